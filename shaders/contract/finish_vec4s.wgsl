@@ -11,5 +11,5 @@
     for (var s = 1u; s < p.split_k; s += 1u) {
         sum += load4_partial(s * p.count + i);
     }
-    store4_c(i, finish(sum, i, 0u));
+{{STORE}}
 }

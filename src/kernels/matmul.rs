@@ -77,6 +77,11 @@ impl MatMul {
         })
     }
 
+    /// Products of two matrices.
+    pub const fn matrices(transpose_a: bool, transpose_b: bool) -> Self {
+        Self { batches: Batches::Matrices, transpose_a, transpose_b, conjugates: false }
+    }
+
     /// TensorFlow's checks, in its order and words; returns the batch dimensions of the result.
     fn check(&self, a: &[usize], b: &[usize]) -> Result<Dims> {
         let show = shape_text;

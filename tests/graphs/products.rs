@@ -195,3 +195,142 @@ fn gradients_ask_for_the_batch_while_they_run() {
     refuse("sums", &text("1", "1"));
     refuse("sums", &text("0", "2"));
 }
+
+/// A layer's gradients: of the weights, and of the bias from the same rows.
+fn layer(product: &str, bias: &str, more: &str) -> String {
+    format!(
+        "preserve dw, db
+         x = Placeholder -> float32[?1, 4]
+         g = Placeholder -> float32[?2, 8, 6]
+         shape = Const {{dtype: int32, value: tensor int32[2] [-1, 6]}} -> int32[2]
+         rows = Reshape(g, shape) {{T: float32, Tshape: int32}} -> float32[?1, 6]
+         {product}
+         {bias}
+         dw = Identity(p) {{T: float32}}
+         db = Identity(s) {{T: float32}}\n{more}"
+    )
+}
+
+const WEIGHTS: &str = "p = MatMul(x, rows) {T: float32, transpose_a: true, transpose_b: false} -> \
+                       float32[4, 6]";
+const SUM: &str = "s = BiasAddGrad(g) {T: float32, data_format: \"NHWC\"} -> float32[6]";
+
+#[test]
+fn the_gradient_of_a_bias_goes_into_that_of_the_weights() {
+    check(
+        "biases",
+        &layer(WEIGHTS, SUM, ""),
+        &expect![[r#"
+        preserve db, dw
+        x = Placeholder -> float32[?1, 4]
+        g = Placeholder -> float32[?2, 8, 6]
+        shape = Const {dtype: int32, value: tensor int32[2] [-1, 6]} -> int32[2]
+        rows = Reshape(g, shape) {T: float32, Tshape: int32} -> float32[?1, 6]
+        dw = Identity(p/with_sums) {T: float32}
+        db = Identity(p/with_sums:1) {T: float32}
+        p/with_sums = _WgpuFusedMatMulWithSums(x, rows) {T: float32, T_extra: [], T_out: float32, adj_x: true, constants: [], expression: "x: float32; c: 0; return x0"} -> float32[4, 6], float32[6]
+    "#]],
+    );
+    let scaled = "p = _WgpuFusedBatchMatMulV2(x, rows, c) {T: float32, T_extra: [float32], T_out: \
+                  float32, adj_x: true, adj_y: false, constants: [], expression: \"x: float32, \
+                  float32; c: 0; s0 = Mul<float32>(x0, x1); return s0\"} -> float32[4, 6]\nc = \
+                  Placeholder -> float32[]";
+    let after = super::after("biases", &layer(scaled, SUM, ""));
+    assert!(after.contains("_WgpuFusedMatMulWithSums(x, rows, c)"), "{after}");
+}
+
+#[test]
+fn other_sums_beside_products_stay() {
+    for (from, to) in [
+        // Of columns that are the second dimension.
+        ("NHWC", "NCHW"),
+        // Of other rows, and of rows of another length.
+        ("BiasAddGrad(g)", "BiasAddGrad(h)"),
+        ("BiasAddGrad(g)", "BiasAddGrad(pairs)"),
+        // The right operand is turned, or a batch.
+        ("transpose_b: false", "transpose_b: true"),
+        ("MatMul(x, rows)", "MatMul(x, batch)"),
+        // One of both waits for the other.
+        ("BiasAddGrad(g)", "BiasAddGrad(g, ^p)"),
+        // Somewhere else.
+        ("\"NHWC\"} -> ", "\"NHWC\"} @CPU:0 -> "),
+    ] {
+        let more = "h = Placeholder -> float32[?2, 8, 6]
+                    two = Const {dtype: int32, value: tensor int32[2] [-1, 2]} -> int32[2]
+                    pairs = Reshape(g, two) {T: float32, Tshape: int32} -> float32[?3, 2]
+                    three = Const {dtype: int32, value: tensor int32[3] [-1, 1, 6]} -> int32[3]
+                    batch = Reshape(g, three) {T: float32, Tshape: int32} -> float32[?1, 1, 6]";
+        let text = layer(WEIGHTS, SUM, more).replace(from, to);
+        refuse("biases", &text);
+    }
+}
+
+/// What three products are added to, and what adds them.
+fn three(k: &str, sum: &str, more: &str) -> String {
+    format!(
+        "preserve dx
+         q = Placeholder -> float32[?1, 4, 6]
+         k = Placeholder -> float32[?1, 4, 6]
+         v = Placeholder -> float32[?1, 4, 6]
+         wq = Placeholder -> float32[3, 6]
+         wk = Placeholder -> float32[3, 6]
+         wv = Placeholder -> float32[3, 6]
+         r = Placeholder -> float32[?1, 4, 3]
+         pq = BatchMatMulV2(q, wq) {{T: float32, adj_x: false, adj_y: true}} -> float32[?1, 4, 3]
+         {k}
+         s = _WgpuFusedBatchMatMulV2(v, wv, r, pk, pq) {{T: float32, T_extra: [float32, float32, \
+         float32], T_out: float32, adj_x: false, adj_y: true, constants: [], expression: \"x: \
+         float32, float32, float32, float32; c: 0; {sum}\"}} -> float32[?1, 4, 3]
+         dx = Identity(s) {{T: float32}}\n{more}"
+    )
+}
+
+const KEY: &str = "pk = BatchMatMulV2(k, wk) {T: float32, adj_x: false, adj_y: true} -> \
+                   float32[?1, 4, 3]";
+const ADDITIONS: &str = "s0 = AddV2<float32>(x1, x0); s1 = AddV2<float32>(x2, x3); s2 = \
+                         AddV2<float32>(s0, s1); return s2";
+
+#[test]
+fn products_that_are_added_are_one() {
+    check(
+        "added",
+        &three(KEY, ADDITIONS, ""),
+        &expect![[r#"
+        preserve dx
+        q = Placeholder -> float32[?1, 4, 6]
+        k = Placeholder -> float32[?1, 4, 6]
+        v = Placeholder -> float32[?1, 4, 6]
+        wq = Placeholder -> float32[3, 6]
+        wk = Placeholder -> float32[3, 6]
+        wv = Placeholder -> float32[3, 6]
+        r = Placeholder -> float32[?1, 4, 3]
+        dx = Identity(s/added) {T: float32}
+        s/added = _WgpuFusedAddedMatMul(v, k, q, wv, wk, wq, r) {N: 3, T: float32, T_extra: [float32], T_out: float32, adj_x: false, adj_y: true, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); return s0"} -> float32[?1, 4, 3]
+    "#]],
+    );
+}
+
+#[test]
+fn products_that_others_need_are_added_as_they_are() {
+    let one = |text: &str| {
+        let after = super::after("added", text);
+        assert!(after.contains("_WgpuFusedAddedMatMul(v, q, wv, wq, r, pk)"), "{after}");
+    };
+    one(&three(KEY, ADDITIONS, "n = Neg(pk) {T: float32}"));
+    one(&three(&KEY.replace("adj_y: true", "adj_y: false"), ADDITIONS, ""));
+    one(&three(&KEY.replace("(k, wk)", "(k, wk, ^q)"), ADDITIONS, ""));
+    one(&three(
+        &KEY.replace("(k, wk)", "(q4, wk)"),
+        ADDITIONS,
+        "q4 = Placeholder -> float32[?1, 4, ?6]",
+    ));
+    one(&three(
+        KEY,
+        "s0 = AddV2<float32>(x0, x3); s1 = Mul<float32>(x1, s0); s2 = \
+                     AddV2<float32>(s1, x2); return s2",
+        "",
+    ));
+    let neither = "s0 = Mul<float32>(x0, x1); s1 = AddV2<float32>(x2, x3); s2 = \
+                   AddV2<float32>(s0, s1); return s2";
+    refuse("added", &three(KEY, neither, ""));
+}

@@ -32,6 +32,8 @@ mod fused_contraction;
 mod fused_elementwise;
 #[path = "../fused_joined.rs"]
 mod fused_joined;
+#[path = "../fused_products.rs"]
+mod fused_products;
 #[path = "../fused_reduce.rs"]
 mod fused_reduce;
 #[path = "../fused_reduce_epilogue.rs"]

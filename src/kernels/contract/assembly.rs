@@ -2,12 +2,13 @@
 
 use super::element::{declarations, loader, words};
 use super::geometry::Geometry;
+use super::summed::SumsKind;
 use super::text::*;
 use super::tile::{OperandMemory, Tile};
 use super::walk::{self, Walk};
 use super::{
-    Lanes, LinesKind, RowsKind, StoreKind, Variant, cooperative, parts, registers, tables,
-    workgroup,
+    Lanes, LinesKind, RowsKind, StoreKind, Variant, cooperative, parts, registers, summed, tables,
+    terms, workgroup,
 };
 use crate::shader::Shader;
 
@@ -51,23 +52,40 @@ pub(super) fn shader(v: &Variant) -> Shader {
         1 => String::new(),
         parts => format!(" joined {parts}"),
     };
+    let terms = match v.terms {
+        1 => String::new(),
+        terms => format!(" of {terms} terms"),
+    };
+    let sums = match v.sums {
+        SumsKind::None => String::new(),
+        kind => format!(" with sums {kind:?}"),
+    };
     let mut shader = Shader::new(format!(
-        "contract{walk}{parts} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} \
+        "contract{walk}{parts}{terms}{sums} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} \
          {:?} {:?} {:?} {:?}",
         memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])
     .only(tables::kinds(v.tile, v.a.0))
     .body(&declarations(v.a.0));
+    shader = if v.terms > 1 { terms::declare(shader) } else { shader };
     let operands = [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])];
     for (x, source, conjugated) in operands.into_iter().filter(|_| v.walk != Walk::FixUp) {
         shader = match x {
+            _ if v.terms > 1 => {
+                let names = if x == "a" { &terms::A } else { &terms::B };
+                names[..v.terms].iter().fold(shader, |s, name| operand(s, name, source))
+            }
             "b" if v.parts > 1 => parts_of_b(shader, v),
             _ => operand(shader, x, source),
         };
+        if v.terms > 1 {
+            shader = shader.body(&terms::load(v, x));
+        }
         shader = shader.body(&loader(x, conjugated).1);
     }
     shader = if v.parts > 1 { parts_of_c(shader, v) } else { result(shader, "c", v) };
+    shader = summed::bind(shader, v);
     shader = walk::declare(shader, v).u32s(&[
         "m", "n", "total", "split_k", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
         "c_split",
@@ -80,6 +98,9 @@ pub(super) fn shader(v: &Variant) -> Shader {
         LinesKind::Dense => {
             shader.body("fn b_line(o: u32) -> u32 {\n    return o * p.inner * p.b_step;\n}\n")
         }
+        LinesKind::Strided if v.terms > 1 => shader
+            .u32s(&["b_outer"])
+            .body("fn b_line(o: u32) -> u32 {\n    part = o;\n    return o * p.b_outer;\n}\n"),
         LinesKind::Strided => shader
             .u32s(&["b_outer"])
             .body("fn b_line(o: u32) -> u32 {\n    return o * p.b_outer;\n}\n"),
@@ -121,6 +142,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
         None => shader.body(FINISH),
     };
     shader = shader.body(match v.rows {
+        RowsKind::Dense if v.terms > 1 => TERMS,
         RowsKind::Dense => DENSE,
         RowsKind::Patch => PATCH,
         RowsKind::Spread => SPREAD,
@@ -129,6 +151,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
     let matrix = "column_tile / tiles_n";
     let matrix = if v.parts > 1 { format!("part_of({matrix})") } else { matrix.to_owned() };
     shader = spatial_defines(shader, v.spatial).define("MATRIX", matrix).body(PLACE);
+    shader = shader.body(&summed::store_text(v));
     if v.walk == Walk::FixUp {
         return walk::fix_up(shader, v);
     }

@@ -52,11 +52,39 @@ pub(super) fn vec4_text(
         Shader::new(format!("contract finish in vec4s {partial} {dtype} {epilogue:?}"));
     shader = vec4s_of(shader.body(&declarations(partial)), "partial", partial);
     shader = vec4s_of(shader, "c", dtype).u32s(&["count", "split_k"]);
-    shader = match epilogue {
+    finished(shader, epilogue)
+        .define("STORE", "    store4_c(i, finish(sum, i, 0u));")
+        .body(include_str!("../../../shaders/contract/finish_vec4s.wgsl"))
+}
+
+/// Declares what is done with four sums.
+fn finished(shader: Shader, epilogue: Option<&EpilogueVariant>) -> Shader {
+    match epilogue {
         Some(variant) => variant.declare(shader, vec4s_of).body(&variant.finish("", false)),
         None => shader.body(FINISH),
-    };
-    shader.body(include_str!("../../../shaders/contract/finish_vec4s.wgsl"))
+    }
+}
+
+/// The text for four neighbours at a time, of which those from `split` on are sums of columns and
+/// go to a result of their own.
+pub(super) fn both_text(
+    partial: DType,
+    dtypes: [DType; 2],
+    epilogue: Option<&EpilogueVariant>,
+) -> Shader {
+    let [dtype, sums] = dtypes;
+    let mut shader =
+        Shader::new(format!("contract finish with sums {partial} {dtype} {sums} {epilogue:?}"));
+    shader = vec4s_of(shader.body(&declarations(partial)), "partial", partial);
+    shader = vec4s_of(vec4s_of(shader, "c", dtype), "c_sums", sums);
+    shader = shader.u32s(&["count", "split_k", "split"]);
+    finished(shader, epilogue)
+        .define(
+            "STORE",
+            "    if i < p.split {\n        store4_c(i, finish(sum, i, 0u));\n    } else {\n        \
+             store4_c_sums(i - p.split, sum);\n    }",
+        )
+        .body(include_str!("../../../shaders/contract/finish_vec4s.wgsl"))
 }
 
 /// The types whose sums are added in vec4s.
@@ -67,6 +95,48 @@ pub(super) fn in_vec4s(dtype: DType) -> bool {
 /// Enqueues `y[i] = sum over s of partial[s][i]`, in order.
 pub fn enqueue(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
     dispatch(partial, y, None, true).enqueue(device)
+}
+
+/// Whether [`dispatch_both`] can store to these results.
+pub(super) fn stores_both(y: &Tensor, sums: &Tensor) -> bool {
+    let four = |t: &Tensor| {
+        in_vec4s(t.dtype)
+            && t.len().is_multiple_of(4)
+            && t.address.is_multiple_of(4 * t.dtype.size() as u64)
+    };
+    four(y) && four(sums)
+}
+
+/// The same for partial sums of `y` and, behind them, of `sums`, to which the epilogue does not
+/// apply.
+pub(super) fn dispatch_both(
+    partial: &Tensor,
+    y: &Tensor,
+    sums: &Tensor,
+    epilogue: Option<&Bound<'_>>,
+) -> Dispatch {
+    let variant = epilogue.map(|e| e.variant(true));
+    let types = [y.dtype, sums.dtype];
+    let mut key = Key::new("contract finish with sums").dtype(partial.dtype);
+    key = key.dtype(y.dtype).dtype(sums.dtype);
+    let count = y.len() + sums.len();
+    let mut params = Params::new().u32(count).u32(partial.len() / count).u32(y.len());
+    let unit = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
+    let mut bindings = smallvec![unit(partial), unit(y), unit(sums)];
+    if let (Some(epilogue), Some(variant)) = (epilogue, &variant) {
+        key = variant.key(key);
+        params = epilogue.params(params);
+        bindings.extend(epilogue.bindings(variant));
+    }
+    let computed = partial.dtype;
+    Dispatch {
+        flops: 0,
+        key,
+        shader: Box::new(move || both_text(computed, types, variant.as_ref())),
+        bindings,
+        params,
+        grid: Grid::linear(count / 4, WORKGROUP),
+    }
 }
 
 /// The program for `y[i] = sum over s of partial[s][i]`, in order, with an epilogue on the sums.

@@ -35,8 +35,10 @@ mod registers;
 mod run;
 mod shares;
 pub mod software;
+pub mod summed;
 pub(crate) mod sums;
 pub mod tables;
+pub mod terms;
 pub(crate) mod text;
 pub mod tile;
 mod tuned;
@@ -53,6 +55,7 @@ use crate::shader::Shader;
 use crate::tensor::Tensor;
 use epilogue::EpilogueVariant;
 use geometry::Geometry;
+use summed::SumsKind;
 use tile::Tile;
 pub use variants::{fused_variants, samples, variants};
 use walk::Walk;
@@ -64,6 +67,13 @@ pub enum Rows {
     Dense {
         /// Elements between rows.
         stride: usize,
+    },
+    /// The same of several tensors: an outer step is a term, see [`terms`].
+    Terms {
+        /// Elements between rows.
+        stride: usize,
+        /// Both operands of the terms behind the first one.
+        others: terms::Others,
     },
     /// Row m is an output position of a convolution; outer steps are kernel positions, inner ones
     /// input channels.
@@ -191,6 +201,10 @@ struct Variant {
     batch: Option<AccessClass>,
     /// Right operands and results that one left operand has: [`joined`].
     parts: usize,
+    /// Terms of a sum of products: [`terms`].
+    terms: usize,
+    /// Where sums of the right operand's columns go: [`summed`].
+    sums: SumsKind,
     walk: Walk,
     conjugated: [bool; 2],
     epilogue: Option<EpilogueVariant>,
@@ -225,6 +239,23 @@ enum StoreKind {
 
 impl Contraction {
     fn variant(&self, tile: &'static Tile) -> Variant {
+        let Rows::Terms { stride, others } = &self.rows else { return self.variant_of(tile) };
+        let own = Self { rows: Rows::Dense { stride: *stride }, ..self.clone() };
+        let all = std::iter::once(own.variant_of(tile)).chain(
+            others
+                .iter()
+                .map(|[a, b]| Self { a: a.clone(), b: b.clone(), ..own.clone() }.variant_of(tile)),
+        );
+        let all: Vec<Variant> = all.collect();
+        let mut variant = all[0].clone();
+        variant.terms = all.len();
+        variant.a.1 = terms::common(all.iter().map(|v| v.a.1));
+        variant.b.1 = terms::common(all.iter().map(|v| v.b.1));
+        variant
+    }
+
+    /// The same for the operands of one term.
+    fn variant_of(&self, tile: &'static Tile) -> Variant {
         let single = self.batch.len() == 1;
         let vec4s = |t: &Tensor, strides: &[usize]| {
             t.address.is_multiple_of(4 * t.dtype.size() as u64)
@@ -249,7 +280,7 @@ impl Contraction {
             {
                 Lanes::Edge
             }
-            Rows::Dense { .. } => Lanes::One,
+            Rows::Dense { .. } | Rows::Terms { .. } => Lanes::One,
             Rows::Patch(g) if g.channels_last && vec4s(&self.a, &[g.channels, self.inner]) => {
                 Lanes::Depth
             }
@@ -280,7 +311,7 @@ impl Contraction {
             Lanes::One
         };
         let (rows, spatial) = match &self.rows {
-            Rows::Dense { .. } => (RowsKind::Dense, 0),
+            Rows::Dense { .. } | Rows::Terms { .. } => (RowsKind::Dense, 0),
             Rows::Patch(g) => (RowsKind::Patch, g.spatial_class()),
             Rows::Spread(g) => (RowsKind::Spread, g.spatial_class()),
             Rows::Window(g) => (RowsKind::Window, g.spatial_class()),
@@ -301,6 +332,8 @@ impl Contraction {
             cooperative: None,
             batch: (!single).then(|| self.batch.class()),
             parts: 1,
+            terms: 1,
+            sums: SumsKind::None,
             walk: Walk::Tile,
             conjugated: self.conjugated,
             epilogue: None,
@@ -339,6 +372,8 @@ impl Variant {
             cooperative: None,
             batch: None,
             parts: 1,
+            terms: 1,
+            sums: SumsKind::None,
             walk: Walk::Tile,
             conjugated: [false; 2],
             epilogue: None,
@@ -358,7 +393,9 @@ impl Variant {
             .number(self.cooperative.map_or(0, Cooperative::id))
             .number(u32::from(self.conjugated[0]) | u32::from(self.conjugated[1]) << 1)
             .number(self.walk as u32)
-            .number(self.parts as u32);
+            .number(self.parts as u32)
+            .number(self.terms as u32)
+            .number(self.sums as u32);
         if let Some(class) = &self.batch {
             key = class.key(key);
         }

@@ -1,7 +1,7 @@
 //! The programs of a contraction that fits the bindings: the contraction itself, and where it is
 //! cut or its result is packed, what adds the sums of its parts.
 
-use smallvec::smallvec;
+use smallvec::SmallVec;
 
 use super::choice::Choice;
 use super::epilogue::{Bound, Epilogue};
@@ -83,6 +83,11 @@ impl Contraction {
         self.outer * self.inner
     }
 
+    /// Operands of the terms behind the first one.
+    fn others(&self) -> &[[Tensor; 2]] {
+        if let Rows::Terms { others, .. } = &self.rows { others } else { &[] }
+    }
+
     /// How a choice's workgroups share its tiles and parts, of `chunk` steps each.
     fn work(
         &self,
@@ -94,7 +99,7 @@ impl Contraction {
         let split_k = self.depth().div_ceil(chunk);
         let tiles = choice.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
         let sum = self.a.dtype.accumulator().size();
-        let extras = epilogue.map_or(0, Bound::extras);
+        let extras = epilogue.map_or(0, Bound::extras) + 2 * self.others().len();
         let may_cut = split_k == 1 && Epilogue::fits(extras, profile.capabilities.max_bindings);
         let tiles = Tiles { count: tiles, depth: chunk, sum, may_cut };
         Work::new(choice.tile, choice.schedule, &tiles, profile)
@@ -160,7 +165,7 @@ impl Contraction {
             .u32(self.b_column)
             .u32(self.c.len());
         params = match &self.rows {
-            Rows::Dense { stride } => params.u32(*stride),
+            Rows::Dense { stride } | Rows::Terms { stride, .. } => params.u32(*stride),
             Rows::Patch(g) => g.patch_params(params),
             Rows::Spread(g) => g.spread_params(params),
             Rows::Window(g) => g.window_params(params),
@@ -188,14 +193,15 @@ impl Contraction {
             Binding::raw(t, t.dtype.size() as u32 * if vec4s { 4 } else { 1 })
         };
         let flops = self.flops(&variant);
-        let mut bindings = smallvec![
-            unit(&self.a, variant.a.1 != Lanes::One),
-            unit(&self.b, variant.b.1 != Lanes::One),
-            unit(c, variant.c.1 == StoreKind::Vec4s),
-        ];
-        if variant.walk == Walk::FixUp {
-            bindings.drain(..2);
+        let mut bindings = SmallVec::new();
+        if variant.walk != Walk::FixUp {
+            let others = self.others().iter();
+            let a = std::iter::once(&self.a).chain(others.clone().map(|[a, _]| a));
+            let b = std::iter::once(&self.b).chain(others.map(|[_, b]| b));
+            bindings.extend(a.map(|a| unit(a, variant.a.1 != Lanes::One)));
+            bindings.extend(b.map(|b| unit(b, variant.b.1 != Lanes::One)));
         }
+        bindings.push(unit(c, variant.c.1 == StoreKind::Vec4s));
         if let Some((_, partial)) = cut {
             bindings.push(unit(partial, true));
         }

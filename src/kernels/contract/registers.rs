@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::element::{lane, loader, multiply_add, plus};
 use super::text::{products, tile_defines};
 use super::tile::{OperandMemory, SUBGROUP, Tile};
-use super::{Lanes, RowsKind, Variant};
+use super::{Lanes, RowsKind, Variant, summed};
 use crate::dtype::DType;
 use crate::shader::Shader;
 
@@ -51,7 +51,7 @@ pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
     };
     let shader =
         if shared { shader.builtin("subgroup_invocation_id", "subgroup_lane") } else { shader };
-    tile_defines(shader, tile)
+    tile_defines(shader, v)
         .define("TILE_ID", if reduced { REPEATED } else { ONCE })
         .define("FIRST", first)
         .define("REDUCE", if reduced { reduction(v) } else { String::new() })
@@ -80,24 +80,22 @@ pub(super) fn shared_sums(tile: &Tile, dtype: DType) -> String {
 /// Adds the groups' sums in pairs, one sum of an invocation after the other.
 fn reduction(v: &Variant) -> String {
     let (tile, plane) = (v.tile, v.tile.lanes_m * v.tile.lanes_n);
+    let of_rows = (0..tile.rows)
+        .flat_map(|row| (0..tile.vec4s).map(move |q| format!("c{row}_{q}")))
+        .chain(summed::names(v));
     let mut text = String::new();
-    for row in 0..tile.rows {
-        for q in 0..tile.vec4s {
+    for sum in of_rows {
+        let _ = writeln!(text, "    shared_sums[local_index] = {sum};\n    workgroupBarrier();");
+        let mut half = tile.groups() / 2;
+        while half > 0 {
+            let other = half * plane;
             let _ = writeln!(
                 text,
-                "    shared_sums[local_index] = c{row}_{q};\n    workgroupBarrier();"
+                "    if local_index < {other}u {{\n        {sum} = plus({sum}, \
+                 shared_sums[local_index + {other}u]);\n        shared_sums[local_index] = \
+                 {sum};\n    }}\n    workgroupBarrier();"
             );
-            let mut half = tile.groups() / 2;
-            while half > 0 {
-                let other = half * plane;
-                let _ = writeln!(
-                    text,
-                    "    if local_index < {other}u {{\n        c{row}_{q} = plus(c{row}_{q}, \
-                     shared_sums[local_index + {other}u]);\n        shared_sums[local_index] = \
-                     c{row}_{q};\n    }}\n    workgroupBarrier();"
-                );
-                half /= 2;
-            }
+            half /= 2;
         }
     }
     text
@@ -105,7 +103,7 @@ fn reduction(v: &Variant) -> String {
 
 /// Stores of an invocation, or of those of the first group.
 fn stores(v: &Variant) -> String {
-    let text = super::text::stores(v.tile);
+    let text = super::text::stores(v);
     if v.tile.groups() == 1 {
         return text;
     }

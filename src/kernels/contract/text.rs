@@ -5,12 +5,13 @@ use std::fmt::Write;
 
 use super::element::{element, multiply_add};
 use super::tile::Tile;
-use super::{Lanes, StoreKind, Variant};
+use super::{Lanes, StoreKind, Variant, summed};
 use crate::dtype::DType;
 use crate::shader::{Shader, codec, vec4};
 
 pub(super) const PLACE: &str = include_str!("../../../shaders/contract/place.wgsl");
 pub(super) const DENSE: &str = include_str!("../../../shaders/contract/rows_dense.wgsl");
+pub(super) const TERMS: &str = include_str!("../../../shaders/contract/rows_terms.wgsl");
 pub(super) const PATCH: &str = include_str!("../../../shaders/contract/rows_patch.wgsl");
 pub(super) const SPREAD: &str = include_str!("../../../shaders/contract/rows_spread.wgsl");
 pub(super) const WINDOW: &str = include_str!("../../../shaders/contract/rows_window.wgsl");
@@ -125,12 +126,13 @@ pub(super) fn products(
             }
         }
     }
-    text
+    text + &summed::steps(v, steps, indent)
 }
 
 /// `var c{row}_{quad} = Vec4();`
-fn sums(tile: &Tile) -> String {
-    let mut text = String::new();
+fn sums(v: &Variant) -> String {
+    let tile = v.tile;
+    let mut text = summed::declare(v);
     for row in 0..tile.rows {
         for q in 0..tile.vec4s {
             let _ = writeln!(text, "    var c{row}_{q} = Vec4();");
@@ -140,7 +142,8 @@ fn sums(tile: &Tile) -> String {
 }
 
 /// Stores of the register tile with its first row at `m0` and quad q at column `n{q}`.
-pub(super) fn stores(tile: &Tile) -> String {
+pub(super) fn stores(v: &Variant) -> String {
+    let tile = v.tile;
     let mut text = String::new();
     for row in 0..tile.rows {
         let _ = writeln!(
@@ -153,7 +156,7 @@ pub(super) fn stores(tile: &Tile) -> String {
         }
         text.push_str("    }\n");
     }
-    text
+    text + &summed::stores(v)
 }
 
 /// `let n{q}`: the column of each quad. Lanes lie next to each other, so that a subgroup touches
@@ -166,12 +169,13 @@ fn columns(tile: &Tile) -> String {
     text
 }
 
-pub(super) fn tile_defines(shader: Shader, tile: &Tile) -> Shader {
+pub(super) fn tile_defines(shader: Shader, v: &Variant) -> Shader {
+    let tile = v.tile;
     shader
         .define("TILE_M", format!("{}u", tile.m()))
         .define("TILE_N", format!("{}u", tile.n()))
         .define("LANES_N", format!("{}u", tile.lanes_n))
         .define("ROWS", format!("{}u", tile.rows))
         .define("COLUMNS", columns(tile))
-        .define("SUMS", sums(tile))
+        .define("SUMS", sums(v))
 }

@@ -205,6 +205,11 @@ fn places() -> Vec<Shader> {
 const LISTED: [MatrixSize; 3] =
     [MatrixSize::new(16, 16, 16), MatrixSize::new(8, 16, 16), MatrixSize::new(8, 8, 8)];
 
+/// Whether a known adapter lists matrices of this size.
+pub(super) fn is_listed(size: MatrixSize) -> bool {
+    LISTED.contains(&size)
+}
+
 /// Cooperative matrices on subgroups of all sizes, with each way to load, each kind of rows and
 /// each way to store, and with epilogues; those that no known adapter lists in one way.
 fn cooperative() -> Vec<Shader> {
@@ -505,5 +510,7 @@ pub fn fused_variants() -> Vec<Shader> {
         }
     }
     out.extend(joined_variants());
+    out.extend(super::summed::variants());
+    out.extend(super::terms::samples());
     out
 }

@@ -219,7 +219,7 @@ impl Contraction {
             }
         }
         match &part.rows {
-            Rows::Dense { .. } => {}
+            Rows::Dense { .. } | Rows::Terms { .. } => {}
             Rows::Patch(g) => part.outer = g.taps(),
             Rows::Spread(g) => {
                 part.outer = g.taps();
@@ -251,7 +251,7 @@ impl Contraction {
         let inside = match &self.rows {
             Rows::Patch(g) | Rows::Spread(g) => [g.channels_last, false, false],
             Rows::Window(g) => [g.channels_last, g.channels_last, false],
-            Rows::Dense { .. } => [false; 3],
+            Rows::Dense { .. } | Rows::Terms { .. } => [false; 3],
         };
         let mut axes = SmallVec::new();
         let mut push = |axis, size, strides: [usize; 3], summed| {
@@ -285,7 +285,9 @@ impl Contraction {
         }
         let kernel = |g: &Geometry, d: usize| g.kernel[d + 1..].iter().product::<usize>();
         match &self.rows {
-            Rows::Dense { .. } => push(Axis::Step, self.inner, [self.a_step, self.b_step, 0], true),
+            Rows::Dense { .. } | Rows::Terms { .. } => {
+                push(Axis::Step, self.inner, [self.a_step, self.b_step, 0], true);
+            }
             Rows::Patch(g) | Rows::Spread(g) => {
                 for d in 0..3 {
                     let line = match self.lines {
@@ -319,7 +321,7 @@ impl Contraction {
         };
         let all = |t: &Tensor| t.len() - 1;
         match &self.rows {
-            Rows::Dense { .. } => [0, 0, stored],
+            Rows::Dense { .. } | Rows::Terms { .. } => [0, 0, stored],
             Rows::Patch(g) if g.channels_last => [all(&self.a), 0, stored],
             Rows::Spread(g) if g.channels_last => [all(&self.a), 0, stored],
             Rows::Patch(g) => [images(g, g.channels, g.input_positions(), 1), 0, stored],

@@ -204,8 +204,8 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
     step += &products(v, 4, of_row, "            ");
     let steps =
         format!("        for (var i = 0u; i < {}u; i += 1u) {{\n{step}\n        }}", depth / 4);
-    tile_defines(shader, tile)
-        .define("STORES", walk::stores(v, &stores(tile)))
+    tile_defines(shader, v)
+        .define("STORES", walk::stores(v, &stores(v)))
         .define("DEPTH", format!("{depth}u"))
         .define("A_ROWS", rows)
         .define("LOADS", loads)
@@ -219,8 +219,10 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
 /// four columns of four steps.
 pub(super) fn fetch_text(v: &Variant) -> String {
     let (load_a, load_b) = (loader("a", v.conjugated[0]).0, loader("b", v.conjugated[1]).0);
-    let (outer, inner) =
-        if v.rows == RowsKind::Dense { ("0u", "kk") } else { ("kk / p.inner", "kk % p.inner") };
+    let (outer, inner) = match v.rows {
+        RowsKind::Dense if v.terms == 1 => ("0u", "kk"),
+        _ => ("kk / p.inner", "kk % p.inner"),
+    };
     let inside = match v.rows {
         RowsKind::Dense => None,
         RowsKind::Patch | RowsKind::Spread => Some("line.inside"),

@@ -158,10 +158,14 @@ pub fn shaders() -> Vec<Shader> {
     shaders
 }
 
-struct Fused {
-    op: &'static str,
-    base: Box<dyn Product>,
-    epilogue: Epilogue,
+/// A product or convolution with an epilogue.
+pub(super) struct Fused {
+    /// The op, for errors.
+    pub op: &'static str,
+    /// What is computed.
+    pub base: Box<dyn Product>,
+    /// What happens to it.
+    pub epilogue: Epilogue,
 }
 
 impl Kernel for Fused {
@@ -178,7 +182,7 @@ impl Kernel for Fused {
 impl Fused {
     /// Enqueues the product of two operands with its epilogue into the output `port`, but for the
     /// plan that is returned.
-    fn start(
+    pub fn start(
         &self,
         ctx: &mut dyn OpContext,
         [a, b]: &[Tensor; 2],
@@ -187,8 +191,7 @@ impl Fused {
     ) -> Result<Option<Plan<'_>>> {
         let result = self.base.shape(&a.dims, &b.dims)?;
         let axis = self.base.channel(&result);
-        let extras: Vec<Tensor> =
-            extras.iter().map(|extra| channels(extra, result.len(), axis)).collect();
+        let extras = channels(extras, result.len(), axis);
         let dims = extras.iter().try_fold(result.clone(), |dims, extra| {
             broadcast_dims(&dims, &extra.dims).map_err(|_| {
                 let (dims, extra) = (shape_text(&dims), shape_text(&extra.dims));
@@ -239,19 +242,22 @@ impl Kernel for Joined {
     }
 }
 
-/// A vector seen as the channels of a result of `rank`; every other operand is what it is.
-fn channels(extra: &Tensor, rank: usize, axis: usize) -> Tensor {
-    if extra.rank() != 1 {
-        return extra.clone();
-    }
-    let mut dims: Dims = std::iter::repeat_n(1, rank - axis).collect();
-    dims[0] = extra.dims[0];
-    extra.reshaped(&dims)
+/// Vectors seen as the channels of a result of `rank`; every other operand is what it is.
+pub(super) fn channels(extras: &[Tensor], rank: usize, axis: usize) -> Vec<Tensor> {
+    let of = |extra: &Tensor| {
+        if extra.rank() != 1 {
+            return extra.clone();
+        }
+        let mut dims: Dims = std::iter::repeat_n(1, rank - axis).collect();
+        dims[0] = extra.dims[0];
+        extra.reshaped(&dims)
+    };
+    extras.iter().map(of).collect()
 }
 
 /// Which operands are transposed is no business of shape functions: the last two extents are those
 /// of further operands, or unknown.
-fn matmul_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+pub(super) fn matmul_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let [Some(a), Some(b), extras @ ..] = inputs.shapes else { return Ok(vec![None]) };
     let batch = |shape: &[Option<usize>]| Some(shape[..shape.len().saturating_sub(2)].to_vec());
     let Some(mut result) = broadcast(&[batch(a), batch(b)])? else { return Ok(vec![None]) };

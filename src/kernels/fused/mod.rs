@@ -7,9 +7,11 @@ pub mod cost;
 pub mod elementwise;
 pub mod eval;
 pub mod predicate;
+pub mod products;
 pub mod reduce;
 pub mod rowwise;
 pub mod stack;
+pub mod terms;
 pub mod update;
 
 use crate::kernels::definition::OpDefinition;
@@ -23,6 +25,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     contraction::DEFINITIONS,
     elementwise::DEFINITIONS,
     predicate::DEFINITIONS,
+    products::DEFINITIONS,
     reduce::DEFINITIONS,
     rowwise::DEFINITIONS,
     stack::DEFINITIONS,
@@ -35,6 +38,7 @@ pub fn register(registry: &mut Registry) {
     contraction::register(registry);
     elementwise::register(registry);
     predicate::register(registry);
+    products::register(registry);
     reduce::register(registry);
     rowwise::register(registry);
     stack::register(registry);

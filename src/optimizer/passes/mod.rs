@@ -47,6 +47,8 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "update", run: update::run },
     Pass { name: "elementwise", run: elementwise::run },
     Pass { name: "joined", run: products::joined::run },
+    Pass { name: "added", run: products::added::run },
+    Pass { name: "biases", run: products::biased::run },
 ];
 
 /// Most times that [`run_all`] runs the passes. What one of them makes lets another do more at most

@@ -15,6 +15,7 @@ pub const SUITES: &[&str] = &[
     "pool",
     "fused_contraction",
     "fused_joined",
+    "fused_products",
     "fused_elementwise",
     "fused_rowwise",
     "fused_reduce",

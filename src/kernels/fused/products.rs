@@ -1,0 +1,215 @@
+//! Matrix products that compute what nodes beside them would: `_WgpuFusedMatMulWithSums` the sums
+//! of its right operand's columns, as the gradient of a bias is beside that of its weights;
+//! `_WgpuFusedAddedMatMul` the sum of several products, as the gradient of what several layers read.
+//!
+//! Epilogues are those of [`super::contraction`].
+
+use std::ops::Range;
+
+use crate::dtype::{DType, types};
+use crate::error::Result;
+use crate::kernels::contract::epilogue::Epilogue;
+use crate::kernels::contract::{summed, terms};
+use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
+use crate::kernels::expression::Expression;
+use crate::kernels::fused::contraction::{Fused, channels, matmul_shape};
+use crate::kernels::fused::terms::with_term;
+use crate::kernels::matmul::{Batches, MatMul};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::reduce::plan::groups;
+use crate::kernels::reduce::program::reduce;
+use crate::kernels::reduce::table::Reduction;
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::tensor::{Tensor, shape_text};
+
+/// The product of two matrices and the sums of the right one's columns.
+pub const WITH_SUMS: &str = "_WgpuFusedMatMulWithSums";
+
+/// The sum of products, each of two operands of its own.
+pub const ADDED: &str = "_WgpuFusedAddedMatMul";
+
+/// Element types, of operands and results.
+const TYPES: &[DType] = types::FLOATS;
+
+/// The ops.
+pub const DEFINITIONS: &[OpDefinition] = &[
+    OpDefinition {
+        name: ADDED,
+        inputs: &["x: N * T", "y: N * T", "extra: T_extra"],
+        outputs: &["output: T_out"],
+        attrs: &[
+            "N: int >= 2",
+            "T: {float, half, bfloat16, double}",
+            "T_extra: list(type) >= 0",
+            "T_out: {float, half, bfloat16, double}",
+            "expression: string",
+            "constants: list(float)",
+            "adj_x: bool = false",
+            "adj_y: bool = false",
+        ],
+        stateful: false,
+        shape: added_shape,
+    },
+    OpDefinition {
+        name: WITH_SUMS,
+        inputs: &["x: T", "y: T", "extra: T_extra"],
+        outputs: &["output: T_out", "sums: T"],
+        attrs: &[
+            "T: {float, half, bfloat16, double}",
+            "T_extra: list(type) >= 0",
+            "T_out: {float, half, bfloat16, double}",
+            "expression: string",
+            "constants: list(float)",
+            "adj_x: bool = false",
+        ],
+        stateful: false,
+        shape: with_sums_shape,
+    },
+];
+
+/// Adds the ops.
+pub fn register(r: &mut Registry) {
+    r.op(ADDED).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
+        let count = usize::try_from(attrs.int("N")?).unwrap_or(0);
+        require!((2..=terms::MOST).contains(&count), "{ADDED}: {count} products");
+        let base = || MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y");
+        let whole = fused(attrs, ADDED, base()?)?;
+        let more = with_term(whole.epilogue.expression())?;
+        let constants = attrs.floats("constants")?;
+        let last = Epilogue::new(more, constants)?;
+        let dtype = attrs.dtype("T")?;
+        let plain: Expression = format!("x: {dtype}; c: 0; return x0").parse()?;
+        let next = Epilogue::new(with_term(&plain)?, Vec::new())?;
+        let last = Fused { op: ADDED, base: Box::new(base()?), epilogue: last };
+        Ok(Added { whole, last, next, count })
+    });
+    r.op(WITH_SUMS).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
+        let base = MatMul::matrices(attrs.bool("adj_x")?, false);
+        Ok(WithSums { product: fused(attrs, WITH_SUMS, base)? })
+    });
+}
+
+fn fused(attrs: &dyn Attrs, op: &'static str, base: MatMul) -> Result<Fused> {
+    let epilogue = Epilogue::read(attrs, attrs.dtype("T")?)?;
+    Ok(Fused { op, base: Box::new(base), epilogue })
+}
+
+struct WithSums {
+    product: Fused,
+}
+
+impl Kernel for WithSums {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let extras = (2..ctx.num_inputs()).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
+        let operands = [ctx.input(0)?, ctx.input(1)?];
+        let right = &operands[1];
+        require!(right.rank() == 2, "{WITH_SUMS} takes matrices: {}", shape_text(&right.dims));
+        let plan = self.product.start(ctx, &operands, &extras, 0)?;
+        let sums = ctx.output(1, right.dtype, &right.dims[1..])?;
+        let done = match plan {
+            Some(plan) => summed::enqueue(ctx, plan, &sums)?,
+            None => false,
+        };
+        if done {
+            return Ok(());
+        }
+        let columns = groups(&right.dims, &[true, false]);
+        reduce(ctx, Reduction::of("Sum"), right, &columns, &sums)
+    }
+}
+
+/// A sum of products.
+struct Added {
+    /// A product with the epilogue of the sum.
+    whole: Fused,
+    /// The last product, to which the sum of the others is added first.
+    last: Fused,
+    /// What adds a product to those before it.
+    next: Epilogue,
+    /// How many products they are.
+    count: usize,
+}
+
+impl Kernel for Added {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let (all, count) = (ctx.num_inputs(), self.count);
+        let mut of = |range: Range<usize>| range.map(|i| ctx.input(i)).collect::<Result<Vec<_>>>();
+        let (left, right) = (of(0..count)?, of(count..2 * count)?);
+        let extras = of(2 * count..all)?;
+        let base = &self.whole.base;
+        let dims = base.shape(&left[0].dims, &right[0].dims)?;
+        for (a, b) in left.iter().zip(&right) {
+            let own = base.shape(&a.dims, &b.dims)?;
+            let (own, dims) = (&own, &dims);
+            require!(own == dims, "{ADDED}: {} and {}", shape_text(dims), shape_text(own));
+        }
+        let profile = ctx.device().profile();
+        // Where operands of the epilogue broadcast the sum, or nothing is multiplied.
+        let axis = base.channel(&dims);
+        let bound = self.whole.epilogue.bind(&dims, axis, &channels(&extras, dims.len(), axis));
+        if let Some(bound) = bound.filter(|_| !left[0].is_empty() && !right[0].is_empty()) {
+            let y = ctx.output(0, self.whole.epilogue.output(), &dims)?;
+            let plans = left.iter().zip(&right).map(|(a, b)| base.plan(&profile, [a, b, &y], None));
+            let plans = plans.collect::<Result<Vec<_>>>()?;
+            if let Some(plan) = terms::plan(&plans, &profile, Some(bound)) {
+                return plan.enqueue(ctx);
+            }
+        }
+        self.one_by_one(ctx, &left, &right, extras)
+    }
+}
+
+impl Added {
+    /// Enqueues one product after the other, each of which adds those before it.
+    fn one_by_one(
+        &self,
+        ctx: &mut dyn OpContext,
+        left: &[Tensor],
+        right: &[Tensor],
+        mut extras: Vec<Tensor>,
+    ) -> Result<()> {
+        let base = &self.whole.base;
+        let dims = base.shape(&left[0].dims, &right[0].dims)?;
+        let profile = ctx.device().profile();
+        let last = self.count - 1;
+        let mut before: Option<Tensor> = None;
+        for (a, b) in left.iter().zip(right).take(last) {
+            let sum = ctx.temp(a.dtype, &dims)?;
+            let terms: Vec<Tensor> = before.into_iter().collect();
+            let bound = self.next.bind(&dims, base.channel(&dims), &terms);
+            let fits = !terms.is_empty() && !a.is_empty() && !b.is_empty();
+            base.plan(&profile, [a, b, &sum], bound.filter(|_| fits))?.enqueue(ctx)?;
+            before = Some(sum);
+        }
+        extras.extend(before);
+        let operands = [left[last].clone(), right[last].clone()];
+        match self.last.start(ctx, &operands, &extras, 0)? {
+            Some(plan) => plan.enqueue(ctx),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Batch and rank are the first left operand's, unless another input has a higher rank; what
+/// operands are transposed is no business of shape functions.
+fn added_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    let ranks = inputs.shapes.iter().map(|s| s.as_ref().map(Vec::len));
+    let Some(ranks) = ranks.collect::<Option<Vec<_>>>() else { return Ok(vec![None]) };
+    let shape = inputs.shapes.first().cloned().flatten();
+    Ok(vec![shape.filter(|s| s.len() >= 2 && ranks.iter().all(|r| *r <= s.len())).map(|mut s| {
+        let rank = s.len();
+        s[rank - 2..].fill(None);
+        // An extent of one may be broadcast.
+        s.iter_mut().filter(|d| **d == Some(1)).for_each(|d| *d = None);
+        s
+    })])
+}
+
+/// The product's, and an element for each column of the right operand.
+fn with_sums_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    let product = matmul_shape(inputs)?;
+    let right = inputs.shapes.get(1).cloned().flatten();
+    let columns = right.and_then(|dims| dims.last().copied()).flatten();
+    Ok(vec![product[0].clone(), Some(vec![columns])])
+}

@@ -1,0 +1,155 @@
+//! Epilogues of sums of products: what an epilogue is that adds another product to the
+//! contraction's result, and what is left of one that does.
+
+use smallvec::SmallVec;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::expression::{Call, Expression, Step, Value};
+
+/// The expression whose first input is the sum of what were its first one and one more, its last.
+///
+/// # Errors
+/// Where the type has no addition.
+pub fn with_term(old: &Expression) -> Result<Expression> {
+    let mut new = Expression::new();
+    let inputs: Vec<Value> = old.inputs().iter().map(|t| new.input(*t)).collect();
+    let dtype = old.inputs()[0];
+    let more = new.input(dtype);
+    for _ in 0..old.constants() {
+        new.constant();
+    }
+    let sum = new.step(addition(dtype)?, &[inputs[0], more])?;
+    copy(old, &mut new, |value| match value {
+        Value::Input(0) => sum,
+        other => other,
+    })?;
+    Ok(new)
+}
+
+/// The expression without the input `at`, which it adds to the first one and uses for nothing else;
+/// none where it does something else.
+pub fn without_term(old: &Expression, at: usize) -> Option<Expression> {
+    let dtype = old.inputs()[0];
+    if at == 0 || old.inputs().get(at) != Some(&dtype) {
+        return None;
+    }
+    let term = Value::Input(at as u32);
+    let of_result = climb(old, Value::Input(0), dtype);
+    let of_term = climb(old, term, dtype);
+    // Whatever is added to either before they meet is added to their sum.
+    if !of_term.iter().any(|step| of_result.contains(step)) {
+        return None;
+    }
+    let dropped = *of_term.first()?;
+    let other = *old.steps()[dropped].args.iter().find(|arg| **arg != term)?;
+    let mut new = Expression::new();
+    for (i, dtype) in old.inputs().iter().enumerate() {
+        if i != at {
+            new.input(*dtype);
+        }
+    }
+    for _ in 0..old.constants() {
+        new.constant();
+    }
+    let renamed = |value: Value| match value {
+        Value::Input(i) if i as usize > at => Value::Input(i - 1),
+        other => other,
+    };
+    let mut known: Vec<Value> = Vec::new();
+    let of = |value: Value, known: &[Value]| match value {
+        Value::Step(i) => known[i as usize],
+        value => renamed(value),
+    };
+    for (i, Step { call, args }) in old.steps().iter().enumerate() {
+        let value = if i == dropped {
+            of(other, &known)
+        } else {
+            let args: SmallVec<[Value; 4]> = args.iter().map(|a| of(*a, &known)).collect();
+            new.step(*call, &args).ok()?
+        };
+        known.push(value);
+    }
+    old.outputs().iter().for_each(|value| new.output(of(*value, &known)));
+    Some(new)
+}
+
+/// An addition of two values of this type.
+fn addition(dtype: DType) -> Result<Call> {
+    Call::row("AddV2", dtype).ok_or_else(|| {
+        crate::error::Error::InvalidArgument(format!("values of {dtype} are not added"))
+    })
+}
+
+/// Copies steps and outputs with other arguments. `of` is for inputs.
+fn copy(old: &Expression, new: &mut Expression, of: impl Fn(Value) -> Value) -> Result<()> {
+    let mut known: Vec<Value> = Vec::new();
+    let arg = |value: &Value, known: &[Value]| match *value {
+        Value::Step(i) => known[i as usize],
+        value => of(value),
+    };
+    for Step { call, args } in old.steps() {
+        let args: SmallVec<[Value; 4]> = args.iter().map(|a| arg(a, &known)).collect();
+        known.push(new.step(*call, &args)?);
+    }
+    old.outputs().iter().for_each(|value| new.output(arg(value, &known)));
+    Ok(())
+}
+
+/// The additions that a value goes into, one into the other; each but the last is used once.
+fn climb(e: &Expression, from: Value, dtype: DType) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut value = from;
+    loop {
+        let uses = |step: &Step| step.args.iter().filter(|a| **a == value).count();
+        let mut users = e.steps().iter().enumerate().filter(|(_, step)| uses(step) > 0);
+        let (user, more) = (users.next(), users.next());
+        match (user, more) {
+            (Some((i, step)), None)
+                if uses(step) == 1
+                    && !e.outputs().contains(&value)
+                    && matches!(step.call, Call::Row(row, t) if row.op == "AddV2" && t == dtype) =>
+            {
+                found.push(i);
+                value = Value::Step(i as u32);
+            }
+            _ => return found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_come_and_go() {
+        let without = |text: &str, at| {
+            let e: Expression = text.parse().unwrap();
+            without_term(&e, at).map(|e| e.to_string())
+        };
+        let f = "x: float32, float32, float32; c: 0; ";
+        let g = "x: float32, float32; c: 0; ";
+        let add = "s0 = AddV2<float32>(x2, x1); s1 = AddV2<float32>(s0, x0); return s1";
+        let one = Some(format!("{g}s0 = AddV2<float32>(x1, x0); return s0"));
+        assert_eq!(without(&format!("{f}{add}"), 1), one);
+        assert_eq!(without(&format!("{f}{add}"), 2), one);
+        let gelu = "s0 = AddV2<float32>(x0, x1); s1 = Mul<float32>(s0, x2); s2 = \
+                    AddV2<float32>(s1, s0); return s2";
+        let left = "s0 = Mul<float32>(x0, x1); s1 = AddV2<float32>(s0, x0); return s1";
+        assert_eq!(without(&format!("{f}{gelu}"), 1), Some(format!("{g}{left}")));
+        // What is added later, or to something else, or used twice.
+        assert_eq!(without(&format!("{f}{gelu}"), 2), None);
+        let apart = "s0 = Relu<float32>(x0); s1 = AddV2<float32>(s0, x1); return s1";
+        assert_eq!(without(&format!("{g}{apart}"), 1), None);
+        let twice = "s0 = AddV2<float32>(x0, x1); s1 = Mul<float32>(s0, x1); return s1";
+        assert_eq!(without(&format!("{g}{twice}"), 1), None);
+        let double = "s0 = AddV2<float32>(x1, x1); s1 = AddV2<float32>(x0, s0); return s1";
+        assert_eq!(without(&format!("{g}{double}"), 1), None);
+        let whole = format!("{g}s0 = Mul<float32>(x0, x1); return s0");
+        let with = with_term(&whole.parse().unwrap()).unwrap();
+        let wanted = "s0 = AddV2<float32>(x0, x2); s1 = Mul<float32>(s0, x1); return s1";
+        assert_eq!(with.to_string(), format!("{f}{wanted}"));
+        assert_eq!(without_term(&with, 2).unwrap().to_string(), whole);
+    }
+}

@@ -1,0 +1,137 @@
+//! The gradient of what several layers read is a sum of products, of which each is stored for the
+//! next one's epilogue to add. They become one node, a product over a longer contracted index.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::contract::terms::{MOST, bindings};
+use crate::kernels::expression::Expression;
+use crate::kernels::fused::products::ADDED;
+use crate::kernels::fused::terms::without_term;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::shape::TensorInfo;
+
+/// Storage buffers that every adapter binds at once.
+const MAX_BINDINGS: usize = 8;
+
+/// A product of two operands, perhaps with an epilogue.
+struct Product {
+    dtype: DType,
+    /// Whether the left and the right operand are transposed.
+    flags: [bool; 2],
+    operands: [Output; 2],
+}
+
+impl Product {
+    fn of(graph: &Graph, id: NodeId) -> Option<Self> {
+        let node = graph.node(id);
+        let names = match node.op() {
+            "BatchMatMulV2" | "_WgpuFusedBatchMatMulV2" => ["adj_x", "adj_y"],
+            "MatMul" | "_WgpuFusedMatMul" => ["transpose_a", "transpose_b"],
+            _ => return None,
+        };
+        let is_free = node.on_wgpu() && !graph.is_preserved(id) && node.controls().is_empty();
+        let dtype = node.dtype("T").filter(|t| is_free && t.is_float())?;
+        let flags = names.map(|name| node.attr(name).and_then(Attr::bool).unwrap_or(false));
+        Some(Self { dtype, flags, operands: [node.inputs()[0], node.inputs()[1]] })
+    }
+
+    /// Whether both are over operands of the same shapes.
+    fn is_like(&self, other: &Self, graph: &Graph) -> bool {
+        let same =
+            |i: usize| graph.info(self.operands[i]).same_shape(graph.info(other.operands[i]));
+        (self.dtype, self.flags) == (other.dtype, other.flags) && same(0) && same(1)
+    }
+}
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    for id in order.iter().copied() {
+        if graph.contains(id)
+            && let Some(sum) = Sum::of(graph, id)
+        {
+            sum.replace(graph);
+        }
+    }
+    Ok(())
+}
+
+/// Products that are added.
+struct Sum {
+    /// Their nodes, of which the first one has the epilogue.
+    nodes: Vec<NodeId>,
+    products: Vec<Product>,
+    /// The epilogue of the sum, and its further operands.
+    expression: Expression,
+    extras: Vec<Output>,
+}
+
+impl Sum {
+    fn of(graph: &Graph, id: NodeId) -> Option<Self> {
+        let node = graph.node(id);
+        let expression: Expression = node.attr("expression")?.string()?.parse().ok()?;
+        let product = Product::of(graph, id)?;
+        let extras = node.inputs()[2..].to_vec();
+        let mut sum = Self { nodes: vec![id], products: vec![product], expression, extras };
+        let mut at = 0;
+        while at < sum.extras.len() && sum.products.len() < MOST {
+            if sum.add(graph, at).is_none() {
+                at += 1;
+            }
+        }
+        (sum.nodes.len() > 1 && graph.is_convex(&sum.nodes)).then_some(sum)
+    }
+
+    /// Takes a further operand for one of the products, if it is one.
+    fn add(&mut self, graph: &Graph, at: usize) -> Option<()> {
+        let operand = self.extras[at];
+        let (id, node) = (operand.node, graph.node(operand.node));
+        let root = self.nodes[0];
+        let [user] = graph.users(id) else { return None };
+        let plain = matches!(node.op(), "BatchMatMulV2" | "MatMul");
+        let alone = operand.port == 0 && *user == root && plain;
+        if !alone || node.device() != graph.node(root).device() {
+            return None;
+        }
+        let product = Product::of(graph, id)?;
+        let bound = bindings(self.products.len() + 1, self.extras.len() - 1);
+        if bound > MAX_BINDINGS || !product.is_like(&self.products[0], graph) {
+            return None;
+        }
+        self.expression = without_term(&self.expression, at + 1)?;
+        self.extras.remove(at);
+        self.nodes.push(id);
+        self.products.push(product);
+        Some(())
+    }
+
+    fn replace(self, graph: &mut Graph) {
+        let Self { nodes, products, expression, extras } = self;
+        let (root, node) = (nodes[0], graph.node(nodes[0]));
+        let Some(constants) = node.attr("constants").cloned() else { return };
+        let types = expression.inputs()[1..].to_vec();
+        let output = expression.output_types()[0];
+        let of = |i: usize| products.iter().map(move |p| p.operands[i]);
+        let exit = Output { node: root, port: 0 };
+        let new = NewNode {
+            name: format!("{}/added", node.name()),
+            op: ADDED.to_owned(),
+            device: node.device().to_owned(),
+            inputs: of(0).chain(of(1)).chain(extras).collect(),
+            controls: Vec::new(),
+            attrs: vec![
+                ("N", (products.len() as i64).into()),
+                ("T", products[0].dtype.into()),
+                ("T_extra", types[..].into()),
+                ("T_out", output.into()),
+                ("adj_x", products[0].flags[0].into()),
+                ("adj_y", products[0].flags[1].into()),
+                ("constants", constants),
+                ("expression", expression.to_string().into()),
+            ],
+            infos: vec![TensorInfo { dtype: Some(output), ..graph.info(exit).clone() }],
+        };
+        graph.replace_region(&nodes, new, &[(exit, 0)]);
+    }
+}

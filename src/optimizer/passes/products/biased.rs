@@ -1,0 +1,136 @@
+//! The gradient of a bias is the sum of the rows of what the layer's weights' gradient is a product
+//! with. The product's kernel adds them up on the way, so both become one node.
+
+use rustc_hash::FxHashMap;
+
+use crate::error::Result;
+use crate::kernels::fused::products::WITH_SUMS;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::shape::{Dim, TensorInfo};
+
+/// Most changes of shape between a tensor and what reads it.
+const MAX_ROW: usize = 8;
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    // The sums of the columns of each tensor, as many as its last extent.
+    let mut sums: FxHashMap<(Output, usize), NodeId> = FxHashMap::default();
+    for id in order.iter().copied() {
+        if let Some((rows, columns)) = summed(graph, id) {
+            sums.entry((rows, columns)).or_insert(id);
+        }
+    }
+    for product in order.iter().copied() {
+        if graph.contains(product)
+            && let Some((rows, columns)) = right(graph, product)
+            && let Some(sum) = sums.get(&(rows, columns)).copied()
+            && graph.node(sum).device() == graph.node(product).device()
+            && graph.is_convex(&[product, sum])
+        {
+            sums.remove(&(rows, columns));
+            replace(graph, product, sum, columns);
+        }
+    }
+    Ok(())
+}
+
+/// The tensor whose elements `tensor` has in their order.
+fn elements(graph: &Graph, mut tensor: Output) -> Output {
+    for _ in 0..MAX_ROW {
+        let node = graph.node(tensor.node);
+        match (node.op(), node.inputs().first()) {
+            ("Reshape" | "ExpandDims" | "Squeeze" | "Identity", Some(input))
+                if node.controls().is_empty() =>
+            {
+                tensor = *input;
+            }
+            _ => break,
+        }
+    }
+    tensor
+}
+
+/// Whether a node may go into another one.
+fn is_free(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    node.on_wgpu()
+        && !graph.is_preserved(id)
+        && node.controls().is_empty()
+        && node.dtype("T").is_some_and(|t| t.is_float())
+}
+
+/// The last extent of a tensor of rows.
+fn columns(graph: &Graph, tensor: Output) -> Option<usize> {
+    let shape = graph.info(tensor).shape.as_ref().filter(|s| s.len() >= 2)?;
+    shape.last()?.known().filter(|n| *n > 0)
+}
+
+/// The elements of whose rows a node is the sum, and how many columns they have.
+fn summed(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
+    let node = graph.node(id);
+    if node.op() != "BiasAddGrad" || !is_free(graph, id) {
+        return None;
+    }
+    if node.attr("data_format").and_then(Attr::string).is_some_and(|f| f != "NHWC") {
+        return None;
+    }
+    let rows = *node.inputs().first()?;
+    Some((elements(graph, rows), columns(graph, rows)?))
+}
+
+/// The elements of the right operand of a product of matrices, and its columns.
+fn right(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
+    let node = graph.node(id);
+    let turned = match node.op() {
+        "MatMul" | "_WgpuFusedMatMul" => "transpose_b",
+        "BatchMatMulV2" | "_WgpuFusedBatchMatMulV2" => "adj_y",
+        _ => return None,
+    };
+    let matrices = node.inputs()[..2].iter().all(|i| graph.info(*i).rank() == Some(2));
+    let is_turned = node.attr(turned).and_then(Attr::bool).unwrap_or(false);
+    if !is_free(graph, id) || !matrices || is_turned {
+        return None;
+    }
+    let rows = node.inputs()[1];
+    Some((elements(graph, rows), columns(graph, rows)?))
+}
+
+fn replace(graph: &mut Graph, product: NodeId, sum: NodeId, columns: usize) {
+    let node = graph.node(product);
+    let Some(dtype) = node.dtype("T") else { return };
+    let flag = |name: &str| node.attr(name).and_then(Attr::bool).unwrap_or(false);
+    let plain = format!("x: {dtype}; c: 0; return x0");
+    let expression = node.attr("expression").cloned().unwrap_or_else(|| plain.into());
+    let constants = node.attr("constants").cloned();
+    let extras = node.attr("T_extra").cloned();
+    let output = node.dtype("T_out").unwrap_or(dtype);
+    let new = NewNode {
+        name: format!("{}/with_sums", node.name()),
+        op: WITH_SUMS.to_owned(),
+        device: node.device().to_owned(),
+        inputs: node.inputs().to_vec(),
+        controls: Vec::new(),
+        attrs: vec![
+            ("T", dtype.into()),
+            ("T_extra", extras.unwrap_or_else(|| Attr::from(&[][..] as &[crate::dtype::DType]))),
+            ("T_out", output.into()),
+            ("adj_x", (flag("transpose_a") || flag("adj_x")).into()),
+            ("constants", constants.unwrap_or_else(|| Attr::from(&[][..] as &[f32]))),
+            ("expression", expression),
+        ],
+        infos: vec![
+            TensorInfo { dtype: Some(output), ..graph.info(first(product)).clone() },
+            TensorInfo {
+                dtype: Some(dtype),
+                shape: Some([Dim::Known(columns)].into_iter().collect()),
+            },
+        ],
+    };
+    graph.replace_region(&[product, sum], new, &[(first(product), 0), (first(sum), 1)]);
+}
+
+const fn first(node: NodeId) -> Output {
+    Output { node, port: 0 }
+}

@@ -1,0 +1,238 @@
+//! Products that compute what nodes beside them would, against f64 sums: `_WgpuFusedMatMulWithSums`
+//! with the sums of its right operand's columns, `_WgpuFusedAddedMatMul` sums of products.
+
+mod numeric;
+#[path = "numeric/products.rs"]
+#[expect(dead_code, reason = "there are no convolutions here")]
+mod products;
+
+use numeric::bindings::{self, under};
+use numeric::{Random, assert_close, session};
+use products::matmul;
+use tensorflow_wgpu::device::{Capabilities, Profile, Schedule};
+use tensorflow_wgpu::local::{Input, Node};
+use tensorflow_wgpu::{DType, Error, HostTensor};
+
+const PLAIN: &str = "x: T; c: 0; return x0";
+const SCALED: &str = "x: T, T; c: 0; s0 = Mul<T>(x0, x1); return s0";
+
+fn node(op: &str, dtype: DType, epilogue: &str) -> Node {
+    let text = epilogue.replace('T', dtype.name());
+    let extras = epilogue.matches(", T").count();
+    Node::new(op)
+        .attr("T", dtype)
+        .attr("T_out", dtype)
+        .attr("T_extra", &vec![dtype; extras][..])
+        .attr("expression", &text[..])
+        .attr("constants", &[][..] as &[f32])
+}
+
+fn with_sums(dtype: DType, turned: bool, epilogue: &str) -> Node {
+    node("_WgpuFusedMatMulWithSums", dtype, epilogue).attr("adj_x", turned)
+}
+
+/// Runs a product of `[m, k, n]` with its sums and compares.
+fn check_sums(dtype: DType, [m, k, n]: [usize; 3], turned: bool, epilogue: &str) {
+    let mut random = Random::new((m * 100 + k * 10 + n) as u64);
+    let (a, av) = random.tensor(dtype, &if turned { [k, m] } else { [m, k] });
+    let (b, bv) = random.tensor(dtype, &[k, n]);
+    let (e, ev) = random.tensor(dtype, &[m, n]);
+    let mut inputs: Vec<Input> = vec![a.into(), b.into()];
+    if epilogue == SCALED {
+        inputs.push(e.into());
+    }
+    let what = format!("{m}x{k}x{n} {dtype} {turned} {epilogue}");
+    let got = session().run(&with_sums(dtype, turned, epilogue), &inputs).expect(&what);
+    let mut want = matmul(&av, &bv, [m, k, n], turned, false);
+    if epilogue == SCALED {
+        want.iter_mut().zip(&ev).for_each(|(x, e)| *x *= e);
+    }
+    let sums: Vec<f64> = (0..n).map(|j| (0..k).map(|i| bv[i * n + j]).sum()).collect();
+    assert_eq!((&got[0].dims[..], &got[1].dims[..]), (&[m, n][..], &[n][..]), "{what}");
+    assert_close(&got[0], &want, k as f64 + 4.0, &what);
+    assert_close(&got[1], &sums, k as f64 + 4.0, &format!("sums of {what}"));
+}
+
+#[test]
+fn sums_of_columns() {
+    let types = session().supported([DType::F32, DType::F16, DType::BF16, DType::F64]);
+    for (turn, dtype) in types.into_iter().enumerate() {
+        for (at, extents) in [
+            [8, 16, 64],
+            [65, 33, 66],
+            [1, 40, 12],
+            [7, 13, 5],
+            [36, 8, 8],
+            [130, 64, 68],
+            [5, 9, 2],
+            [128, 256, 512],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let profile = Profile::DISTINCT[(turn + at) % Profile::DISTINCT.len()];
+            let epilogue = [PLAIN, SCALED][(turn + at) % 2];
+            under(profile, || check_sums(dtype, extents, at % 2 == 1, epilogue));
+        }
+    }
+}
+
+/// A contracted index that is cut: its parts have sums too.
+#[test]
+fn sums_of_parts() {
+    for profile in [Profile::NVIDIA, Profile::INTEL] {
+        for dtype in session().supported([DType::F32, DType::F16]) {
+            for (extents, epilogue) in
+                [([8, 3000, 8], PLAIN), ([24, 20_000, 12], SCALED), ([10, 3000, 7], PLAIN)]
+            {
+                under(profile, || check_sums(dtype, extents, true, epilogue));
+            }
+        }
+    }
+}
+
+/// Dispatches on an adapter of `profile`, whose device is no other test's.
+fn dispatches(profile: Profile, run: impl FnOnce()) -> u64 {
+    under(profile, || {
+        let device = bindings::session().device.clone();
+        let before = device.statistics().dispatches;
+        run();
+        device.statistics().dispatches - before
+    })
+}
+
+#[test]
+fn sums_take_no_dispatch_of_their_own() {
+    // Each profile's device is no other test's.
+    let profile = Profile { workgroups: 67, ..Profile::NVIDIA };
+    let count =
+        |profile, extents| dispatches(profile, || check_sums(DType::F32, extents, true, PLAIN));
+    assert_eq!(count(profile, [128, 64, 256]), 1);
+    // What is added up at the end is both.
+    assert_eq!(count(profile, [64, 16_384, 64]), 2);
+    // Shares of tiles have no place for sums.
+    let schedule = Some(Schedule::StreamK);
+    let shares = Profile { schedule, resident_workgroups: 2, ..profile };
+    assert!(count(shares, [3 * 128, 512, 3 * 128]) >= 3);
+}
+
+/// Runs a sum of `count` products of `[m, k, n]` and compares.
+fn check_added(
+    dtype: DType,
+    [m, k, n]: [usize; 3],
+    count: usize,
+    flags: [bool; 2],
+    epilogue: &str,
+) {
+    let [ta, tb] = flags;
+    let mut random = Random::new((m * 100 + k * 10 + n + count) as u64);
+    let left: Vec<_> =
+        (0..count).map(|_| random.tensor(dtype, &if ta { [k, m] } else { [m, k] })).collect();
+    let right: Vec<_> =
+        (0..count).map(|_| random.tensor(dtype, &if tb { [n, k] } else { [k, n] })).collect();
+    let (e, ev) = random.tensor(dtype, &[m, n]);
+    let mut inputs: Vec<Input> = left.iter().chain(&right).map(|(t, _)| t.clone().into()).collect();
+    if epilogue == SCALED {
+        inputs.push(e.into());
+    }
+    let what = format!("{count} of {m}x{k}x{n} {dtype} {flags:?} {epilogue}");
+    let node = node("_WgpuFusedAddedMatMul", dtype, epilogue)
+        .attr("N", count as i64)
+        .attr("adj_x", ta)
+        .attr("adj_y", tb);
+    let got = session().run(&node, &inputs).expect(&what);
+    let mut want = vec![0.0; m * n];
+    for ((_, a), (_, b)) in left.iter().zip(&right) {
+        let product = matmul(a, b, [m, k, n], ta, tb);
+        want.iter_mut().zip(product).for_each(|(sum, x)| *sum += x);
+    }
+    if epilogue == SCALED {
+        want.iter_mut().zip(&ev).for_each(|(x, e)| *x *= e);
+    }
+    assert_eq!(got[0].dims[..], [m, n], "{what}");
+    assert_close(&got[0], &want, (k * count) as f64 + 4.0, &what);
+}
+
+#[test]
+fn sums_of_products() {
+    let types = session().supported([DType::F32, DType::F16, DType::BF16, DType::F64]);
+    for (turn, dtype) in types.into_iter().enumerate() {
+        for (at, extents) in [
+            [8, 16, 64],
+            [65, 33, 66],
+            [1, 40, 12],
+            [7, 13, 5],
+            [36, 8, 8],
+            [130, 64, 68],
+            [9, 24, 2],
+            [128, 256, 128],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let profile = Profile::DISTINCT[(turn + at) % Profile::DISTINCT.len()];
+            let epilogue = [PLAIN, SCALED][(turn + at / 2) % 2];
+            let flags = [at % 2 == 1, (turn + at) % 4 < 2];
+            under(profile, || check_added(dtype, extents, 2 + at % 2, flags, epilogue));
+        }
+    }
+}
+
+#[test]
+fn long_sums_of_products_are_cut() {
+    for profile in [Profile::NVIDIA, Profile::INTEL] {
+        for (extents, flags) in [([8, 3000, 8], [true, false]), ([24, 9000, 12], [false, true])] {
+            under(profile, || check_added(DType::F32, extents, 3, flags, SCALED));
+        }
+    }
+    // Shares of tiles.
+    let schedule = Some(Schedule::StreamK);
+    let shares = Profile { schedule, resident_workgroups: 2, ..Profile::NVIDIA };
+    under(shares, || check_added(DType::F32, [3 * 128, 96, 3 * 128], 3, [false, true], PLAIN));
+}
+
+#[test]
+fn a_sum_of_products_is_one_dispatch() {
+    let profile = Profile { workgroups: 69, ..Profile::NVIDIA };
+    let few = Capabilities { max_bindings: 6, ..profile.capabilities };
+    for (profile, wanted) in [
+        (profile, 1),
+        // Seven bindings are one too many.
+        (Profile { capabilities: few, ..profile }, 3),
+    ] {
+        let run = || check_added(DType::F32, [128, 64, 128], 3, [false, true], PLAIN);
+        assert_eq!(dispatches(profile, run), wanted);
+    }
+}
+
+#[test]
+fn empty_products() {
+    for extents in [[0, 4, 3], [2, 4, 0], [2, 0, 3]] {
+        for epilogue in [PLAIN, SCALED] {
+            check_added(DType::F32, extents, 3, [false; 2], epilogue);
+        }
+    }
+    for extents in [[0, 4, 3], [2, 4, 0], [2, 0, 3]] {
+        for epilogue in [PLAIN, SCALED] {
+            check_sums(DType::F32, extents, false, epilogue);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let matrix =
+        |dims: &[usize]| HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]);
+    let run = |node: &Node, inputs: &[&[usize]]| {
+        let inputs: Vec<Input> = inputs.iter().map(|dims| matrix(dims).into()).collect();
+        session().run(node, &inputs).expect_err("a refusal")
+    };
+    let node = with_sums(DType::F32, false, PLAIN);
+    for (inputs, text) in [
+        ([&[2, 3][..], &[4, 4]], "Matrix size-incompatible"),
+        ([&[2, 3], &[2, 3, 4]], "takes matrices"),
+    ] {
+        let error = run(&node, &inputs);
+        assert!(matches!(&error, Error::InvalidArgument(m) if m.contains(text)), "{error}");
+    }
+}

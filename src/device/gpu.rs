@@ -12,8 +12,7 @@ use super::checked::checked;
 use super::failures::Failures;
 use super::process::{self, Inside};
 use super::queue::Queue;
-use super::trace::probe::Submitted;
-use super::trace::{HostWork, Tracer};
+use super::trace::{HostWork, Submitted, Tracer};
 use crate::error::{Error, Result};
 use crate::sys::guard::panic_message;
 

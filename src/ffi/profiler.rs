@@ -62,7 +62,8 @@ unsafe fn register(params: *mut TF_ProfilerRegistrationParams) -> Result<()> {
             && (*params).major_version == TP_MAJOR;
         if !fits {
             return Err(Error::Unimplemented(format!(
-                "TensorFlow's profiler C API is {}.{}.{}, this plugin knows {TP_MAJOR}",
+                "TensorFlow's profiler C API {}.{}.{} does not fit this plugin, which knows \
+                 {TP_MAJOR}.0.1",
                 (*params).major_version,
                 (*params).minor_version,
                 (*params).patch_version

@@ -202,6 +202,11 @@ impl Expression {
         &self.steps
     }
 
+    /// Its steps without casts: what profiles count for each element.
+    pub fn operations(&self) -> u32 {
+        self.steps.iter().filter(|step| matches!(step.call, Call::Row(..))).count() as u32
+    }
+
     /// The values that it gives.
     pub fn outputs(&self) -> &[Value] {
         &self.outputs

@@ -89,7 +89,7 @@ def test_the_overview_shows_device_time(address: str, traced: Path, tmp_path: Pa
     assert len(picture(url, "profiler-overview.png", tmp_path)) > 30_000
 
 
-def test_the_trace_viewer_shows_dispatches(address: str, traced: Path, tmp_path: Path):  # noqa: F811
+def test_the_trace_viewer_shows_work(address: str, traced: Path, tmp_path: Path):  # noqa: F811
     host = traced.name.removesuffix(".xplane.pb")
     base = "/data/plugin/profile"
     data = f"{base}/data?run={run_of(traced)}&tag=trace_viewer@&host={host}"

@@ -101,9 +101,7 @@ def main() -> int:
     for model in models:
         for phase in phases:
             print(f"{model}, {phase}", file=sys.stderr, flush=True)
-            rows = attempt(
-                measure.measure, model, phase, sizes, devices, repeat, options.profile
-            )
+            rows = attempt(measure.measure, model, phase, sizes, devices, repeat, options.profile)
             results["rows"] += rows
             gc.collect()
             if options.json:

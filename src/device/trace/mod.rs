@@ -11,7 +11,7 @@ mod span;
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -28,6 +28,9 @@ use clock::{Clock, Moment};
 
 /// Events of one kind that a session keeps; later ones are only counted.
 const MAX_EVENTS: usize = 1 << 20;
+
+/// When the host gave a batch to the driver, by [`Tracer::now`]; 0 before.
+pub(crate) type Submitted = Arc<AtomicI64>;
 
 /// What is known of a pipeline's shader.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,13 +6,13 @@
 //! the submission's bounds serve.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
 use super::clock::Moment;
 use super::span::current_op;
-use super::{About, DeviceEvent, Origin, Tracer, Work, keep};
+use super::{About, DeviceEvent, Origin, Submitted, Tracer, Work, keep};
 use crate::device::Timestamps;
 use crate::device::checked::checked;
 use crate::device::completion::AfterWork;
@@ -52,9 +52,6 @@ struct Recorded {
     event: DeviceEvent,
     queries: Option<[u32; 2]>,
 }
-
-/// When the host gave a batch to the driver; 0 before.
-pub(crate) type Submitted = Arc<AtomicI64>;
 
 /// The recorder's side of a session.
 #[derive(Debug)]

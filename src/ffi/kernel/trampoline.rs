@@ -134,7 +134,8 @@ unsafe fn create_node(slot: usize, raw: *mut TF_OpKernelConstruction) -> *mut c_
     }
 }
 
-/// The ops that a fused one does in the place of many, by the attributes that the optimizer gave it.
+/// The ops that a fused one does in the place of many, by the attributes that the optimizer gave
+/// it.
 fn held_ops(op: &str, attrs: &dyn Attrs) -> String {
     let Some(fused) = op.strip_prefix("_WgpuFused") else { return String::new() };
     // A contraction is called by what it does first; others by how they are computed.

@@ -177,6 +177,7 @@ impl Epilogue {
             outputs: &[output.dtype],
             attrs: &CONSTANTS[..self.constants.len()],
             function: &|| expression.wgsl("epilogue"),
+            operations: expression.operations(),
         }
         .run(device, &inputs, std::slice::from_ref(output), &self.constants)
     }

@@ -116,6 +116,7 @@ impl Elementwise {
             outputs: &self.outputs,
             attrs: &names,
             function: &|| self.expression.wgsl("fused"),
+            operations: self.expression.operations(),
         })
     }
 }

@@ -42,6 +42,7 @@ fn signature<R>(dtype: DType, n: usize, f: impl FnOnce(&Signature<'_>) -> R) -> 
         outputs: &[dtype],
         attrs: &[],
         function: &|| function(dtype, n),
+        operations: n as u32 - 1,
     })
 }
 

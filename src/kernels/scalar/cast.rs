@@ -122,6 +122,7 @@ pub fn signature<R>(
         outputs: &[to],
         attrs: &[],
         function: &|| function(from, to, truncate),
+        operations: 0,
     })
 }
 

@@ -87,6 +87,7 @@ pub fn signature<R>(
         outputs: &[row.output_type(dtype)],
         attrs,
         function: &function,
+        operations: 1,
     })
 }
 

@@ -50,6 +50,8 @@ pub struct Signature<'a> {
     /// The function itself; called once for each pipeline. With several outputs it returns a struct
     /// of `y0`, `y1`, ….
     pub function: &'a dyn Fn() -> Function,
+    /// Operations for an element; a function such as an exponential counts as one. Casts are none.
+    pub operations: u32,
 }
 
 /// Libraries of functions so long that four copies take compilers up to a minute.
@@ -506,13 +508,16 @@ impl Signature<'_> {
         let params = attrs.iter().fold(Params::new().u32(count), |params, v| params.f32(*v));
         let elements = vector.map_or(self.lanes(), VectorUnit::width);
         let grid = Grid::linear(walk.len().div_ceil(elements as usize), WORKGROUP);
-        device.enqueue(&Program {
+        let program = Program {
             key: self.key(&variant),
             shader: &|| self.shader(&variant),
             bindings,
             params: walk.params(params),
             grid,
-        })
+        };
+        let floats = self.inputs.iter().any(|t| t.is_float());
+        let operations = if floats { u64::from(self.operations) } else { 0 };
+        device.enqueue_counted(&program, operations * walk.len() as u64)
     }
 }
 

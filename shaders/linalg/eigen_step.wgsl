@@ -131,7 +131,8 @@ fn size_of(x: real) -> word {
                     put(base, rows.x, columns.y, number_of(real(0.0)));
                 } else {
                     put(base, rows.x, columns.y, times(sine, top) + cosine * top_right);
-                    put(base, rows.y, columns.x, cosine * bottom - times(conjugate(sine), bottom_right));
+                    put(base, rows.y, columns.x, cosine * bottom
+                        - times(conjugate(sine), bottom_right));
                 }
             }
         }

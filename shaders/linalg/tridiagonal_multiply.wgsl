@@ -1,5 +1,5 @@
-// Products of tridiagonal matrices of p.n rows, given by their diagonals, and matrices `x` of p.cols
-// columns. Grid: map over the elements of the products.
+// Products of tridiagonal matrices of p.n rows, given by their diagonals, and matrices `x` of
+// p.cols columns. Grid: map over the elements of the products.
 
 {{NUMBERS}}
 

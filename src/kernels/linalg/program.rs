@@ -85,8 +85,8 @@ const TILE: usize = 4;
 /// Invocations in a workgroup of [`update`].
 const UPDATERS: u32 = 64;
 
-/// `C -= A B`; with `lower`, tiles above C's diagonal are left alone, and it is `C -= A conj(B)`: an
-/// update of a Hermitian matrix.
+/// `C -= A B`; with `lower`, which is an update of a Hermitian matrix, `C -= A conj(B)`, and tiles
+/// above C's diagonal are left alone.
 pub fn update(
     device: &Device,
     c: Part<'_>,
@@ -231,8 +231,13 @@ impl Map {
             }
             Self::Identity => "    return number_of(select(real(0.0), real(1.0), i == j));",
             Self::Triangle => {
-                "    if i > j {\n        return number_of(real(0.0));\n    }\n    if i == j {\n        \
-                 return load_other(3u * (matrix * p.others + i));\n    }\n    return source(matrix, i, j);"
+                "    if i > j {
+        return number_of(real(0.0));
+    }
+    if i == j {
+        return load_other(3u * (matrix * p.others + i));
+    }
+    return source(matrix, i, j);"
             }
         }
     }

@@ -349,7 +349,9 @@ def ragged_types(t: Types) -> tuple[np.ndarray, list[tf.DType]]:
 
 
 def ragged_values(t: Types, dtype: tf.DType) -> np.ndarray:
-    return np.array([b"a", b"", b"c", b"d", b"e"]) if dtype == tf.string else t.values(dtype, (5, 2))
+    return (
+        np.array([b"a", b"", b"c", b"d", b"e"]) if dtype == tf.string else t.values(dtype, (5, 2))
+    )
 
 
 def of_ragged(handle: tf.Tensor, dtype: tf.DType, splits: np.ndarray, rank: int) -> list[tf.Tensor]:

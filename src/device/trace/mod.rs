@@ -26,8 +26,9 @@ use crate::error::{Error, Result};
 use crate::tensor::Dims;
 use clock::{Clock, Moment};
 
-/// Events of one kind that a session keeps; later ones are only counted.
-const MAX_EVENTS: usize = 1 << 20;
+/// Events of one kind that a session keeps; later ones are only counted. TensorFlow takes a few
+/// kB for each when it writes them.
+const MAX_EVENTS: usize = 1 << 19;
 
 /// When the host gave a batch to the driver, by [`Tracer::now`]; 0 before.
 pub(crate) type Submitted = Arc<AtomicI64>;

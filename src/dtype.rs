@@ -51,19 +51,15 @@ pub enum DType {
     Variant = 21,
     U32 = 22,
     U64 = 23,
-    /// Four bits, each in a byte of its own.
-    I4 = 29,
-    /// The same without a sign.
-    U4 = 30,
 }
 
 use DType::*;
 
 impl DType {
     /// Every type, in the order of TensorFlow's numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 17] = [
         F32, F64, I32, U8, I16, I8, C64, I64, Bool, BF16, U16, C128, F16, Resource, Variant, U32,
-        U64, I4, U4,
+        U64,
     ];
 
     /// The type with TensorFlow's number `n`; reference types (100 + n) are not ours.
@@ -74,7 +70,7 @@ impl DType {
     /// Bytes of one element in memory; 0 for handles.
     pub const fn size(self) -> usize {
         match self {
-            U8 | I8 | Bool | I4 | U4 => 1,
+            U8 | I8 | Bool => 1,
             I16 | U16 | F16 | BF16 => 2,
             F32 | I32 | U32 => 4,
             F64 | I64 | U64 | C64 => 8,
@@ -109,8 +105,6 @@ impl DType {
             Variant => "variant",
             U32 => "uint32",
             U64 => "uint64",
-            I4 => "int4",
-            U4 => "uint4",
         }
     }
 
@@ -142,22 +136,14 @@ impl DType {
         match self {
             F32 | F16 | BF16 => "f32",
             F64 => "f64",
-            I32 | I16 | I8 | I4 => "i32",
-            U32 | U16 | U8 | U4 => "u32",
+            I32 | I16 | I8 => "i32",
+            U32 | U16 | U8 => "u32",
             I64 => "i64",
             U64 => "u64",
             Bool => "bool",
             C64 => "vec2<f32>",
             C128 => "vec2<f64>",
             Resource | Variant => "u32",
-        }
-    }
-
-    /// Bits of an element that count: of a byte with an int4 or uint4, the lower four.
-    pub const fn bits(self) -> u32 {
-        match self {
-            I4 | U4 => 4,
-            t => 8 * t.size() as u32,
         }
     }
 
@@ -181,8 +167,8 @@ impl DType {
     pub const fn accumulator(self) -> Self {
         match self {
             F16 | BF16 => F32,
-            I8 | I16 | I4 => I32,
-            U8 | U16 | Bool | U4 => U32,
+            I8 | I16 => I32,
+            U8 | U16 | Bool => U32,
             _ => self,
         }
     }
@@ -260,8 +246,6 @@ pub mod types {
     pub const INTS_BUT_I32: &[DType] = union!(SIGNED_BUT_I32, UNSIGNED);
     /// Types of indices.
     pub const INDEX: &[DType] = &[I32, I64];
-    /// Integers of four bits, which have casts alone.
-    pub const INT4S: &[DType] = &[I4, U4];
     /// Numbers with an order.
     pub const REALS: &[DType] = union!(FLOATS, INTS);
     /// Numbers with an order but int32.

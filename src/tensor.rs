@@ -143,8 +143,6 @@ impl HostTensor {
             DType::BF16 => self.values::<half::bf16>().into_iter().map(f64::from).collect(),
             DType::I8 => self.values::<i8>().into_iter().map(f64::from).collect(),
             DType::U8 | DType::Bool => self.values::<u8>().into_iter().map(f64::from).collect(),
-            DType::I4 => self.values::<i8>().into_iter().map(|v| f64::from(v << 4 >> 4)).collect(),
-            DType::U4 => self.values::<u8>().into_iter().map(|v| f64::from(v & 15)).collect(),
             DType::I16 => self.values::<i16>().into_iter().map(f64::from).collect(),
             DType::U16 => self.values::<u16>().into_iter().map(f64::from).collect(),
             DType::I32 => self.values::<i32>().into_iter().map(f64::from).collect(),

@@ -35,18 +35,6 @@ fn main() {
             }));
         }
     }
-    for (sources, targets) in scalar::cast::OF_INT4S {
-        for (from, to) in sources.iter().flat_map(|from| targets.iter().map(move |to| (from, to))) {
-            trials.push(Trial::test(format!("Cast {from} to {to}"), || {
-                cast(shared()?, *from, *to, false)
-            }));
-            if is_wide(*from) || is_wide(*to) {
-                trials.push(Trial::test(format!("Cast {from} to {to} in words"), || {
-                    cast(in_words()?, *from, *to, false)
-                }));
-            }
-        }
-    }
     let floats = [DType::F16, DType::BF16];
     for from in scalar::cast::TYPES {
         for to in scalar::cast::TYPES {

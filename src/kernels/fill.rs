@@ -28,7 +28,7 @@ type Compute = fn(&mut dyn OpContext) -> Result<()>;
 pub fn register(registry: &mut Registry) {
     registry
         .op("Fill")
-        .types("T", union!(MOVED, types::INT4S))
+        .types("T", MOVED)
         .types("index_type", INDEX)
         .host(&["dims"])
         .kernel(|_| Ok(fill as Compute));

@@ -208,10 +208,10 @@ fn shape(dims: &[usize]) -> TensorShapeProto {
 /// Most elements of a constant that [`constant`] unpacks.
 const MAX_CONSTANT: usize = 1 << 16;
 
-/// The elements of a tensor that a graph holds; `None` for types that are not ours or that graphs
-/// may pack, for large ones, and for malformed ones.
+/// The elements of a tensor that a graph holds; `None` for types that are not ours, for large ones,
+/// and for malformed ones.
 pub fn constant(t: &TensorProto) -> Option<HostTensor> {
-    let dtype = DType::from_tf(t.dtype).filter(|t| t.size() > 0 && t.bits() >= 8)?;
+    let dtype = DType::from_tf(t.dtype).filter(|t| t.size() > 0)?;
     let shape = t.tensor_shape.clone().unwrap_or_default();
     let dims =
         shape.dim.iter().map(|d| usize::try_from(d.size).ok()).collect::<Option<Vec<_>>>()?;
@@ -258,7 +258,7 @@ fn listed(t: &TensorProto, dtype: DType) -> Vec<u8> {
         DType::I16 | DType::U16 => narrow(&t.int_val, |v| v as u16),
         DType::I8 | DType::U8 => narrow(&t.int_val, |v| v as u8),
         DType::Bool => t.bool_val.iter().map(|b| u8::from(*b)).collect(),
-        DType::Resource | DType::Variant | DType::I4 | DType::U4 => Vec::new(),
+        DType::Resource | DType::Variant => Vec::new(),
     }
 }
 

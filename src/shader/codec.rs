@@ -18,8 +18,6 @@ pub(crate) fn lane(dtype: DType) -> (u32, String) {
         DType::I8 | DType::I16 => {
             format!("extractBits(bitcast<i32>(word), (j & {mask}u) * {width}u, {width}u)")
         }
-        DType::U4 => "extractBits(word, (j & 3u) * 8u, 4u)".to_owned(),
-        DType::I4 => "extractBits(bitcast<i32>(word), (j & 3u) * 8u, 4u)".to_owned(),
         DType::F16 => "unpack2x16float(word >> ((j & 1u) * 16u)).x".to_owned(),
         DType::BF16 => "bitcast<f32>((word >> ((j & 1u) * 16u)) << 16u)".to_owned(),
         DType::F32 | DType::I32 => format!("bitcast<{}>(word)", dtype.value()),
@@ -34,8 +32,6 @@ pub(crate) const fn bits(dtype: DType) -> &'static str {
         DType::Bool => "select(0u, 1u, v)",
         DType::U8 => "v & 0xffu",
         DType::I8 => "bitcast<u32>(v) & 0xffu",
-        DType::U4 => "v & 0xfu",
-        DType::I4 => "bitcast<u32>(v) & 0xfu",
         DType::U16 => "v & 0xffffu",
         DType::I16 => "bitcast<u32>(v) & 0xffffu",
         DType::F16 => "f16_bits(v)",
@@ -92,8 +88,6 @@ pub(crate) const fn unpack(dtype: DType) -> &'static str {
         DType::I16 => "bitcast<vec4<i32>>(vec4(w.x << 16u, w.x, w.y << 16u, w.y)) >> vec4(16u)",
         DType::U8 => "(vec4(w) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu)",
         DType::I8 => "(vec4(bitcast<i32>(w)) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u)",
-        DType::U4 => "(vec4(w) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xfu)",
-        DType::I4 => "(vec4(bitcast<i32>(w)) << vec4(28u, 20u, 12u, 4u)) >> vec4(28u)",
         DType::Bool => "(vec4(w) & vec4(0xffu, 0xff00u, 0xff0000u, 0xff000000u)) != vec4(0u)",
         _ => "w",
     }
@@ -114,10 +108,6 @@ pub(crate) fn pack(dtype: DType) -> (&'static str, String) {
         ),
         DType::U8 | DType::I8 => (
             "    let b = (bitcast<vec4<u32>>(v) & vec4(0xffu)) << vec4(0u, 8u, 16u, 24u);\n",
-            "b.x | b.y | b.z | b.w".to_owned(),
-        ),
-        DType::U4 | DType::I4 => (
-            "    let b = (bitcast<vec4<u32>>(v) & vec4(0xfu)) << vec4(0u, 8u, 16u, 24u);\n",
             "b.x | b.y | b.z | b.w".to_owned(),
         ),
         DType::Bool => (

@@ -141,10 +141,10 @@ fn sample(dtype: DType, case: &Case, random: &mut Random) -> Value {
 pub fn range(dtype: DType) -> (i128, i128) {
     match dtype {
         DType::Bool => (0, 1),
-        _ if dtype.is_signed_integer() || dtype == DType::I4 => {
-            (-(1 << (dtype.bits() - 1)), (1 << (dtype.bits() - 1)) - 1)
+        _ if dtype.is_signed_integer() => {
+            (-(1 << (8 * dtype.size() - 1)), (1 << (8 * dtype.size() - 1)) - 1)
         }
-        _ => (0, (1 << dtype.bits()) - 1),
+        _ => (0, (1 << (8 * dtype.size())) - 1),
     }
 }
 

@@ -118,10 +118,10 @@ fn cast(value: Scalar, to: DType) -> Scalar {
 
 /// `v` modulo the width of an integer type.
 fn wrap(dtype: DType, v: i128) -> i128 {
-    let unused = 128 - dtype.bits();
+    let unused = 128 - 8 * dtype.size() as u32;
     match dtype {
         DType::Bool => v,
-        t if t.is_signed_integer() || t == DType::I4 => v << unused >> unused,
+        t if t.is_signed_integer() => v << unused >> unused,
         _ => (v.cast_unsigned() << unused >> unused).cast_signed(),
     }
 }

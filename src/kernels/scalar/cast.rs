@@ -3,7 +3,7 @@
 //! A float becomes an integer by truncation. Beyond the range of int32, uint32, int64 or uint64 it
 //! becomes the nearest end, NaN becomes 0, as TensorFlow's GPU kernels have it (its CPU kernels
 //! give what the x86 instruction gives). 8- and 16-bit integers are the low bits of the 32-bit
-//! result, and so are those of 4 bits, which become integers only.
+//! result.
 
 use super::map::Signature;
 use super::row::Function;
@@ -21,10 +21,6 @@ use crate::tensor::shape_text;
 /// The types of `Cast`.
 pub const TYPES: &[DType] = union!(types::REALS, &[Bool]);
 
-/// Sources and targets of `Cast` from and to integers of four bits.
-pub const OF_INT4S: [(&[DType], &[DType]); 3] =
-    [(types::INT4S, types::INTS), (types::INTS, types::INT4S), (types::INT4S, types::INT4S)];
-
 /// The WGSL function that converts one element, as in `Cast_f32_to_i32`.
 pub fn function(from: DType, to: DType, truncate: bool) -> Function {
     if from.is_complex() || to.is_complex() {
@@ -40,7 +36,7 @@ pub fn function(from: DType, to: DType, truncate: bool) -> Function {
         _ => (convert(from.value(), to.value(), &mut libraries), ""),
     };
     let value = match to {
-        I4 | U4 | I8 | I16 | U8 | U16 => format!("extractBits({value}, 0u, {}u)", to.bits()),
+        I8 | I16 | U8 | U16 => format!("extractBits({value}, 0u, {}u)", 8 * to.size()),
         _ => value,
     };
     let name = format!("Cast_{from}_to_{to}{suffix}");
@@ -187,9 +183,6 @@ impl Kernel for Bitcast {
 /// Registers both ops.
 pub fn register(registry: &mut Registry) {
     registry.op("Cast").types("SrcT", TYPES).types("DstT", TYPES).kernel(Cast::new);
-    for (from, to) in OF_INT4S {
-        registry.op("Cast").types("SrcT", from).types("DstT", to).kernel(Cast::new);
-    }
     registry.op("Bitcast").types("T", TYPES_OF_BITCAST).types("type", TYPES_OF_BITCAST).kernel(
         |attrs: &dyn Attrs| Ok(Bitcast { from: attrs.dtype("T")?, to: attrs.dtype("type")? }),
     );
@@ -201,13 +194,6 @@ const TYPES_OF_BITCAST: &[DType] = types::REALS;
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
     let mut shaders = Vec::new();
-    for (sources, targets) in OF_INT4S {
-        for from in sources {
-            for to in targets.iter().filter(|t| *t != from) {
-                shaders.extend(signature(*from, *to, false, |s| s.linear_shaders()));
-            }
-        }
-    }
     for from in TYPES {
         for to in TYPES.iter().filter(|t| *t != from) {
             shaders.extend(signature(*from, *to, false, |s| s.linear_shaders()));

@@ -113,7 +113,8 @@ def test_a_batch_of_unknown_size():
     assert found["BroadcastGradientArgs"] == 0, found
     assert found["Sum"] <= 2, found
     # Shapes of layers are constants but for the batch; the loss counts its elements.
-    assert found["Pack"] == 0 and found["Prod"] <= 1 and found["GatherV2"] <= 1, found
+    assert found["Pack"] == 0, found
+    assert max(found["Prod"], found["GatherV2"]) <= 1, found
 
 
 def test_a_batch_of_unknown_size_forward():

@@ -49,6 +49,7 @@ PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
     "tensorflow.python.ops.cudnn_rnn_grad": _recurrent.patch_gradients,
     "keras.src.layers.rnn.lstm": _recurrent.patch_lstm,
     "keras.src.layers.rnn.gru": _recurrent.patch_gru,
+    "keras.src.layers.rnn.simple_rnn": _recurrent.patch_simple_rnn,
     "keras.src.models.model": _recurrent.patch_model,
     "keras.src.export.export_lib": _recurrent.patch_export,
     "keras.src.export.saved_model": _recurrent.patch_export,

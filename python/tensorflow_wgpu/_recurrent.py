@@ -1,5 +1,5 @@
-"""LSTM and GRU layers of Keras and tf_keras as one op each on WGPU, in the place of a loop over
-time steps.
+"""LSTM, GRU and SimpleRNN layers of Keras, and LSTM and GRU of tf_keras, as one op each on WGPU,
+in the place of a loop over time steps.
 
 The op is CudnnRNNV3, which the plug-in has kernels for. Numbers are those of the loop, for any
 mask. What the op cannot express (other activations, recurrent dropout, `reset_after=False`,
@@ -27,6 +27,11 @@ log = logging.getLogger("tensorflow_wgpu")
 
 #: `loop` leaves recurrent layers as they are.
 VARIABLE = "TF_WGPU_RECURRENT"
+
+#: Gates of a unit of each kind of layer.
+_GATES = {"gru": 3, "lstm": 4, "rnn_relu": 1, "rnn_tanh": 1}
+#: The activations of layers with one gate, by the names that the op has for these layers.
+_ACTIVATIONS = {"rnn_relu": "relu", "rnn_tanh": "tanh"}
 
 _portable = threading.local()
 
@@ -67,7 +72,7 @@ def _tf() -> types.ModuleType:
 
 
 def _lstm_params(kernel: Any, recurrent: Any, bias: Any) -> list[Any]:
-    """The parts of `params`. Both have the gates input, forget, candidate, output."""
+    """The parts of `params`. Both have the gates input, forget, candidate, output, or one gate."""
     tf = _tf()
     none = tf.zeros_like(kernel[0])
     # Keras has one bias, the op one for the input and one for the outputs before.
@@ -113,7 +118,7 @@ def _run(mode: str, x: Any, states: list[Any], params: list[Any], lengths: Any, 
 def loop(mode: str, x: Any, states: list[Any], params: Any, lengths: Any) -> tuple[Any, list[Any]]:
     """What the op computes of one layer in one direction, as plain operations; steps come first."""
     tf = _tf()
-    steps, units, gates = tf.shape(x)[0], states[0].shape[-1], 4 if mode == "lstm" else 3
+    steps, units, gates = tf.shape(x)[0], states[0].shape[-1], _GATES[mode]
     sizes = [gates * units * n for n in (x.shape[-1], units, 1, 1)]
     weights, recurrent, bias, recurrent_bias = tf.split(params, sizes)
     weights = tf.reshape(weights, [gates * units, -1])
@@ -130,6 +135,9 @@ def loop(mode: str, x: Any, states: list[Any], params: Any, lengths: Any) -> tup
             i, f, g, o = (a + b for a, b in zip(from_input, from_h))
             new = [tf.sigmoid(f) * cells[0] + tf.sigmoid(i) * tf.tanh(g)]
             output = tf.sigmoid(o) * tf.tanh(new[0])
+        elif mode in _ACTIVATIONS:
+            activation = tf.tanh if mode == "rnn_tanh" else tf.nn.relu
+            output, new = activation(from_input[0] + from_h[0]), []
         else:
             r, u = (tf.sigmoid(a + b) for a, b in zip(from_input[:2], from_h[:2]))
             output = (1 - u) * tf.tanh(from_input[2] + r * from_h[2]) + u * h
@@ -149,7 +157,7 @@ def _second_gradient(op: Any, *grads: Any) -> list[Any]:
     mode, time_major = op.get_attr("rnn_mode").decode(), op.get_attr("time_major")
     x, h, c, params, lengths, *_ = op.inputs
     axis = 0 if time_major else 1
-    if mode not in ("lstm", "gru") or op.get_attr("direction") != b"unidirectional":
+    if mode not in _GATES or op.get_attr("direction") != b"unidirectional":
         raise LookupError(f"no gradient of the gradient of CudnnRNNV3 with rnn_mode {mode}")
     if h.shape[axis] != 1 or op.get_attr("dropout"):
         raise LookupError("no gradient of the gradient of CudnnRNNV3 with several layers")
@@ -242,37 +250,42 @@ def _layer(
     return last_output, tf.transpose(outputs, [1, 0, 2]) if time_major else outputs, last
 
 
-def _takes(layer: Any, functions: types.ModuleType) -> bool:
-    """Whether the op computes what a layer of Keras 3 does."""
+def _mode(layer: Any, gates: str, functions: types.ModuleType) -> str | None:
+    """The kind of layer that computes what a layer of Keras 3 does; None where the op has none.
+
+    `gates` is the kind of a layer with gates; empty for one without.
+    """
     cell = layer.cell
-    return (
-        getattr(layer, "use_cudnn", "auto") in ("auto", True)
-        and not cell.recurrent_dropout
-        and not layer.unroll
-        and getattr(cell, "reset_after", True)
-        and cell.activation is functions.tanh
-        and cell.recurrent_activation is functions.sigmoid
-    )
+    if (
+        getattr(layer, "use_cudnn", "auto") not in ("auto", True)
+        or cell.recurrent_dropout
+        or layer.unroll
+        or not getattr(cell, "reset_after", True)
+    ):
+        return None
+    if gates:
+        usual = cell.activation is functions.tanh and cell.recurrent_activation is functions.sigmoid
+        return gates if usual else None
+    known = _ACTIVATIONS.items()
+    return next((m for m, name in known if cell.activation is getattr(functions, name)), None)
 
 
-def _patch_layer(module: types.ModuleType, name: str, mode: str, parts: Callable) -> None:
-    """Keras 3: the loop of a layer."""
+def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callable) -> None:
+    """Keras 3: the loop of a layer. One that has none of its own gets one."""
     cls = getattr(module, name)
     original = cls.inner_loop
     # Names that another version lacks end the patch here, not a call.
     backend, functions = module.backend.backend, module.activations
-    is_nested, to_tensor = module.tree.is_nested, module.ops.convert_to_tensor
-    _ = functions.tanh, functions.sigmoid
+    is_nested = sys.modules["keras.src.tree"].is_nested
+    to_tensor = module.ops.convert_to_tensor
+    _ = functions.tanh, functions.sigmoid, functions.relu
 
     @functools.wraps(original)
     def inner_loop(
         self: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False
     ) -> Any:
-        if (
-            backend() != "tensorflow"
-            or not _takes(self, functions)
-            or not is_fused(sequences.dtype)
-        ):
+        mode = _mode(self, gates, functions) if backend() == "tensorflow" else None
+        if mode is None or not is_fused(sequences.dtype):
             return original(self, sequences, initial_state, mask, training=training)
         tf = _tf()
         cell = self.cell
@@ -310,6 +323,11 @@ def patch_lstm(module: types.ModuleType) -> None:
 def patch_gru(module: types.ModuleType) -> None:
     """Keras 3's GRU."""
     _patch_layer(module, "GRU", "gru", _gru_params)
+
+
+def patch_simple_rnn(module: types.ModuleType) -> None:
+    """Keras 3's SimpleRNN, which inherits its loop."""
+    _patch_layer(module, "SimpleRNN", "", _lstm_params)
 
 
 def _patch_legacy(module: types.ModuleType, mode: str, parts: Callable) -> None:

@@ -462,3 +462,103 @@ fn gradients_begin_with_the_shapes_of_variables() {
         );
     }
 }
+
+/// A layer that takes sequences for rows, with what computes their shapes.
+fn dense(more: &str) -> String {
+    format!(
+        "preserve y
+         x = Placeholder -> float32[?2, 8, 4]
+         w = Placeholder -> float32[4, 6]
+         zero = Const {{dtype: int32, value: tensor int32[] [0]}} -> int32[]
+         all = Const {{dtype: int32, value: tensor int32[1] [0]}} -> int32[1]
+         free = Const {{dtype: int32, value: tensor int32[2] [0, 1]}} -> int32[2]
+         last = Const {{dtype: int32, value: tensor int32[1] [2]}} -> int32[1]
+         six = Const {{dtype: int32, value: tensor int32[1] [6]}} -> int32[1]
+         shape = Shape(x) {{T: float32, out_type: int32}} -> int32[3]
+         rows = GatherV2(shape, free, zero) {{Taxis: int32, Tindices: int32, Tparams: int32, \
+         batch_dims: 0}} -> int32[2]
+         columns = GatherV2(shape, last, zero) {{Taxis: int32, Tindices: int32, Tparams: int32, \
+         batch_dims: 0}} -> int32[1]
+         row = Prod(rows, all) {{T: int32, Tidx: int32, keep_dims: false}} -> int32[]
+         column = Prod(columns, all) {{T: int32, Tidx: int32, keep_dims: false}} -> int32[]
+         flat = Pack(row, column) {{N: 2, T: int32, axis: 0}} -> int32[2]
+         back = ConcatV2(rows, six, zero) {{N: 2, T: int32, Tidx: int32}} -> int32[3]
+         a = Reshape(x, flat) {{T: float32, Tshape: int32}} -> float32[?3, 4]
+         p = MatMul(a, w) {{T: float32, transpose_a: false, transpose_b: false}} -> float32[?3, 6]
+         b = Reshape(p, back) {{T: float32, Tshape: int32}} -> float32[?4, ?5, 6]
+         {more}"
+    )
+}
+
+#[test]
+fn sequences_that_are_rows_have_constant_shapes() {
+    check(
+        "lists",
+        &dense("y = Neg(b) {T: float32} -> float32[?4, ?5, 6]"),
+        &expect![[r#"
+        preserve y
+        x = Placeholder -> float32[?2, 8, 4]
+        w = Placeholder -> float32[4, 6]
+        zero = Const {dtype: int32, value: tensor int32[] [0]} -> int32[]
+        free = Const {dtype: int32, value: tensor int32[2] [0, 1]} -> int32[2]
+        last = Const {dtype: int32, value: tensor int32[1] [2]} -> int32[1]
+        six = Const {dtype: int32, value: tensor int32[1] [6]} -> int32[1]
+        shape = Shape(x) {T: float32, out_type: int32} -> int32[3]
+        rows = GatherV2(shape, free, zero) {Taxis: int32, Tindices: int32, Tparams: int32, batch_dims: 0} -> int32[2]
+        columns = GatherV2(shape, last, zero) {Taxis: int32, Tindices: int32, Tparams: int32, batch_dims: 0} -> int32[1]
+        back = ConcatV2(rows, six, zero) {N: 2, T: int32, Tidx: int32} -> int32[3]
+        a = Reshape(x, a/shape) {T: float32, Tshape: int32} -> float32[?3, 4]
+        p = MatMul(a, w) {T: float32, transpose_a: false, transpose_b: false} -> float32[?3, 6]
+        b = Reshape(p, b/shape) {T: float32, Tshape: int32} -> float32[?2, 8, 6]
+        y = Neg(b) {T: float32} -> float32[?2, 8, 6]
+        a/shape = Const {dtype: int32, value: tensor int32[2] [-1, 4]} -> int32[2]
+        b/shape = Const {dtype: int32, value: tensor int32[3] [-1, 8, 6]} -> int32[3]
+    "#]],
+    );
+}
+
+#[test]
+fn rows_that_become_sequences_again_have_their_batch() {
+    // As in the gradient: the batch follows from the number of elements.
+    let more = "way = Const {dtype: int32, value: tensor int32[3] [-1, 8, 6]} -> int32[3]
+                c = Reshape(p, way) {T: float32, Tshape: int32} -> float32[?6, 8, 6]
+                y = AddV2(b, c) {T: float32} -> float32[?7, 8, 6]";
+    let after = super::after("lists", &dense(more));
+    assert!(after.contains("y = AddV2(b, c) {T: float32} -> float32[?2, 8, 6]"), "{after}");
+    // Not where they are cut into other sequences.
+    let other = more.replace("[-1, 8, 6]", "[-1, 4, 6]").replace("8, 6]", "4, 6]");
+    let after = super::after("lists", &dense(&other.replace("AddV2(b, c)", "AddV2(c, c)")));
+    assert!(after.contains("float32[?6, 4, 6]"), "{after}");
+}
+
+#[test]
+fn counts_of_known_extents_are_constants() {
+    let more = |count: &str| {
+        format!(
+            "n = Cast({count}) {{DstT: float32, SrcT: int32, Truncate: false}} -> float32[]
+                 y = RealDiv(b, n) {{T: float32}} -> float32[?4, ?5, 6]"
+        )
+    };
+    let after = super::after("lists", &dense(&more("column")));
+    assert!(
+        after.contains("n/settled = Const {dtype: float32, value: tensor float32[] [4"),
+        "{after}"
+    );
+    let after = super::after("lists", &dense(&more("row")));
+    assert!(after.contains("n = Cast(row)"), "{after}");
+}
+
+#[test]
+fn nobody_waits_for_what_only_asks_for_shapes() {
+    let text = |waits: &str| {
+        dense(&format!(
+            "ask = Shape(b) {{T: float32, out_type: int32}} -> int32[3]
+             none = NoOp(^ask, ^{waits})
+             v = Neg(b, ^ask, ^none) {{T: float32}} -> float32[?4, ?5, 6]
+             y = Identity(v) {{T: float32}}
+             z = Assign(^a)"
+        ))
+    };
+    assert!(super::after("lists", &text("p")).contains("v = Neg(b) {"));
+    assert!(super::after("lists", &text("z")).contains("v = Neg(b, ^none) {"));
+}

@@ -98,6 +98,9 @@ def test_a_block_with_gradients(activation):
     assert found[JOINED] == 2, found
     # No gradient of a weight is a batch of products that is summed.
     assert found["Sum"] == 0, found
+    # Those of biases come with those of their weights, or with a normalization's.
+    assert found["_WgpuFusedMatMulWithSums"] >= 2, found
+    assert found["BiasAddGrad"] == 0, found
     # What remains of the activation is one value of its argument; the gradient is an epilogue.
     assert found["_WgpuFusedElementwise"] <= 1, found
 
@@ -109,6 +112,17 @@ def test_a_batch_of_unknown_size():
     # Sums over what might have been broadcast are gone; those of the normalizations remain.
     assert found["BroadcastGradientArgs"] == 0, found
     assert found["Sum"] <= 2, found
+    # Shapes of layers are constants but for the batch; the loss counts its elements.
+    assert found["Pack"] == 0, found
+    assert max(found["Prod"], found["GatherV2"]) <= 1, found
+
+
+def test_a_batch_of_unknown_size_forward():
+    signature = [tf.TensorSpec([None, LENGTH, WIDTH])]
+    found = both(block, lambda model: lambda x: model(x, training=False), signature)
+    dispatched = {op: count for op, count in found.items() if op not in FREE}
+    assert sum(dispatched.values()) <= 8, dispatched
+    assert found["Shape"] == 0, found
 
 
 def test_mixed_precision():

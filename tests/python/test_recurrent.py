@@ -78,7 +78,7 @@ def check(make, x=X, mask=None, initial=None, rtol=None, atol=2e-5):
             assert_close(g, w, rtol, atol)
 
 
-KINDS = {"LSTM": layers.LSTM, "GRU": layers.GRU}
+KINDS = {"LSTM": layers.LSTM, "GRU": layers.GRU, "SimpleRNN": layers.SimpleRNN}
 OPTIONS = {
     "last": {},
     "all": {"return_sequences": True, "return_state": True},
@@ -94,6 +94,15 @@ OPTIONS = {
 def test_layers_are_fused_with_the_numbers_of_the_loop(kind, options, mask):
     def make():
         return KINDS[kind](6, **OPTIONS[options])
+
+    assert is_fused(make(), mask=MASKS[mask])
+    check(make, mask=MASKS[mask])
+
+
+@pytest.mark.parametrize("mask", ["none", "scattered"])
+def test_a_rectified_layer(mask):
+    def make():
+        return layers.SimpleRNN(6, activation="relu", return_sequences=True)
 
     assert is_fused(make(), mask=MASKS[mask])
     check(make, mask=MASKS[mask])
@@ -137,7 +146,9 @@ def test_types(kind, dtype):
         lambda: layers.LSTM(4, recurrent_dropout=0.2),
         lambda: layers.LSTM(4, use_cudnn=False),
         lambda: layers.GRU(4, reset_after=False),
-        lambda: layers.SimpleRNN(4),
+        lambda: layers.SimpleRNN(4, activation="sigmoid"),
+        lambda: layers.SimpleRNN(4, activation=None),
+        lambda: layers.SimpleRNN(4, recurrent_dropout=0.2),
         lambda: layers.RNN(layers.LSTMCell(4)),
     ],
 )
@@ -214,7 +225,7 @@ def test_a_model_trains_as_on_the_cpu(kind):
     assert_close(losses(contextlib.nullcontext()), losses(tf.device(CPU)), 1e-4, 1e-4)
 
 
-@pytest.mark.parametrize(("kind", "most"), [("LSTM", 80), ("GRU", 90)])
+@pytest.mark.parametrize(("kind", "most"), [("LSTM", 80), ("GRU", 90), ("SimpleRNN", 80)])
 def test_a_training_step_is_a_few_dispatches_and_no_read_back(kind, most):
     """2,349 dispatches with a loop of an LSTM."""
     layer = getattr(layers, kind)

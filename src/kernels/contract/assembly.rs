@@ -1,14 +1,14 @@
 //! The shader of a variant, put together from the texts of its operands, its tile and its epilogue.
 
+use super::column_sums::{self, SumsKind};
 use super::element::{declarations, loader, words};
 use super::geometry::Geometry;
-use super::summed::SumsKind;
 use super::text::*;
 use super::tile::{OperandMemory, Tile};
 use super::walk::{self, Walk};
 use super::{
-    Lanes, LinesKind, RowsKind, StoreKind, Variant, cooperative, parts, registers, summed, tables,
-    terms, workgroup,
+    Lanes, LinesKind, RowsKind, StoreKind, Variant, cooperative, parts, registers, tables, terms,
+    workgroup,
 };
 use crate::shader::Shader;
 
@@ -17,6 +17,15 @@ fn result(shader: Shader, name: &'static str, v: &Variant) -> Shader {
     match v.c.1 {
         StoreKind::Vec4s => vec4s_of(shader, name, v.c.0),
         _ => shader.bind(name, v.c.0),
+    }
+}
+
+/// Binds the tensor of the sums.
+fn bind_sums(shader: Shader, v: &Variant) -> Shader {
+    match v.sums {
+        SumsKind::None | SumsKind::Row => shader,
+        SumsKind::Vec4s => vec4s_of(shader, column_sums::NAME, v.a.0),
+        SumsKind::Elements => shader.bind(column_sums::NAME, v.a.0),
     }
 }
 
@@ -60,8 +69,9 @@ pub(super) fn shader(v: &Variant) -> Shader {
         SumsKind::None => String::new(),
         kind => format!(" with sums {kind:?}"),
     };
+    let form = format!("{walk}{parts}{terms}{sums}");
     let mut shader = Shader::new(format!(
-        "contract{walk}{parts}{terms}{sums} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} \
+        "contract{form} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} \
          {:?} {:?} {:?} {:?}",
         memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
@@ -85,7 +95,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
         shader = shader.body(&loader(x, conjugated).1);
     }
     shader = if v.parts > 1 { parts_of_c(shader, v) } else { result(shader, "c", v) };
-    shader = summed::bind(shader, v);
+    shader = bind_sums(shader, v);
     shader = walk::declare(shader, v).u32s(&[
         "m", "n", "total", "split_k", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
         "c_split",
@@ -151,7 +161,7 @@ pub(super) fn shader(v: &Variant) -> Shader {
     let matrix = "column_tile / tiles_n";
     let matrix = if v.parts > 1 { format!("part_of({matrix})") } else { matrix.to_owned() };
     shader = spatial_defines(shader, v.spatial).define("MATRIX", matrix).body(PLACE);
-    shader = shader.body(&summed::store_text(v));
+    shader = shader.body(&column_sums::store_text(v));
     if v.walk == Walk::FixUp {
         return walk::fix_up(shader, v);
     }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::element::{lane, loader, multiply_add, plus};
 use super::text::{products, tile_defines};
 use super::tile::{OperandMemory, SUBGROUP, Tile};
-use super::{Lanes, RowsKind, Variant, summed};
+use super::{Lanes, RowsKind, Variant, column_sums};
 use crate::dtype::DType;
 use crate::shader::Shader;
 
@@ -82,7 +82,7 @@ fn reduction(v: &Variant) -> String {
     let (tile, plane) = (v.tile, v.tile.lanes_m * v.tile.lanes_n);
     let of_rows = (0..tile.rows)
         .flat_map(|row| (0..tile.vec4s).map(move |q| format!("c{row}_{q}")))
-        .chain(summed::names(v));
+        .chain(column_sums::names(v));
     let mut text = String::new();
     for sum in of_rows {
         let _ = writeln!(text, "    shared_sums[local_index] = {sum};\n    workgroupBarrier();");

@@ -7,41 +7,18 @@
 //! tile of cooperative matrices or of lanes that share loads has no place for them, nor have shares
 //! of tiles: there they are not computed, and the caller reduces the operand itself.
 
-use std::fmt::Write;
-
 use super::choice::{self, Choice};
-use super::element::lane;
-use super::epilogue::{Bound, EpilogueVariant};
+use super::column_sums::SumsKind;
+use super::epilogue::Bound;
 use super::plan::{Plan, Step};
 use super::tile::{OperandMemory, Tile};
-use super::variants::samples;
-use super::{
-    Contraction, Lanes, Lines, Store, StoreKind, Variant, assembly, finish, tables, text,
-    validation,
-};
+use super::{Contraction, Lines, Store, StoreKind, finish, validation};
 use crate::device::{Binding, Profile, Schedule, check_extent};
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
-use crate::shader::Shader;
 use crate::tensor::Tensor;
 
-/// Where a program puts sums of the right operand's columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SumsKind {
-    /// It makes none.
-    None,
-    /// To a tensor, four at a time.
-    Vec4s,
-    /// To a tensor, one after the other.
-    Elements,
-    /// To the row behind the result's last one, in partial sums.
-    Row,
-}
-
-/// The name of the sums' binding. What begins with c is a result.
-const NAME: &str = "c_sums";
 /// Bindings in front of it: both operands and the result.
 const AT: usize = 3;
 
@@ -130,106 +107,6 @@ fn programs(
 }
 
 /// Whether the invocations of a tile can make sums: those that share loads hold no whole operand.
-const fn has_place(tile: &Tile) -> bool {
+pub(super) const fn has_place(tile: &Tile) -> bool {
     !matches!(tile.memory, OperandMemory::Subgroup | OperandMemory::Cooperative { .. })
-}
-
-/// Binds the tensor of the sums.
-pub(super) fn bind(shader: Shader, v: &Variant) -> Shader {
-    match v.sums {
-        SumsKind::None | SumsKind::Row => shader,
-        SumsKind::Vec4s => text::vec4s_of(shader, NAME, v.a.0),
-        SumsKind::Elements => shader.bind(NAME, v.a.0),
-    }
-}
-
-/// `fn store_sums(place, n, v)`: the sums of four columns from n on.
-pub(super) fn store_text(v: &Variant) -> String {
-    let stores = match v.sums {
-        SumsKind::None => return String::new(),
-        SumsKind::Row => "    store_quad(place.c + c_line(p.m), n, v);\n".to_owned(),
-        SumsKind::Vec4s => format!("    if n < p.n {{\n        store4_{NAME}(n, v);\n    }}\n"),
-        SumsKind::Elements => (0..4)
-            .map(|k| {
-                let x = lane(k);
-                format!(
-                    "    if n + {k}u < p.n {{\n        store_{NAME}(n + {k}u, v.{x});\n    }}\n"
-                )
-            })
-            .collect(),
-    };
-    format!("\nfn store_sums(place: Place, n: u32, v: Vec4) {{\n{stores}}}\n")
-}
-
-/// The registers of the sums.
-pub(super) fn names(v: &Variant) -> impl Iterator<Item = String> {
-    let count = if v.sums == SumsKind::None { 0 } else { v.tile.vec4s };
-    (0..count).map(|q| format!("sums{q}"))
-}
-
-/// Declares the registers of the sums, and whether the workgroup makes any.
-pub(super) fn declare(v: &Variant) -> String {
-    if v.sums == SumsKind::None {
-        return String::new();
-    }
-    let sums = names(v).map(|name| format!("    var {name} = Vec4();\n"));
-    sums.chain(["    let has_sums = place.m == 0u;\n".to_owned()]).collect()
-}
-
-/// Adds up what `steps` inner steps have loaded.
-pub(super) fn steps(v: &Variant, steps: u32, indent: &str) -> String {
-    if v.sums == SumsKind::None {
-        return String::new();
-    }
-    let mut text = format!("{indent}if has_sums {{\n");
-    for k in 0..steps {
-        for q in 0..v.tile.vec4s {
-            let _ = writeln!(text, "{indent}    sums{q} += b{q}_{k};");
-        }
-    }
-    let _ = writeln!(text, "{indent}}}");
-    text
-}
-
-/// Stores the sums.
-pub(super) fn stores(v: &Variant) -> String {
-    if v.sums == SumsKind::None {
-        return String::new();
-    }
-    let mut text = "    if has_sums && lane_m == 0u {\n".to_owned();
-    for q in 0..v.tile.vec4s {
-        let _ = writeln!(text, "        store_sums(place, n{q}, sums{q});");
-    }
-    text + "    }\n"
-}
-
-/// Products with sums of the right operand's columns: each tile that makes them, with each way to
-/// store them in turn, plain or with an epilogue; and the finishing program.
-pub(super) fn variants() -> Vec<Shader> {
-    let mut out = Vec::new();
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
-        let (epilogue, broadcasts) = samples(dtype).pop().expect("samples");
-        let result = epilogue.output();
-        let tiles = tables::all().filter(|t| has_place(t));
-        for (at, tile) in tiles.enumerate() {
-            let lanes = [Lanes::Edge, Lanes::One][at % 2];
-            let (a, b) = ((dtype, Lanes::One), (dtype, lanes));
-            let plain = Variant { a, b, ..Variant::plain(tile) };
-            let own = if dtype == DType::F32 && at % 2 == 1 {
-                (SumsKind::Elements, (dtype, StoreKind::Elements), None)
-            } else {
-                let epilogue = EpilogueVariant::sample(&epilogue, &broadcasts, true);
-                (SumsKind::Vec4s, (result, StoreKind::Vec4s), Some(epilogue))
-            };
-            let row = (SumsKind::Row, (DType::F32, StoreKind::Vec4s), None);
-            for (sums, c, epilogue) in [own, row] {
-                out.push(assembly::shader(&Variant { sums, c, epilogue, ..plain.clone() }));
-            }
-        }
-        let sample = EpilogueVariant::sample(&epilogue, &broadcasts, true);
-        let types = [dtype.accumulator(), dtype];
-        out.push(finish::both_text(types[0], [dtype; 2], None));
-        out.push(finish::both_text(types[0], [result, dtype], Some(&sample)));
-    }
-    out
 }

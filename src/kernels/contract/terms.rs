@@ -7,10 +7,8 @@ use smallvec::SmallVec;
 
 use super::epilogue::Bound;
 use super::plan::{Plan, Step};
-use super::{Contraction, Lanes, Lines, Rows, Variant, assembly, parts, tables, variants};
-use super::{StoreKind, tile::OperandMemory};
-use crate::device::{Cooperative, Profile};
-use crate::dtype::DType;
+use super::{Contraction, Lanes, Lines, Rows, Variant, parts};
+use crate::device::Profile;
 use crate::kernels::windows::limit;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
@@ -109,36 +107,4 @@ pub(super) fn load(v: &Variant, name: &str) -> String {
         Lanes::One => parts::load("load", name, &names[..v.terms], value),
         _ => parts::load("load4", name, &names[..v.terms], &format!("vec4<{value}>")),
     }
-}
-
-/// Each tile with loads of each kind in turn, for the list of variants.
-pub(super) fn samples() -> Vec<Shader> {
-    let mut out = Vec::new();
-    let loads = [Lanes::Edge, Lanes::One, Lanes::Depth];
-    let tiles = tables::all().chain(&tables::COOPERATIVE);
-    for (at, tile) in tiles.enumerate() {
-        let cooperative = match tile.memory {
-            OperandMemory::Cooperative { size, bytes } => {
-                let element = if bytes == 2 { DType::F16 } else { DType::F32 };
-                Some(Cooperative { size, element, ..Cooperative::F16 })
-            }
-            _ => None,
-        };
-        if cooperative.is_some_and(|c| !variants::is_listed(c.size)) {
-            continue;
-        }
-        let dtype = cooperative.map_or(DType::F32, |c| c.element);
-        let a = if tile.rows.is_multiple_of(4) { loads[at % 3] } else { loads[1 + at % 2] };
-        let b = loads[(at + at / 3) % 3];
-        out.push(assembly::shader(&Variant {
-            a: (dtype, a),
-            b: (dtype, b),
-            c: (dtype, StoreKind::Vec4s),
-            lines: super::LinesKind::Strided,
-            terms: 2 + at % 2,
-            cooperative,
-            ..Variant::plain(tile)
-        }));
-    }
-    out
 }

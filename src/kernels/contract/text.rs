@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::element::{element, multiply_add};
 use super::tile::Tile;
-use super::{Lanes, StoreKind, Variant, summed};
+use super::{Lanes, StoreKind, Variant, column_sums};
 use crate::dtype::DType;
 use crate::shader::{Shader, codec, vec4};
 
@@ -126,13 +126,13 @@ pub(super) fn products(
             }
         }
     }
-    text + &summed::steps(v, steps, indent)
+    text + &column_sums::steps(v, steps, indent)
 }
 
 /// `var c{row}_{quad} = Vec4();`
 fn sums(v: &Variant) -> String {
     let tile = v.tile;
-    let mut text = summed::declare(v);
+    let mut text = column_sums::declare(v);
     for row in 0..tile.rows {
         for q in 0..tile.vec4s {
             let _ = writeln!(text, "    var c{row}_{q} = Vec4();");
@@ -156,7 +156,7 @@ pub(super) fn stores(v: &Variant) -> String {
         }
         text.push_str("    }\n");
     }
-    text + &summed::stores(v)
+    text + &column_sums::stores(v)
 }
 
 /// `let n{q}`: the column of each quad. Lanes lie next to each other, so that a subgroup touches

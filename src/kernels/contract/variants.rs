@@ -510,7 +510,5 @@ pub fn fused_variants() -> Vec<Shader> {
         }
     }
     out.extend(joined_variants());
-    out.extend(super::summed::variants());
-    out.extend(super::terms::samples());
     out
 }

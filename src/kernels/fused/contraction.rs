@@ -154,6 +154,7 @@ pub fn register(r: &mut Registry) {
 /// Shader variants of sample epilogues.
 pub fn shaders() -> Vec<Shader> {
     let mut shaders = crate::kernels::contract::fused_variants();
+    shaders.extend(crate::kernels::contract::product_variants());
     shaders.extend(crate::kernels::conv::fused_shaders());
     shaders
 }

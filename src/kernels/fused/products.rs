@@ -1,6 +1,7 @@
 //! Matrix products that compute what nodes beside them would: `_WgpuFusedMatMulWithSums` the sums
 //! of its right operand's columns, as the gradient of a bias is beside that of its weights;
-//! `_WgpuFusedAddedMatMul` the sum of several products, as the gradient of what several layers read.
+//! `_WgpuFusedAddedMatMul` the sum of several products, as the gradient of what several layers
+//! read.
 //!
 //! Epilogues are those of [`super::contraction`].
 

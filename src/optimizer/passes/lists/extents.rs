@@ -60,6 +60,18 @@ fn search(shapes: &Shapes<'_>, output: Output, depth: u32, left: &Cell<u32>) -> 
             let at = constant(shapes, *inputs.get(1)?)?;
             at.into_iter().map(|i| vector.get(usize::try_from(i).ok()?).copied()).collect()
         }
+        "Prod" => {
+            let all = input(0)?.into_iter().filter(|d| *d != Dim::Known(1));
+            let mut open = all.clone().filter(|d| d.known().is_none());
+            let known: usize = all.filter_map(Dim::known).product();
+            let product = match (open.next(), open.next(), known) {
+                (None, _, n) => Dim::Known(n),
+                (Some(extent), None, 1) => extent,
+                _ => return None,
+            };
+            let whole = shapes.graph.info(output).rank() == Some(0);
+            whole.then(|| Shape::from_slice(&[product]))
+        }
         "Slice" => {
             let (vector, begin, size) = (
                 input(0)?,

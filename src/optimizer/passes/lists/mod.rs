@@ -17,14 +17,19 @@
 //! The same rules serve gradients for a batch of unknown size, which ask for shapes while the
 //! program runs.
 //!
+//! An extent may be a multiple of another one ([`multiples`]). Shapes and counts of which nothing
+//! is open then become constants ([`settled`]).
+//!
 //! With what is known then, sums of gradients over what might have been broadcast, but was not,
 //! vanish ([`sums`]), and lists out of which nobody takes an element are no longer filled
 //! ([`unread`]).
 
 pub mod contents;
 mod extents;
+mod multiples;
 mod places;
 mod rules;
+mod settled;
 mod sums;
 mod unread;
 
@@ -42,12 +47,19 @@ use places::Places;
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     let asks = |id: &NodeId| {
-        let op = graph.node(*id).op();
-        matches!(op, "BroadcastGradientArgs" | "TensorListGetItem" | "TensorListPopBack")
+        let node = graph.node(*id);
+        match node.op() {
+            "BroadcastGradientArgs" | "TensorListGetItem" | "TensorListPopBack" => true,
+            "Reshape" => {
+                node.inputs().get(1).is_some_and(|shape| graph.node(shape.node).op() != "Const")
+            }
+            _ => false,
+        }
     };
     if !order.iter().any(asks) {
         return Ok(());
     }
+    settled::release(graph, &order);
     let lists = Lists::of(graph, &order);
     let places = Places::of(graph, &order);
     let mut refuted: FxHashSet<NodeId> = FxHashSet::default();
@@ -66,10 +78,12 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         refuted.extend(carried.iter().copied().filter(|id| rounds >= MAX_REFUTATIONS || wrong(id)));
     };
     let superfluous = sums::superfluous(&shapes, &order);
+    let constants = settled::find(&shapes, &order);
     for (id, infos) in shapes.news(&order) {
         graph.set_infos(id, infos);
     }
     sums::remove(graph, &superfluous);
+    settled::replace(graph, constants);
     unread::run(graph)
 }
 
@@ -82,6 +96,8 @@ struct Shapes<'g> {
     found: FxHashMap<Output, Shape>,
     /// For an unknown extent, the one that it is equal to.
     equal: FxHashMap<u32, Dim>,
+    /// For one that is a multiple of another, the factor and the other one.
+    multiples: FxHashMap<u32, (usize, u32)>,
     /// The shapes of the elements of lists by kind, as far as somebody has asked in this sweep.
     elements: RefCell<FxHashMap<usize, Asked>>,
 }
@@ -109,6 +125,7 @@ impl<'g> Shapes<'g> {
             places,
             found: FxHashMap::default(),
             equal: FxHashMap::default(),
+            multiples: FxHashMap::default(),
             elements: RefCell::default(),
         }
     }
@@ -154,15 +171,20 @@ impl<'g> Shapes<'g> {
     fn infer(&mut self, order: &[NodeId], refuted: &FxHashSet<NodeId>) -> Vec<NodeId> {
         let mut carried = Vec::new();
         for _ in 0..MAX_SWEEPS {
-            let before = (self.found.len(), self.equal.len());
+            let before = self.known();
             self.elements.get_mut().clear();
             carried = self.sweep(order, refuted);
             // What comes out of a list may come before what is put into it.
-            if (self.found.len(), self.equal.len()) == before {
+            if self.known() == before {
                 break;
             }
         }
         carried
+    }
+
+    /// How much is known.
+    fn known(&self) -> [usize; 3] {
+        [self.found.len(), self.equal.len(), self.multiples.len()]
     }
 
     /// The shape of the elements of lists of a kind, which `find` finds: once in a sweep, unless
@@ -190,7 +212,11 @@ impl<'g> Shapes<'g> {
                 }
                 vec![shape]
             } else {
-                rules::results(self, id)
+                let mut results = rules::results(self, id);
+                if node.op() == "Reshape" && results == [None] {
+                    results = vec![self.reshaped(id)];
+                }
+                results
             };
             for (shape, port) in results.into_iter().zip(0..) {
                 let output = Output { node: id, port };

@@ -20,7 +20,9 @@ pub fn results(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
         "TensorListPopBack" => vec![None, shapes.lists.element(shapes, inputs[0])],
         "TensorListStack" => vec![stack(shapes, id)],
         "Fill" => vec![inputs.first().and_then(|dims| extents::of(shapes, *dims))],
-        "Reshape" => vec![inputs.get(1).and_then(|shape| extents::of(shapes, *shape))],
+        "BroadcastTo" | "Reshape" => {
+            vec![inputs.get(1).and_then(|shape| extents::of(shapes, *shape))]
+        }
         "Split" => parts(shapes, id),
         "StridedSlice" => vec![slice(shapes, id)],
         "StridedSliceGrad" => vec![inputs.first().and_then(|shape| extents::of(shapes, *shape))],

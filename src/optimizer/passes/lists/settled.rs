@@ -1,0 +1,149 @@
+//! Numbers that the graph computes from shapes although nothing of them is open: shapes that
+//! tensors are given, with one unknown extent at most, and how many elements a mean is of. Each
+//! costs work on the host in every step, and the last an upload.
+
+use super::{Shapes, extents};
+use crate::dtype::DType;
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::passes::cleanup;
+use crate::optimizer::shape::{Dim, TensorInfo};
+use crate::tensor::HostTensor;
+
+/// What is to be a constant.
+pub struct Settled {
+    id: NodeId,
+    value: HostTensor,
+}
+
+/// The shapes that `Reshape`s are given, and the results of `Cast`s of extents.
+pub fn find(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<Settled> {
+    let value = |id: NodeId| {
+        let node = shapes.graph.node(id);
+        if !node.on_wgpu() || shapes.graph.is_preserved(id) {
+            return None;
+        }
+        let input = |i: usize| node.inputs().get(i).copied();
+        match node.op() {
+            "Reshape" => {
+                let target = input(1)?;
+                let is_open = shapes.graph.node(target.node).op() != "Const"
+                    && shapes.graph.info(target).dtype == Some(DType::I32);
+                let shape = shapes.of(Output { node: id, port: 0 }).filter(|_| is_open)?;
+                let unknown = shape.iter().filter(|d| d.known().is_none()).count();
+                let extents = shape.iter().map(|d| match d {
+                    Dim::Known(0) => None,
+                    Dim::Known(n) => i32::try_from(*n).ok(),
+                    _ => Some(-1),
+                });
+                let extents = extents.collect::<Option<Vec<i32>>>()?;
+                (unknown <= 1).then(|| HostTensor::i32(&[extents.len()], &extents))
+            }
+            "Cast" => {
+                let counts = node.dtype("SrcT") == Some(DType::I32)
+                    && node.dtype("DstT") == Some(DType::F32)
+                    && node.controls().is_empty();
+                let is_scalar = shapes.graph.info(input(0)?).rank() == Some(0);
+                let extents = extents::of(shapes, input(0)?).filter(|_| counts && is_scalar)?;
+                let [Dim::Known(n)] = extents[..] else { return None };
+                // Exact, as the conversion is.
+                (n < 1 << 24).then(|| HostTensor::floats(DType::F32, &[], &[n as f64]))
+            }
+            _ => None,
+        }
+    };
+    order.iter().filter_map(|id| Some(Settled { id: *id, value: value(*id)? })).collect()
+}
+
+/// Puts the constants in place; what computed them goes, if nobody else needs it.
+pub fn replace(graph: &mut Graph, settled: Vec<Settled>) {
+    let mut left: Vec<NodeId> = Vec::new();
+    for Settled { id, value } in settled {
+        if !graph.contains(id) {
+            continue;
+        }
+        let node = graph.node(id);
+        let is_shape = node.op() == "Reshape";
+        let suffix = if is_shape { "shape" } else { "settled" };
+        let constant = graph.add(NewNode {
+            name: format!("{}/{suffix}", graph.node(id).name()),
+            op: "Const".to_owned(),
+            device: graph.node(id).device().to_owned(),
+            inputs: Vec::new(),
+            controls: Vec::new(),
+            attrs: vec![("dtype", value.dtype.into()), ("value", (&value).into())],
+            infos: vec![TensorInfo::known(value.dtype, &value.dims)],
+        });
+        let new = Output { node: constant, port: 0 };
+        if is_shape {
+            left.push(graph.node(id).inputs()[1].node);
+            graph.set_input(id, 1, new);
+        } else {
+            graph.replace_readers(Output { node: id, port: 0 }, new);
+            left.push(id);
+        }
+    }
+    while let Some(id) = left.pop() {
+        if graph.contains(id) && cleanup::is_dead(graph, id) {
+            left.extend(graph.used(id));
+            graph.remove(id);
+        }
+    }
+}
+
+/// Most nodes that are looked at for one edge.
+const MAX_ANCESTORS: usize = 128;
+
+/// Drops control edges from nodes that only ask for shapes, or do nothing, where a node waits for
+/// all that they wait for anyhow. TensorFlow's gradients have them, and a node that waits is no
+/// part of any fusion.
+pub fn release(graph: &mut Graph, order: &[NodeId]) {
+    if graph.has_control_flow() {
+        return;
+    }
+    for id in order.iter().copied() {
+        if !graph.contains(id) || !graph.node(id).on_wgpu() || graph.is_preserved(id) {
+            continue;
+        }
+        for control in graph.node(id).controls().to_vec() {
+            if asks(graph, control) && waits_for(graph, id, control) {
+                graph.remove_control(id, control);
+            }
+        }
+    }
+}
+
+/// Whether a node only asks for shapes, or does nothing.
+fn asks(graph: &Graph, id: NodeId) -> bool {
+    matches!(graph.node(id).op(), "Shape" | "NoOp" | "BroadcastGradientArgs")
+        && !graph.is_preserved(id)
+}
+
+/// Whether a node waits for all that another one does by its inputs.
+fn waits_for(graph: &Graph, id: NodeId, other: NodeId) -> bool {
+    let (mut wanted, mut asking) = (Vec::new(), vec![other]);
+    for looked_at in 0.. {
+        let Some(next) = asking.pop() else { break };
+        let (more, others): (Vec<NodeId>, Vec<NodeId>) =
+            graph.used(next).partition(|used| asks(graph, *used));
+        asking.extend(more);
+        wanted.extend(others);
+        if looked_at + wanted.len() > MAX_ANCESTORS {
+            return false;
+        }
+    }
+    let mut seen = vec![id];
+    let mut at = 0;
+    while at < seen.len() && seen.len() < MAX_ANCESTORS && !wanted.is_empty() {
+        let node = graph.node(seen[at]);
+        let controls = node.controls().iter().copied().filter(|c| *c != other);
+        let used: Vec<NodeId> = node.inputs().iter().map(|i| i.node).chain(controls).collect();
+        for used in used {
+            if used != other && !seen.contains(&used) {
+                seen.push(used);
+                wanted.retain(|w| *w != used);
+            }
+        }
+        at += 1;
+    }
+    wanted.is_empty()
+}

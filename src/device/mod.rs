@@ -527,8 +527,9 @@ impl Device {
     }
 
     /// The same for a program that touches `bytes` of what it binds, and with a binding more, in
-    /// front of the others: an array of `u32` that holds `table`. It travels with the submission, so that tables that differ from step to step
-    /// cost neither memory of their own nor bind groups.
+    /// front of the others: an array of `u32` that holds `table`. It travels with the submission,
+    /// so that tables that differ from step to step cost neither memory of their own nor bind
+    /// groups.
     pub fn enqueue_table(&self, program: &Program<'_>, table: Vec<u32>, bytes: u64) -> Result<()> {
         self.enqueue_all(program, table, bytes, 0)
     }

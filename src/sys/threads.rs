@@ -5,26 +5,29 @@
 pub(crate) fn id() -> u64 {
     #[cfg(unix)]
     // SAFETY: it has no precondition.
-    return unsafe { libc::pthread_self() as u64 };
+    let id = unsafe { libc::pthread_self() as u64 };
     #[cfg(windows)]
     // SAFETY: it has no precondition.
-    return unsafe { u64::from(windows_sys::Win32::System::Threading::GetCurrentThreadId()) };
+    let id = unsafe { u64::from(windows_sys::Win32::System::Threading::GetCurrentThreadId()) };
     #[cfg(not(any(unix, windows)))]
-    return 0;
+    let id = 0;
+    id
 }
 
 /// The calling thread's name, for one that Rust did not start. Empty where the system has none.
+#[cfg(target_os = "linux")]
 pub(crate) fn name() -> String {
-    #[cfg(target_os = "linux")]
-    {
-        let mut name = [0_u8; 16];
-        // SAFETY: Linux's names have at most 16 bytes with their NUL, which are written there.
-        unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-        let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
-        return String::from_utf8_lossy(&name[..end]).into_owned();
-    }
-    #[cfg(not(target_os = "linux"))]
-    return String::new();
+    let mut name = [0_u8; 16];
+    // SAFETY: Linux's names have at most 16 bytes with their NUL, which are written there.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+/// As above.
+#[cfg(not(target_os = "linux"))]
+pub(crate) const fn name() -> String {
+    String::new()
 }
 
 #[cfg(test)]

@@ -186,9 +186,22 @@ impl Fused {
     pub fn start(
         &self,
         ctx: &mut dyn OpContext,
-        [a, b]: &[Tensor; 2],
+        operands: &[Tensor; 2],
         extras: &[Tensor],
         port: usize,
+    ) -> Result<Option<Plan<'_>>> {
+        self.start_in(ctx, operands, extras, |ctx, dims| {
+            ctx.output(port, self.epilogue.output(), dims)
+        })
+    }
+
+    /// The same into what `output` makes for these dims.
+    pub fn start_in(
+        &self,
+        ctx: &mut dyn OpContext,
+        [a, b]: &[Tensor; 2],
+        extras: &[Tensor],
+        output: impl FnOnce(&mut dyn OpContext, &[usize]) -> Result<Tensor>,
     ) -> Result<Option<Plan<'_>>> {
         let result = self.base.shape(&a.dims, &b.dims)?;
         let axis = self.base.channel(&result);
@@ -202,7 +215,7 @@ impl Fused {
                 ))
             })
         })?;
-        let output = ctx.output(port, self.epilogue.output(), &dims)?;
+        let output = output(ctx, &dims)?;
         if output.is_empty() {
             return Ok(None);
         }

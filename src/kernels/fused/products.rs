@@ -149,6 +149,7 @@ impl Kernel for Added {
         // Where operands of the epilogue broadcast the sum, or nothing is multiplied.
         let axis = base.channel(&dims);
         let bound = self.whole.epilogue.bind(&dims, axis, &channels(&extras, dims.len(), axis));
+        let mut made = None;
         if let Some(bound) = bound.filter(|_| !left[0].is_empty() && !right[0].is_empty()) {
             let y = ctx.output(0, self.whole.epilogue.output(), &dims)?;
             let plans = left.iter().zip(&right).map(|(a, b)| base.plan(&profile, [a, b, &y], None));
@@ -156,19 +157,22 @@ impl Kernel for Added {
             if let Some(plan) = terms::plan(&plans, &profile, Some(bound)) {
                 return plan.enqueue(ctx);
             }
+            made = Some(y);
         }
-        self.one_by_one(ctx, &left, &right, extras)
+        self.one_by_one(ctx, &left, &right, extras, made)
     }
 }
 
 impl Added {
-    /// Enqueues one product after the other, each of which adds those before it.
+    /// Enqueues one product after the other, each of which adds those before it. The output may be
+    /// there already.
     fn one_by_one(
         &self,
         ctx: &mut dyn OpContext,
         left: &[Tensor],
         right: &[Tensor],
         mut extras: Vec<Tensor>,
+        made: Option<Tensor>,
     ) -> Result<()> {
         let base = &self.whole.base;
         let dims = base.shape(&left[0].dims, &right[0].dims)?;
@@ -185,7 +189,11 @@ impl Added {
         }
         extras.extend(before);
         let operands = [left[last].clone(), right[last].clone()];
-        match self.last.start(ctx, &operands, &extras, 0)? {
+        let output = |ctx: &mut dyn OpContext, dims: &[usize]| match made {
+            Some(y) => Ok(y),
+            None => ctx.output(0, self.last.epilogue.output(), dims),
+        };
+        match self.last.start_in(ctx, &operands, &extras, output)? {
             Some(plan) => plan.enqueue(ctx),
             None => Ok(()),
         }

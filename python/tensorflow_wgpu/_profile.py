@@ -117,8 +117,10 @@ class Profile:
         error: BaseException | None,
         trace: types.TracebackType | None,
     ) -> None:
-        self._raw = _library.read("tensorflow_wgpu_profile_stop")
-        self._block.__exit__(kind, error, trace)
+        try:
+            self._raw = _library.read("tensorflow_wgpu_profile_stop")
+        finally:
+            self._block.__exit__(kind, error, trace)
         self.fallbacks = [str(fallback) for fallback in self._found if fallback.floating]
         self.devices = [summary(device, raw) for device, raw in sorted(self._raw.items())]
 
@@ -311,13 +313,15 @@ def _rich_table(
     try:
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
     except ImportError:
         return False
-    table = Table(title=title)
+    # Brackets are the shaders', not markup.
+    table = Table(title=Text(title))
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "op" else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     console = Console(file=file)
     console.print(table)
     for note in notes:

@@ -4,6 +4,7 @@ them, and `tensorflow_wgpu.profile`.
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ def model() -> keras.Model:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     made.compile("adam", loss)
     return made
+
+
+class Terminal(io.StringIO):
+    """A file that says it is a terminal."""
+
+    def isatty(self) -> bool:  # noqa: D102 (io's)
+        return True
 
 
 def data(count: int = 96) -> tuple[np.ndarray, np.ndarray]:
@@ -154,6 +162,8 @@ def test_profile_tells_what_took_how_long(tmp_path: Path, capsys: pytest.Capture
     assert "more rows take" in text
     assert "GB/s" in text
     assert text.count("\n") < 30
+    profile.table(limit=2, file=(terminal := Terminal()))
+    assert "[" in terminal.getvalue().replace("\x1b[", ""), "brackets are no markup"
     profile.chrome_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     complete = [e for e in events if e["ph"] == "X"]

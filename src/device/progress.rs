@@ -12,6 +12,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often the line changes.
 const TICK: Duration = Duration::from_millis(250);
+/// Ticks without anything to compile that end a burst: a first step asks for one pipeline after the
+/// other, and those who compile may catch up with it.
+const IDLE_TICKS: u32 = 4;
 
 /// Counts pipelines, and has a thread tell of them.
 #[derive(Debug)]
@@ -62,14 +65,16 @@ fn run(woken: &Receiver<()>, counts: &Counts, out: &mut impl Write) {
     while woken.recv().is_ok() {
         let begin = Instant::now();
         let before = counts.compiled.load(Ordering::Relaxed);
-        let mut shown = false;
-        loop {
+        let (mut shown, mut idle) = (false, 0);
+        while idle < IDLE_TICKS {
             std::thread::sleep(TICK);
             let planned = counts.planned.load(Ordering::Relaxed);
             let compiled = counts.compiled.load(Ordering::Relaxed).min(planned);
             if compiled == planned {
-                break;
+                idle += 1;
+                continue;
             }
+            idle = 0;
             if let Some(line) = line(planned - before, compiled - before, begin.elapsed()) {
                 // Whoever cannot be told goes without.
                 let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());

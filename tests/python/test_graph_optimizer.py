@@ -1,5 +1,6 @@
 """The graph optimizer as a whole: schemas, configuration, and what must never change."""
 
+import importlib
 import pathlib
 
 import graphs
@@ -33,6 +34,8 @@ def test_the_schemas_are_tensorflows():
     """Names, numbers, types, labels and packing of every field that we know are those of the
     running TensorFlow.
     """
+    # TensorFlow imports the profiler's messages when a session wants them.
+    importlib.import_module("tensorflow.tsl.profiler.protobuf.xplane_pb2")
     count = 0
     for file in schemas():
         for name, message in messages(file.package, file.message_type):

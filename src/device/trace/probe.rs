@@ -22,8 +22,8 @@ use crate::error::Result;
 /// Queries of a set: more than a batch's dispatches need. Many uploads in one batch may exceed it;
 /// the batch ends there.
 const QUERIES: u32 = 512;
-/// Queries that one recorded command takes at most.
-const NEEDED: u32 = 2;
+/// Queries that one recorded command takes at most: a pass of its own, and a stamp behind it.
+const NEEDED: u32 = 3;
 
 /// Who asked for a dispatch, noted when it was enqueued.
 #[derive(Debug)]

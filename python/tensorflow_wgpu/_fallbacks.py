@@ -211,6 +211,8 @@ def collected() -> Iterator[list[Any]]:
     context = sys.modules["tensorflow.python.eager.context"]
     graphs: list[Any] = []
     context.enable_graph_collection()
+    # Keras's TensorBoard callback leaves graphs of its own.
+    context.export_run_metadata()
     try:
         yield graphs
         graphs += context.export_run_metadata().function_graphs

@@ -99,6 +99,8 @@ def float_ops(call: Callable[[], Any]) -> dict[str, Counter[str]]:
     and optimization.
     """
     context.enable_graph_collection()
+    # What others collected and left.
+    context.export_run_metadata()
     try:
         call()
         metadata = context.export_run_metadata()

@@ -4,12 +4,13 @@
 //! submitter when somebody asks (a read-back, a wait, a poll of an unfinished event) or when it is
 //! due. Uploads are staged at once and recorded as copies.
 
+mod traced;
+
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::Timestamps;
 use super::barriers::{Access, Hazards};
 use super::batch::Batch;
 use super::belt::Belt;
@@ -25,8 +26,8 @@ use super::program::Grid;
 use super::staging::Staging;
 use super::statistics::Statistics;
 use super::submitter::{Recorded, Submitter};
+use super::trace::Work;
 use super::trace::probe::{Asked, Probe};
-use super::trace::{Tracer, Work};
 use crate::error::Result;
 use crate::sys::guard::caught;
 
@@ -167,23 +168,6 @@ impl Recorder {
         self.batch.dispatch(*bytes);
         self.submit_if_due();
         Ok(())
-    }
-
-    /// Opens a pass for one dispatch where the device is traced and that is how it is timed.
-    fn open_own_pass(&mut self) -> Option<[u32; 2]> {
-        if !self.probe.as_ref()?.has_own_passes() {
-            return None;
-        }
-        self.end_pass();
-        let (set, [first, last]) = self.probe.as_mut()?.pass_queries(&self.gpu)?;
-        let encoder = open(&mut self.encoder, &self.gpu.device);
-        let writes = wgpu::ComputePassTimestampWrites {
-            query_set: &set,
-            beginning_of_pass_write_index: Some(first),
-            end_of_pass_write_index: Some(last),
-        };
-        open_pass(&mut self.pass, encoder, Some(writes));
-        Some([first, last])
     }
 
     /// Counts the barriers in front of a dispatch, and puts those that wgpu does not.
@@ -418,54 +402,6 @@ impl Recorder {
 
     fn pass(&mut self) -> &mut wgpu::ComputePass<'static> {
         open_pass(&mut self.pass, open(&mut self.encoder, &self.gpu.device), None)
-    }
-
-    /// Records a copy, with the time that it takes while the device is traced.
-    fn timed(&mut self, work: Work, bytes: u64, copy: impl FnOnce(&mut wgpu::CommandEncoder)) {
-        self.end_pass();
-        let encoder = open(&mut self.encoder, &self.gpu.device);
-        let Some(probe) = &mut self.probe else { return copy(encoder) };
-        let begin = probe.stamp(&self.gpu, encoder);
-        copy(encoder);
-        let end = begin.and_then(|_| probe.stamp(&self.gpu, encoder));
-        probe.copy(work, bytes, begin.zip(end).map(|(begin, end)| [begin, end]));
-    }
-
-    /// Ends the batch where it has no queries left for another command.
-    fn make_room(&mut self) {
-        if self.probe.as_ref().is_some_and(|probe| !probe.has_room()) {
-            self.submit();
-        }
-    }
-
-    /// Begins to time what is recorded from now on.
-    pub fn begin_probe(&mut self, tracer: &Arc<Tracer>, timestamps: Timestamps) -> Result<()> {
-        self.submit();
-        self.probe = Some(Box::new(Probe::new(tracer, timestamps, &self.gpu)?));
-        Ok(())
-    }
-
-    /// Has a batch tell what time it is on the GPU.
-    pub fn calibrate(&mut self) {
-        self.make_room();
-        if self.probe.is_none() {
-            return;
-        }
-        self.end_pass();
-        if self.open_own_pass().is_some() {
-            self.end_pass();
-        }
-        let encoder = open(&mut self.encoder, &self.gpu.device);
-        if let Some(probe) = &mut self.probe {
-            probe.stamp(&self.gpu, encoder);
-            probe.calibrate();
-        }
-    }
-
-    /// Ends that. How the GPU was timed.
-    pub fn end_probe(&mut self) -> Timestamps {
-        self.submit();
-        self.probe.take().map_or(Timestamps::None, |probe| probe.timestamps())
     }
 
     /// Keeps a table and a parameter block for the submission and returns their offsets in their

@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::tensor::Dims;
 use clock::{Clock, Moment};
 
-/// Events of one kind that a session keeps; later ones are only counted. TensorFlow takes a few
+/// Events of one kind that a session keeps; later ones are only counted. TensorFlow takes 1.6
 /// kB for each when it writes them.
 const MAX_EVENTS: usize = 1 << 19;
 

@@ -208,7 +208,8 @@ def collected() -> Iterator[list[Any]]:
     """A list that, behind the body, holds the placed graphs of the functions that the body was the
     first to run.
     """
-    context = sys.modules["tensorflow.python.eager.context"]
+    context = sys.modules["tensorflow.python.eager.context"].context()
+    context.ensure_initialized()
     graphs: list[Any] = []
     context.enable_graph_collection()
     # Keras's TensorBoard callback leaves graphs of its own.

@@ -2,23 +2,17 @@
 
 from collections import Counter
 
-from tensorflow.python.eager import context
+from tensorflow_wgpu import _fallbacks
 
 
 def optimized(function, *args, **kwargs):
     """Calls a tf.function and returns its result and the nodes that ran, after all graph
     optimizers.
     """
-    ctx = context.context()
-    ctx.ensure_initialized()
-    ctx.enable_graph_collection()
-    try:
+    with _fallbacks.collected() as graphs:
         result = function(*args, **kwargs)
-        metadata = ctx.export_run_metadata()
-    finally:
-        ctx.disable_graph_collection()
     nodes = []
-    for graph in metadata.function_graphs:
+    for graph in graphs:
         for partition in graph.partition_graphs:
             nodes.extend(partition.node)
             for body in partition.library.function:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
+from tensorflow_wgpu import _fallbacks
 
 CPU = "/device:CPU:0"
 WGPU = "/device:WGPU:0"
@@ -98,17 +98,11 @@ def float_ops(call: Callable[[], Any]) -> dict[str, Counter[str]]:
     This is TensorFlow's own record of the graphs that it prepared for each device, after placement
     and optimization.
     """
-    context.enable_graph_collection()
-    # What others collected and left.
-    context.export_run_metadata()
-    try:
+    with _fallbacks.collected() as graphs:
         call()
-        metadata = context.export_run_metadata()
-    finally:
-        context.disable_graph_collection()
     types = {t.as_datatype_enum for t in (tf.float16, tf.bfloat16, tf.float32, tf.float64)}
     ops: dict[str, Counter[str]] = {}
-    for functions in metadata.function_graphs:
+    for functions in graphs:
         for graph in functions.partition_graphs:
             for node in graph.node:
                 if node.op not in PLUMBING and any(

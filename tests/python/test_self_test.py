@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import python
+from tensorflow.python.eager import context
 from tensorflow_wgpu import _library
 from tensorflow_wgpu.self_test import _cases, _report, _run
 
@@ -141,3 +142,15 @@ def test_a_graph_that_was_not_fused_is_told():
     result = run(row(plain))
     assert result.status == "failed"
     assert "the graph optimizer made no _WgpuFusedMatMul" in result.message
+
+
+def test_graphs_that_others_collected_do_not_count():
+    """A profile of Keras's callback may leave the collection on."""
+
+    def plain(t):
+        return {"_WgpuFusedMatMul": t.fused("_WgpuFusedMatMul", lambda x: x @ x, t.normal(4, 4))}
+
+    context.context().enable_graph_collection()
+    with tf.device("WGPU:0"):
+        tf.function(lambda x: tf.nn.bias_add(x @ x, x[0]))(tf.ones([4, 4]))
+    assert run(row(plain)).status == "failed"

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
+
+from tensorflow_wgpu import _fallbacks
 
 
 class NotFusedError(Exception):
@@ -61,18 +62,10 @@ class Values:
 
     def fused(self, op: str, fn: Callable[..., Any], *arguments: Any) -> Any:
         """Calls `fn` as a tf.function, in which the graph optimizer must make `op` on WGPU."""
-        made: set[str] = set()
-        ctx = context.context()
-        ctx.ensure_initialized()
-        ctx.enable_graph_collection()
-        try:
+        with _fallbacks.collected() as graphs:
             result = tf.function(fn)(*arguments)
-            metadata = ctx.export_run_metadata()
-        finally:
-            ctx.disable_graph_collection()
-        for graph in metadata.function_graphs:
-            for partition in graph.partition_graphs:
-                made |= {node.op for node in partition.node}
+        partitions = [part for graph in graphs for part in graph.partition_graphs]
+        made = {node.op for part in partitions for node in part.node}
         is_wgpu = any("WGPU" in tensor.device for tensor in tf.nest.flatten(result))
         if is_wgpu and op not in made:
             raise NotFusedError(f"the graph optimizer made no {op} of {sorted(made)}")

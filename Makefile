@@ -68,6 +68,10 @@ soak: install ## Train in two processes for SOAK_MINUTES (60); what they hold mu
 versions: wheel ## The smoke test on every supported TensorFlow, or VERSIONS="2.19.1 2.22.0rc0".
 	$(PYTHON) tools/smoke $(VERSIONS) --wheel dist/$(PROFILE)/*.whl
 
+.PHONY: profiles
+profiles: install wheel ## Profiles of ResNet50 and a transformer on VERSIONS through TensorBoard.
+	$(BIN)/python tools/profiles $(VERSIONS) --wheel dist/$(PROFILE)/*.whl
+
 .PHONY: keras-tests
 keras-tests: install ## Keras's own tests: none may fail on WGPU alone. Hours; can be resumed.
 	$(BIN)/python -m pip install --quiet jax grain # Ten files import them.

@@ -203,6 +203,22 @@ impl DType {
         }
     }
 
+    /// What so many operations on elements count for in a profile: those on floats one each, those
+    /// on complex numbers one for each part, others nothing.
+    pub const fn flops(self, operations: usize) -> u64 {
+        match self {
+            F16 | BF16 | F32 | F64 => operations as u64,
+            C64 | C128 => 2 * operations as u64,
+            _ => 0,
+        }
+    }
+
+    /// The same for so many products that are added up. One of complex numbers is four products and
+    /// two sums, its addition two.
+    pub const fn product_flops(self, products: usize) -> u64 {
+        if self.is_complex() { 8 * products as u64 } else { self.flops(2 * products) }
+    }
+
     /// complex64 or complex128.
     pub const fn is_complex(self) -> bool {
         matches!(self, C64 | C128)

@@ -420,7 +420,7 @@ fn sum_of_table(device: &Device, to: u64, table: Vec<u32>, stride: u32) {
         params: Params::new().u32(table.len() / stride as usize).u32(stride),
         grid: Grid([1, 1, 1]),
     };
-    device.enqueue_table(&program, table, 4).unwrap();
+    device.enqueue_table(&program, table, 4, 0).unwrap();
 }
 
 /// A device that gives no offsets with its dispatches, and no parameters as immediates either if

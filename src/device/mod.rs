@@ -520,7 +520,8 @@ impl Device {
         self.enqueue_counted(program, 0)
     }
 
-    /// The same for a program of so many operations on floats, which profiles tell.
+    /// The same for a program of so many operations on floats, which profiles tell: sums, products,
+    /// comparisons and calls of functions count one each, however a GPU computes them.
     pub fn enqueue_counted(&self, program: &Program<'_>, flops: u64) -> Result<()> {
         let bytes = program.bindings.iter().map(|b| b.bytes).sum();
         self.enqueue_all(program, Vec::new(), bytes, flops)
@@ -530,8 +531,14 @@ impl Device {
     /// front of the others: an array of `u32` that holds `table`. It travels with the submission,
     /// so that tables that differ from step to step cost neither memory of their own nor bind
     /// groups.
-    pub fn enqueue_table(&self, program: &Program<'_>, table: Vec<u32>, bytes: u64) -> Result<()> {
-        self.enqueue_all(program, table, bytes, 0)
+    pub fn enqueue_table(
+        &self,
+        program: &Program<'_>,
+        table: Vec<u32>,
+        bytes: u64,
+        flops: u64,
+    ) -> Result<()> {
+        self.enqueue_all(program, table, bytes, flops)
     }
 
     fn enqueue_all(

@@ -154,13 +154,16 @@ fn add_vec4s(
         device.check_extent(rows * channels)?;
         let step = row_step(profile, rows, units);
         let window = |t: &Tensor| in_vec4s(part(t, first * channels, rows * channels));
-        device.enqueue(&Program {
-            key: Key::new("bias_add vec4s").dtype(x.dtype),
-            shader: &|| vec4s_shader(x.dtype),
-            bindings: smallvec![window(x), in_vec4s(bias.into()), window(y)],
-            params: Params::new().u32(step * units).u32(units).u32(rows).u32(step),
-            grid: Grid::linear(step * units, WORKGROUP),
-        })?;
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("bias_add vec4s").dtype(x.dtype),
+                shader: &|| vec4s_shader(x.dtype),
+                bindings: smallvec![window(x), in_vec4s(bias.into()), window(y)],
+                params: Params::new().u32(step * units).u32(units).u32(rows).u32(step),
+                grid: Grid::linear(step * units, WORKGROUP),
+            },
+            x.dtype.flops(rows * channels),
+        )?;
     }
     Ok(())
 }
@@ -188,12 +191,15 @@ fn add(
     element_windows(device, y.len(), y.dtype.size(), |first, count| {
         let (phase, rest) = phase(first, inner, bias.len());
         device.check_extent(inner)?;
-        device.enqueue(&Program {
-            key: Key::new("bias_add").dtype(x.dtype),
-            shader: &|| shader(x.dtype),
-            bindings: smallvec![part(x, first, count), bias.into(), part(y, first, count)],
-            params: Params::new().u32(count).u32(inner).u32(bias.len()).u32(phase).u32(rest),
-            grid: Grid::map(count, y.dtype),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("bias_add").dtype(x.dtype),
+                shader: &|| shader(x.dtype),
+                bindings: smallvec![part(x, first, count), bias.into(), part(y, first, count)],
+                params: Params::new().u32(count).u32(inner).u32(bias.len()).u32(phase).u32(rest),
+                grid: Grid::map(count, y.dtype),
+            },
+            x.dtype.flops(count),
+        )
     })
 }

@@ -7,15 +7,14 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_wgpu
+from profiled import converted, rows
 from support import WGPU, python
-from xprof.convert import raw_to_tool_data
 
 
 def model() -> keras.Model:
@@ -57,18 +56,6 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trained.fit(x, y, batch_size=16, epochs=1, verbose=0, callbacks=[callback])
     (path,) = folder.rglob("*.xplane.pb")
     return path
-
-
-def converted(path: Path, tool: str) -> Any:
-    """What xprof makes of a trace."""
-    text, _ = raw_to_tool_data.xspace_to_tool_data([str(path)], tool, {})
-    return json.loads(text)
-
-
-def rows(table: Any) -> list[dict[str, Any]]:
-    """A table's rows by the names of its columns."""
-    names = [column["id"] for column in table.get("cols", [])]
-    return [dict(zip(names, (cell["v"] for cell in row["c"]))) for row in table.get("rows", [])]
 
 
 def test_kernel_stats_name_ops_and_shaders(traced: Path):

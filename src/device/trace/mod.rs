@@ -51,8 +51,8 @@ pub enum Work {
         shader: Arc<About>,
         /// Number of workgroups in each dimension.
         grid: [u32; 3],
-        /// Operations on floats by the kernel's description or the shader's text; 0 when neither
-        /// tells.
+        /// Operations on floats by the kernel's description, 0 where it states none. See
+        /// [`crate::device::Device::enqueue_counted`].
         flops: u64,
     },
     /// A copy from the host.

@@ -47,6 +47,11 @@ impl Geometry {
         self.kernel.iter().product()
     }
 
+    /// Pairs of an output and an element of its window.
+    pub fn pooled(&self) -> usize {
+        self.batch * self.channels * self.output_positions() * self.taps()
+    }
+
     /// 2 when the outermost spatial dimension is trivial, else 3: shaders leave a trivial one out.
     pub fn spatial_class(&self) -> usize {
         let trivial =

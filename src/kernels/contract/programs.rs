@@ -224,9 +224,7 @@ impl Contraction {
         if variant.walk == Walk::FixUp {
             return 0;
         }
-        // A product of complex numbers is four products and two sums, its addition two.
-        let each = if self.a.dtype.is_complex() { 8 } else { 2 };
         let results = self.m * self.n * self.batch.len() * variant.parts;
-        each * results as u64 * self.depth() as u64
+        self.a.dtype.product_flops(results * self.depth())
     }
 }

@@ -47,13 +47,16 @@ pub(super) fn product(
         device.check_extent(t.len())?;
     }
     let (dtype, result, class) = (a.dtype, y.dtype, walk.class());
-    device.enqueue(&Program {
-        key: class.key(Key::new("einsum product").dtype(dtype).dtype(result)),
-        shader: &|| product_shader(dtype, result, &class),
-        bindings: smallvec![a.into(), b.into(), y.into()],
-        params: walk.params(Params::new().u32(y.len())),
-        grid: Grid::map(y.len(), result),
-    })
+    device.enqueue_counted(
+        &Program {
+            key: class.key(Key::new("einsum product").dtype(dtype).dtype(result)),
+            shader: &|| product_shader(dtype, result, &class),
+            bindings: smallvec![a.into(), b.into(), y.into()],
+            params: walk.params(Params::new().u32(y.len())),
+            grid: Grid::map(y.len(), result),
+        },
+        dtype.product_flops(y.len()) / 2,
+    )
 }
 
 /// The same in windows of the outermost dimension.

@@ -44,6 +44,19 @@ pub enum Stage {
     ChirpOut,
 }
 
+impl Stage {
+    /// Operations of an invocation: 5 N log2 N for a butterfly of N, as FFTs are counted, whatever
+    /// their algorithm takes; else those of the text.
+    fn operations(self) -> usize {
+        match self {
+            Self::Pass(radix) => (5.0 * radix as f64 * (radix as f64).log2()).round() as usize,
+            Self::Halves => 18,
+            Self::Chirp => 2,
+            Self::ChirpIn | Self::ChirpMul | Self::ChirpOut => 6,
+        }
+    }
+}
+
 /// What a program's text depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant {
@@ -153,23 +166,26 @@ impl Variant {
         count: usize,
         bindings: &[Binding],
     ) -> Result<()> {
-        device.enqueue(&Program {
-            key: self.key(),
-            shader: &|| self.shader(),
-            bindings: bindings.iter().copied().collect(),
-            params: Params::new()
-                .u32(device.check_extent(count)?)
-                .u32(lines.inner)
-                .u32(lines.n)
-                .u32(lines.span)
-                .u32(lines.stride)
-                .u32(lines.available)
-                .u32(lines.kept)
-                .u32(lines.divisor)
-                .u32(lines.size)
-                .i32(if lines.inverse { -1 } else { 1 }),
-            grid: Grid::linear(count, WORKGROUP),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: self.key(),
+                shader: &|| self.shader(),
+                bindings: bindings.iter().copied().collect(),
+                params: Params::new()
+                    .u32(device.check_extent(count)?)
+                    .u32(lines.inner)
+                    .u32(lines.n)
+                    .u32(lines.span)
+                    .u32(lines.stride)
+                    .u32(lines.available)
+                    .u32(lines.kept)
+                    .u32(lines.divisor)
+                    .u32(lines.size)
+                    .i32(if lines.inverse { -1 } else { 1 }),
+                grid: Grid::linear(count, WORKGROUP),
+            },
+            self.part.flops(count * self.stage.operations()),
+        )
     }
 }
 

@@ -73,17 +73,20 @@ fn adjust_contrast(ctx: &mut dyn OpContext, bounded: bool) -> Result<()> {
     let factor = &scalars[0];
     let (low, high) = if bounded { (&scalars[1], &scalars[2]) } else { (factor, factor) };
     let tensors = [&x, &mean, factor, low, high, &y];
-    ctx.device().enqueue(&Program {
-        key: Key::new("contrast").dtype(x.dtype).dtype(dtype).number(u32::from(bounded)),
-        shader: &|| shader(x.dtype, dtype),
-        bindings: tensors.into_iter().map(Binding::from).collect(),
-        params: Params::new()
-            .u32(y.len())
-            .u32(dims[1] * dims[2])
-            .u32(dims[2])
-            .u32(u32::from(bounded)),
-        grid: Grid::map(y.len(), dtype),
-    })
+    ctx.device().enqueue_counted(
+        &Program {
+            key: Key::new("contrast").dtype(x.dtype).dtype(dtype).number(u32::from(bounded)),
+            shader: &|| shader(x.dtype, dtype),
+            bindings: tensors.into_iter().map(Binding::from).collect(),
+            params: Params::new()
+                .u32(y.len())
+                .u32(dims[1] * dims[2])
+                .u32(dims[2])
+                .u32(u32::from(bounded)),
+            grid: Grid::map(y.len(), dtype),
+        },
+        F32.flops(3 * y.len()),
+    )
 }
 
 fn widen(ctx: &dyn OpContext, x: &Tensor, wide: &Tensor) -> Result<()> {

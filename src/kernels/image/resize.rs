@@ -22,6 +22,8 @@ use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 
+/// For each element of a bilinear result: three interpolations of two values.
+const BILINEAR_OPERATIONS: usize = 9;
 const TYPES: &[DType] = types::FLOATS;
 const SOURCE: &str = include_str!("../../../shaders/image/resize_source.wgsl");
 const READERS: &str = include_str!("../../../shaders/image/resize_readers.wgsl");
@@ -153,13 +155,16 @@ impl Resize {
     ) -> Result<()> {
         let dtype = x.dtype;
         let launch = Launch::of(x, y, x.dims[3]);
-        device.enqueue(&Program {
-            key: launch.key(Key::new("resize bilinear").dtype(dtype)),
-            shader: &|| bilinear_shader(dtype, launch.wide),
-            bindings: launch.bindings(x, y),
-            params: self.forward_params(launch.count, launch.inner, rows, columns),
-            grid: launch.grid(y),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: launch.key(Key::new("resize bilinear").dtype(dtype)),
+                shader: &|| bilinear_shader(dtype, launch.wide),
+                bindings: launch.bindings(x, y),
+                params: self.forward_params(launch.count, launch.inner, rows, columns),
+                grid: launch.grid(y),
+            },
+            F32.flops(BILINEAR_OPERATIONS * y.len()),
+        )
     }
 
     fn nearest(
@@ -288,13 +293,17 @@ impl Resize {
         let launch = Launch::of(src, dst, inner);
         let params =
             Params::new().u32(launch.count).u32(launch.inner).u32(axis.extent).u32(axis.resized);
-        device.enqueue(&Program {
-            key: launch.key(Key::new("resize grad").number(u32::from(bilinear)).dtype(s).dtype(d)),
-            shader: &|| grad_shader(bilinear, s, d, launch.wide),
-            bindings: launch.bindings(src, dst),
-            params: self.params(params).f32(axis.scale),
-            grid: launch.grid(dst),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: launch
+                    .key(Key::new("resize grad").number(u32::from(bilinear)).dtype(s).dtype(d)),
+                shader: &|| grad_shader(bilinear, s, d, launch.wide),
+                bindings: launch.bindings(src, dst),
+                params: self.params(params).f32(axis.scale),
+                grid: launch.grid(dst),
+            },
+            d.flops(src.len() * if bilinear { 4 } else { 2 }),
+        )
     }
 }
 

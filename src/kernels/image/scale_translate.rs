@@ -196,7 +196,8 @@ fn pass(
         params,
         grid: launch.grid(dst),
     };
-    device.enqueue_table(&program, spans.words(), src.bytes() + dst.bytes())
+    let flops = DType::F32.flops(2 * spans.size * dst.len());
+    device.enqueue_table(&program, spans.words(), src.bytes() + dst.bytes(), flops)
 }
 
 fn shader(dtype: DType, wide: bool) -> Shader {

@@ -71,13 +71,18 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
     let width = if padded <= WHOLE { padded } else { PANEL };
     for first in (0..padded).step_by(width) {
         let end = padded.min(first + width);
-        device.enqueue(&Program {
-            key: panel.key(),
-            shader: &|| panel.shader(),
-            bindings: smallvec![panel.matrices(&work), Binding::from(&state)],
-            params: Params::new().u32(count).u32(padded).u32(first).u32(end),
-            grid: Grid::groups(count),
-        })?;
+        device.enqueue_counted(
+            &Program {
+                key: panel.key(),
+                shader: &|| panel.shader(),
+                bindings: smallvec![panel.matrices(&work), Binding::from(&state)],
+                params: Params::new().u32(count).u32(padded).u32(first).u32(end),
+                grid: Grid::groups(count),
+            },
+            dtype.product_flops(
+                count * (first..end).map(|j| (padded - j) * (j - first)).sum::<usize>(),
+            ),
+        )?;
         let below = whole.from(end, first);
         let extents = Extents { batch: count, m: padded - end, n: padded - end, k: end - first };
         update(device, whole.from(end, end), below, below.transposed(true), extents, true)?;

@@ -45,18 +45,21 @@ fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
         // No panel ran: the determinant of an empty matrix is 1.
         ctx.device().upload(decomposition.state.address, &vec![0; batch.count * 8])?;
     }
-    ctx.device().enqueue(&Program {
-        key: Key::new("linalg determinant").dtype(dtype).number(u32::from(log)),
-        shader: &|| shader(dtype, log),
-        bindings: smallvec![
-            Binding::from(&decomposition.lu),
-            Binding::from(&decomposition.state),
-            Binding::from(&y),
-            Binding::from(&log_y),
-        ],
-        params: (Params::new().u32(count).u32(batch.rows)).f32(f32::NEG_INFINITY).f32(f32::NAN),
-        grid: Grid::linear(batch.count, WORKGROUP),
-    })
+    ctx.device().enqueue_counted(
+        &Program {
+            key: Key::new("linalg determinant").dtype(dtype).number(u32::from(log)),
+            shader: &|| shader(dtype, log),
+            bindings: smallvec![
+                Binding::from(&decomposition.lu),
+                Binding::from(&decomposition.state),
+                Binding::from(&y),
+                Binding::from(&log_y),
+            ],
+            params: (Params::new().u32(count).u32(batch.rows)).f32(f32::NEG_INFINITY).f32(f32::NAN),
+            grid: Grid::linear(batch.count, WORKGROUP),
+        },
+        dtype.flops(x.len() / batch.rows.max(1)),
+    )
 }
 
 fn shader(dtype: DType, log: bool) -> Shader {

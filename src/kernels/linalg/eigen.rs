@@ -113,18 +113,21 @@ fn rotate(device: &Device, [a, basis, table]: [&Tensor; 3], count: usize, n: usi
     let rounds = sweeps(dtype, n) * (2 * pairs - 1);
     let steps = (ITERATIONS / work).max(1);
     for first in (0..rounds).step_by(steps) {
-        device.enqueue(&Program {
-            key: Key::new("linalg eigen step").dtype(dtype).number(workgroup),
-            shader: &|| step_shader(dtype, workgroup),
-            bindings: smallvec![Binding::from(a), Binding::from(basis), Binding::from(table)],
-            params: Params::new()
-                .u32(count)
-                .u32(n)
-                .u32(pairs)
-                .u32(first)
-                .u32(steps.min(rounds - first)),
-            grid: Grid::groups(count),
-        })?;
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("linalg eigen step").dtype(dtype).number(workgroup),
+                shader: &|| step_shader(dtype, workgroup),
+                bindings: smallvec![Binding::from(a), Binding::from(basis), Binding::from(table)],
+                params: Params::new()
+                    .u32(count)
+                    .u32(n)
+                    .u32(pairs)
+                    .u32(first)
+                    .u32(steps.min(rounds - first)),
+                grid: Grid::groups(count),
+            },
+            dtype.product_flops(6 * count * steps.min(rounds - first) * pairs * n),
+        )?;
     }
     Ok(())
 }

@@ -92,17 +92,25 @@ impl Decomposition {
         for first in (0..n).step_by(block(n)) {
             let width = block(n).min(n - first);
             let end = first + width;
-            device.enqueue(&Program {
-                key: Key::new("linalg lu").dtype(dtype).number(workgroup).number(u32::from(vec4s)),
-                shader: &|| panel_shader(dtype, workgroup, vec4s),
-                bindings: smallvec![
-                    matrices(&lu, vec4s),
-                    Binding::from(&permutation),
-                    Binding::from(&state)
-                ],
-                params: Params::new().u32(batch.count).u32(n).u32(first).u32(end),
-                grid: Grid::groups(batch.count),
-            })?;
+            device.enqueue_counted(
+                &Program {
+                    key: Key::new("linalg lu")
+                        .dtype(dtype)
+                        .number(workgroup)
+                        .number(u32::from(vec4s)),
+                    shader: &|| panel_shader(dtype, workgroup, vec4s),
+                    bindings: smallvec![
+                        matrices(&lu, vec4s),
+                        Binding::from(&permutation),
+                        Binding::from(&state)
+                    ],
+                    params: Params::new().u32(batch.count).u32(n).u32(first).u32(end),
+                    grid: Grid::groups(batch.count),
+                },
+                dtype.product_flops(
+                    batch.count * (first..end).map(|j| (n - j) * (end - j)).sum::<usize>(),
+                ),
+            )?;
             let rest = n - end;
             solve(
                 device,

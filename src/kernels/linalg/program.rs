@@ -103,6 +103,7 @@ pub fn update(
     let count = batch * tiles_m * tiles_n;
     let params = Params::new().u32(device.check_extent(count)?).u32(tiles_m).u32(tiles_n);
     let dtype = c.tensor.dtype;
+    let flops = dtype.product_flops(batch * m * n * k) / if lower { 2 } else { 1 };
     // Whether the columns of b are what lies in its rows: then a product is four dots.
     let transposed = b.col != 1;
     let in_vec4s = [n, k].iter().all(|n| n.is_multiple_of(4))
@@ -111,24 +112,30 @@ pub fn update(
         let params = params.u32(m).u32(k / 4).u32(a.at / 4).u32(a.matrix / 4).u32(a.row / 4);
         let step = if transposed { b.col } else { b.row };
         let params = params.u32(b.at / 4).u32(b.matrix / 4).u32(step / 4);
-        return device.enqueue(&Program {
-            key: Key::new("linalg update vec4s").number(u32::from(transposed)),
-            shader: &|| update_vec4s_shader(transposed),
-            bindings: [a, b, c].iter().map(|part| Binding::raw(part.tensor, 16)).collect(),
-            params: params.u32(c.at / 4).u32(c.matrix / 4).u32(c.row / 4).u32(u32::from(lower)),
-            grid: Grid::linear(count, UPDATERS),
-        });
+        return device.enqueue_counted(
+            &Program {
+                key: Key::new("linalg update vec4s").number(u32::from(transposed)),
+                shader: &|| update_vec4s_shader(transposed),
+                bindings: [a, b, c].iter().map(|part| Binding::raw(part.tensor, 16)).collect(),
+                params: params.u32(c.at / 4).u32(c.matrix / 4).u32(c.row / 4).u32(u32::from(lower)),
+                grid: Grid::linear(count, UPDATERS),
+            },
+            flops,
+        );
     }
     let params = params.u32(m).u32(n).u32(k);
     let params = params.u32(a.at).u32(a.matrix).u32(a.row).u32(a.col);
     let params = params.u32(b.at).u32(b.matrix).u32(b.row).u32(b.col);
-    device.enqueue(&Program {
-        key: Key::new("linalg update").dtype(dtype),
-        shader: &|| update_shader(dtype),
-        bindings: smallvec![a.tensor.into(), b.tensor.into(), c.tensor.into()],
-        params: params.u32(c.at).u32(c.matrix).u32(c.row).u32(u32::from(lower)),
-        grid: Grid::linear(count, UPDATERS),
-    })
+    device.enqueue_counted(
+        &Program {
+            key: Key::new("linalg update").dtype(dtype),
+            shader: &|| update_shader(dtype),
+            bindings: smallvec![a.tensor.into(), b.tensor.into(), c.tensor.into()],
+            params: params.u32(c.at).u32(c.matrix).u32(c.row).u32(u32::from(lower)),
+            grid: Grid::linear(count, UPDATERS),
+        },
+        flops,
+    )
 }
 
 fn update_vec4s_shader(transposed: bool) -> Shader {

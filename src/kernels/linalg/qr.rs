@@ -122,17 +122,23 @@ impl Matrices<'_> {
             let steps = steps.min(reflections - done);
             let first = if factor { done } else { reflections - 1 - done };
             let params = Params::new().u32(count).u32(groups).u32(m).u32(n).u32(cols);
-            device.enqueue(&Program {
-                key: Key::new("linalg reflect").dtype(dtype).number(u32::from(factor)),
-                shader: &|| shader(dtype, factor),
-                bindings: smallvec![
-                    Binding::from(self.a),
-                    Binding::from(self.side),
-                    Binding::from(q)
-                ],
-                params: params.u32(reflections).u32(first).u32(steps),
-                grid: Grid::groups(count * groups),
-            })?;
+            // Each reflection takes a product with its column, and another with what comes of it.
+            let taken = if factor { done..done + steps } else { first + 1 - steps..first + 1 };
+            let products: usize = taken.map(|i| (m - i) * (cols - i)).sum();
+            device.enqueue_counted(
+                &Program {
+                    key: Key::new("linalg reflect").dtype(dtype).number(u32::from(factor)),
+                    shader: &|| shader(dtype, factor),
+                    bindings: smallvec![
+                        Binding::from(self.a),
+                        Binding::from(self.side),
+                        Binding::from(q)
+                    ],
+                    params: params.u32(reflections).u32(first).u32(steps),
+                    grid: Grid::groups(count * groups),
+                },
+                dtype.product_flops(2 * count * products),
+            )?;
         }
         Ok(())
     }

@@ -72,16 +72,19 @@ pub fn solve(
             .u32(step(own.row))
             .u32(step(own.col));
         let params = params.u32(turned(own_x.at, &[own_x.row]) / unit).u32(own_x.matrix / unit);
-        device.enqueue(&Program {
-            key: Key::new("linalg triangular").dtype(dtype).number(u32::from(vec4s)),
-            shader: &|| program.shader(),
-            bindings: smallvec![
-                a.tensor.into(),
-                if vec4s { Binding::raw(x.tensor, 16) } else { x.tensor.into() }
-            ],
-            params: params.u32(step(own_x.row / unit)).u32(u32::from(triangle.unit)),
-            grid: Grid::linear(batch * units, SOLVERS),
-        })?;
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("linalg triangular").dtype(dtype).number(u32::from(vec4s)),
+                shader: &|| program.shader(),
+                bindings: smallvec![
+                    a.tensor.into(),
+                    if vec4s { Binding::raw(x.tensor, 16) } else { x.tensor.into() }
+                ],
+                params: params.u32(step(own_x.row / unit)).u32(u32::from(triangle.unit)),
+                grid: Grid::linear(batch * units, SOLVERS),
+            },
+            dtype.product_flops(batch * width * width * cols) / 2,
+        )?;
         let (from, rows) =
             if triangle.upper { (0, first) } else { (first + width, n - first - width) };
         let extents = Extents { batch, m: rows, n: cols, k: width };

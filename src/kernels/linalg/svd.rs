@@ -155,30 +155,36 @@ impl Work {
         let pairs = k.div_ceil(2);
         let rounds = if k < 2 { 0 } else { sweeps(dtype, k) * (2 * pairs - 1) };
         for round in 0..rounds {
-            device.enqueue(&Program {
-                key: Key::new("linalg svd step").dtype(dtype).number(workgroup),
-                shader: &|| step_shader(dtype, workgroup),
-                bindings: smallvec![Binding::from(&self.w), Binding::from(&self.v)],
-                params: Params::new()
-                    .u32(count)
-                    .u32(k)
-                    .u32(r)
-                    .u32(pairs)
-                    .u32(round % (2 * pairs - 1)),
-                grid: Grid::groups(count * pairs),
-            })?;
+            device.enqueue_counted(
+                &Program {
+                    key: Key::new("linalg svd step").dtype(dtype).number(workgroup),
+                    shader: &|| step_shader(dtype, workgroup),
+                    bindings: smallvec![Binding::from(&self.w), Binding::from(&self.v)],
+                    params: Params::new()
+                        .u32(count)
+                        .u32(k)
+                        .u32(r)
+                        .u32(pairs)
+                        .u32(round % (2 * pairs - 1)),
+                    grid: Grid::groups(count * pairs),
+                },
+                dtype.product_flops(count * pairs * (6 * r + 3 * k)),
+            )?;
         }
-        device.enqueue(&Program {
-            key: Key::new("linalg svd norm").dtype(dtype).number(workgroup),
-            shader: &|| norm_shader(dtype, workgroup),
-            bindings: smallvec![
-                Binding::from(&self.w),
-                Binding::from(&self.scale),
-                Binding::from(&self.norm)
-            ],
-            params: Params::new().u32(count * k).u32(k).u32(r),
-            grid: Grid::groups(count * k),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("linalg svd norm").dtype(dtype).number(workgroup),
+                shader: &|| norm_shader(dtype, workgroup),
+                bindings: smallvec![
+                    Binding::from(&self.w),
+                    Binding::from(&self.scale),
+                    Binding::from(&self.norm)
+                ],
+                params: Params::new().u32(count * k).u32(k).u32(r),
+                grid: Grid::groups(count * k),
+            },
+            dtype.product_flops(count * k * r),
+        )
     }
 }
 

@@ -73,20 +73,23 @@ fn solve(ctx: &mut dyn OpContext, pivot: bool) -> Result<()> {
     let device = ctx.device();
     device.check_extent(u.len())?;
     let enqueue = |first: usize, end: usize, backward: bool| {
-        device.enqueue(&Program {
-            key: Key::new("linalg tridiagonal solve").dtype(dtype),
-            shader: &|| solve_shader(dtype),
-            bindings: smallvec![
-                Binding::from(&a),
-                Binding::from(&b),
-                Binding::from(&u),
-                Binding::from(&y)
-            ],
-            params: (Params::new().u32(systems).u32(n).u32(cols).u32(first).u32(end))
-                .u32(u32::from(backward))
-                .u32(u32::from(pivot)),
-            grid: Grid::linear(systems, WORKGROUP),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("linalg tridiagonal solve").dtype(dtype),
+                shader: &|| solve_shader(dtype),
+                bindings: smallvec![
+                    Binding::from(&a),
+                    Binding::from(&b),
+                    Binding::from(&u),
+                    Binding::from(&y)
+                ],
+                params: (Params::new().u32(systems).u32(n).u32(cols).u32(first).u32(end))
+                    .u32(u32::from(backward))
+                    .u32(u32::from(pivot)),
+                grid: Grid::linear(systems, WORKGROUP),
+            },
+            dtype.product_flops(2 * systems * (end - first)),
+        )
     };
     for first in (0..n).step_by(EQUATIONS) {
         enqueue(first, n.min(first + EQUATIONS), false)?;
@@ -131,19 +134,22 @@ fn multiply(ctx: &mut dyn OpContext) -> Result<()> {
     }
     let device = ctx.device();
     let [above, middle, below] = &diagonals;
-    device.enqueue(&Program {
-        key: Key::new("linalg tridiagonal multiply").dtype(dtype),
-        shader: &|| multiply_shader(dtype),
-        bindings: smallvec![
-            Binding::from(above),
-            Binding::from(middle),
-            Binding::from(below),
-            Binding::from(&x),
-            Binding::from(&y)
-        ],
-        params: Params::new().u32(device.check_extent(y.len())?).u32(n).u32(cols),
-        grid: Grid::map(y.len(), dtype),
-    })
+    device.enqueue_counted(
+        &Program {
+            key: Key::new("linalg tridiagonal multiply").dtype(dtype),
+            shader: &|| multiply_shader(dtype),
+            bindings: smallvec![
+                Binding::from(above),
+                Binding::from(middle),
+                Binding::from(below),
+                Binding::from(&x),
+                Binding::from(&y)
+            ],
+            params: Params::new().u32(device.check_extent(y.len())?).u32(n).u32(cols),
+            grid: Grid::map(y.len(), dtype),
+        },
+        dtype.product_flops(3 * y.len()),
+    )
 }
 
 fn multiply_shader(dtype: DType) -> Shader {

@@ -131,19 +131,22 @@ impl GlobalNorm {
         device.check_extent(result.len())?;
         // The products' result is float32 in every type.
         let dtype = if formula.2 { tensors[0].dtype } else { result.dtype };
-        device.enqueue(&Program {
-            key: Key::new("global norm").name(formula.0).dtype(dtype),
-            shader: &|| shader(formula, dtype),
-            bindings: tensors.iter().map(|t| Binding::from(*t)).collect(),
-            params: Params::new()
-                .u32(result.len())
-                .u32(channels)
-                .u32(elements)
-                .u32(which)
-                .u32(u32::from(self.scaled))
-                .f32(self.epsilon),
-            grid: Grid::map(result.len(), result.dtype),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("global norm").name(formula.0).dtype(dtype),
+                shader: &|| shader(formula, dtype),
+                bindings: tensors.iter().map(|t| Binding::from(*t)).collect(),
+                params: Params::new()
+                    .u32(result.len())
+                    .u32(channels)
+                    .u32(elements)
+                    .u32(which)
+                    .u32(u32::from(self.scaled))
+                    .f32(self.epsilon),
+                grid: Grid::map(result.len(), result.dtype),
+            },
+            dtype.flops(3 * result.len()),
+        )
     }
 }
 

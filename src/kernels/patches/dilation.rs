@@ -152,13 +152,16 @@ impl Geometry {
             self.kernel[0] * (1 + self.kernel[1]) * result.dtype.lanes() as usize,
         )?;
         let (dtype, position) = (x.dtype, result.dtype == U32);
-        device.enqueue(&Program {
-            key: Key::new("dilation").dtype(dtype).number(u32::from(position)),
-            shader: &|| search_shader(dtype, position),
-            bindings: [x, filter, result].into_iter().map(Binding::from).collect(),
-            params: self.params(result.len()),
-            grid: Grid::map(result.len(), result.dtype),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("dilation").dtype(dtype).number(u32::from(position)),
+                shader: &|| search_shader(dtype, position),
+                bindings: [x, filter, result].into_iter().map(Binding::from).collect(),
+                params: self.params(result.len()),
+                grid: Grid::map(result.len(), result.dtype),
+            },
+            dtype.flops(2 * self.kernel.iter().product::<usize>() * result.len()),
+        )
     }
 }
 

@@ -79,13 +79,16 @@ fn input_gradient(
         g.kernel[0] * (1 + g.kernel[1]) * dx.dtype.lanes() as usize,
     )?;
     let dtype = dx.dtype;
-    device.enqueue(&Program {
-        key: Key::new("dilation input").dtype(dtype),
-        shader: &|| input_shader(dtype),
-        bindings: [taken, dy, dx].into_iter().map(Binding::from).collect(),
-        params: g.params(dx.len()),
-        grid: Grid::map(dx.len(), dtype),
-    })
+    device.enqueue_counted(
+        &Program {
+            key: Key::new("dilation input").dtype(dtype),
+            shader: &|| input_shader(dtype),
+            bindings: [taken, dy, dx].into_iter().map(Binding::from).collect(),
+            params: g.params(dx.len()),
+            grid: Grid::map(dx.len(), dtype),
+        },
+        dtype.flops(dy.len()),
+    )
 }
 
 /// Runs of windows are summed side by side, then the runs in order.
@@ -107,13 +110,16 @@ fn filter_gradient(
     let partial = ctx.temp(sum, &[runs, dw.len()])?;
     let device = ctx.device();
     device.check_extent(partial.len())?;
-    device.enqueue(&Program {
-        key: Key::new("dilation filter").dtype(dtype),
-        shader: &|| filter_shader(dtype, sum),
-        bindings: [taken, dy, &partial].into_iter().map(Binding::from).collect(),
-        params: g.params(partial.len()).u32(windows).u32(run),
-        grid: Grid::map(partial.len(), sum),
-    })?;
+    device.enqueue_counted(
+        &Program {
+            key: Key::new("dilation filter").dtype(dtype),
+            shader: &|| filter_shader(dtype, sum),
+            bindings: [taken, dy, &partial].into_iter().map(Binding::from).collect(),
+            params: g.params(partial.len()).u32(windows).u32(run),
+            grid: Grid::map(partial.len(), sum),
+        },
+        dtype.flops(dy.len()),
+    )?;
     fold(device, &partial, dw)
 }
 
@@ -121,13 +127,16 @@ fn filter_gradient(
 fn fold(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
     let (sum, dtype) = (partial.dtype, y.dtype);
     check_iterations(&device.profile(), partial.len() / y.len() * dtype.lanes() as usize)?;
-    device.enqueue(&Program {
-        key: Key::new("dilation fold").dtype(sum).dtype(dtype),
-        shader: &|| fold_shader(sum, dtype),
-        bindings: [partial, y].into_iter().map(Binding::from).collect(),
-        params: Params::new().u32(y.len()).u32(partial.len() / y.len()),
-        grid: Grid::map(y.len(), dtype),
-    })
+    device.enqueue_counted(
+        &Program {
+            key: Key::new("dilation fold").dtype(sum).dtype(dtype),
+            shader: &|| fold_shader(sum, dtype),
+            bindings: [partial, y].into_iter().map(Binding::from).collect(),
+            params: Params::new().u32(y.len()).u32(partial.len() / y.len()),
+            grid: Grid::map(y.len(), dtype),
+        },
+        sum.flops(partial.len()),
+    )
 }
 
 fn input_shader(dtype: DType) -> Shader {

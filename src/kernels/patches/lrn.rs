@@ -139,19 +139,23 @@ impl Lrn {
         device.check_extent(x.len())?;
         let depth = x.dims[3];
         let radius = self.radius.min(depth);
-        check_iterations(&device.profile(), depth.min(2 * radius + 1))?;
+        let window = depth.min(2 * radius + 1);
+        check_iterations(&device.profile(), window)?;
         let runs = depth.div_ceil(RUN);
         let count = x.len() / depth * runs;
         // The scale's program has no power.
         let power = if program == LrnProgram::Scale { Power::Any } else { Power::of(self.beta) };
         let params = Params::new().u32(count).u32(runs).u32(depth).u32(radius);
-        device.enqueue(&Program {
-            key: Key::new("lrn").number(program as u32).number(power as u32),
-            shader: &|| shader(program, power),
-            bindings: tensors.iter().map(|t| Binding::from(*t)).collect(),
-            params: params.f32(self.bias).f32(self.alpha).f32(self.beta),
-            grid: Grid::linear(count, WORKGROUP),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("lrn").number(program as u32).number(power as u32),
+                shader: &|| shader(program, power),
+                bindings: tensors.iter().map(|t| Binding::from(*t)).collect(),
+                params: params.f32(self.bias).f32(self.alpha).f32(self.beta),
+                grid: Grid::linear(count, WORKGROUP),
+            },
+            F32.flops((2 * window + 4) * x.len()),
+        )
     }
 }
 

@@ -243,13 +243,16 @@ fn dispatch(
         let mut bindings: smallvec::SmallVec<[_; 8]> = smallvec![];
         bindings.extend(tensors.iter().map(|t| part(t, first, count)));
         bindings.push(ranges.into());
-        device.enqueue(&Program {
-            key: Key::new("fake quant").number(pass as u32),
-            shader: &|| shader(pass),
-            bindings,
-            params: Params::new().u32(count).u32(channels),
-            grid: Grid::linear(count, WORKGROUP),
-        })?;
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("fake quant").number(pass as u32),
+                shader: &|| shader(pass),
+                bindings,
+                params: Params::new().u32(count).u32(channels),
+                grid: Grid::linear(count, WORKGROUP),
+            },
+            F32.flops(5 * count),
+        )?;
     }
     Ok(())
 }

@@ -372,20 +372,23 @@ impl Run {
                 (count, inner) = (count / 4, inner / 4);
             }
         }
-        device.enqueue(&Program {
-            key: variant.key(),
-            shader: &|| variant.shader(),
-            bindings,
-            params: Params::new()
-                .u32(count)
-                .u32(extent)
-                .u32(inner)
-                .u32(step.segments)
-                .u32(u32::try_from(self.total).unwrap_or(u32::MAX))
-                .u32(low)
-                .u32(high),
-            grid: Grid::linear(invocations, workgroup),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: variant.key(),
+                shader: &|| variant.shader(),
+                bindings,
+                params: Params::new()
+                    .u32(count)
+                    .u32(extent)
+                    .u32(inner)
+                    .u32(step.segments)
+                    .u32(u32::try_from(self.total).unwrap_or(u32::MAX))
+                    .u32(low)
+                    .u32(high),
+                grid: Grid::linear(invocations, workgroup),
+            },
+            x.dtype.flops(reads * (1 + usize::from(self.first && self.row.map != "x"))),
+        )
     }
 }
 

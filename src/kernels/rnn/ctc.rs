@@ -392,6 +392,12 @@ impl Run<'_> {
         let sequences = group.end - group.first;
         let window = windows::part(self.y, first * batch * classes, steps * batch * classes);
         let mut bindings = smallvec![self.plan.into(), (&window).into(), self.alpha.into()];
+        // A sum of up to three exponentials for each position, and its logarithm; the gradient
+        // takes one for each position, and a difference for each class.
+        let operations = match pass {
+            Pass::Gradient => 4 * group.positions + 2 * classes,
+            Pass::Forward | Pass::Backward => 12 * group.positions,
+        };
         let groups = match pass {
             Pass::Forward => sequences,
             Pass::Backward => {
@@ -403,22 +409,25 @@ impl Run<'_> {
                 steps * sequences
             }
         };
-        self.device.enqueue(&Program {
-            key: Key::new("ctc").name(pass.name()).dtype(dtype),
-            shader: &|| pass.shader(dtype),
-            bindings,
-            params: Params::new()
-                .u32(group.first)
-                .u32(group.end)
-                .u32(first)
-                .u32(steps)
-                .u32(batch)
-                .u32(classes)
-                .u32(self.blank)
-                .u32(u32::from(self.merges))
-                .u32(group.positions),
-            grid: Grid::groups(groups),
-        })
+        self.device.enqueue_counted(
+            &Program {
+                key: Key::new("ctc").name(pass.name()).dtype(dtype),
+                shader: &|| pass.shader(dtype),
+                bindings,
+                params: Params::new()
+                    .u32(group.first)
+                    .u32(group.end)
+                    .u32(first)
+                    .u32(steps)
+                    .u32(batch)
+                    .u32(classes)
+                    .u32(self.blank)
+                    .u32(u32::from(self.merges))
+                    .u32(group.positions),
+                grid: Grid::groups(groups),
+            },
+            dtype.flops(operations * sequences * steps),
+        )
     }
 }
 

@@ -17,6 +17,8 @@ use crate::tensor::Tensor;
 pub struct Pointwise {
     name: &'static str,
     bindings: &'static [&'static str],
+    /// For an element, without peepholes.
+    operations: usize,
     body: &'static str,
 }
 
@@ -40,6 +42,7 @@ pub struct Setting {
 pub const LSTM_CELL: Pointwise = Pointwise {
     name: "lstm cell",
     bindings: &["gx", "gh", "consts", "cs_prev", "ig", "f", "ci", "cs"],
+    operations: 14,
     body: "let before = load_cs_prev(t);
     var input_gate = gate(row4, j, 0u);
     var forget_gate = gate(row4, j, p.f_at) + p.forget_bias;
@@ -64,6 +67,7 @@ pub const LSTM_CELL: Pointwise = Pointwise {
 pub const LSTM_OUTPUT: Pointwise = Pointwise {
     name: "lstm output",
     bindings: &["gx", "gh", "consts", "cs", "o", "co", "h"],
+    operations: 5,
     body: "let cs = load_cs(t);
     var output_gate = gate(row4, j, 3u);
     if p.peephole != 0u {
@@ -81,6 +85,7 @@ pub const LSTM_OUTPUT: Pointwise = Pointwise {
 pub const LSTM_OUTPUT_GRAD: Pointwise = Pointwise {
     name: "lstm output gradient",
     bindings: &["o", "co", "h_grad", "cs_grad", "carry", "consts", "dgates", "dcs"],
+    operations: 11,
     body: "let o = load_o(t);
     let co = load_co(t);
     let dh = load_h_grad(t) + load_carry(p.count + t);
@@ -97,6 +102,7 @@ pub const LSTM_OUTPUT_GRAD: Pointwise = Pointwise {
 pub const LSTM_CELL_GRAD: Pointwise = Pointwise {
     name: "lstm cell gradient",
     bindings: &["ig", "f", "ci", "cs_prev", "dcs", "consts", "dgates", "carry"],
+    operations: 13,
     body: "let i = load_ig(t);
     let f = load_f(t);
     let ci = load_ci(t);
@@ -117,6 +123,7 @@ pub const LSTM_CELL_GRAD: Pointwise = Pointwise {
 pub const LSTM_PEEPHOLE_GRAD: Pointwise = Pointwise {
     name: "lstm peephole gradient",
     bindings: &["dgates", "cs_prev", "cs", "products"],
+    operations: 3,
     body: "let before = load_cs_prev(t);
     let row3 = t / p.cells * 3u * p.cells + j;
     store_products(row3, load_dgates(row4) * before);
@@ -128,6 +135,7 @@ pub const LSTM_PEEPHOLE_GRAD: Pointwise = Pointwise {
 pub const GRU_GATES: Pointwise = Pointwise {
     name: "gru gates",
     bindings: &["gx", "gh", "bias", "h_prev", "r", "u", "hr"],
+    operations: 7,
     body: "let r = sigmoid_f32(load_gx(row2) + load_gh(row2) + load_bias(j));
     let u = sigmoid_f32(load_gx(row2 + p.cells) + load_gh(row2 + p.cells) + load_bias(p.cells + \
            j));
@@ -140,6 +148,7 @@ pub const GRU_GATES: Pointwise = Pointwise {
 pub const GRU_OUTPUT: Pointwise = Pointwise {
     name: "gru output",
     bindings: &["gx", "gh", "bias", "u", "h_prev", "c", "h"],
+    operations: 6,
     body: "let c = tanh_f32(load_gx(t) + load_gh(t) + load_bias(j));
     store_c(t, c);
     store_h(t, load_u(t) * (load_h_prev(t) - c) + c);",
@@ -149,6 +158,7 @@ pub const GRU_OUTPUT: Pointwise = Pointwise {
 pub const GRU_OUTPUT_GRAD: Pointwise = Pointwise {
     name: "gru output gradient",
     bindings: &["u", "c", "d_h", "h_prev", "d_c", "d_ru"],
+    operations: 8,
     body: "let u = load_u(t);
     let c = load_c(t);
     let dh = load_d_h(t);
@@ -160,6 +170,7 @@ pub const GRU_OUTPUT_GRAD: Pointwise = Pointwise {
 pub const GRU_RESET_GRAD: Pointwise = Pointwise {
     name: "gru reset gradient",
     bindings: &["d_hr", "h_prev", "r", "d_ru"],
+    operations: 4,
     body: "let r = load_r(t);
     store_d_ru(row2, load_d_hr(t) * load_h_prev(t) * r * (1.0 - r));",
 };
@@ -168,6 +179,7 @@ pub const GRU_RESET_GRAD: Pointwise = Pointwise {
 pub const GRU_STATE_GRAD: Pointwise = Pointwise {
     name: "gru state gradient",
     bindings: &["part", "d_hr", "r", "d_h", "u", "sum"],
+    operations: 4,
     body: "store_sum(t, load_part(t) + load_d_hr(t) * load_r(t) + load_d_h(t) * load_u(t));",
 };
 
@@ -175,6 +187,7 @@ pub const GRU_STATE_GRAD: Pointwise = Pointwise {
 pub const SUM: Pointwise = Pointwise {
     name: "rnn sum",
     bindings: &["a", "b", "sum"],
+    operations: 1,
     body: "store_sum(t, load_a(t) + load_b(t));",
 };
 
@@ -215,20 +228,23 @@ impl Pointwise {
             ctx.device().check_extent(tensor.len())?;
         }
         let bindings: SmallVec<[Binding; 8]> = tensors.iter().map(|t| Binding::from(*t)).collect();
-        ctx.device().enqueue(&Program {
-            key: Key::new("rnn").name(self.name),
-            shader: &|| self.shader(),
-            bindings,
-            params: Params::new()
-                .u32(count)
-                .u32(setting.cells)
-                .u32(setting.order[0])
-                .u32(setting.order[1])
-                .u32(u32::from(setting.peephole))
-                .f32(setting.forget_bias)
-                .f32(setting.cell_clip),
-            grid: Grid::linear(count, WORKGROUP),
-        })
+        ctx.device().enqueue_counted(
+            &Program {
+                key: Key::new("rnn").name(self.name),
+                shader: &|| self.shader(),
+                bindings,
+                params: Params::new()
+                    .u32(count)
+                    .u32(setting.cells)
+                    .u32(setting.order[0])
+                    .u32(setting.order[1])
+                    .u32(u32::from(setting.peephole))
+                    .f32(setting.forget_bias)
+                    .f32(setting.cell_clip),
+                grid: Grid::linear(count, WORKGROUP),
+            },
+            DType::F32.flops(self.operations * count),
+        )
     }
 
     fn shader(&self) -> Shader {

@@ -377,6 +377,7 @@ impl Scan {
             vec4s,
         } = *step;
         let chunks = n.div_ceil(chunk);
+        let flops = self.dtype.flops(outer * n * inner);
         match vec4s {
             Vec4s::None => {}
             Vec4s::Lines => inner /= 4,
@@ -396,20 +397,23 @@ impl Scan {
             let in_vec4s = variant.in_vec4s()[k];
             if in_vec4s { Binding::raw(t, vec4::unit(t.dtype)) } else { Binding::from(*t) }
         };
-        ctx.device().enqueue(&Program {
-            key: variant.key(),
-            shader: &|| variant.shader(),
-            bindings: tensors.iter().enumerate().map(binding).collect(),
-            params: Params::new()
-                .u32(count)
-                .u32(n)
-                .u32(inner)
-                .u32(chunks)
-                .u32(chunk)
-                .u32(u32::from(reverse))
-                .u32(f32::NEG_INFINITY.to_bits()),
-            grid: Grid::linear(count, WORKGROUP),
-        })
+        ctx.device().enqueue_counted(
+            &Program {
+                key: variant.key(),
+                shader: &|| variant.shader(),
+                bindings: tensors.iter().enumerate().map(binding).collect(),
+                params: Params::new()
+                    .u32(count)
+                    .u32(n)
+                    .u32(inner)
+                    .u32(chunks)
+                    .u32(chunk)
+                    .u32(u32::from(reverse))
+                    .u32(f32::NEG_INFINITY.to_bits()),
+                grid: Grid::linear(count, WORKGROUP),
+            },
+            flops,
+        )
     }
 }
 

@@ -131,19 +131,26 @@ impl Scatter<'_> {
             .u32(part.first_row)
             .u32(part.rows)
             .u32(u32::from(!scalar));
-        ctx.device().enqueue(&Program {
-            key: Key::new("scatter fold").number(fold as u32).dtype(dtype).number(columns as u32),
-            shader: &|| fold_shader(fold, dtype, columns),
-            bindings: smallvec![
-                heads.into(),
-                links.into(),
-                updates,
-                target,
-                self.indices.binding(part.first, part.count),
-            ],
-            params: self.indices.params(params),
-            grid: Grid::linear(invocations, WORKGROUP),
-        })
+        let flops = if fold == Fold::Update { 0 } else { dtype.flops(part.count * self.inner) };
+        ctx.device().enqueue_counted(
+            &Program {
+                key: Key::new("scatter fold")
+                    .number(fold as u32)
+                    .dtype(dtype)
+                    .number(columns as u32),
+                shader: &|| fold_shader(fold, dtype, columns),
+                bindings: smallvec![
+                    heads.into(),
+                    links.into(),
+                    updates,
+                    target,
+                    self.indices.binding(part.first, part.count),
+                ],
+                params: self.indices.params(params),
+                grid: Grid::linear(invocations, WORKGROUP),
+            },
+            flops,
+        )
     }
 }
 

@@ -80,30 +80,33 @@ impl Segments<'_> {
         let columns = if wide { self.inner / QUAD } else { self.inner };
         let count = chunks * columns;
         let binding = |t: &Tensor| if wide { Binding::raw(t, 4 * QUAD as u32) } else { t.into() };
-        ctx.device().enqueue(&Program {
-            key: Key::new("segment reduce")
-                .number(fold as u32)
-                .dtype(loaded)
-                .number(u32::from(wide))
-                .number(u32::from(permuted)),
-            shader: &|| shader(fold, loaded, wide, permuted),
-            bindings: smallvec![
-                self.ids.into(),
-                self.rows.unwrap_or(self.ids).into(),
-                binding(self.data),
-                binding(out),
-                (&partial_ids).into(),
-                binding(&partials),
-            ],
-            params: Params::new()
-                .u32(count)
-                .u32(n)
-                .u32(columns)
-                .u32(CHUNK)
-                .u32(out.len() / self.inner)
-                .u32(self.data.len() / self.inner),
-            grid: Grid::linear(count, WORKGROUP),
-        })?;
+        ctx.device().enqueue_counted(
+            &Program {
+                key: Key::new("segment reduce")
+                    .number(fold as u32)
+                    .dtype(loaded)
+                    .number(u32::from(wide))
+                    .number(u32::from(permuted)),
+                shader: &|| shader(fold, loaded, wide, permuted),
+                bindings: smallvec![
+                    self.ids.into(),
+                    self.rows.unwrap_or(self.ids).into(),
+                    binding(self.data),
+                    binding(out),
+                    (&partial_ids).into(),
+                    binding(&partials),
+                ],
+                params: Params::new()
+                    .u32(count)
+                    .u32(n)
+                    .u32(columns)
+                    .u32(CHUNK)
+                    .u32(out.len() / self.inner)
+                    .u32(self.data.len() / self.inner),
+                grid: Grid::linear(count, WORKGROUP),
+            },
+            loaded.flops(n * self.inner),
+        )?;
         if chunks == 1 {
             return Ok(());
         }

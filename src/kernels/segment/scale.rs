@@ -40,13 +40,16 @@ pub fn rescale(
     let bounds = if scale == Scale::One { ids.clone() } else { bounds(ctx, ids, y.dims[0])? };
     let (loaded, stored) = (x.dtype, y.dtype);
     let count = ctx.device().check_extent(y.len())?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("segment scale").dtype(loaded).dtype(stored).number(scale as u32),
-        shader: &|| shader(loaded, stored, scale),
-        bindings: smallvec![x.into(), Binding::raw(&bounds, 4), y.into()],
-        params: Params::new().u32(count).u32(y.len() / y.dims[0]),
-        grid: Grid::map(y.len(), stored),
-    })
+    ctx.device().enqueue_counted(
+        &Program {
+            key: Key::new("segment scale").dtype(loaded).dtype(stored).number(scale as u32),
+            shader: &|| shader(loaded, stored, scale),
+            bindings: smallvec![x.into(), Binding::raw(&bounds, 4), y.into()],
+            params: Params::new().u32(count).u32(y.len() / y.dims[0]),
+            grid: Grid::map(y.len(), stored),
+        },
+        if scale == Scale::One { 0 } else { stored.flops(y.len()) },
+    )
 }
 
 /// Every shader variant of this file.

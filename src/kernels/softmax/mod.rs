@@ -85,6 +85,9 @@ pub fn log_rows(device: &Device, x: &Tensor, y: &Tensor) -> Result<()> {
     rows(device, op, result, x, y)
 }
 
+/// For each element: the maximum, a difference, its exponential, the sum and the quotient.
+pub const SOFTMAX_OPERATIONS: usize = 5;
+
 fn rows(
     device: &Device,
     op: &'static str,
@@ -100,16 +103,19 @@ fn rows(
     for first in (0..rows).step_by(per_window) {
         let rows = per_window.min(rows - first);
         device.check_extent(rows * cols)?;
-        device.enqueue(&Program {
-            key: split.key(op).dtype(x.dtype).dtype(target.dtype),
-            shader: &|| split.softmax(op, result, x.dtype, target.dtype),
-            bindings: smallvec![
-                in_units(part(x, first * cols, rows * cols), vec4s),
-                in_units(part(target, first * cols, rows * cols), vec4s)
-            ],
-            params: Params::new().u32(rows).u32(split.units(cols)).f32(f32::NEG_INFINITY),
-            grid: split.grid(rows),
-        })?;
+        device.enqueue_counted(
+            &Program {
+                key: split.key(op).dtype(x.dtype).dtype(target.dtype),
+                shader: &|| split.softmax(op, result, x.dtype, target.dtype),
+                bindings: smallvec![
+                    in_units(part(x, first * cols, rows * cols), vec4s),
+                    in_units(part(target, first * cols, rows * cols), vec4s)
+                ],
+                params: Params::new().u32(rows).u32(split.units(cols)).f32(f32::NEG_INFINITY),
+                grid: split.grid(rows),
+            },
+            x.dtype.flops(SOFTMAX_OPERATIONS * rows * cols),
+        )?;
     }
     Ok(())
 }
@@ -220,30 +226,33 @@ fn cross_entropy(
     for first in (0..rows).step_by(per_window) {
         let rows = per_window.min(rows - first);
         device.check_extent(rows * cols)?;
-        device.enqueue(&Program {
-            key: split
-                .key("cross_entropy")
-                .dtype(dtype)
-                .dtype(labels.tensor.dtype)
-                .dtype(backprop_target.dtype),
-            shader: &|| split.cross_entropy(dtype, labels.tensor.dtype, backprop_target.dtype),
-            bindings: smallvec![
-                in_units(logits.rows(first, rows), vec4s),
-                in_units(labels.rows(first, rows), vec4s && !sparse),
-                part(&loss_target, first, rows),
-                in_units(part(&backprop_target, first * cols, rows * cols), vec4s),
-            ],
-            params: Params::new()
-                .u32(rows)
-                .u32(split.units(cols))
-                .u32(logits_strides[0])
-                .u32(logits_strides[1])
-                .u32(labels_strides[0])
-                .u32(labels_strides[1])
-                .f32(f32::NEG_INFINITY)
-                .f32(f32::NAN),
-            grid: split.grid(rows),
-        })?;
+        device.enqueue_counted(
+            &Program {
+                key: split
+                    .key("cross_entropy")
+                    .dtype(dtype)
+                    .dtype(labels.tensor.dtype)
+                    .dtype(backprop_target.dtype),
+                shader: &|| split.cross_entropy(dtype, labels.tensor.dtype, backprop_target.dtype),
+                bindings: smallvec![
+                    in_units(logits.rows(first, rows), vec4s),
+                    in_units(labels.rows(first, rows), vec4s && !sparse),
+                    part(&loss_target, first, rows),
+                    in_units(part(&backprop_target, first * cols, rows * cols), vec4s),
+                ],
+                params: Params::new()
+                    .u32(rows)
+                    .u32(split.units(cols))
+                    .u32(logits_strides[0])
+                    .u32(logits_strides[1])
+                    .u32(labels_strides[0])
+                    .u32(labels_strides[1])
+                    .f32(f32::NEG_INFINITY)
+                    .f32(f32::NAN),
+                grid: split.grid(rows),
+            },
+            dtype.flops((SOFTMAX_OPERATIONS + 3) * rows * cols),
+        )?;
     }
     if !whole_loss {
         convert(ctx, &loss_target, &loss)?;

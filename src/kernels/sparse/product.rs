@@ -140,26 +140,29 @@ impl Kernel for Product {
         copy_strided(device, &walk, &indices, &own)?;
         let (row_step, column_step) = if self.adjoint_b { (1, b.dims[1]) } else { (b.dims[1], 1) };
         let (dtype, index) = (values.dtype, indices.dtype);
-        device.enqueue(&Program {
-            key: Key::new("sparse rows").dtype(dtype).dtype(index),
-            shader: &|| rows_shader(dtype, index),
-            bindings: smallvec![
-                Binding::from(&indices),
-                Binding::from(&values),
-                Binding::from(&b),
-                Binding::from(&scaled)
-            ],
-            params: Params::new()
-                .u32(device.check_extent(scaled.len())?)
-                .u32(b_cols)
-                .u32(inner)
-                .u32(column as u32)
-                .u32(row_step)
-                .u32(column_step)
-                .u32(u32::from(self.adjoint_a))
-                .u32(u32::from(self.adjoint_b)),
-            grid: Grid::map(scaled.len(), accumulated),
-        })?;
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("sparse rows").dtype(dtype).dtype(index),
+                shader: &|| rows_shader(dtype, index),
+                bindings: smallvec![
+                    Binding::from(&indices),
+                    Binding::from(&values),
+                    Binding::from(&b),
+                    Binding::from(&scaled)
+                ],
+                params: Params::new()
+                    .u32(device.check_extent(scaled.len())?)
+                    .u32(b_cols)
+                    .u32(inner)
+                    .u32(column as u32)
+                    .u32(row_step)
+                    .u32(column_step)
+                    .u32(u32::from(self.adjoint_a))
+                    .u32(u32::from(self.adjoint_b)),
+                grid: Grid::map(scaled.len(), accumulated),
+            },
+            dtype.product_flops(scaled.len()) / 2,
+        )?;
         let sums = if accumulated == y.dtype { y.clone() } else { ctx.temp(accumulated, &y.dims)? };
         if sums.address != y.address {
             ctx.device().fill(sums.address, sums.bytes(), 0)?;

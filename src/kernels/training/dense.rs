@@ -87,6 +87,7 @@ impl Dense {
                     Some(packed) => bindings.push(packed.into()),
                     None => bindings.extend(scalars.iter().map(Binding::from)),
                 }
+                let elements = count;
                 let (count, grid) = if vec4s {
                     let count = count / vec4::WIDTH as usize;
                     (count, Grid::linear(count, WORKGROUP))
@@ -94,13 +95,16 @@ impl Dense {
                     (count, Grid::map(count, step.dtype))
                 };
                 let key = Key::new(step.rule.op).dtype(step.dtype).number(u32::from(step.flag));
-                ctx.device().enqueue(&Program {
-                    key: key.number(u32::from(vec4s)),
-                    shader: &|| if vec4s { vec4s_shader(step) } else { shader(step) },
-                    bindings,
-                    params: Params::new().u32(count),
-                    grid,
-                })?;
+                ctx.device().enqueue_counted(
+                    &Program {
+                        key: key.number(u32::from(vec4s)),
+                        shader: &|| if vec4s { vec4s_shader(step) } else { shader(step) },
+                        bindings,
+                        params: Params::new().u32(count),
+                        grid,
+                    },
+                    step.dtype.flops(step.operations * elements),
+                )?;
             }
         }
         Ok(())

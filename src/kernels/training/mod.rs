@@ -49,12 +49,12 @@ pub fn shaders() -> Vec<Shader> {
         let flags: &[bool] = if rule.flag.is_some() { &[false, true] } else { &[false] };
         for &flag in flags {
             all.extend(
-                rule.types.iter().flat_map(|t| dense::shaders(TypedRule { rule, dtype: *t, flag })),
+                rule.types.iter().flat_map(|t| dense::shaders(TypedRule::new(rule, *t, flag))),
             );
             all.extend(
                 rule.sparse_types
                     .iter()
-                    .flat_map(|t| sparse::shaders(TypedRule { rule, dtype: *t, flag })),
+                    .flat_map(|t| sparse::shaders(TypedRule::new(rule, *t, flag))),
             );
         }
     }
@@ -64,7 +64,7 @@ pub fn shaders() -> Vec<Shader> {
 
 fn step(rule: &'static Rule, attrs: &dyn Attrs) -> Result<TypedRule> {
     let flag = rule.flag.map_or(Ok(false), |name| attrs.bool(name))?;
-    Ok(TypedRule { rule, dtype: attrs.dtype("T")?, flag })
+    Ok(TypedRule::new(rule, attrs.dtype("T")?, flag))
 }
 
 /// The variables have one shape and the op's type.

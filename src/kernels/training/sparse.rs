@@ -187,13 +187,16 @@ impl Update<'_> {
         };
         let key =
             Key::new(step.rule.op).name("sparse").dtype(step.dtype).number(u32::from(step.flag));
-        ctx.device().enqueue(&Program {
-            key: key.number(columns as u32),
-            shader: &|| shader(step, columns),
-            bindings,
-            params,
-            grid: Grid::linear(invocations, WORKGROUP),
-        })
+        ctx.device().enqueue_counted(
+            &Program {
+                key: key.number(columns as u32),
+                shader: &|| shader(step, columns),
+                bindings,
+                params,
+                grid: Grid::linear(invocations, WORKGROUP),
+            },
+            step.dtype.flops(step.operations * count * self.inner),
+        )
     }
 }
 

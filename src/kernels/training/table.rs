@@ -45,6 +45,20 @@ impl Rule {
     pub fn scalars(&self) -> impl Iterator<Item = &'static str> {
         self.dense.iter().copied().filter(|n| *n != "g")
     }
+
+    /// Operations on an element: operators and calls of the step, which has no loops. Conversions
+    /// and selections do not count.
+    pub fn operations(&self) -> usize {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_call = |before: &str| {
+            let name = before.rsplit(|c| !is_name(c)).next().unwrap_or_default();
+            !matches!(name, "" | "T" | "select" | "vec2")
+        };
+        let operators = [" + ", " - ", " * ", " / ", " += ", " -= "];
+        let operators: usize = operators.iter().map(|o| self.step.matches(o).count()).sum();
+        operators
+            + self.step.match_indices('(').filter(|(at, _)| is_call(&self.step[..*at])).count()
+    }
 }
 
 const FTRL_STEP: &str = "let new_accum = accum + g * g;

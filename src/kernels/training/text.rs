@@ -16,6 +16,8 @@ pub struct TypedRule {
     pub dtype: DType,
     /// The value of the rule's attribute.
     pub flag: bool,
+    /// [`Rule::operations`].
+    pub operations: usize,
 }
 
 /// The variables' bindings; a binding named `v` would be hidden by its own accessors' parameters.
@@ -30,6 +32,11 @@ fn wgsl(name: &'static str) -> &'static str {
 }
 
 impl TypedRule {
+    /// `rule` for `dtype`.
+    pub fn new(rule: &'static Rule, dtype: DType, flag: bool) -> Self {
+        Self { rule, dtype, flag, operations: rule.operations() }
+    }
+
     fn variables(&self) -> impl Iterator<Item = &'static str> {
         self.rule.variables.iter().map(|n| wgsl(n))
     }

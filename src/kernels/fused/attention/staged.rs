@@ -15,6 +15,7 @@ use crate::dtype::DType::F32;
 use crate::error::{Error, Result};
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
 use crate::kernels::op::OpContext;
+use crate::kernels::softmax::SOFTMAX_OPERATIONS;
 use crate::layout::Iteration;
 use crate::shader::vec4;
 use crate::tensor::Tensor;
@@ -216,13 +217,18 @@ impl Staged<'_> {
             .into_iter()
             .chain(g.mask.map(|n| n / unit));
         let binding = |t: &Tensor| Binding::raw(t, (t.dtype.size() * unit) as u32);
-        device.enqueue(&Program {
-            key: dtype.map_or(key.clone(), |t| key.dtype(t)),
-            shader: &|| text::weights(dtype, lanes, vec4s),
-            bindings: std::iter::once(binding(scores)).chain(mask.as_ref().map(binding)).collect(),
-            params: self.rule.params(params.fold(Params::new(), |p, n| p.u32(n))),
-            grid: Grid::linear(rows * lanes as usize, text::weights_workgroup(lanes)),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: dtype.map_or(key.clone(), |t| key.dtype(t)),
+                shader: &|| text::weights(dtype, lanes, vec4s),
+                bindings: std::iter::once(binding(scores))
+                    .chain(mask.as_ref().map(binding))
+                    .collect(),
+                params: self.rule.params(params.fold(Params::new(), |p, n| p.u32(n))),
+                grid: Grid::linear(rows * lanes as usize, text::weights_workgroup(lanes)),
+            },
+            F32.flops(SOFTMAX_OPERATIONS * scores.len()),
+        )
     }
 }
 

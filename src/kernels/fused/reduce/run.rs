@@ -412,13 +412,23 @@ impl Work<'_> {
             workgroup,
         };
         let invocations = count.div_ceil(variant.unit() as usize) * step.lanes.count as usize;
-        device.enqueue(&Program {
-            key: variant.key(),
-            shader: &|| variant.shader(),
-            bindings,
-            params,
-            grid: Grid::linear(invocations, workgroup),
-        })
+        let operations = match reads {
+            Reads::Elements(expression, ..) => {
+                expression.operations() as usize + self.states.reductions()
+            }
+            Reads::States => self.states.planes(),
+        };
+        let elements = step.outer * step.extent * step.inner;
+        device.enqueue_counted(
+            &Program {
+                key: variant.key(),
+                shader: &|| variant.shader(),
+                bindings,
+                params,
+                grid: Grid::linear(invocations, workgroup),
+            },
+            self.states.accumulator().flops(operations * elements),
+        )
     }
 }
 

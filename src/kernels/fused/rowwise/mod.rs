@@ -230,13 +230,16 @@ impl Launch<'_> {
                 }
                 Binding { unit, ..part(t, first * stride(k), count * stride(k)) }
             };
-            device.enqueue(&Program {
-                key: variant.key(),
-                shader: &|| variant.shader(),
-                bindings: tensors.iter().enumerate().map(bind).collect(),
-                params: variant.params(walk, count, columns, &self.fused.constants),
-                grid: Grid::linear(count * variant.lanes as usize, variant.workgroup),
-            })?;
+            device.enqueue_counted(
+                &Program {
+                    key: variant.key(),
+                    shader: &|| variant.shader(),
+                    bindings: tensors.iter().enumerate().map(bind).collect(),
+                    params: variant.params(walk, count, columns, &self.fused.constants),
+                    grid: Grid::linear(count * variant.lanes as usize, variant.workgroup),
+                },
+                DType::F32.flops(self.fused.program.operations() * count * columns),
+            )?;
         }
         Ok(())
     }

@@ -156,6 +156,17 @@ impl RowProgram {
         rows.flat_map(|s| s.expression.output_types()).collect()
     }
 
+    /// Operations on floats for each element: those of the expressions, without casts, and one for
+    /// each value that is reduced. What a row takes once does not count.
+    pub fn operations(&self) -> usize {
+        let of_stage = |stage: &Stage| match &stage.action {
+            Action::Reduce(reductions) => stage.expression.operations() as usize + reductions.len(),
+            Action::Full => stage.expression.operations() as usize,
+            Action::Row => 0,
+        };
+        self.stages.iter().map(of_stage).sum()
+    }
+
     /// Types of the op's outputs.
     pub fn output_types(&self) -> Vec<DType> {
         let (rows, full) =

@@ -277,7 +277,9 @@ impl FusedUpdate {
             params: Params::new().u32(rows).u32(1 << rows.ilog2()).u32(constants),
             grid: Grid::groups(groups as usize),
         };
-        device.enqueue_table(&program, table, bytes)
+        let elements: usize = pieces.iter().map(|piece| piece.count as usize).sum();
+        let flops = expression.output_types()[0].flops(expression.operations() as usize * elements);
+        device.enqueue_table(&program, table, bytes, flops)
     }
 }
 

@@ -194,13 +194,16 @@ pub fn blend(
     new: &Tensor,
     y: &Tensor,
 ) -> Result<()> {
-    device.enqueue(&Program {
-        key: Key::new("norm_blend"),
-        shader: &blend_shader,
-        bindings: smallvec![old.into(), new.into(), y.into()],
-        params: Params::new().u32(y.len()).f32(keep).f32(take),
-        grid: Grid::map(y.len(), F32),
-    })
+    device.enqueue_counted(
+        &Program {
+            key: Key::new("norm_blend"),
+            shader: &blend_shader,
+            bindings: smallvec![old.into(), new.into(), y.into()],
+            params: Params::new().u32(y.len()).f32(keep).f32(take),
+            grid: Grid::map(y.len(), F32),
+        },
+        F32.flops(3 * y.len()),
+    )
 }
 
 impl Channels {
@@ -256,20 +259,23 @@ impl Channels {
             );
         }
         element_windows(device, y.len(), y.dtype.size(), |first, count| {
-            device.enqueue(&Program {
-                key: Key::new("norm_forward").dtype(x.dtype),
-                shader: &|| forward_shader(x.dtype),
-                bindings: smallvec![
-                    part(x, first, count),
-                    mean.into(),
-                    variance.into(),
-                    scale.into(),
-                    offset.into(),
-                    part(y, first, count),
-                ],
-                params: self.elementwise(first, count).f32(epsilon),
-                grid: Grid::map(count, y.dtype),
-            })
+            device.enqueue_counted(
+                &Program {
+                    key: Key::new("norm_forward").dtype(x.dtype),
+                    shader: &|| forward_shader(x.dtype),
+                    bindings: smallvec![
+                        part(x, first, count),
+                        mean.into(),
+                        variance.into(),
+                        scale.into(),
+                        offset.into(),
+                        part(y, first, count),
+                    ],
+                    params: self.elementwise(first, count).f32(epsilon),
+                    grid: Grid::map(count, y.dtype),
+                },
+                F32.flops(3 * count),
+            )
         })
     }
 
@@ -302,18 +308,21 @@ impl Channels {
             return vec4s::BACKWARD.enqueue(device, self, &[g.dy, g.x], &[g.coefficients], dx, 0.0);
         }
         element_windows(device, dx.len(), dx.dtype.size(), |first, count| {
-            device.enqueue(&Program {
-                key: Key::new("norm_backward").dtype(dx.dtype),
-                shader: &|| backward_shader(dx.dtype),
-                bindings: smallvec![
-                    part(g.dy, first, count),
-                    part(g.x, first, count),
-                    g.coefficients.into(),
-                    part(dx, first, count),
-                ],
-                params: self.elementwise(first, count),
-                grid: Grid::map(count, dx.dtype),
-            })
+            device.enqueue_counted(
+                &Program {
+                    key: Key::new("norm_backward").dtype(dx.dtype),
+                    shader: &|| backward_shader(dx.dtype),
+                    bindings: smallvec![
+                        part(g.dy, first, count),
+                        part(g.x, first, count),
+                        g.coefficients.into(),
+                        part(dx, first, count),
+                    ],
+                    params: self.elementwise(first, count),
+                    grid: Grid::map(count, dx.dtype),
+                },
+                F32.flops(5 * count),
+            )
         })
     }
 
@@ -362,22 +371,25 @@ impl Channels {
             if !vec4s {
                 params = params.u32(inner);
             }
-            device.enqueue(&Program {
-                key: Key::new("norm_sums")
-                    .name(mode.name())
-                    .dtype(x.dtype)
-                    .number(u32::from(vec4s)),
-                shader: &|| {
-                    if vec4s {
-                        vec4s::sums_shader(mode, x.dtype)
-                    } else {
-                        mode.sums_shader(x.dtype)
-                    }
+            device.enqueue_counted(
+                &Program {
+                    key: Key::new("norm_sums")
+                        .name(mode.name())
+                        .dtype(x.dtype)
+                        .number(u32::from(vec4s)),
+                    shader: &|| {
+                        if vec4s {
+                            vec4s::sums_shader(mode, x.dtype)
+                        } else {
+                            mode.sums_shader(x.dtype)
+                        }
+                    },
+                    bindings,
+                    params: params.u32(segments).u32(w * segments).u32(all_segments),
+                    grid: Grid::linear(segments * lines, WORKGROUP),
                 },
-                bindings,
-                params: params.u32(segments).u32(w * segments).u32(all_segments),
-                grid: Grid::linear(segments * lines, WORKGROUP),
-            })?;
+                F32.flops(4 * count * image),
+            )?;
         }
         Ok((sums, all_segments))
     }

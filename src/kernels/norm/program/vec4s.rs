@@ -20,6 +20,8 @@ pub(super) struct End {
     walked: &'static [&'static str],
     vectors: &'static [&'static str],
     epsilon: bool,
+    /// For each element.
+    operations: usize,
     channel: &'static str,
     write: &'static str,
 }
@@ -30,6 +32,7 @@ pub(super) const FORWARD: End = End {
     walked: &["x"],
     vectors: &["mean", "variance", "scale", "offset"],
     epsilon: true,
+    operations: 3,
     channel: "let mean_value = read_mean(c);\n    let factor = inverseSqrt(read_variance(c) + \
               p.epsilon) * read_scale(c);\n    let shift = read_offset(c);",
     write: "write_result(i, (read_x(i) - mean_value) * factor + shift, 4u);",
@@ -40,6 +43,7 @@ pub(super) const BACKWARD: End = End {
     walked: &["dy", "x"],
     vectors: &["coefficients"],
     epsilon: false,
+    operations: 5,
     channel: "let a = read_coefficients(c);\n    let b = read_coefficients(p.units + c);\n    let \
               share = read_coefficients(2u * p.units + c);\n    let mean_value = \
               read_coefficients(3u * p.units + c);",
@@ -88,13 +92,16 @@ impl End {
             bindings.extend(vectors.iter().map(|t| Binding::raw(t, vec4::unit(F32))));
             bindings.push(window(result));
             let params = Params::new().u32(step * units).u32(units).u32(rows).u32(step);
-            device.enqueue(&Program {
-                key: Key::new("norm_vec4s").name(self.name).dtype(dtype),
-                shader: &|| self.shader(dtype),
-                bindings,
-                params: if self.epsilon { params.f32(epsilon) } else { params },
-                grid: Grid::linear(step * units, WORKGROUP),
-            })?;
+            device.enqueue_counted(
+                &Program {
+                    key: Key::new("norm_vec4s").name(self.name).dtype(dtype),
+                    shader: &|| self.shader(dtype),
+                    bindings,
+                    params: if self.epsilon { params.f32(epsilon) } else { params },
+                    grid: Grid::linear(step * units, WORKGROUP),
+                },
+                F32.flops(self.operations * rows * channels.channels),
+            )?;
         }
         Ok(())
     }

@@ -148,18 +148,21 @@ impl Pool {
         let last = g.channels_last;
         let params =
             Params::new().u32(result.len()).u32(g.channels).u32(per_image).u32(elements).u32(base);
-        device.enqueue(&Program {
-            key: Key::new("pool").name(self.name).dtype(dtype).number(u32::from(last)),
-            shader: &|| self.shader(dtype, last),
-            bindings: inputs
-                .iter()
-                .copied()
-                .chain([result])
-                .map(Into::into)
-                .collect::<SmallVec<_>>(),
-            params: window_params(params, g),
-            grid: Grid::map(result.len(), result.dtype),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("pool").name(self.name).dtype(dtype).number(u32::from(last)),
+                shader: &|| self.shader(dtype, last),
+                bindings: inputs
+                    .iter()
+                    .copied()
+                    .chain([result])
+                    .map(Into::into)
+                    .collect::<SmallVec<_>>(),
+                params: window_params(params, g),
+                grid: Grid::map(result.len(), result.dtype),
+            },
+            dtype.flops(g.pooled()),
+        )
     }
 }
 

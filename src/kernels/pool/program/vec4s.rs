@@ -104,13 +104,16 @@ impl Vec4Program {
         for blocks in blocks(g) {
             params = params.u32(blocks);
         }
-        device.enqueue(&Program {
-            key: Key::new("pool vec4s").name(self.name).dtype(dtype),
-            shader: &|| self.shader(dtype),
-            bindings: tensors.iter().map(|t| Binding::raw(t, unit(t.dtype))).collect(),
-            params,
-            grid: Grid::linear(count, WORKGROUP),
-        })
+        device.enqueue_counted(
+            &Program {
+                key: Key::new("pool vec4s").name(self.name).dtype(dtype),
+                shader: &|| self.shader(dtype),
+                bindings: tensors.iter().map(|t| Binding::raw(t, unit(t.dtype))).collect(),
+                params,
+                grid: Grid::linear(count, WORKGROUP),
+            },
+            dtype.flops(g.pooled()),
+        )
     }
 }
 

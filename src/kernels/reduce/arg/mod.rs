@@ -221,14 +221,18 @@ fn vec4s(
             smallvec![Binding { unit: vec4::unit(x.dtype), ..part(x, o * extent * inner, reads) }];
         bindings.extend(best.map(|t| part(t, to, count)));
         bindings.push(part(y, to, count));
-        device.enqueue(&Program {
-            key: variant.key(),
-            shader: &|| variant.shader(),
-            bindings,
-            params: variant
-                .params(Params::new().u32(invocations).u32(units).u32(inner_units).u32(segments)),
-            grid: Grid::linear(invocations, WORKGROUP),
-        })?;
+        device.enqueue_counted(
+            &Program {
+                key: variant.key(),
+                shader: &|| variant.shader(),
+                bindings,
+                params: variant.params(
+                    Params::new().u32(invocations).u32(units).u32(inner_units).u32(segments),
+                ),
+                grid: Grid::linear(invocations, WORKGROUP),
+            },
+            x.dtype.flops(reads),
+        )?;
     }
     Ok(())
 }
@@ -263,13 +267,16 @@ fn run(
         bindings.extend(at.map(|t| part(t, from, reads)));
         bindings.extend(best.map(|t| part(t, to, count)));
         bindings.push(part(y, to, count));
-        device.enqueue(&Program {
-            key: variant.key(),
-            shader: &|| variant.shader(),
-            bindings,
-            params: Params::new().u32(count).u32(extent).u32(inner).u32(segments),
-            grid: Grid::map(count, y.dtype),
-        })?;
+        device.enqueue_counted(
+            &Program {
+                key: variant.key(),
+                shader: &|| variant.shader(),
+                bindings,
+                params: Params::new().u32(count).u32(extent).u32(inner).u32(segments),
+                grid: Grid::map(count, y.dtype),
+            },
+            x.dtype.flops(reads),
+        )?;
     }
     Ok(())
 }

@@ -160,13 +160,16 @@ impl Elementwise {
         let fitting = limit(device.capabilities()) as usize / real.size();
         for (first, count) in ranges(count, fitting) {
             let parts = tensors.iter().map(|t| Binding::from(&part(t, first, count)));
-            device.enqueue(&Program {
-                key: Key::new("rnn elements").dtype(real).number(self as u32),
-                shader: &|| self.shader(real),
-                bindings: parts.collect(),
-                params: Params::new().u32(count).f32(share).f32(scale),
-                grid: Grid::linear(count, WORKGROUP),
-            })?;
+            device.enqueue_counted(
+                &Program {
+                    key: Key::new("rnn elements").dtype(real).number(self as u32),
+                    shader: &|| self.shader(real),
+                    bindings: parts.collect(),
+                    params: Params::new().u32(count).f32(share).f32(scale),
+                    grid: Grid::linear(count, WORKGROUP),
+                },
+                real.flops(count),
+            )?;
         }
         Ok(())
     }

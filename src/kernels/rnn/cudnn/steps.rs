@@ -171,31 +171,36 @@ impl Walk<'_> {
                     self.rows_of(&seen, first_sequence, count)
                 };
                 let tiles = count.div_ceil(variant.rows as usize);
+                // The state times the weights of the gates, beside which gates are few.
+                let products = self.mode.gates() * self.units * self.units * steps_now * count;
                 let bindings = bounds.iter().map(|bound| bound.binding(&rows));
-                device.enqueue(&Program {
-                    key: variant.key(),
-                    shader: &|| variant.shader(),
-                    bindings: bindings.chain(self.lengths.map(Binding::from)).collect(),
-                    params: Params::new()
-                        .u32(self.units)
-                        .u32(self.steps)
-                        .u32(first)
-                        .u32(steps_now)
-                        .u32(first_sequence)
-                        .u32(first_sequence + count)
-                        .u32(rows.start)
-                        .u32(u32::from(self.reversed))
-                        .u32(self.rows[0])
-                        .u32(self.rows[1])
-                        .u32(self.y[0])
-                        .u32(self.y[1])
-                        .u32(self.state[0])
-                        .u32(self.state[1])
-                        .u32(self.cell_part)
-                        .u32(tiles)
-                        .u32(slices),
-                    grid: Grid::groups(tiles * slices),
-                })?;
+                device.enqueue_counted(
+                    &Program {
+                        key: variant.key(),
+                        shader: &|| variant.shader(),
+                        bindings: bindings.chain(self.lengths.map(Binding::from)).collect(),
+                        params: Params::new()
+                            .u32(self.units)
+                            .u32(self.steps)
+                            .u32(first)
+                            .u32(steps_now)
+                            .u32(first_sequence)
+                            .u32(first_sequence + count)
+                            .u32(rows.start)
+                            .u32(u32::from(self.reversed))
+                            .u32(self.rows[0])
+                            .u32(self.rows[1])
+                            .u32(self.y[0])
+                            .u32(self.y[1])
+                            .u32(self.state[0])
+                            .u32(self.state[1])
+                            .u32(self.cell_part)
+                            .u32(tiles)
+                            .u32(slices),
+                        grid: Grid::groups(tiles * slices),
+                    },
+                    variant.real.product_flops(products),
+                )?;
             }
         }
         Ok(())

@@ -260,18 +260,21 @@ impl Kernel for AttentionGrad {
 fn prepare(device: &Device, t: &Tensors, rows: &Tensor) -> Result<()> {
     let width = t.result.dims[t.result.rank() - 1];
     let dtype = t.result.dtype;
-    device.enqueue(&Program {
-        key: Key::new("attention_grad_rows").dtype(dtype),
-        shader: &|| text::rows(dtype),
-        bindings: smallvec![
-            (&t.result).into(),
-            (&t.gradient).into(),
-            (&t.saved).into(),
-            rows.into()
-        ],
-        params: Params::new().u32(rows.dims[0]).u32(width),
-        grid: Grid::linear(rows.dims[0], 64),
-    })
+    device.enqueue_counted(
+        &Program {
+            key: Key::new("attention_grad_rows").dtype(dtype),
+            shader: &|| text::rows(dtype),
+            bindings: smallvec![
+                (&t.result).into(),
+                (&t.gradient).into(),
+                (&t.saved).into(),
+                rows.into()
+            ],
+            params: Params::new().u32(rows.dims[0]).u32(width),
+            grid: Grid::linear(rows.dims[0], 64),
+        },
+        F32.product_flops(t.result.len()),
+    )
 }
 
 /// Rows of `x` without what `y` is narrower.

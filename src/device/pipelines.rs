@@ -321,7 +321,7 @@ impl Compiler {
         };
         if self.own_barriers {
             let module = module.map_or_else(|| shader.module(limit), Ok)?;
-            return super::spirv::of(&module, shader.exceeds_text()).map(Source::Unseen);
+            return super::spirv::of(&module).map(Source::Unseen);
         }
         let text = || wgpu::ShaderSource::Wgsl(wgsl.into());
         let of_module = |module| wgpu::ShaderSource::Naga(Cow::Owned(module));

@@ -7,9 +7,9 @@ use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFl
 use crate::error::{Error, Result};
 
 /// Like what wgpu makes of it, but that all accesses are checked: whether the driver checks those
-/// of buffers itself is only known to wgpu.
-/// Cooperative matrices ask for a newer version, which their drivers have.
-pub(super) fn of(module: &naga::Module, has_matrices: bool) -> Result<Vec<u32>> {
+/// of buffers itself is only known to wgpu. Cooperative matrices ask for a newer version, which
+/// their drivers have.
+pub(super) fn of(module: &naga::Module) -> Result<Vec<u32>> {
     let failed = |what: &str| Error::Internal(what.to_owned());
     // What the adapter lacks, no program asks of it.
     let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
@@ -18,7 +18,7 @@ pub(super) fn of(module: &naga::Module, has_matrices: bool) -> Result<Vec<u32>> 
     let info = validator.validate(module).map_err(|e| failed(&e.into_inner().to_string()))?;
     let checked = BoundsCheckPolicy::Restrict;
     let options = spv::Options {
-        lang_version: if has_matrices { (1, 6) } else { (1, 3) },
+        lang_version: if has_matrices(module) { (1, 6) } else { (1, 3) },
         flags: spv::WriterFlags::empty(),
         fake_missing_bindings: true,
         bounds_check_policies: BoundsCheckPolicies {
@@ -36,4 +36,34 @@ pub(super) fn of(module: &naga::Module, has_matrices: bool) -> Result<Vec<u32>> 
         entry_point: "main".to_owned(),
     };
     spv::write_vec(module, &info, &options, Some(&entry)).map_err(|e| failed(&e.to_string()))
+}
+
+/// Whether it multiplies cooperative matrices: those that are loaded need no type of the module's.
+fn has_matrices(module: &naga::Module) -> bool {
+    let functions = module.functions.iter().map(|(_, function)| function);
+    functions.chain(module.entry_points.iter().map(|entry| &entry.function)).any(|function| {
+        let mut expressions = function.expressions.iter();
+        expressions.any(|(_, e)| matches!(e, naga::Expression::CooperativeLoad { .. }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+
+    /// Word 1 of a module.
+    fn version(wgsl: &str) -> u32 {
+        of(&naga::front::wgsl::parse_str(wgsl).unwrap()).unwrap()[1]
+    }
+
+    #[test]
+    fn matrices_of_every_size_ask_for_a_newer_version() {
+        let plain = "@compute @workgroup_size(32) fn main() {}";
+        assert_eq!(version(plain), 0x0001_0300);
+        let square = "enable f16;\nenable wgpu_cooperative_matrix;\n\
+                      var<workgroup> x: array<f16, 64>;\n\
+                      @compute @workgroup_size(32) fn main() {\n\
+                      let a = coopLoadT<coop_mat8x8<f16, A>>(&x[0], 8u);\n}";
+        assert_eq!(version(square), 0x0001_0600);
+    }
 }

@@ -360,11 +360,16 @@ struct LocalContext<'s> {
 }
 
 impl LocalContext<'_> {
-    fn set(&mut self, i: usize, output: Output) {
+    /// Refuses what TensorFlow refuses: an output that there is already.
+    fn set(&mut self, i: usize, output: Output) -> Result<()> {
         if self.outputs.len() <= i {
             self.outputs.resize(i + 1, None);
         }
+        if self.outputs[i].is_some() {
+            return Err(Error::Internal(format!("output {i} is allocated twice")));
+        }
         self.outputs[i] = Some(output);
+        Ok(())
     }
 
     fn value(&self, i: usize) -> Result<&HostTensor> {
@@ -408,7 +413,7 @@ impl OpContext for LocalContext<'_> {
 
     fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
         let tensor = self.temp(dtype, dims)?;
-        self.set(i, Output::Device(tensor.clone()));
+        self.set(i, Output::Device(tensor.clone()))?;
         Ok(tensor)
     }
 
@@ -427,7 +432,7 @@ impl OpContext for LocalContext<'_> {
                 && t.address.is_multiple_of(16)
             {
                 let t = t.reshaped(dims);
-                self.set(i, Output::Device(t.clone()));
+                self.set(i, Output::Device(t.clone()))?;
                 return Ok(t);
             }
         }
@@ -436,13 +441,11 @@ impl OpContext for LocalContext<'_> {
 
     fn forward_input(&mut self, i: usize, o: usize, dims: &[usize]) -> Result<()> {
         let t = self.input(i)?.reshaped(dims);
-        self.set(o, Output::Device(t));
-        Ok(())
+        self.set(o, Output::Device(t))
     }
 
     fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()> {
-        self.set(i, Output::Host(value.clone()));
-        Ok(())
+        self.set(i, Output::Host(value.clone()))
     }
 
     fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {

@@ -60,7 +60,7 @@ pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) 
         "problem": selection.problem,
         "environment": environment,
         "adapters": selection.found.iter().map(|a| adapter(a,
-            a.device.and_then(|d| opened.get(d)))).collect::<Vec<_>>(),
+            a.devices.first().and_then(|d| opened.get(*d)))).collect::<Vec<_>>(),
         "tensorflow": tensorflow.version,
         "variables": variables,
         "deterministic": tensorflow.deterministic,
@@ -127,7 +127,8 @@ fn adapter(
     let device = opened.and_then(|o| o.as_ref().ok());
     let known = |s: &str| (!s.is_empty()).then(|| s.to_owned());
     json!({
-        "device": found.device.map(|d| format!("WGPU:{d}")),
+        "device": found.devices.first().map(|d| format!("WGPU:{d}")),
+        "devices": found.devices.iter().map(|d| format!("WGPU:{d}")).collect::<Vec<_>>(),
         "index": found.index,
         "rejected": found.rejected,
         "problem": opened.and_then(|o| o.as_ref().err()).map(ToString::to_string),

@@ -285,7 +285,7 @@ def why_no_device(adapter: dict[str, Any], environment: dict[str, str]) -> str:
 
 def describe_adapter(adapter: dict[str, Any], environment: dict[str, str]) -> Iterator[str]:
     """One adapter."""
-    yield f"  {adapter['device'] or '-'}  {adapter['name']}"
+    yield f"  {', '.join(adapter['devices']) or '-'}  {adapter['name']}"
     driver = " ".join(filter(None, (adapter["driver"], adapter["driver_info"]))) or "unknown"
     kind = KINDS.get(adapter["type"], "adapter")
     yield f"    {kind} of {adapter['vendor']}, {adapter['backend']}, driver {driver}"
@@ -299,7 +299,9 @@ def describe_adapter(adapter: dict[str, Any], environment: dict[str, str]) -> It
             if memory["reported_by_driver"]
             else "by rule, the driver reports none"
         )
-        yield f"    memory {size(memory['total'])}, {size(memory['free'])} free, {source}"
+        devices = len(adapter["devices"])
+        share = f"; each device has a share of 1/{devices}" if devices > 1 else ""
+        yield f"    memory {size(memory['total'])}, {size(memory['free'])} free, {source}{share}"
     limits = adapter["limits"]
     yield (
         f"    buffers of {size(limits['max_buffer'])}, bindings of {size(limits['max_binding'])} "

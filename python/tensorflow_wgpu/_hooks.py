@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from tensorflow_wgpu import _details, _fork_hook, _jit, _keras, _recurrent
+from tensorflow_wgpu import _details, _distribute, _fork_hook, _jit, _keras, _recurrent
 
 log = logging.getLogger("tensorflow_wgpu")
 
@@ -44,6 +44,12 @@ PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
     "tensorflow.python.eager.polymorphic_function.function_context": _jit.patch_function_context,
     "tensorflow.python.eager.polymorphic_function.atomic_function": _jit.patch_atomic_function,
     "tensorflow.python.saved_model.function_deserialization": _jit.patch_deserialization,
+    "tensorflow.python.distribute.mirrored_strategy": _distribute.patch_mirrored,
+    "tensorflow.python.distribute.mirrored_run": _distribute.patch_gpu_device,
+    "tensorflow.python.distribute.collective_all_reduce_strategy": _distribute.patch_collective,
+    "tensorflow.python.distribute.parameter_server_strategy_v2": (
+        _distribute.patch_parameter_server
+    ),
     "keras.src.trainers.trainer": _keras.patch_trainer,
     "keras.src.backend.tensorflow.nn": _keras.patch_nn,
     "tensorflow.python.ops.cudnn_rnn_grad": _recurrent.patch_gradients,

@@ -14,8 +14,9 @@ pub struct AdapterReport {
     pub limits: wgpu::Limits,
     /// Position among usable adapters, the index that `TF_WGPU_VISIBLE_DEVICES` takes.
     pub index: Option<usize>,
-    /// Which device it is: 0 for WGPU:0. None when it cannot serve or the environment hides it.
-    pub device: Option<usize>,
+    /// Which devices it is: 0 for WGPU:0. None when it cannot serve or the environment hides it;
+    /// several where `TF_WGPU_VISIBLE_DEVICES` names it several times.
+    pub devices: Vec<usize>,
     /// Why it cannot serve.
     pub rejected: Option<String>,
 }
@@ -51,10 +52,16 @@ impl Selection {
         if let Err(e) = filled {
             selection.adapters.clear();
             selection.is_last_resort = false;
-            selection.found.iter_mut().for_each(|f| f.device = None);
+            selection.found.iter_mut().for_each(|f| f.devices.clear());
             selection.problem = Some(e.to_string());
         }
         selection
+    }
+
+    /// How many devices share the adapter of device `device`, and so its memory.
+    pub fn sharers(&self, device: usize) -> u32 {
+        let found = self.found.iter().find(|f| f.devices.contains(&device));
+        found.map_or(1, |f| f.devices.len() as u32)
     }
 
     fn fill(&mut self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<()> {
@@ -97,7 +104,7 @@ impl Selection {
                 features: adapter.features(),
                 limits: adapter.limits(),
                 index: rejected.is_none().then_some(usable.len()),
-                device: None,
+                devices: Vec::new(),
                 rejected: rejected.clone(),
                 info,
             });
@@ -122,7 +129,7 @@ impl Selection {
             })?;
             self.adapters.push(adapter.clone());
             if let Some(found) = self.found.iter_mut().find(|f| f.index == Some(i)) {
-                found.device = Some(device);
+                found.devices.push(device);
             }
         }
         Ok(())
@@ -174,7 +181,8 @@ pub fn vendor_name(id: u32) -> String {
         .map_or_else(|| format!("vendor {id:#06x}"), |(_, name)| (*name).to_owned())
 }
 
-/// `"0,2"` as indices. Anything but distinct non-negative numbers is an error.
+/// `"0,2"` as indices. Anything but non-negative numbers is an error. An index that comes twice is
+/// two devices of one adapter.
 fn visible_devices(value: &str) -> Result<Vec<usize>> {
     let mut indices = Vec::new();
     if value.trim().is_empty() {
@@ -187,11 +195,6 @@ fn visible_devices(value: &str) -> Result<Vec<usize>> {
                  such as 0,1"
             ))
         })?;
-        if indices.contains(&index) {
-            return Err(Error::InvalidArgument(format!(
-                "TF_WGPU_VISIBLE_DEVICES={value:?} names device {index} twice"
-            )));
-        }
         indices.push(index);
     }
     Ok(indices)
@@ -305,10 +308,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn visible_devices_accepts_distinct_indices_only() {
+    fn visible_devices_accepts_indices_only() {
         assert_eq!(visible_devices(" 1, 0 ").unwrap(), [1, 0]);
+        assert_eq!(visible_devices("0,0").unwrap(), [0, 0]);
         assert!(visible_devices("").unwrap().is_empty());
-        for bad in ["0,0", "-1", "a", "0,,1", "0;1", "1.0"] {
+        for bad in ["-1", "a", "0,,1", "0;1", "1.0"] {
             assert!(
                 matches!(visible_devices(bad),
                     Err(Error::InvalidArgument(m)) if m.contains("TF_WGPU_VISIBLE_DEVICES")),
@@ -372,6 +376,15 @@ mod tests {
             }
         }
         assert!(!selected(&[("TF_WGPU_VISIBLE_DEVICES", "99")]).is_last_resort);
+    }
+
+    #[test]
+    fn an_adapter_may_be_several_devices() {
+        let selection = selected(&[("TF_WGPU_VISIBLE_DEVICES", "0,0,0")]);
+        assert_eq!(selection.adapters.len(), 3);
+        let used: Vec<_> = selection.found.iter().filter(|f| !f.devices.is_empty()).collect();
+        assert_eq!(used.iter().map(|f| &f.devices[..]).collect::<Vec<_>>(), [[0, 1, 2]]);
+        assert_eq!((selection.sharers(2), selection.sharers(3)), (3, 1));
     }
 
     #[test]

@@ -23,17 +23,19 @@ pub struct MemoryBudget {
     pub reported: bool,
 }
 
-/// The budget of an adapter of which this process uses `in_use` bytes.
+/// The budget of a device that uses `in_use` bytes, and is one of `sharers` of its adapter.
 pub(super) fn of(
     adapter: &wgpu::Adapter,
     info: &wgpu::AdapterInfo,
     max_buffer: u64,
     in_use: u64,
+    sharers: u32,
 ) -> MemoryBudget {
     let system = memory_budget::system_memory();
     let budget =
         rule(info.device_type, memory_budget::reported(adapter), system, max_buffer, in_use);
-    let most = most(&|name| std::env::var(name).ok());
+    let share = budget.total / u64::from(sharers.max(1));
+    let most = most(&|name| std::env::var(name).ok()).min(share);
     MemoryBudget {
         total: budget.total.min(most),
         free: budget.free.min(most.saturating_sub(in_use)),

@@ -85,6 +85,8 @@ const LOSS_PATIENCE: Duration = Duration::from_millis(10);
 /// from any thread.
 pub struct Device {
     adapter: wgpu::Adapter,
+    /// How many devices have its memory.
+    sharers: u32,
     info: wgpu::AdapterInfo,
     profile: Profile,
     memory: Memory,
@@ -116,6 +118,8 @@ struct Settings {
     tunes: bool,
     /// Who decides about its cooperative matrices.
     matrices: Policy,
+    /// How many devices have the adapter's memory.
+    sharers: u32,
 }
 
 impl Settings {
@@ -127,7 +131,7 @@ impl Settings {
         } else {
             Policy::Forced
         };
-        Self { tunes: false, matrices }
+        Self { tunes: false, matrices, sharers: 1 }
     }
 }
 
@@ -228,19 +232,21 @@ impl Device {
         profile: Profile,
         directory: Option<&Path>,
     ) -> Result<Arc<Self>> {
-        Self::open_for(adapter, profile, directory, || false)
+        Self::open_for(adapter, profile, directory, 1, || false)
     }
 
-    /// The same for a program that may ask for deterministic ops: kernels that are timed while it
+    /// The same for one of `sharers` devices of the adapter, each of which has its share of the
+    /// memory, and for a program that may ask for deterministic ops: kernels that are timed while it
     /// runs (`TF_WGPU_AUTOTUNE`, matrix units) are not while `deterministic` says so.
     pub fn open_for(
         adapter: &wgpu::Adapter,
         profile: Profile,
         directory: Option<&Path>,
+        sharers: u32,
         deterministic: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
         let wanted = tuning::is_wanted(&|name| std::env::var(name).ok(), profile.is_software());
-        let settings = Settings { tunes: wanted, ..Settings::of(adapter, &profile) };
+        let settings = Settings { tunes: wanted, sharers, ..Settings::of(adapter, &profile) };
         Self::open_as(adapter, profile, directory, settings, Arc::new(deterministic))
     }
 
@@ -331,10 +337,11 @@ impl Device {
             log::error!("{e}");
             failed.raise(e);
         };
-        let total = budget::of(adapter, &info, capabilities.max_buffer, 0).total;
+        let total = budget::of(adapter, &info, capabilities.max_buffer, 0, settings.sharers).total;
         let cache = directory.map(|directory| DiskCache::open(&raw, &info, directory));
         let device = Arc::new(Self {
             adapter: adapter.clone(),
+            sharers: settings.sharers,
             info,
             profile,
             memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
@@ -453,6 +460,7 @@ impl Device {
             &self.info,
             self.profile.capabilities.max_buffer,
             self.memory.stats().in_use,
+            self.sharers,
         );
         let room = self.memory.room();
         MemoryBudget { total: budget.total.min(room), free: budget.free.min(room), ..budget }

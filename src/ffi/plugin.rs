@@ -40,7 +40,8 @@ impl Held for PluginDevice {
 /// The state.
 #[derive(Debug, Default)]
 pub(crate) struct Plugin {
-    adapters: Vec<wgpu::Adapter>,
+    /// Each device's adapter, and how many devices share it.
+    adapters: Vec<(wgpu::Adapter, u32)>,
     opened: OnceLock<Vec<Handle<PluginDevice>>>,
     /// Whether they are software adapters that nobody asked for.
     is_last_resort: bool,
@@ -63,7 +64,7 @@ pub(crate) fn get() -> &'static Plugin {
 
 /// What all devices can do, which decides the kernels to register. None without a device.
 pub(crate) fn common_capabilities() -> Option<Capabilities> {
-    get().adapters.iter().map(|a| Profile::of(a).capabilities).reduce(Capabilities::common)
+    get().adapters.iter().map(|(a, _)| Profile::of(a).capabilities).reduce(Capabilities::common)
 }
 
 impl Plugin {
@@ -72,14 +73,17 @@ impl Plugin {
             return Self { problem: Some(e.to_string()), ..Self::default() };
         }
         let start = Instant::now();
-        let Selection { adapters, found, is_last_resort, problem } =
-            Selection::enumerate(&environment);
+        let selection = Selection::enumerate(&environment);
         log::debug!("adapters enumerated in {:.0?}", start.elapsed());
-        for report in &found {
+        for report in &selection.found {
             let why =
                 report.rejected.as_deref().map(|r| format!(", not used: {r}")).unwrap_or_default();
             log::info!("adapter {} ({}){why}", report.info.name, report.info.backend);
         }
+        let sharers: Vec<u32> =
+            (0..selection.adapters.len()).map(|device| selection.sharers(device)).collect();
+        let Selection { adapters, is_last_resort, problem, .. } = selection;
+        let adapters = adapters.into_iter().zip(sharers).collect();
         Self { adapters, is_last_resort, problem, ..Self::default() }
     }
 
@@ -110,9 +114,9 @@ impl Plugin {
             let caches = cache::directory(&environment);
             self.adapters
                 .iter()
-                .filter_map(|adapter| {
+                .filter_map(|(adapter, sharers)| {
                     let opened = caught("opening a device", || {
-                        PluginDevice::open(adapter, caches.as_deref())
+                        PluginDevice::open(adapter, *sharers, caches.as_deref())
                     });
                     opened
                         .inspect_err(|e| {
@@ -127,9 +131,9 @@ impl Plugin {
 }
 
 impl PluginDevice {
-    fn open(adapter: &wgpu::Adapter, caches: Option<&Path>) -> Result<Self> {
+    fn open(adapter: &wgpu::Adapter, sharers: u32, caches: Option<&Path>) -> Result<Self> {
         let profile = Profile::of(adapter);
-        let device = Device::open_for(adapter, profile, caches, determinism::is_required)?;
+        let device = Device::open_for(adapter, profile, caches, sharers, determinism::is_required)?;
         let info = device.info();
         let pci = info.device_pci_bus_id.as_str();
         let this = Self {

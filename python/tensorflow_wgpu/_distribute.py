@@ -1,0 +1,129 @@
+"""TensorFlow's strategies on WGPU: where `tf.distribute` looks for GPUs and there is none, it takes
+WGPU devices.
+
+`MirroredStrategy()` then has a replica on each of them, `MultiWorkerMirroredStrategy()` on each of
+its worker's, and `ParameterServerStrategy` counts those of its workers. Reductions are TensorFlow's
+own. `TF_WGPU_DISTRIBUTE=off` leaves the strategies as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import types
+from typing import Any
+
+log = logging.getLogger("tensorflow_wgpu")
+
+#: `off`: strategies count GPUs alone.
+VARIABLE = "TF_WGPU_DISTRIBUTE"
+
+
+def is_off() -> bool:
+    """Whether strategies are to be left alone."""
+    value = os.environ.get(VARIABLE, "").strip().lower()
+    if value not in ("", "on", "off"):
+        log.warning("%s=%s: neither on nor off; strategies take WGPU devices", VARIABLE, value)
+    return value == "off"
+
+
+def patch_mirrored(module: types.ModuleType) -> None:
+    """`MirroredStrategy()`, and what those that derive from it ask about their devices."""
+    if is_off():
+        return
+    local, listed = module.all_local_devices, module._cluster_spec_to_device_list
+
+    @functools.wraps(local)
+    def all_local_devices(num_gpus: int | None = None) -> list[Any]:
+        devices = [] if module.config.list_logical_devices("GPU") else _own_devices(module)
+        return devices[:num_gpus] or local(num_gpus)
+
+    @functools.wraps(listed)
+    def cluster_spec_to_device_list(cluster_spec: Any, num_gpus_per_worker: int) -> list[str]:
+        count = 0 if num_gpus_per_worker else _count(module)
+        devices = listed(cluster_spec, count or num_gpus_per_worker)
+        return [d.replace("device:GPU:", "device:WGPU:") for d in devices] if count else devices
+
+    module.all_local_devices = all_local_devices
+    module._cluster_spec_to_device_list = cluster_spec_to_device_list
+    patch_gpu_device(module)
+
+
+def patch_gpu_device(module: types.ModuleType) -> None:
+    """WGPU devices count where a strategy counts the GPUs among its devices."""
+    if is_off():
+        return
+    original = module._is_gpu_device
+
+    @functools.wraps(original)
+    def is_gpu_device(device: str) -> bool:
+        kind = module.tf_device.DeviceSpec.from_string(device).device_type
+        return kind == "WGPU" or original(device)
+
+    module._is_gpu_device = is_gpu_device
+
+
+def patch_collective(module: types.ModuleType) -> None:
+    """`MultiWorkerMirroredStrategy`: a worker without GPUs takes its WGPU devices."""
+    if is_off():
+        return
+    extended = module.CollectiveAllReduceExtended
+    original = extended._initialize_local_devices
+
+    @functools.wraps(original)
+    def initialize_local_devices(
+        self: Any, cluster_resolver: Any, worker_device: str
+    ) -> tuple[tuple[str, ...], str]:
+        devices, kind = original(self, cluster_resolver, worker_device)
+        # The process's own: the logical devices may be those of other workers, too.
+        count = _count(module) if kind == "CPU" else 0
+        if not count:
+            return devices, kind
+        return tuple(f"{worker_device}/device:WGPU:{i}" for i in range(count)), "WGPU"
+
+    extended._initialize_local_devices = initialize_local_devices
+    patch_gpu_device(module)
+
+
+def patch_parameter_server(module: types.ModuleType) -> None:
+    """`ParameterServerStrategy`: workers without GPUs have their WGPU devices."""
+    if is_off():
+        return
+    extended = module.ParameterServerStrategyV2Extended
+    set_num_gpus, worker_devices = extended._set_num_gpus, extended.worker_devices
+
+    def on_wgpu(self: Any) -> int:
+        return getattr(self, "_wgpu_devices_per_worker", 0)
+
+    @functools.wraps(set_num_gpus)
+    def count(self: Any) -> None:
+        set_num_gpus(self)
+        if self._num_gpus_per_worker:
+            return
+        counts: dict[str, int] = {}
+        for device in module.config.list_logical_devices("WGPU"):
+            spec = module.tf_device.DeviceSpec.from_string(device.name)
+            if spec.job == "worker":
+                worker = spec.replace(device_type=None, device_index=None)
+                counts[worker] = counts.get(worker, 0) + 1
+        if len(set(counts.values())) > 1:
+            raise ValueError("Mismatched number of WGPU devices per worker")
+        self._wgpu_devices_per_worker = next(iter(counts.values()), 0)
+        self._num_gpus_per_worker = self._wgpu_devices_per_worker
+
+    def devices(self: Any) -> tuple[str, ...]:
+        own = tuple(f"/device:WGPU:{i}" for i in range(on_wgpu(self)))
+        return own or worker_devices.fget(self)
+
+    extended._set_num_gpus = count
+    extended.worker_devices = property(devices, doc=worker_devices.__doc__)
+
+
+def _own_devices(module: types.ModuleType) -> list[Any]:
+    return list(module.config.list_logical_devices("WGPU"))
+
+
+def _count(module: types.ModuleType) -> int:
+    """WGPU devices of this process."""
+    return len(module.context.context().list_physical_devices("WGPU"))

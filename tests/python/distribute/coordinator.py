@@ -1,0 +1,48 @@
+"""ParameterServerStrategy with a coordinator: `chief`, or a `worker` or `ps` that serves. The
+coordinator prints what its workers computed.
+"""
+
+import json
+import sys
+
+import tensorflow as tf
+
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+if sys.argv[1] != "chief":
+    tf.distribute.Server(
+        resolver.cluster_spec(),
+        job_name=resolver.task_type,
+        task_index=resolver.task_id,
+        protocol="grpc",
+        start=True,
+    ).join()
+
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    weights = tf.Variable(tf.ones([4, 4]))
+
+
+@tf.function
+def step(inputs):
+    def replica(x):
+        with tf.GradientTape() as tape:
+            product = tf.linalg.matmul(x, weights)
+            loss = tf.reduce_sum(tf.nn.relu(product))
+        weights.assign_sub(0.01 * tape.gradient(loss, weights))
+        return loss
+
+    return strategy.run(replica, args=(inputs,))
+
+
+# Of a parameter server that runs asynchronously only the sum of all updates is certain.
+for i in range(6):
+    coordinator.schedule(step, args=(tf.fill([2, 4], float(i)),))
+coordinator.join()
+told = {
+    "replicas": strategy.num_replicas_in_sync,
+    "devices": strategy.extended.worker_devices,
+    "weights": weights.numpy().tolist(),
+    "on": weights.device,
+}
+print(json.dumps(told), flush=True)

@@ -129,6 +129,21 @@ gpu-kit-check: ## The short form of that archive, from an empty directory. Part 
 	$(PYTHON) tools/gpu-kit/build --profile dev --output dist/gpu-kit-dev.tar.gz
 	$(PYTHON) tools/gpu-kit/check dist/gpu-kit-dev.tar.gz
 
+# Which of tools/wheels's systems get a wheel; all without it.
+SYSTEMS ?=
+
+.PHONY: wheels
+wheels: ## The wheels for Linux, Windows and macOS, built and checked here: docs/PLATFORMS.md.
+	$(PYTHON) tools/wheels $(SYSTEMS) --profile $(PROFILE)
+
+.PHONY: wine
+wine: ## Load the wheel for Windows by Wine and run kernels on its adapters. After `wheels`.
+	$(PYTHON) tools/wheels/wine.py
+
+.PHONY: platforms
+platforms: ## What TensorFlow's wheels export on each system; writes docs/PLATFORMS.md. 13 GB.
+	$(PYTHON) tools/wheels --platforms
+
 .PHONY: doctor
 doctor: install ## What works on this machine, and what to do about the rest.
 	$(BIN)/python -m tensorflow_wgpu

@@ -1,4 +1,4 @@
-//! Compiles `proto/` into Rust, without protoc.
+//! Compiles `proto/` into Rust, without protoc; names the library for macOS.
 
 use std::error::Error;
 
@@ -14,5 +14,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Comments of the schemas are no Rust documentation: their lists would be read as code.
     config.disable_comments(["."]);
     config.compile_fds(descriptors)?;
+    if std::env::var("CARGO_CFG_TARGET_VENDOR")? == "apple" {
+        // Else the library would carry the path where it was built.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-install_name,@rpath/libtensorflow_wgpu.dylib");
+    }
     Ok(())
 }

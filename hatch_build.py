@@ -1,7 +1,14 @@
 """Builds the Rust library and puts it into the wheel's top-level folder `tensorflow-plugins`.
 
-Needs cargo and nothing else. `TF_WGPU_CARGO_PROFILE` names the cargo profile (default `release`);
-tests use `dev` so that everything is compiled once.
+Needs cargo and nothing else. Environment variables choose what is built:
+
+- `TF_WGPU_CARGO_PROFILE`: the cargo profile (default `release`); tests use `dev` so that everything
+  is compiled once.
+- `TF_WGPU_TARGET`: what it is built for, as cargo names it (default: this machine). A glibc behind
+  the name, `aarch64-unknown-linux-gnu.2.28`, needs cargo-zigbuild, and makes a manylinux wheel.
+- `TF_WGPU_CARGO_COMMAND`: the cargo command (default `build`; or `zigbuild`).
+
+`make wheels` sets the last two; tools/wheels has the linkers, and checks what comes out.
 """
 
 from __future__ import annotations
@@ -27,13 +34,15 @@ class CargoBuildHook(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compiles the library and adds it to the wheel."""
-        library = self.build()
+        target = os.environ.get("TF_WGPU_TARGET") or None
+        tag = target_tag(target) if target else platform_tag()
+        library = self.build(target)
         force_include = "force_include_editable" if version == "editable" else "force_include"
         build_data[force_include] = {str(library): f"tensorflow-plugins/{library.name}"}
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platform_tag()}"
+        build_data["tag"] = f"py3-none-{tag}"
 
-    def build(self) -> Path:
+    def build(self, target: str | None) -> Path:
         """Runs cargo and returns the path of the library."""
         cargo = shutil.which("cargo")
         if cargo is None:
@@ -41,8 +50,11 @@ class CargoBuildHook(BuildHookInterface):
                 "cargo was not found: install Rust from https://rustup.rs and build again"
             )
         profile = os.environ.get("TF_WGPU_CARGO_PROFILE") or "release"
-        command = [cargo, "build", "--lib", "--locked", "--profile", profile]
-        if profile == "dev":
+        verb = os.environ.get("TF_WGPU_CARGO_COMMAND") or "build"
+        command = [cargo, verb, "--lib", "--locked", "--profile", profile]
+        if target:
+            command += ["--target", target]
+        elif profile == "dev":
             # The examples have the features of the tests' dependencies: what `cargo test` has
             # compiled serves again.
             command.append("--examples")
@@ -85,3 +97,30 @@ def platform_tag() -> str:
         machine = platform.machine()
         name = f"macosx-{'11.0' if machine == 'arm64' else '10.12'}-{machine}"
     return re.sub(r"[-.]", "_", name)
+
+
+def target_tag(target: str) -> str:
+    """The wheel's platform for a target of cargo's.
+
+    For Linux the glibc behind the target's name, which is what the linker was given; for macOS
+    `MACOSX_DEPLOYMENT_TARGET`, which rustc writes into the library, or rustc's own minimum.
+    """
+    machine, _, system = target.partition("-")
+    linux = re.fullmatch(r"unknown-linux-gnu\.(\d+)\.(\d+)", system)
+    if linux:
+        return f"manylinux_{linux[1]}_{linux[2]}_{machine}"
+    if system == "apple-darwin":
+        oldest = os.environ.get("MACOSX_DEPLOYMENT_TARGET") or (
+            "11.0" if machine == "aarch64" else "10.12"
+        )
+        major, minor = [*oldest.split("."), "0"][:2]
+        processor = "arm64" if machine == "aarch64" else machine
+        return f"macosx_{major}_{minor}_{processor}"
+    if system in ("pc-windows-gnu", "pc-windows-msvc"):
+        processors = {"x86_64": "win_amd64", "aarch64": "win_arm64"}
+        if machine in processors:
+            return processors[machine]
+    raise RuntimeError(
+        f"TF_WGPU_TARGET={target} has no platform tag; a target for Linux ends with its glibc, as "
+        "x86_64-unknown-linux-gnu.2.28"
+    )

@@ -13,15 +13,21 @@ from typing import Any
 
 from tensorflow_wgpu import _library, _probe
 
-SUPPORTED = ((2, 16), (2, 22))
-RANGE = "2.16 to 2.22"
+#: The minor versions of TensorFlow 2 that work, by `sys.platform`: docs/PLATFORMS.md says why.
+SUPPORTED = {"win32": (16, 17, 18, 19, 22)}
+SUPPORTED_ELSEWHERE = tuple(range(16, 23))
+RANGE = "2.16 to 2.19 and 2.22" if sys.platform == "win32" else "2.16 to 2.22"
 KINDS = {
     "DiscreteGpu": "discrete GPU",
     "IntegratedGpu": "integrated GPU",
     "VirtualGpu": "virtual GPU",
     "Cpu": "software adapter",
 }
-INSTALL_TENSORFLOW = "pip install 'tensorflow>=2.16,<2.23'"
+INSTALL_TENSORFLOW = (
+    "pip install 'tensorflow>=2.16,<2.23,!=2.20.*,!=2.21.*'"
+    if sys.platform == "win32"
+    else "pip install 'tensorflow>=2.16,<2.23'"
+)
 
 
 def examine() -> dict[str, Any]:
@@ -74,12 +80,11 @@ def installed_tensorflow() -> dict[str, str]:
     return versions
 
 
-def is_supported(version: str) -> bool:
-    """Whether the plug-in supports this version of TensorFlow."""
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    return (
-        numbers is not None and SUPPORTED[0] <= (int(numbers[1]), int(numbers[2])) <= SUPPORTED[1]
-    )
+def is_supported(version: str, system: str = sys.platform) -> bool:
+    """Whether the plug-in supports this version of TensorFlow on a system."""
+    numbers = re.match(r"2\.(\d+)", version)
+    minors = SUPPORTED.get(system, SUPPORTED_ELSEWHERE)
+    return numbers is not None and int(numbers[1]) in minors
 
 
 def diagnose(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

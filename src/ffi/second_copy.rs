@@ -8,7 +8,6 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
-#[cfg(target_os = "linux")]
 use crate::sys::loaded;
 
 /// The name of this copy's platform and its type of devices.
@@ -19,7 +18,6 @@ pub(super) fn device_type() -> &'static CStr {
 
 /// An error where this process holds another file of this library's name.
 pub(super) fn check() -> Result<()> {
-    #[cfg(target_os = "linux")]
     if let Some((_, this)) = loaded::object((check as fn() -> Result<()> as *const ()).cast())
         && let Some(other) = loaded::paths()
             .iter()

@@ -11,12 +11,7 @@ use std::sync::OnceLock;
 #[cfg(target_os = "linux")]
 const LIBRARIES: &[&str] = &["libtensorflow_framework.so.2", "libtensorflow_cc.so.2"];
 #[cfg(target_vendor = "apple")]
-const LIBRARIES: &[&str] = &[
-    "@rpath/libtensorflow_framework.2.dylib",
-    "libtensorflow_framework.2.dylib",
-    "@rpath/libtensorflow_cc.2.dylib",
-    "libtensorflow_cc.2.dylib",
-];
+const LIBRARIES: &[&str] = &["libtensorflow_framework.2.dylib", "libtensorflow_cc.2.dylib"];
 #[cfg(windows)]
 const LIBRARIES: &[&str] = &[
     "_pywrap_tensorflow_common.dll",
@@ -151,7 +146,19 @@ mod sys {
 
     pub type Library = libloading::os::unix::Library;
 
-    /// A library that the process has loaded already.
+    /// A library that the process has loaded already, by its file name.
+    ///
+    /// dyld finds one by its whole path, and by `@rpath/` only from where the asking library looks.
+    #[cfg(target_vendor = "apple")]
+    pub fn loaded(name: &str) -> Option<Library> {
+        let paths = crate::sys::loaded::paths();
+        let path = paths.iter().find(|path| path.file_name().is_some_and(|file| file == name))?;
+        // SAFETY: as below.
+        unsafe { Library::open(Some(path), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()
+    }
+
+    /// A library that the process has loaded already, by its file name.
+    #[cfg(not(target_vendor = "apple"))]
     pub fn loaded(name: &str) -> Option<Library> {
         // SAFETY: RTLD_NOLOAD loads nothing and runs no initializer; it only finds a library that
         // is there.

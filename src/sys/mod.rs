@@ -4,7 +4,6 @@
 pub(crate) mod address_range;
 pub(crate) mod experimental;
 pub(crate) mod guard;
-#[cfg(target_os = "linux")]
 pub(crate) mod loaded;
 pub(crate) mod memory_budget;
 pub(crate) mod pipeline_cache;

@@ -75,6 +75,10 @@ const RELEASES: &[Release] = &[
     },
 ];
 
+/// The releases that have a way into variables, by the official functions or by these symbols. A
+/// DLL exports no C++ symbols of use.
+const SUPPORTED: &str = if cfg!(windows) { "2.16 to 2.19 and 2.22" } else { "2.16 to 2.22" };
+
 const HANDLE: &CStr = c"_ZN10tensorflow15HandleFromInputEPNS_15OpKernelContextEi";
 const FROM_C: &CStr = c"_ZN10tensorflow17TF_TensorToTensorEPK9TF_TensorPNS_6TensorE";
 /// Virtual table of `Var`: what a variable starts with.
@@ -82,6 +86,7 @@ const VAR: &CStr = c"_ZTVN10tensorflow3VarE";
 /// From a virtual table's symbol to where objects point: past the offset to top and the type
 /// information.
 const ADDRESS_POINT: usize = 16;
+/// Not exported by 2.21 for macOS.
 const UNIQUE: &CStr = c"_ZNK10tensorflow6Tensor13RefCountIsOneEv";
 
 type HandleFromInput = unsafe extern "C" fn(*mut TF_OpKernelContext, c_int) -> *const c_void;
@@ -102,7 +107,8 @@ pub(super) struct CxxApi {
     from_c: TensorFromC,
     lock: MutexFn,
     unlock: MutexFn,
-    unique: RefCountIsOne,
+    /// None: values are taken for shared, so that each update makes a new buffer.
+    unique: Option<RefCountIsOne>,
 }
 
 impl CxxApi {
@@ -122,7 +128,7 @@ fn load() -> Result<CxxApi> {
     let unsupported = |why: &str| {
         Error::Unimplemented(format!(
             "TensorFlow {version} has no interface to variables that this plugin knows ({why}); \
-             it works with the releases 2.16 to 2.22"
+             it works with the releases {SUPPORTED}"
         ))
     };
     if cfg!(any(windows, not(target_pointer_width = "64"))) {
@@ -151,7 +157,8 @@ fn load() -> Result<CxxApi> {
             from_c: std::mem::transmute::<*const c_void, TensorFromC>(find(FROM_C)?),
             lock: std::mem::transmute::<*const c_void, MutexFn>(find(release.lock)?),
             unlock: std::mem::transmute::<*const c_void, MutexFn>(find(release.unlock)?),
-            unique: std::mem::transmute::<*const c_void, RefCountIsOne>(find(UNIQUE)?),
+            unique: symbols::find(UNIQUE)
+                .map(|unique| std::mem::transmute::<*const c_void, RefCountIsOne>(unique)),
         })
     }
 }
@@ -254,10 +261,10 @@ impl Variable {
         unsafe { OwnedTensor::new(ctx.api(), raw, status) }
     }
 
-    /// Whether nobody else refers to the buffer.
+    /// Whether nobody else refers to the buffer, as far as can be known.
     fn is_unique(&self) -> bool {
         // SAFETY: the lock is held, so that nobody takes another reference meanwhile.
-        unsafe { (self.api.unique)(self.tensor()) }
+        self.api.unique.is_some_and(|unique| unsafe { unique(self.tensor()) })
     }
 
     /// Makes `new` the value.

@@ -1,0 +1,87 @@
+"""wine: the wheel for Windows, loaded on Linux by Wine, whose Vulkan is that of Linux.
+
+Builds a small program that loads the DLL, and prints which adapters it computes on. That is not
+Windows: Wine has its own loader and C library. What it tells is that the DLL loads, that its
+imports are found, and that its kernels run by Windows's calling convention.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from entries import ENTRIES
+
+ROOT = Path(__file__).parents[2]
+SOURCES = Path(__file__).parent / "wine"
+#: Where Debian has Wine's loader for 64 bits when the one for 32 is not installed.
+LOADERS = ("wine64", "/usr/lib/wine/wine64", "wine")
+
+
+def main() -> int:
+    """Runs it."""
+    wheels = sorted((ROOT / "dist/wheels").glob("*-win_amd64.whl"))
+    if len(wheels) != 1:
+        print("wine: there is no wheel: make wheels SYSTEMS=windows-x86_64", file=sys.stderr)
+        return 1
+    subprocess.run([ROOT / "tools/system-packages", "wine"], check=True)
+    subprocess.run([ROOT / "tools/system-packages", "mingw"], check=True)
+    loader = next(filter(None, map(shutil.which, LOADERS)))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with zipfile.ZipFile(wheels[0]) as archive:
+            library = Path(archive.extract("tensorflow-plugins/tensorflow_wgpu.dll", folder))
+        host = folder / "host.exe"
+        compile_c("host.c", host)
+        # Beside the program, and taken where Wine has none of its own.
+        compile_c("bcryptprimitives.c", folder / "bcryptprimitives.dll", "-shared", "-ladvapi32")
+        # The prefix is Wine's drive C: thrown away with the folder.
+        environment = {**os.environ, "WINEPREFIX": str(folder / "prefix")}
+        environment.setdefault("WINEDEBUG", "-all")
+        environment.setdefault("WGPU_BACKEND", "vulkan")
+        done = subprocess.run(
+            [loader, host, library, *ENTRIES],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        server = shutil.which("wineserver") or "/usr/lib/wine/wineserver64"
+        subprocess.run([server, "--kill"], env=environment, check=False)
+    if done.returncode != 0:
+        print(f"wine: the host ended with {done.returncode}", file=sys.stderr)
+        return 1
+    return described(json.loads(done.stdout))
+
+
+def compile_c(source: str, output: Path, *options: str) -> None:
+    """Compiles a file of `wine/` for Windows."""
+    compiler = ["x86_64-w64-mingw32-gcc", "-O1", "-Wall", "-Werror", "-static-libgcc"]
+    command = [*compiler, "-o", str(output), str(SOURCES / source), *options]
+    subprocess.run(command, check=True)
+
+
+def described(report: dict) -> int:
+    """Prints what the DLL says of itself; 1 where it has no device."""
+    print(f"tensorflow-wgpu {report['version']}: {len(report['ops'])} ops")
+    devices = 0
+    for adapter in report["adapters"]:
+        devices += bool(adapter["device"])
+        where = adapter["device"] or f"no device: {adapter.get('rejected')}"
+        print(f"  {adapter['name']} ({adapter['backend']}): {where}")
+    if not devices or report["problem"]:
+        print(f"wine: no device: {report['problem']}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -236,8 +236,8 @@ impl Device {
     }
 
     /// The same for one of `sharers` devices of the adapter, each of which has its share of the
-    /// memory, and for a program that may ask for deterministic ops: kernels that are timed while it
-    /// runs (`TF_WGPU_AUTOTUNE`, matrix units) are not while `deterministic` says so.
+    /// memory, and for a program that may ask for deterministic ops: kernels that are timed while
+    /// it runs (`TF_WGPU_AUTOTUNE`, matrix units) are not while `deterministic` says so.
     pub fn open_for(
         adapter: &wgpu::Adapter,
         profile: Profile,

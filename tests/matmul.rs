@@ -155,11 +155,12 @@ fn every_tile_of_gpus() {
     }
 }
 
-/// Whether this adapter runs programs of emulated matrices. They take subgroups, and up to 32 KiB
-/// of workgroup memory. CI's does.
+/// Whether this adapter runs programs of emulated matrices. They take subgroups of eight invocations
+/// or more, and up to 32 KiB of workgroup memory. CI's does.
 fn emulates_matrices() -> bool {
     let has = session().device.profile().capabilities;
-    let fits = has.subgroups && has.workgroup_memory >= 32 << 10;
+    let lanes = session().device.info().subgroup_min_size;
+    let fits = has.subgroups && lanes >= 8 && has.workgroup_memory >= 32 << 10;
     assert!(fits || std::env::var_os("CI").is_none(), "CI runs emulated matrices");
     if !fits {
         println!("skipped: emulated matrices do not fit this adapter");

@@ -14,6 +14,7 @@ from support import assert_close
 WGPU, CPU = "WGPU:0", "CPU:0"
 WIDTH, HEADS, LENGTH = 32, 4, 12
 JOINED = "_WgpuFusedJoinedMatMul"
+JOINED_WITH_SUMS = "_WgpuFusedJoinedMatMulWithSums"
 #: What costs nothing on the device.
 FREE = {
     "Const",
@@ -94,8 +95,8 @@ def test_a_block_forward_is_seven_nodes(first):
 @pytest.mark.parametrize("activation", ["gelu", "silu", "relu", "tanh"])
 def test_a_block_with_gradients(activation):
     found = both(lambda: block(activation), gradients)
-    # Query, key and value, and the gradients of their weights.
-    assert found[JOINED] == 2, found
+    # Query, key and value, and the gradients of their weights, which come with their biases'.
+    assert (found[JOINED], found[JOINED_WITH_SUMS]) == (1, 1), found
     # No gradient of a weight is a batch of products that is summed.
     assert found["Sum"] == 0, found
     # Those of biases come with those of their weights, or with a normalization's.
@@ -108,7 +109,7 @@ def test_a_block_with_gradients(activation):
 def test_a_batch_of_unknown_size():
     signature = [tf.TensorSpec([None, LENGTH, WIDTH])]
     found = both(block, gradients, signature)
-    assert found[JOINED] == 2, found
+    assert (found[JOINED], found[JOINED_WITH_SUMS]) == (1, 1), found
     # Sums over what might have been broadcast are gone; those of the normalizations remain.
     assert found["BroadcastGradientArgs"] == 0, found
     assert found["Sum"] <= 2, found

@@ -48,7 +48,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "elementwise", run: elementwise::run },
     Pass { name: "joined", run: products::joined::run },
     Pass { name: "added", run: products::added::run },
-    Pass { name: "biases", run: products::biased::run },
+    Pass { name: "biases", run: products::biases },
 ];
 
 /// Most times that [`run_all`] runs the passes. What one of them makes lets another do more at most

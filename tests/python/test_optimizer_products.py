@@ -133,6 +133,20 @@ def test_mixed_precision():
     assert found[JOINED] >= 1, found
 
 
+def test_weights_of_normalizations_share_a_node():
+    """Two blocks: the last normalization of all is computed with the loss."""
+
+    def make():
+        blocks = [block(), block()]
+        return keras.Sequential([keras.Input((LENGTH, WIDTH)), *blocks])
+
+    found = both(make, gradients)
+    counts = {op: count for op, count in found.items() if op not in FREE}
+    # The three whose rows are a program's have theirs in two nodes.
+    one = both(block, gradients)
+    assert found["_WgpuFusedReduce"] <= one["_WgpuFusedReduce"] + 1, counts
+
+
 def test_training_takes_the_same_path():
     x = np.random.default_rng(7).normal(size=(8, LENGTH, WIDTH)).astype(np.float32)
     losses = {}

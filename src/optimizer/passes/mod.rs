@@ -49,6 +49,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "joined", run: products::joined::run },
     Pass { name: "added", run: products::added::run },
     Pass { name: "biases", run: products::biases },
+    Pass { name: "ends", run: reduce::ends::run },
 ];
 
 /// Most times that [`run_all`] runs the passes. What one of them makes lets another do more at most

@@ -9,7 +9,7 @@ use attention_case::{Case, SCALE};
 use numeric::bindings::like;
 use numeric::{Random, epsilon, session};
 use tensorflow_wgpu::DType::*;
-use tensorflow_wgpu::device::Profile;
+use tensorflow_wgpu::device::{Capabilities, Profile};
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
@@ -298,6 +298,42 @@ fn the_same_operands_give_the_same_bits() {
             (0..3).all(|_| bits().iter().zip(&first).all(|(a, b)| a.bytes == b.bytes)),
             "{profile}"
         );
+    }
+}
+
+/// The program of the query makes what the other one needs, if the adapter binds so much.
+#[test]
+fn whole_rows_take_two_dispatches() {
+    let profile = Profile { workgroups: 79, ..Profile::NVIDIA };
+    let binds = session().device.capabilities().max_bindings;
+    let few = Capabilities { max_bindings: 8, ..profile.capabilities };
+    let narrow = Profile { capabilities: few, ..profile };
+    let mut random = Random::new(21);
+    for (profile, width, masked, wanted) in [
+        (profile, 32, false, 2),
+        (profile, 32, true, if binds < 9 { 3 } else { 2 }),
+        (narrow, 32, false, 2),
+        (narrow, 32, true, 3),
+    ] {
+        let mut case = Case::plain(F32, "BTNH", [2, 2, 40, 70, width, width]);
+        if masked {
+            case = case.masked("choice", Bool, &[2, 1, 1, 70]);
+        }
+        let inputs = case.inputs(&mut random);
+        let gradient = random.tensor(F32, &case.dims(40, width)).0;
+        let mut session = Session::under(profile).unwrap();
+        let count = |session: &Session| session.device.statistics().dispatches;
+        let before = count(&session);
+        session
+            .run(
+                &case.node().attr("Tsaved", &[F32][..]),
+                &inputs.iter().cloned().map(Input::Value).collect::<Vec<_>>(),
+            )
+            .unwrap();
+        let forward = count(&session) - before;
+        let before = count(&session);
+        run(&mut session, &case, &inputs, &gradient).unwrap();
+        assert_eq!(count(&session) - before - forward, wanted, "{case:?}");
     }
 }
 

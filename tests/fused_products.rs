@@ -1,5 +1,6 @@
 //! Products that compute what nodes beside them would, against f64 sums: `_WgpuFusedMatMulWithSums`
-//! with the sums of its right operand's columns, `_WgpuFusedAddedMatMul` sums of products.
+//! with the sums of its right operand's columns, `_WgpuFusedJoinedMatMulWithSums` several of one
+//! left operand, `_WgpuFusedAddedMatMul` sums of products.
 
 mod numeric;
 #[path = "numeric/products.rs"]
@@ -113,6 +114,89 @@ fn sums_take_no_dispatch_of_their_own() {
     // Shares of tiles have no place for sums.
     let shares = Profile { schedule: Some(Schedule::StreamK), ..profile };
     assert_eq!(count(shares, [17 * 128, 32, 17 * 128]), 3);
+}
+
+/// Runs `count` products of one left operand with their sums and compares.
+fn check_joined(dtype: DType, [m, k, n]: [usize; 3], count: usize, turned: bool) {
+    let mut random = Random::new((m * 100 + k * 10 + n + count) as u64);
+    let (a, av) = random.tensor(dtype, &if turned { [k, m] } else { [m, k] });
+    let rights: Vec<_> = (0..count).map(|_| random.tensor(dtype, &[k, n])).collect();
+    let inputs: Vec<Input> =
+        std::iter::once(a).chain(rights.iter().map(|(b, _)| b.clone())).map(Into::into).collect();
+    let what = format!("{count} of {m}x{k}x{n} {dtype} {turned}");
+    let node = node("_WgpuFusedJoinedMatMulWithSums", dtype, PLAIN)
+        .attr("N", count as i64)
+        .attr("adj_x", turned);
+    let got = session().run(&node, &inputs).expect(&what);
+    assert_eq!(got.len(), 2 * count, "{what}");
+    for (part, (_, bv)) in rights.iter().enumerate() {
+        let want = matmul(&av, bv, [m, k, n], turned, false);
+        let sums: Vec<f64> = (0..n).map(|j| (0..k).map(|i| bv[i * n + j]).sum()).collect();
+        let (product, own) = (&got[part], &got[count + part]);
+        assert_eq!((&product.dims[..], &own.dims[..]), (&[m, n][..], &[n][..]), "{what}");
+        assert_close(product, &want, k as f64 + 4.0, &what);
+        assert_close(own, &sums, k as f64 + 4.0, &format!("sums of {what}"));
+    }
+}
+
+#[test]
+fn sums_of_joined_products() {
+    let types = session().supported([DType::F32, DType::F16, DType::BF16, DType::F64]);
+    for (turn, dtype) in types.into_iter().enumerate() {
+        for (at, extents) in
+            [[8, 16, 64], [65, 33, 66], [1, 40, 12], [7, 13, 5], [130, 64, 68], [8, 3000, 8]]
+                .into_iter()
+                .enumerate()
+        {
+            let profile = Profile::DISTINCT[(turn + at) % Profile::DISTINCT.len()];
+            under(profile, || check_joined(dtype, extents, 2 + at % 3, at % 2 == 1));
+        }
+    }
+    for extents in [[0, 4, 3], [2, 4, 0], [2, 0, 3]] {
+        check_joined(DType::F32, extents, 3, false);
+    }
+}
+
+#[test]
+fn joined_products_and_their_sums_are_one_dispatch() {
+    if session().device.profile().capabilities.max_bindings < 10 {
+        // No program of three products with their sums goes here.
+        return;
+    }
+    let profile = Profile { workgroups: 71, ..Profile::NVIDIA };
+    let few = Capabilities { max_bindings: 8, ..profile.capabilities };
+    for (profile, extents, wanted) in [
+        (profile, [128, 256, 128], 1),
+        // One of them keeps the adapter busy: each makes its own sums.
+        (Profile { workgroups: 1, ..profile }, [256, 32, 256], 3),
+        // Ten bindings are two too many.
+        (Profile { capabilities: few, ..profile }, [128, 256, 128], 3),
+    ] {
+        let run = || check_joined(DType::F32, extents, 3, true);
+        assert_eq!(dispatches(profile, run), wanted, "{extents:?}");
+    }
+}
+
+#[test]
+fn operands_that_do_not_go_together_are_refused() {
+    let (a, b) = (HostTensor::f32(&[4, 2], &[1.0; 8]), HostTensor::f32(&[4, 3], &[1.0; 12]));
+    let run = |count: i64, epilogue: &str, inputs: &[&HostTensor]| {
+        let node = node("_WgpuFusedJoinedMatMulWithSums", DType::F32, epilogue)
+            .attr("N", count)
+            .attr("adj_x", true);
+        let inputs: Vec<Input> = inputs.iter().map(|t| (*t).clone().into()).collect();
+        session().run(&node, &inputs).unwrap_err()
+    };
+    let batch = HostTensor::f32(&[1, 4, 3], &[1.0; 12]);
+    let long = HostTensor::f32(&[5, 3], &[1.0; 15]);
+    for (error, said) in [
+        (run(5, PLAIN, &[&a, &b, &b, &b, &b, &b]), "5 products"),
+        (run(2, SCALED, &[&a, &b, &b]), "for products of"),
+        (run(2, PLAIN, &[&a, &b, &batch]), "takes matrices"),
+        (run(2, PLAIN, &[&a, &b, &long]), "Matrix size-incompatible"),
+    ] {
+        assert!(matches!(&error, Error::InvalidArgument(m) if m.contains(said)), "{error}: {said}");
+    }
 }
 
 /// Runs a sum of `count` products of `[m, k, n]` and compares.

@@ -1,7 +1,7 @@
 //! Fused reductions against references in f64: reductions, axes, types, broadcast inputs, and
 //! shapes from empty to beyond one binding.
 
-use tensorflow_wgpu::device::Profile;
+use tensorflow_wgpu::device::{Capabilities, Profile};
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::kernels::fused::reduce::MOMENTS;
@@ -260,6 +260,41 @@ fn rows_and_columns_of_every_length() {
                     &axes,
                 );
             }
+        }
+    }
+}
+
+/// Two normalizations' weights: more tensors than every adapter binds.
+const WIDE: Case<'_> = Case {
+    expression: "x: float32, float32, float32, float32, float32, float32, float32, float32; c: 0; \
+                 s0 = AddV2<float32>(x1, x2); s1 = Mul<float32>(s0, x3); s2 = Mul<float32>(x0, \
+                 s1); s3 = AddV2<float32>(x5, x6); s4 = Mul<float32>(s3, x7); s5 = \
+                 Mul<float32>(x4, s4); return s2, x0, s5, x4",
+    reductions: "Sum,Sum,Sum,Sum",
+    values: &|x| vec![x[0] * ((x[1] + x[2]) * x[3]), x[0], x[4] * ((x[5] + x[6]) * x[7]), x[4]],
+};
+
+fn wide(dims: &[usize]) -> Vec<Array> {
+    let rows: Vec<usize> = dims[..dims.len() - 1].iter().copied().chain([1]).collect();
+    let shape = |k: u64| if k % 4 == 1 || k % 4 == 3 { &rows[..] } else { dims };
+    (0..8).map(|k| array(F32, shape(k), k)).collect()
+}
+
+#[test]
+fn as_many_inputs_as_the_adapter_binds() {
+    let profile = Profile { workgroups: 73, ..Profile::NVIDIA };
+    let few = Capabilities { max_bindings: 8, ..profile.capabilities };
+    let binds = sessions()[0].device.capabilities().max_bindings >= 13;
+    let narrow = Profile { capabilities: few, ..profile };
+    for (profile, wanted) in [(profile, if binds { 1 } else { 2 }), (narrow, 2)] {
+        let mut session = Session::under(profile).unwrap();
+        for (dims, axes) in [(&[64, 32][..], &[0][..]), (&[4, 16, 12], &[0, 1]), (&[0, 5], &[0])] {
+            let before = session.device.statistics().dispatches;
+            check(&mut session, &WIDE, &wide(dims), dims, axes);
+            assert_eq!(session.device.statistics().dispatches - before, wanted, "{dims:?}");
+        }
+        for (dims, axes) in [([70_001, 3], [0]), ([9, 400], [1])] {
+            check(&mut session, &WIDE, &wide(&dims), &dims, &axes);
         }
     }
 }

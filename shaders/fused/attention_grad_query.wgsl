@@ -2,9 +2,10 @@
 // which lie in workgroup memory. Grid: one workgroup for each tile of ROWS rows and matrix; tiles
 // run fastest. PARTS neighbouring invocations share a row: invocation i of them has every PARTS-th
 // group of four elements, from the i-th on. Bindings: query, key, value, gradient, rows (see
-// attention_grad_rows.wgsl), query_gradient, extra (a mask). Strides and offsets count elements;
-// the gradient has the query's. All in f32. Rows past the last one repeat it; keys past the last
-// one weigh nothing.
+// attention_grad_rows.wgsl), query_gradient, extra (a mask). Where this program makes the rows, it
+// binds result and saved in front of them, and stores them for the gradients of key and value.
+// Strides and offsets count elements; the gradient has the query's. All in f32. Rows past the last
+// one repeat it; keys past the last one weigh nothing.
 
 fn of_depth(b: u32, h: u32, s: u32, quad: u32) -> vec4<f32> {
     return quad_key(b * p.k_b + h * p.k_h + s * p.k_t, quad);
@@ -39,10 +40,9 @@ fn of_key(product: f32, change: f32, s: u32, t: u32, mask_at: u32, end: u32,
     let mask_at = b * p.m_b + h * p.m_h + row * p.m_t;
     let own_row = result_row(b, h, row);
     let gradient_at = own_row * p.width;
-    let own = vec3<f32>(load_rows(own_row * 3u), load_rows(own_row * 3u + 1u),
-        load_rows(own_row * 3u + 2u));
     let end = select(p.keys, min(p.keys, (tile + 1u) * ROWS), (p.flags & SKIP) != 0u);
 {{OWN}}
+{{ROW}}
 {{SUMS}}
     for (var first = 0u; first < end; first += POSITIONS) {
         load_tiles(b, h, first, end, local_index);

@@ -212,3 +212,46 @@ fn reshapes_that_mean_something_stay() {
         refuse("cleanup", text);
     }
 }
+
+/// A residual of a single word, to which Keras adds a layer's result as a bias.
+fn residual(value: &str, vector: &str, more: &str) -> String {
+    format!(
+        "preserve out
+         x = Placeholder -> float32[{value}]
+         y = Placeholder -> float32[{vector}]
+         {more}
+         s = Squeeze(y) {{T: float32, squeeze_dims: []}} -> float32[6]
+         b = BiasAdd(x, s) {{T: float32, data_format: \"NHWC\"}} -> float32[{value}]
+         out = Custom(b)"
+    )
+}
+
+#[test]
+fn a_residual_is_no_bias() {
+    check(
+        "cleanup",
+        &residual("1, 1, 6", "1, 1, 6", ""),
+        &expect![[r#"
+        preserve out
+        x = Placeholder -> float32[1, 1, 6]
+        y = Placeholder -> float32[1, 1, 6]
+        out = Custom(b/sum)
+        b/sum = AddV2(x, y) {T: float32} -> float32[1, 1, 6]
+    "#]],
+    );
+}
+
+#[test]
+fn other_biases_stay() {
+    for text in [
+        // More rows, another shape, one channel, channels elsewhere.
+        residual("1, 2, 6", "1, 1, 6", ""),
+        residual("1, 1, 6", "1, 6, 1", ""),
+        residual("1, 1, 6", "1, 1, 6", "").replace("float32[6]", "float32[?]"),
+        residual("?1, 1, 6", "?1, 1, 6", ""),
+        residual("1, 1, 6", "1, 1, 6", "").replace("NHWC", "NCHW"),
+        residual("1, 1, 6", "1, 1, 6", "d = NoOp()").replace("Squeeze(y)", "Squeeze(y, ^d)"),
+    ] {
+        refuse("cleanup", &text);
+    }
+}

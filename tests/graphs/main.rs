@@ -4,6 +4,7 @@ mod attention;
 mod attention_gradient;
 mod branches;
 mod cleanup;
+mod concat;
 mod contraction;
 mod elementwise;
 mod folding;

@@ -334,3 +334,85 @@ fn products_that_others_need_are_added_as_they_are() {
                    AddV2<float32>(s0, s1); return s2";
     refuse("added", &three(KEY, neither, ""));
 }
+
+/// Weights' gradients that one node makes, and the sums of what they are products with.
+fn three_layers(product: &str, sums: &str) -> String {
+    format!(
+        "preserve dq, dk, bq, bk
+         x = Placeholder -> float32[16, 4]
+         g = Placeholder -> float32[2, 8, 2, 3]
+         shape = Const {{dtype: int32, value: tensor int32[2] [16, 6]}} -> int32[2]
+         both = Both(g) -> float32[2, 8, 2, 3], float32[2, 8, 2, 3]
+         a = Reshape(both, shape) {{T: float32, Tshape: int32}} -> float32[16, 6]
+         b = Reshape(both:1, shape) {{T: float32, Tshape: int32}} -> float32[16, 6]
+         {product}
+         {sums}
+         dq = Identity(p) {{T: float32}}
+         dk = Identity(p:1) {{T: float32}}
+         bq = Identity(s:1) {{T: float32}}
+         bk = Identity(s) {{T: float32}}"
+    )
+}
+
+const JOINED: &str = "p = _WgpuFusedJoinedMatMul(x, a, b) {N: 2, T: float32, T_extra: [], \
+                      T_extras: [], T_out: float32, adj_x: true, adj_y: false, constants: [], \
+                      expression: \"x: float32; c: 0; return x0\"} -> float32[4, 6], float32[4, 6]";
+const SUMS: &str = "s = _WgpuFusedReduce(both:1, both) {T_extra: [], T_in: [float32, float32], \
+                    T_out: [float32, float32], axes: [0, 1], constants: [], epilogue: \"\", \
+                    epilogue_constants: [], expression: \"x: float32, float32; c: 0; return x0, \
+                    x1\", keep_dims: true, reductions: \"Sum,Sum\", whole: false} -> float32[1, \
+                    1, 2, 3], float32[1, 1, 2, 3]";
+
+#[test]
+fn the_gradients_of_several_biases_go_into_those_of_joined_weights() {
+    check(
+        "biases",
+        &three_layers(JOINED, SUMS),
+        &expect![[r#"
+        preserve bk, bq, dk, dq
+        x = Placeholder -> float32[16, 4]
+        g = Placeholder -> float32[2, 8, 2, 3]
+        shape = Const {dtype: int32, value: tensor int32[2] [16, 6]} -> int32[2]
+        both = Both(g) -> float32[2, 8, 2, 3], float32[2, 8, 2, 3]
+        a = Reshape(both, shape) {T: float32, Tshape: int32} -> float32[16, 6]
+        b = Reshape(both:1, shape) {T: float32, Tshape: int32} -> float32[16, 6]
+        dq = Identity(p/with_sums) {T: float32}
+        dk = Identity(p/with_sums:1) {T: float32}
+        bq = Identity(p/with_sums/sums_1) {T: float32}
+        bk = Identity(p/with_sums/sums) {T: float32}
+        p/with_sums = _WgpuFusedJoinedMatMulWithSums(x, a, b) {N: 2, T: float32, T_out: float32, adj_x: true, constants: [], expression: "x: float32; c: 0; return x0"} -> float32[4, 6], float32[4, 6], float32[6], float32[6]
+        p/with_sums/sums/shape = Const {dtype: int32, value: tensor int32[4] [1, 1, 2, 3]} -> int32[4]
+        p/with_sums/sums = Reshape(p/with_sums:3, p/with_sums/sums/shape) {T: float32, Tshape: int32} -> float32[1, 1, 2, 3]
+        p/with_sums/sums/shape_1 = Const {dtype: int32, value: tensor int32[4] [1, 1, 2, 3]} -> int32[4]
+        p/with_sums/sums_1 = Reshape(p/with_sums:2, p/with_sums/sums/shape_1) {T: float32, Tshape: int32} -> float32[1, 1, 2, 3]
+    "#]],
+    );
+    // Vectors stay what they are.
+    let vectors =
+        SUMS.replace("keep_dims: true", "keep_dims: false").replace("[1, 1, 2, 3]", "[6]");
+    let after = super::after("biases", &three_layers(JOINED, &vectors));
+    assert!(!after.contains("/sums"), "{after}");
+}
+
+#[test]
+fn other_sums_beside_joined_products_stay() {
+    for (from, to) in [
+        // Of other rows, of some of them, of rows of other lengths.
+        ("Reduce(both:1, both)", "Reduce(both:1, other)"),
+        ("return x0, x1", "return x0, x0"),
+        ("axes: [0, 1]", "axes: [0]"),
+        ("axes: [0, 1]", "axes: [1, 2]"),
+        // More than sums.
+        ("Sum,Sum", "Sum,Max"),
+        ("return x0, x1", "s0 = Square<float32>(x1); return x0, s0"),
+        // The right operands are turned, or their sums are of unknown shape.
+        ("adj_y: false", "adj_y: true"),
+        ("-> float32[1, 1, 2, 3], float32[1, 1, 2, 3]", "-> float32[1, 1, ?, 3], float32[?]"),
+        // One of both waits for the other.
+        ("Reduce(both:1, both)", "Reduce(both:1, both, ^p)"),
+    ] {
+        let text = three_layers(JOINED, SUMS).replace(from, to);
+        let text = format!("{text}\nother = Placeholder -> float32[2, 8, 2, 3]");
+        refuse("biases", &text);
+    }
+}

@@ -286,3 +286,80 @@ fn reductions_of_the_outputs_of_one_node_share_a_pass() {
         "#]],
     );
 }
+
+/// The sums for two normalizations' weights, of which `uses` makes something.
+fn two_ends(second: &str, uses: &str) -> String {
+    let sums = |name: &str, x: &str, y: &str| {
+        format!(
+            "{name} = _WgpuFusedReduce({x}, {y}) {{T_extra: [], T_in: [float32, float32], T_out: \
+             [float32, float32], axes: [0], constants: [2.0], epilogue: \"\", \
+             epilogue_constants: [], expression: \"x: float32, float32; c: 1; s0 = \
+             Mul<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1, x0\", keep_dims: false, \
+             reductions: \"Sum,Sum\", whole: false}} -> float32[3], float32[3]"
+        )
+    };
+    format!(
+        "preserve out
+         x = Placeholder -> float32[8, 3]
+         y = Placeholder -> float32[8, 3]
+         z = Placeholder -> float32[8, 1]
+         {}
+         {second}
+         out = NoOp(^p, ^q)
+         {uses}",
+        sums("p", "x", "z")
+    )
+    .replace("SUMS", &sums("q", "y", "z"))
+}
+
+#[test]
+fn reductions_with_whose_results_nothing_goes_on_are_one() {
+    check(
+        "ends",
+        &two_ends("SUMS", ""),
+        &expect![[r#"
+        preserve out
+        x = Placeholder -> float32[8, 3]
+        y = Placeholder -> float32[8, 3]
+        z = Placeholder -> float32[8, 1]
+        out = NoOp(^q/with_others)
+        q/with_others = _WgpuFusedReduce(y, z, x) {T_extra: [], T_in: [float32, float32, float32], T_out: [float32, float32, float32, float32], axes: [0], constants: [2.0, 2.0], epilogue: "", epilogue_constants: [], expression: "x: float32, float32, float32; c: 2; s0 = Mul<float32>(x0, x1); s1 = Mul<float32>(s0, c0); s2 = Mul<float32>(x2, x1); s3 = Mul<float32>(s2, c1); return s1, x0, s3, x2", keep_dims: false, reductions: "Sum,Sum,Sum,Sum", whole: false} -> float32[3], float32[3], float32[3], float32[3]
+    "#]],
+    );
+}
+
+#[test]
+fn reductions_with_whose_results_something_goes_on_stay() {
+    for (from, to) in [
+        // One needs the other, by its values or in its order.
+        ("_WgpuFusedReduce(y, z)", "_WgpuFusedReduce(y, p)"),
+        ("_WgpuFusedReduce(y, z)", "_WgpuFusedReduce(y, z, ^p)"),
+    ] {
+        refuse("ends", &two_ends("SUMS", "").replace(from, to));
+    }
+    // Other axes, other shapes, other reductions, an epilogue, another device.
+    let text = two_ends("SUMS", "");
+    let second = text.lines().nth(5).expect("the second reduction").trim();
+    let other = |from: &str, to: &str| two_ends(&second.replace(from, to), "");
+    for (from, to) in [
+        ("axes: [0]", "axes: [-2]"),
+        ("keep_dims: false", "keep_dims: true"),
+        ("(y, z)", "(z, z)"),
+        ("s0 = Mul<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1, x0", "return x1, x0"),
+        ("Sum,Sum", "Sum,Moments"),
+        ("epilogue: \"\"", "epilogue: \"x: float32, float32; c: 0; return x1, x0\""),
+        ("whole: false}", "whole: false} @CPU:0"),
+    ] {
+        let text = other(from, to);
+        assert_ne!(text, two_ends("SUMS", ""), "{from}");
+        refuse("ends", &text);
+    }
+    // Much is behind one of them.
+    let chain: String = (0..40)
+        .map(|i| {
+            let before = if i == 0 { "p".to_owned() } else { format!("n{}", i - 1) };
+            format!("n{i} = Neg({before}) {{T: float32}} -> float32[3]\n")
+        })
+        .collect();
+    refuse("ends", &two_ends("SUMS", &chain));
+}

@@ -70,11 +70,10 @@ fn views_are_looked_through() {
             w = Placeholder -> float32[8]
             d = Const {dtype: int32, value: tensor int32[2] [1, 8]} -> int32[2]
             m = Const {dtype: int32, value: tensor int32[2] [4, 1]} -> int32[2]
-            f = Reshape(a/wgpu_fused, d) {T: float32, Tshape: int32} -> float32[1, 8]
-            out = Custom(z/wgpu_fused, h/wgpu_fused)
-            a/wgpu_fused = _WgpuFusedElementwise(w, v) {T_in: [float32, float32], T_out: [float32, float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Exp<float32>(x0); s1 = Mul<float32>(x1, x0); return s0, s1"} -> float32[8], float32[8]
-            h/wgpu_fused = _WgpuFusedElementwise(f) {T_in: [float32], T_out: [float32], constants: [], expression: "x: float32; c: 0; s0 = Neg<float32>(x0); s1 = Square<float32>(s0); return s1"} -> float32[1, 8]
-            z/wgpu_fused = _WgpuFusedElementwise(a/wgpu_fused:1, x, a/wgpu_fused) {T_in: [float32, float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); s1 = Mul<float32>(s0, x2); return s1"} -> float32[4, 8]
+            out = Custom(z/wgpu_fused, h/behind)
+            h/behind = Reshape(a/wgpu_fused:1, d) {T: float32, Tshape: int32} -> float32[1, 8]
+            a/wgpu_fused = _WgpuFusedElementwise(w, v) {T_in: [float32, float32], T_out: [float32, float32, float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Exp<float32>(x0); s1 = Neg<float32>(s0); s2 = Square<float32>(s1); s3 = Mul<float32>(x1, x0); return s0, s2, s3"} -> float32[8], float32[8], float32[8]
+            z/wgpu_fused = _WgpuFusedElementwise(a/wgpu_fused:2, x, a/wgpu_fused) {T_in: [float32, float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); s1 = Mul<float32>(s0, x2); return s1"} -> float32[4, 8]
         "#]],
     );
 }
@@ -115,4 +114,72 @@ fn a_view_of_both_kinds() {
             e/wgpu_fused = _WgpuFusedElementwise(b, v) {T_in: [float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Tanh<float32>(x1); s1 = Mul<float32>(x1, s0); return s1"} -> float32[1, 8]
         "#]],
     );
+}
+
+/// A group normalization's last step and the activation behind the shape of its input.
+fn groups(activation: &str, more: &str) -> String {
+    format!(
+        "preserve out
+         x = Placeholder -> float32[2, 4, 3, 2]
+         scale = Placeholder -> float32[1, 1, 3, 2]
+         mean = Placeholder -> float32[2, 1, 3, 1]
+         d = Const {{dtype: int32, value: tensor int32[3] [2, 4, 6]}} -> int32[3]
+         a = Sub(x, mean) {{T: float32}} -> float32[2, 4, 3, 2]
+         b = Mul(a, scale) {{T: float32}} -> float32[2, 4, 3, 2]
+         r = Reshape(b, d) {{T: float32, Tshape: int32}} -> float32[2, 4, 6]
+         {activation}
+         out = Custom(z)
+         {more}"
+    )
+}
+
+const SILU: &str = "y = Sigmoid(r) {T: float32} -> float32[2, 4, 6]
+                    z = Mul(y, r) {T: float32} -> float32[2, 4, 6]";
+
+#[test]
+fn changes_of_shape_come_behind_what_is_elementwise() {
+    check(
+        "elementwise",
+        &groups(SILU, ""),
+        &expect![[r#"
+        preserve out
+        x = Placeholder -> float32[2, 4, 3, 2]
+        scale = Placeholder -> float32[1, 1, 3, 2]
+        mean = Placeholder -> float32[2, 1, 3, 1]
+        d = Const {dtype: int32, value: tensor int32[3] [2, 4, 6]} -> int32[3]
+        out = Custom(z/behind)
+        z/behind = Reshape(z/wgpu_fused, d) {T: float32, Tshape: int32} -> float32[2, 4, 6]
+        z/wgpu_fused = _WgpuFusedElementwise(x, mean, scale) {T_in: [float32, float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(s0, x2); s2 = Sigmoid<float32>(s1); s3 = Mul<float32>(s2, s1); return s3"} -> float32[2, 4, 3, 2]
+    "#]],
+    );
+    // What others read in the new shape is stored too.
+    let after = super::after("elementwise", &groups(SILU, "more = Custom(r)"));
+    assert!(after.contains("return s1, s3"), "{after}");
+    // Single numbers have no shape.
+    let half = "h = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+                z = Mul(r, h) {T: float32} -> float32[2, 4, 6]";
+    let after = super::after("elementwise", &groups(half, ""));
+    assert!(after.contains("z/behind = Reshape(z/wgpu_fused"), "{after}");
+}
+
+#[test]
+fn changes_of_shape_stay_where_others_meet() {
+    for (activation, more) in [
+        // What it meets has no other shape to be read in, or another one.
+        ("z = Mul(r, v) {T: float32} -> float32[2, 4, 6]", "v = Placeholder -> float32[6]"),
+        (
+            "z = Mul(r, q) {T: float32} -> float32[2, 4, 6]",
+            "p = Placeholder -> float32[8, 6]
+             q = Reshape(p, d) {T: float32, Tshape: int32} -> float32[2, 4, 6]",
+        ),
+    ] {
+        let after = super::after("elementwise", &groups(activation, more));
+        assert!(after.contains("r = Reshape(b/wgpu_fused, d)"), "{after}");
+    }
+    // The change of shape waits, or is waited for.
+    for (from, to) in [("Reshape(b, d)", "Reshape(b, d, ^scale)"), ("Sigmoid(r)", "Sigmoid(r, ^r)")]
+    {
+        let after = super::after("elementwise", &groups(SILU, "").replace(from, to));
+        assert!(after.contains("= Reshape(b/wgpu_fused, d"), "{after}");
+    }
 }

@@ -26,6 +26,8 @@ mod fft;
 mod fused_attention;
 #[path = "../fused_attention_grad.rs"]
 mod fused_attention_grad;
+#[path = "../fused_concat.rs"]
+mod fused_concat;
 #[path = "../fused_contraction.rs"]
 mod fused_contraction;
 #[path = "../fused_elementwise.rs"]

@@ -237,3 +237,68 @@ def test_errors_name_op_and_shapes():
         tf.errors.InvalidArgumentError, match=rf"{OP}.*Incompatible shapes: \[2\] vs\. \[3\]"
     ):
         fn(tf.zeros([2]), tf.zeros([3]))
+
+
+def turned(x, angles):
+    """A rotary embedding, half and half."""
+    low, high = tf.split(x, 2, -1)
+    cos, sin = tf.cos(angles), tf.sin(angles)
+    return tf.concat([low * cos - high * sin, low * sin + high * cos], -1)
+
+
+def swapped(x, angles):
+    """The same as others write it."""
+    low, high = tf.split(x, 2, -1)
+    angles = tf.concat([angles, angles], -1)
+    return x * tf.cos(angles) + tf.concat([-high, low], -1) * tf.sin(angles)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float16, tf.bfloat16])
+@pytest.mark.parametrize("function", [turned, swapped])
+def test_rotary_embeddings(rng, function, dtype):
+    x = tf.cast(rng.normal(size=(2, 5, 4, 10)).astype("float32"), dtype)
+    angles = tf.cast(rng.normal(size=(5, 1, 5)).astype("float32"), dtype)
+
+    def both(x, angles):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x, angles)
+            loss = tf.reduce_sum(tf.cast(y * y * y, tf.float32))
+        return y, tape.gradient(loss, x)
+
+    tolerance = {tf.float32: 1e-5, tf.float16: 1e-2, tf.bfloat16: 8e-2}[dtype]
+    for call in (lambda x, a: (function(x, a),), both):
+        with tf.device(CPU):
+            want = call(tf.identity(x), tf.identity(angles))
+        with tf.device(WGPU):
+            compiled = tf.function(call, autograph=False)
+            got, nodes = graphs.optimized(compiled, tf.identity(x), tf.identity(angles))
+        for a, b in zip(got, want, strict=True):
+            assert a.dtype == b.dtype
+            largest = max(1.0, float(np.abs(np.float32(b)).max()))
+            assert_close(np.float32(a), np.float32(b), tolerance, tolerance * largest)
+        found = graphs.ops(nodes)
+        assert found["_WgpuFusedConcat"] >= 1, found
+        assert found["Split"] == 0, found
+
+
+def test_a_residual_of_one_word_is_part_of_its_product(rng):
+    import keras
+
+    x = rng.normal(size=(1, 1, 16)).astype("float32")
+    weights = rng.normal(size=(16, 16)).astype("float32")
+
+    def make():
+        layer = keras.layers.Dense(16, use_bias=False)
+        layer.build((1, 1, 16))
+        layer.kernel.assign(weights)
+        return lambda x: keras.ops.add(x, layer(x))
+
+    with tf.device(CPU):
+        want = make()(tf.constant(x))
+    with tf.device(WGPU):
+        got, nodes = graphs.optimized(tf.function(make()), tf.constant(x))
+    assert_close(got.numpy(), want.numpy(), 1e-5, 1e-5)
+    found = graphs.ops(nodes)
+    assert found["BiasAdd"] == found["AddV2"] == 0, found
+    assert found["_WgpuFusedMatMul"] == 1, found

@@ -14,6 +14,7 @@ from support import assert_close
 WGPU, CPU = "WGPU:0", "CPU:0"
 WIDTH, HEADS, LENGTH = 32, 4, 12
 JOINED = "_WgpuFusedJoinedMatMul"
+JOINED_WITH_SUMS = "_WgpuFusedJoinedMatMulWithSums"
 #: What costs nothing on the device.
 FREE = {
     "Const",
@@ -94,8 +95,8 @@ def test_a_block_forward_is_seven_nodes(first):
 @pytest.mark.parametrize("activation", ["gelu", "silu", "relu", "tanh"])
 def test_a_block_with_gradients(activation):
     found = both(lambda: block(activation), gradients)
-    # Query, key and value, and the gradients of their weights.
-    assert found[JOINED] == 2, found
+    # Query, key and value, and the gradients of their weights, which come with their biases'.
+    assert (found[JOINED], found[JOINED_WITH_SUMS]) == (1, 1), found
     # No gradient of a weight is a batch of products that is summed.
     assert found["Sum"] == 0, found
     # Those of biases come with those of their weights, or with a normalization's.
@@ -108,7 +109,7 @@ def test_a_block_with_gradients(activation):
 def test_a_batch_of_unknown_size():
     signature = [tf.TensorSpec([None, LENGTH, WIDTH])]
     found = both(block, gradients, signature)
-    assert found[JOINED] == 2, found
+    assert (found[JOINED], found[JOINED_WITH_SUMS]) == (1, 1), found
     # Sums over what might have been broadcast are gone; those of the normalizations remain.
     assert found["BroadcastGradientArgs"] == 0, found
     assert found["Sum"] <= 2, found
@@ -130,6 +131,20 @@ def test_mixed_precision():
         keras.config.set_dtype_policy("float32")
     found = both(lambda: block(dtype="mixed_float16"), gradients, tolerance=3e-2)
     assert found[JOINED] >= 1, found
+
+
+def test_weights_of_normalizations_share_a_node():
+    """Two blocks: the last normalization of all is computed with the loss."""
+
+    def make():
+        blocks = [block(), block()]
+        return keras.Sequential([keras.Input((LENGTH, WIDTH)), *blocks])
+
+    found = both(make, gradients)
+    counts = {op: count for op, count in found.items() if op not in FREE}
+    # The three whose rows are a program's have theirs in two nodes.
+    one = both(block, gradients)
+    assert found["_WgpuFusedReduce"] <= one["_WgpuFusedReduce"] + 1, counts
 
 
 def test_training_takes_the_same_path():

@@ -20,12 +20,26 @@ fn result(shader: Shader, name: &'static str, v: &Variant) -> Shader {
     }
 }
 
-/// Binds the tensor of the sums.
+/// Binds the tensor of the sums, or those of all parts, of which the stores take their own.
 fn bind_sums(shader: Shader, v: &Variant) -> Shader {
+    let (name, dtype) = (column_sums::NAME, v.a.0);
+    let bind = |shader: Shader, name: &'static str| match v.sums {
+        SumsKind::None | SumsKind::Row => shader,
+        SumsKind::Vec4s => vec4s_of(shader, name, dtype),
+        SumsKind::Elements => shader.bind(name, dtype),
+    };
+    if v.parts == 1 {
+        return bind(shader, name);
+    }
+    let names = &parts::SUMS[..v.parts];
+    let shader = names.iter().fold(shader, |shader, name| bind(shader, name));
+    let value = dtype.value();
     match v.sums {
         SumsKind::None | SumsKind::Row => shader,
-        SumsKind::Vec4s => vec4s_of(shader, column_sums::NAME, v.a.0),
-        SumsKind::Elements => shader.bind(column_sums::NAME, v.a.0),
+        SumsKind::Vec4s => {
+            shader.body(&parts::store("store4", name, names, &format!("vec4<{value}>")))
+        }
+        SumsKind::Elements => shader.body(&parts::store("store", name, names, value)),
     }
 }
 

@@ -5,36 +5,55 @@
 //! What is loaded and stored by part costs a branch that is the same for a whole workgroup. So
 //! contractions are joined only where one of them would leave the adapter idle, and neither tuned
 //! nor computed by cooperative matrices. Others are enqueued one after the other.
+//!
+//! With the sums of their right operands' columns ([`super::summed`]), as the gradients of the
+//! biases of query, key and value are, each part has one tensor more, which takes more bindings
+//! than every adapter has.
 
 use smallvec::SmallVec;
 
 use super::choice::{self, Choice};
+use super::column_sums::SumsKind;
 use super::epilogue::Bound;
 pub use super::parts::MOST;
 use super::plan::{Dispatch, Plan, Step};
-use super::{Contraction, Rows, StoreKind, validation};
+use super::{Contraction, Lines, Rows, StoreKind, summed, validation};
 use crate::device::{Binding, Grid, Profile};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
+use crate::tensor::Tensor;
 
 /// Enqueues the plans, as one program where that pays.
 pub fn enqueue(ctx: &mut dyn OpContext, plans: Vec<Plan<'_>>) -> Result<()> {
-    if let Some(dispatch) = joined(ctx, &plans) {
+    if let Some(dispatch) = joined(ctx, &plans, &[]) {
         return dispatch.enqueue(ctx.device());
     }
     plans.into_iter().try_for_each(|plan| plan.enqueue(ctx))
 }
 
-/// One program for all plans.
-fn joined(ctx: &mut dyn OpContext, plans: &[Plan<'_>]) -> Option<Dispatch> {
+/// Enqueues the plans as one program that makes the sums of each right operand's columns as well,
+/// one for each column. Where that does not pay, or cannot be, it gives the plans back.
+pub fn enqueue_with_sums<'p>(
+    ctx: &mut dyn OpContext,
+    plans: Vec<Plan<'p>>,
+    sums: &[Tensor],
+) -> Result<Option<Vec<Plan<'p>>>> {
+    match joined(ctx, &plans, sums) {
+        Some(dispatch) => dispatch.enqueue(ctx.device()).map(|()| None),
+        None => Ok(Some(plans)),
+    }
+}
+
+/// One program for all plans, and for the sums, if any.
+fn joined(ctx: &mut dyn OpContext, plans: &[Plan<'_>], sums: &[Tensor]) -> Option<Dispatch> {
     let profile = ctx.device().profile();
     let parts: SmallVec<[Part<'_>; MOST]> = plans.iter().map(Part::of).collect::<Option<_>>()?;
     let choice = choice(&parts, &profile)?;
     let element = parts[0].c.a.dtype;
     validation::usable(ctx, element, element)
         .is_none()
-        .then(|| dispatch(&parts, choice, &profile))?
+        .then(|| dispatch(&parts, sums, choice, &profile))?
 }
 
 /// One of the contractions, with its epilogue.
@@ -89,20 +108,40 @@ fn choice(parts: &[Part<'_>], profile: &Profile) -> Option<Choice> {
     (whole && idle).then(|| Choice::of_tiles(choice.tile, 1))
 }
 
+/// How all sums are stored; `None` where the program cannot make them.
+fn sums_kind(c: &Contraction, choice: Choice, sums: &[Tensor]) -> Option<SumsKind> {
+    let Some(first) = sums.first() else { return Some(SumsKind::None) };
+    let aligned = |t: &Tensor| t.address.is_multiple_of(4 * t.dtype.size() as u64);
+    let four = c.n.is_multiple_of(4) && sums.iter().all(aligned);
+    let fits = c.lines == Lines::Dense
+        && c.a.dtype.is_single()
+        && summed::has_place(choice.tile)
+        && sums.iter().all(|t| t.len() == c.n && t.dtype == c.a.dtype)
+        && (four || first.dtype.lanes() == 1);
+    fits.then_some(if four { SumsKind::Vec4s } else { SumsKind::Elements })
+}
+
 /// The program, if the adapter binds so many tensors.
-fn dispatch(parts: &[Part<'_>], choice: Choice, profile: &Profile) -> Option<Dispatch> {
+fn dispatch(
+    parts: &[Part<'_>],
+    sums: &[Tensor],
+    choice: Choice,
+    profile: &Profile,
+) -> Option<Dispatch> {
+    let of_sums = sums_kind(parts[0].c, choice, sums)?;
     let variant = |part: &Part<'_>| {
         let mut variant = part.c.variant(choice.tile);
         let vec4s = variant.c.1 == StoreKind::Vec4s;
         variant.epilogue = part.epilogue.map(|e| e.variant(vec4s));
         variant.parts = parts.len();
+        variant.sums = of_sums;
         (variant, vec4s)
     };
     let (first, vec4s) = variant(&parts[0]);
     let alike = parts[1..].iter().all(|part| variant(part).0 == first);
     let direct = first.c.0.lanes() == 1 || vec4s;
     let extras = parts[0].epilogue.map_or(0, Bound::extras);
-    let bindings = 1 + parts.len() * (2 + extras);
+    let bindings = 1 + parts.len() * (2 + extras) + sums.len();
     if !alike || !direct || bindings > profile.capabilities.max_bindings as usize {
         return None;
     }
@@ -114,8 +153,10 @@ fn dispatch(parts: &[Part<'_>], choice: Choice, profile: &Profile) -> Option<Dis
     let a = all[0].bindings[0];
     let of = |at: usize| all.iter().map(move |d| d.bindings[at]);
     let extras = all.iter().flat_map(|d| d.bindings[3..].iter().copied());
+    let unit = if of_sums == SumsKind::Vec4s { 4 } else { 1 };
+    let sums = sums.iter().map(|t| Binding::raw(t, t.dtype.size() as u32 * unit));
     let bindings: SmallVec<[Binding; 8]> =
-        std::iter::once(a).chain(of(1)).chain(of(2)).chain(extras).collect();
+        std::iter::once(a).chain(of(1)).chain(of(2)).chain(sums).chain(extras).collect();
     let tiles = choice.tile.tiles(parts[0].c.m, parts[0].c.n) * parts.len();
     let whole = all.swap_remove(0);
     Some(Dispatch { bindings, grid: Grid::groups(tiles), ..whole })

@@ -10,6 +10,8 @@ pub const MOST: usize = B.len();
 pub(super) const B: [&str; 4] = ["b_0", "b_1", "b_2", "b_3"];
 /// Those of their results.
 pub(super) const C: [&str; 4] = ["c_0", "c_1", "c_2", "c_3"];
+/// Those of the sums of their right operands' columns.
+pub(super) const SUMS: [&str; 4] = ["c_sums_0", "c_sums_1", "c_sums_2", "c_sums_3"];
 /// Those of their epilogues' operands.
 pub(super) const EXTRAS: [[&str; 5]; 4] = [
     ["e1_0", "e2_0", "e3_0", "e4_0", "e5_0"],

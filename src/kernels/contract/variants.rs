@@ -1,10 +1,11 @@
 //! The list of shader variants for the tests.
 
 use super::assembly::shader;
+use super::column_sums::SumsKind;
 use super::epilogue::{Broadcast, Epilogue, EpilogueVariant};
 use super::tile::{self, Tile};
 use super::walk::Walk;
-use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant, software, tables};
+use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant, software, summed, tables};
 use crate::device::{Cooperative, MatrixSize};
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
@@ -451,14 +452,21 @@ fn joined_variants() -> Vec<Shader> {
             let lanes = if four && at % 2 == 0 { Lanes::Edge } else { Lanes::One };
             let epilogue = EpilogueVariant::sample(bias, broadcasts, four);
             let epilogue = (at % 3 > 0 && bias.output() == dtype).then_some(epilogue);
-            out.push(shader(&Variant {
+            let plain = epilogue.is_none();
+            let variant = Variant {
                 a: (dtype, Lanes::One),
                 b: (dtype, lanes),
                 c: (dtype, store),
-                parts: if epilogue.is_some() { 2 } else { 3 },
+                parts: if plain { 3 } else { 2 },
                 epilogue,
                 ..Variant::plain(tile)
-            }));
+            };
+            if plain && four && summed::has_place(tile) {
+                let whole = at % 2 == 0 || dtype.lanes() > 1;
+                let sums = if whole { SumsKind::Vec4s } else { SumsKind::Elements };
+                out.push(shader(&Variant { sums, ..variant.clone() }));
+            }
+            out.push(shader(&variant));
         }
     }
     out

@@ -2,6 +2,7 @@
 //! [`crate::kernels::expression::Expression`], an attribute of the node.
 
 pub mod attention;
+pub mod concat;
 pub mod contraction;
 pub mod cost;
 pub mod elementwise;
@@ -22,6 +23,7 @@ use crate::shader::Shader;
 #[rustfmt::skip]
 pub const DEFINITIONS: &[&[OpDefinition]] = &[
     attention::DEFINITIONS,
+    concat::DEFINITIONS,
     contraction::DEFINITIONS,
     elementwise::DEFINITIONS,
     predicate::DEFINITIONS,
@@ -35,6 +37,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
 /// Adds the ops.
 pub fn register(registry: &mut Registry) {
     attention::register(registry);
+    concat::register(registry);
     contraction::register(registry);
     elementwise::register(registry);
     predicate::register(registry);
@@ -49,6 +52,7 @@ pub fn register(registry: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     all.extend(attention::shaders());
+    all.extend(concat::shaders());
     all.extend(contraction::shaders());
     all.extend(elementwise::shaders());
     all.extend(reduce::shaders());

@@ -1,5 +1,6 @@
 //! Matrix products that compute what nodes beside them would: `_WgpuFusedMatMulWithSums` the sums
 //! of its right operand's columns, as the gradient of a bias is beside that of its weights;
+//! `_WgpuFusedJoinedMatMulWithSums` the same for products of one left operand;
 //! `_WgpuFusedAddedMatMul` the sum of several products, as the gradient of what several layers
 //! read.
 //!
@@ -10,7 +11,8 @@ use std::ops::Range;
 use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::contract::epilogue::Epilogue;
-use crate::kernels::contract::{summed, terms};
+use crate::kernels::contract::plan::Plan;
+use crate::kernels::contract::{joined, summed, terms};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 use crate::kernels::expression::Expression;
 use crate::kernels::fused::contraction::{Fused, channels, matmul_shape};
@@ -26,6 +28,9 @@ use crate::tensor::{Tensor, shape_text};
 
 /// The product of two matrices and the sums of the right one's columns.
 pub const WITH_SUMS: &str = "_WgpuFusedMatMulWithSums";
+
+/// The products of one left operand with several right ones, and the sums of each one's columns.
+pub const JOINED_WITH_SUMS: &str = "_WgpuFusedJoinedMatMulWithSums";
 
 /// The sum of products, each of two operands of its own.
 pub const ADDED: &str = "_WgpuFusedAddedMatMul";
@@ -51,6 +56,21 @@ pub const DEFINITIONS: &[OpDefinition] = &[
         ],
         stateful: false,
         shape: added_shape,
+    },
+    OpDefinition {
+        name: JOINED_WITH_SUMS,
+        inputs: &["x: T", "y: N * T"],
+        outputs: &["output: N * T_out", "sums: N * T"],
+        attrs: &[
+            "N: int >= 2",
+            "T: {float, half, bfloat16, double}",
+            "T_out: {float, half, bfloat16, double}",
+            "expression: string",
+            "constants: list(float)",
+            "adj_x: bool = false",
+        ],
+        stateful: false,
+        shape: joined_with_sums_shape,
     },
     OpDefinition {
         name: WITH_SUMS,
@@ -85,6 +105,21 @@ pub fn register(r: &mut Registry) {
         let last = Fused { op: ADDED, base: Box::new(base()?), epilogue: last };
         Ok(Added { whole, last, next, count })
     });
+    r.op(JOINED_WITH_SUMS).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
+        let count = usize::try_from(attrs.int("N")?).unwrap_or(0);
+        require!((2..=joined::MOST).contains(&count), "{JOINED_WITH_SUMS}: {count} products");
+        let epilogue =
+            Epilogue::new(attrs.string("expression")?.parse()?, attrs.floats("constants")?)?;
+        let own = [attrs.dtype("T")?, attrs.dtype("T_out")?];
+        let expression = epilogue.expression();
+        require!(
+            expression.inputs() == &own[..1] && epilogue.output() == own[1],
+            "{JOINED_WITH_SUMS}: {expression} for products of {own:?}"
+        );
+        let base = Box::new(MatMul::matrices(attrs.bool("adj_x")?, false));
+        let product = Fused { op: JOINED_WITH_SUMS, base, epilogue };
+        Ok(JoinedWithSums { product, count })
+    });
     r.op(WITH_SUMS).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
         let base = MatMul::matrices(attrs.bool("adj_x")?, false);
         Ok(WithSums { product: fused(attrs, WITH_SUMS, base)? })
@@ -108,15 +143,55 @@ impl Kernel for WithSums {
         require!(right.rank() == 2, "{WITH_SUMS} takes matrices: {}", shape_text(&right.dims));
         let plan = self.product.start(ctx, &operands, &extras, 0)?;
         let sums = ctx.output(1, right.dtype, &right.dims[1..])?;
-        let done = match plan {
-            Some(plan) => summed::enqueue(ctx, plan, &sums)?,
-            None => false,
-        };
-        if done {
-            return Ok(());
+        with_sums(ctx, plan, right, &sums)
+    }
+}
+
+/// Enqueues a product, if there is one left to be, and the sums of its right operand's columns.
+fn with_sums(
+    ctx: &mut dyn OpContext,
+    plan: Option<Plan<'_>>,
+    right: &Tensor,
+    sums: &Tensor,
+) -> Result<()> {
+    let done = match plan {
+        Some(plan) => summed::enqueue(ctx, plan, sums)?,
+        None => false,
+    };
+    if done {
+        return Ok(());
+    }
+    reduce(ctx, Reduction::of("Sum"), right, &groups(&right.dims, &[true, false]), sums)
+}
+
+struct JoinedWithSums {
+    /// Each of the products.
+    product: Fused,
+    /// How many they are.
+    count: usize,
+}
+
+impl Kernel for JoinedWithSums {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let left = ctx.input(0)?;
+        let (mut plans, mut rights, mut sums) = (Vec::new(), Vec::new(), Vec::new());
+        for part in 0..self.count {
+            let right = ctx.input(1 + part)?;
+            let dims = shape_text(&right.dims);
+            require!(right.rank() == 2, "{JOINED_WITH_SUMS} takes matrices: {dims}");
+            plans.push(self.product.start(ctx, &[left.clone(), right.clone()], &[], part)?);
+            sums.push(ctx.output(self.count + part, right.dtype, &right.dims[1..])?);
+            rights.push(right);
         }
-        let columns = groups(&right.dims, &[true, false]);
-        reduce(ctx, Reduction::of("Sum"), right, &columns, &sums)
+        if plans.iter().all(Option::is_some) {
+            let whole = plans.into_iter().flatten().collect();
+            match joined::enqueue_with_sums(ctx, whole, &sums)? {
+                Some(apart) => plans = apart.into_iter().map(Some).collect(),
+                None => return Ok(()),
+            }
+        }
+        let each = plans.into_iter().zip(rights.iter().zip(&sums));
+        each.into_iter().try_for_each(|(plan, (right, sums))| with_sums(ctx, plan, right, sums))
     }
 }
 
@@ -213,6 +288,20 @@ fn added_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
         s.iter_mut().filter(|d| **d == Some(1)).for_each(|d| *d = None);
         s
     })])
+}
+
+/// Each product's, then those of the sums, as many as right operands.
+fn joined_with_sums_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    let Some((left, rights)) = inputs.shapes.split_first() else { return Ok(Vec::new()) };
+    let mut shapes = vec![left.clone(), None];
+    let (mut products, mut sums) = (Vec::new(), Vec::new());
+    for right in rights {
+        shapes[1].clone_from(right);
+        let of = with_sums_shape(&ShapeInputs { shapes: &shapes, dtype: inputs.dtype })?;
+        products.push(of[0].clone());
+        sums.push(of[1].clone());
+    }
+    Ok([products, sums].concat())
 }
 
 /// The product's, and an element for each column of the right operand.

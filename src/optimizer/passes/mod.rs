@@ -7,6 +7,7 @@ use crate::error::Result;
 
 mod attention;
 mod cleanup;
+mod concat;
 mod contraction;
 mod elementwise;
 mod folding;
@@ -45,10 +46,12 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "rowwise", run: rowwise::run },
     Pass { name: "reduce", run: reduce::run },
     Pass { name: "update", run: update::run },
+    Pass { name: "concat", run: concat::run },
     Pass { name: "elementwise", run: elementwise::run },
     Pass { name: "joined", run: products::joined::run },
     Pass { name: "added", run: products::added::run },
-    Pass { name: "biases", run: products::biased::run },
+    Pass { name: "biases", run: products::biases },
+    Pass { name: "ends", run: reduce::ends::run },
 ];
 
 /// Most times that [`run_all`] runs the passes. What one of them makes lets another do more at most

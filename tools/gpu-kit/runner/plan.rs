@@ -22,6 +22,7 @@ pub const SUITES: &[&str] = &[
     "fused_reduce_epilogue",
     "fused_attention",
     "fused_attention_grad",
+    "fused_concat",
     "fused_update",
     "variable",
     "inplace",

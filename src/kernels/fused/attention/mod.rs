@@ -271,9 +271,10 @@ impl Split {
 }
 
 /// Whether rows of all operands and of the result are whole groups of four.
-fn is_whole(g: &Geometry, operands: &[Tensor]) -> bool {
+fn is_whole<'t>(g: &Geometry, operands: impl IntoIterator<Item = &'t Tensor>) -> bool {
     let aligned = |t: &Tensor| t.address.is_multiple_of(4 * t.dtype.size() as u64);
-    [g.depth, g.width].iter().all(|n| *n > 0 && n.is_multiple_of(4)) && operands.iter().all(aligned)
+    [g.depth, g.width].iter().all(|n| *n > 0 && n.is_multiple_of(4))
+        && operands.into_iter().all(aligned)
 }
 
 /// A copy of an operand in f32 whose rows have `width` elements, zeros at the end.

@@ -3,7 +3,8 @@
 //!
 //! An output is reduced over the shape to which the inputs behind its own value broadcast, as it
 //! would be without fusion. Where these shapes differ, which the optimizer cannot always exclude,
-//! each of them is a pass of its own.
+//! each of them is a pass of its own. A node may read more tensors than every adapter binds: then
+//! its reductions are as few passes as the adapter allows.
 
 mod epilogue;
 mod program;
@@ -25,7 +26,8 @@ use crate::tensor::{Dims, Tensor};
 
 use epilogue::{Epilogue, Extra};
 pub use epilogue::{MAX_CONSTANTS, MAX_EXTRAS, MAX_OUTPUTS};
-pub use program::{MAX_INPUTS, MAX_PLANES};
+use program::MAX_BINDINGS;
+pub use program::{MAX_INPUTS, MAX_PLANES, MOST_INPUTS};
 pub use state::{MOMENTS, States};
 
 /// The op.
@@ -85,6 +87,8 @@ struct FusedReduce {
     all: Pass,
     /// Each value on its own.
     single: Vec<Pass>,
+    /// The values in passes that every adapter can run; empty where one is enough.
+    narrow: Vec<Pass>,
     constants: Vec<f32>,
     axes: Vec<i64>,
     whole: bool,
@@ -115,7 +119,7 @@ impl FusedReduce {
             expression.constants()
         );
         require!(
-            given.len() <= MAX_INPUTS
+            given.len() <= MOST_INPUTS
                 && wanted.len() <= MAX_OUTPUTS
                 && states.planes() <= MAX_PLANES,
             "{OP}: {} inputs and {} outputs of {} numbers are too many",
@@ -123,16 +127,27 @@ impl FusedReduce {
             wanted.len(),
             states.planes()
         );
-        let single = (0..states.reductions()).map(|k| pass(&expression, &states, &[k])).collect();
+        require!(
+            given.len() <= MAX_INPUTS || epilogue.is_none(),
+            "{OP}: {} inputs are too many for a node with an epilogue",
+            given.len()
+        );
+        let single: Vec<Pass> =
+            (0..states.reductions()).map(|k| pass(&expression, &states, &[k])).collect();
         let which: Vec<usize> = (0..states.reductions()).collect();
         let all = Pass { epilogue, ..pass(&expression, &states, &which) };
         require!(
             all.inputs.len() == given.len(),
             "{OP}: an input that no value of {expression} depends on"
         );
+        let narrow = match given.len() > MAX_INPUTS {
+            true => narrow(&expression, &states),
+            false => Vec::new(),
+        };
         Ok(Self {
             all,
             single,
+            narrow,
             constants,
             axes: attrs.ints("axes")?,
             whole: attrs.bool("whole")?,
@@ -215,6 +230,14 @@ impl Kernel for FusedReduce {
         };
         let shapes = self.single.iter().map(shape).collect::<Result<SmallVec<[Dims; 6]>>>()?;
         if shapes.iter().all(|dims| *dims == shapes[0]) {
+            // A buffer of parameters may count.
+            let bindings = inputs.len() + self.all.epilogue.outputs().len() + 1;
+            if !self.narrow.is_empty()
+                && bindings > ctx.device().capabilities().max_bindings as usize
+            {
+                let dims = &shapes[0];
+                return self.narrow.iter().try_for_each(|pass| self.run(ctx, pass, &inputs, dims));
+            }
             return self.run(ctx, &self.all, &inputs, &shapes[0]);
         }
         require!(
@@ -226,6 +249,24 @@ impl Kernel for FusedReduce {
             .zip(&shapes)
             .try_for_each(|(pass, dims)| self.run(ctx, pass, &inputs, dims))
     }
+}
+
+/// The values of a node in passes that every adapter can run, in order.
+fn narrow(expression: &Expression, states: &States) -> Vec<Pass> {
+    let mut passes: Vec<(Vec<usize>, Pass)> = Vec::new();
+    for k in 0..states.reductions() {
+        let with = passes.last().map(|(which, _)| {
+            let which = [&which[..], &[k]].concat();
+            let both = pass(expression, states, &which);
+            (which, both)
+        });
+        let fits = |pass: &Pass| pass.inputs.len() + pass.outputs.len() < MAX_BINDINGS;
+        match with.filter(|(_, both)| fits(both)) {
+            Some(both) => *passes.last_mut().expect("there is a last one") = both,
+            None => passes.push((vec![k], pass(expression, states, &[k]))),
+        }
+    }
+    passes.into_iter().map(|(_, pass)| pass).collect()
 }
 
 /// The values `which` of a node.

@@ -13,12 +13,17 @@ use super::epilogue::{Epilogue, Extra, Part};
 use super::state::States;
 
 /// Names of the inputs' bindings.
-const INPUTS: [&str; 6] = ["x0", "x1", "x2", "x3", "x4", "x5"];
+const INPUTS: [&str; 8] = ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
 /// Their strides along the reduced group.
-const STEPS: [&str; 6] = ["x0_step", "x1_step", "x2_step", "x3_step", "x4_step", "x5_step"];
+const STEPS: [&str; 8] =
+    ["x0_step", "x1_step", "x2_step", "x3_step", "x4_step", "x5_step", "x6_step", "x7_step"];
 
-/// The most inputs: with states on the other side, seven of eight bindings.
-pub const MAX_INPUTS: usize = INPUTS.len();
+/// The most inputs of a pass that every adapter can run: with states on the other side, seven of
+/// eight bindings.
+pub const MAX_INPUTS: usize = 6;
+/// The most inputs of a node, whose reductions are spread over several passes where the adapter
+/// binds too few.
+pub const MOST_INPUTS: usize = INPUTS.len();
 /// The most storage buffers of a program.
 pub const MAX_BINDINGS: usize = 8;
 /// The most numbers in a state: a workgroup's states must fit 16 KiB, in 64 bits each.
@@ -267,6 +272,7 @@ pub fn samples() -> Vec<Shader> {
                 .fold(walk, |w, _| w.operand(&vec![0; dims.len()], 0))
                 .class();
             for reads in [Reads::Elements(&expression, &text, &class), Reads::States] {
+                let wide = expression.inputs().len() > MAX_INPUTS;
                 let styles = [(false, 1, 256), (true, 1, 256), (true, 8, 8), (false, 64, 256)];
                 for (finish, lanes, workgroup) in styles {
                     let columns = lanes > 1 && dims.len() == 2;
@@ -295,7 +301,7 @@ pub fn samples() -> Vec<Shader> {
                     let own =
                         if matches!(reads, Reads::States) { 1 } else { expression.inputs().len() };
                     // Parameters may take a buffer, as in `run.rs`.
-                    let most = MAX_BINDINGS - 1;
+                    let most = if wide { 2 * MAX_BINDINGS } else { MAX_BINDINGS - 1 };
                     for part in epilogue.parts(&extras, most - own) {
                         if own + part.tensors() <= most {
                             out.push(Variant { finish: Some(&part), ..variant }.shader());
@@ -329,6 +335,14 @@ pub fn samples() -> Vec<Shader> {
             each(&format!("x: {dtype}; c: 0; s0 = Exp<{dtype}>(x0); return s0"), "L2Loss");
         }
     }
+    // Two normalizations' weights.
+    each(
+        "x: float32, float32, float32, float32, float32, float32, float32, float32; c: 0; s0 = \
+         Mul<float32>(x0, x1); s1 = Mul<float32>(x0, x2); s2 = AddV2<float32>(s0, s1); s3 = \
+         Mul<float32>(s2, x3); s4 = Mul<float32>(x4, x5); s5 = Mul<float32>(x4, x6); s6 = \
+         AddV2<float32>(s4, s5); s7 = Mul<float32>(s6, x7); return s3, x0, s7, x4",
+        "Sum,Sum,Sum,Sum",
+    );
     each("x: float16; c: 1; s0 = Maximum<float16>(x0, c0); return s0", "EuclideanNorm");
     each("x: float32; c: 0; s0 = IsFinite<float32>(x0); return s0, s0", "All,Any");
     each(

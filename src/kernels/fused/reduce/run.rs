@@ -9,7 +9,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::epilogue::{Epilogue, Extra, Part};
-use super::program::{MAX_BINDINGS, Reads, Variant};
+use super::program::{MAX_BINDINGS, MAX_INPUTS, Reads, Variant};
 use super::state::States;
 use crate::device::{Binding, Device, Grid, Params, Profile, Program};
 use crate::error::{Error, Result};
@@ -361,7 +361,11 @@ impl Work<'_> {
         let own = MAX_BINDINGS + source.params.scalars.len() + self.epilogue.constants().len();
         let bytes = 4 * (own.next_multiple_of(4) + source.params.vec4s.len());
         let buffer = bytes > device.capabilities().immediates as usize;
-        MAX_BINDINGS - source.bindings.len() - usize::from(buffer)
+        let all = match self.expression.inputs().len() > MAX_INPUTS {
+            true => device.capabilities().max_bindings as usize,
+            false => MAX_BINDINGS,
+        };
+        all - source.bindings.len() - usize::from(buffer)
     }
 
     fn params(&self, step: &Step) -> Params {

@@ -1,11 +1,12 @@
 //! What stands in the way of fusion and costs dispatches for nothing: copies, conversions there and
-//! back, transposes and changes of shape that cancel, constants that wait for something, and nodes
-//! that nobody uses.
+//! back, transposes and changes of shape that cancel, constants that wait for something, sums that
+//! are written as those of a bias, and nodes that nobody uses.
 //!
 //! TensorFlow's own passes remove what is redundant by itself; here goes what is so for these
 //! devices (an Identity on them is no more than a name), or because of what other passes of ours
 //! left.
 
+mod biases;
 mod constants;
 mod reshapes;
 
@@ -22,6 +23,9 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     constants::release(graph);
     for id in order.iter() {
         reshapes::shorten(graph, *id);
+        if biases::add(graph, *id) {
+            continue;
+        }
         if let Some(source) = source(graph, *id) {
             bypass(graph, *id, source);
         }

@@ -4,10 +4,11 @@
 //! large tensor. All that leaves a group has one shape, that of its iteration. What is smaller may
 //! be computed within when it costs next to nothing again and again; nothing larger is. Groups of
 //! one shape grow first, so that what is small is divided into few nodes before large ones take
-//! parts of it.
+//! parts of it. Changes of shape between them come behind them first ([`sinking`]).
 
 mod member;
 mod region;
+mod sinking;
 
 use std::sync::Arc;
 
@@ -25,12 +26,13 @@ use member::{Member, Uniforms, looking_through, recomputed};
 use region::Region;
 
 /// Most nodes of a group whose values are smaller than its iteration.
-const MAX_SMALL: usize = 2;
+const MAX_SMALL: usize = 4;
 /// Rounds of growing; a merge may make room for another.
 const ROUNDS: usize = 3;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
+    sinking::run(graph);
     let Some(groups) = Groups::grow(graph) else { return Ok(()) };
     let regions: Vec<Region> = groups.regions();
     // What earlier regions gave is now a fused node's.

@@ -37,7 +37,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 }
 
 /// The tensor whose elements `tensor` has in their order.
-fn elements(graph: &Graph, mut tensor: Output) -> Output {
+pub(super) fn elements(graph: &Graph, mut tensor: Output) -> Output {
     for _ in 0..MAX_ROW {
         let node = graph.node(tensor.node);
         match (node.op(), node.inputs().first()) {
@@ -62,7 +62,7 @@ fn is_free(graph: &Graph, id: NodeId) -> bool {
 }
 
 /// The last extent of a tensor of rows.
-fn columns(graph: &Graph, tensor: Output) -> Option<usize> {
+pub(super) fn columns(graph: &Graph, tensor: Output) -> Option<usize> {
     let shape = graph.info(tensor).shape.as_ref().filter(|s| s.len() >= 2)?;
     shape.last()?.known().filter(|n| *n > 0)
 }

@@ -3,10 +3,20 @@
 //! The gradient of a weight that a batch of matrices was multiplied by is a product for each of
 //! them, which TensorFlow then sums: one product over the rows of all, see [`summed`]. Products of
 //! one left operand are [`joined`], once their epilogues have been found; others make the gradient
-//! of a bias too: [`biased`]. Products whose results are added up are one over a longer index:
+//! of a bias too: [`biases`]. Products whose results are added up are one over a longer index:
 //! [`added`].
 
+use crate::error::Result;
+use crate::optimizer::graph::Graph;
+
 pub mod added;
-pub mod biased;
+mod biased;
 pub mod joined;
+mod joined_sums;
 pub mod summed;
+
+/// Puts the gradients of biases into the products that make those of their weights.
+pub fn biases(graph: &mut Graph) -> Result<()> {
+    biased::run(graph)?;
+    joined_sums::run(graph)
+}

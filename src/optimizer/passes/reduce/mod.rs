@@ -8,6 +8,7 @@
 //! neither needs the other. What follows from their results and has their elements is the node's
 //! epilogue. A reduction of a reduction is one, and the gradient of a bias is a sum.
 
+pub mod ends;
 mod roots;
 mod sequence;
 mod shapes;

@@ -15,10 +15,12 @@
 //!
 //! On GPUs one program has the gradient of the query, for tiles of its rows, and another those of
 //! key and value, for tiles of theirs, so that no sum needs atomic operations: the same operands
-//! always give the same bits. On software adapters weights go through memory as in the forward
-//! pass, which leaves them to this one, see [`staged`]: computed anew they would cost a seventh
-//! product, and a step takes as long as without the ops, give or take 8 % (llvmpipe, sequences of
-//! 64 to 1024), with 17 to 28 % less of memory traffic.
+//! always give the same bits. The first one makes D on the way; where the adapter cannot bind what
+//! it needs for that, or rows are no whole groups of four, a program before both does. On software
+//! adapters weights go through memory as in the forward pass, which leaves them to this one, see
+//! [`staged`]: computed anew they would cost a seventh product, and a step takes as long as without
+//! the ops, give or take 8 % (llvmpipe, sequences of 64 to 1024), with 17 to 28 % less of memory
+//! traffic.
 //!
 //! Attributes are those of the op, but that nothing broadcasts besides the mask.
 
@@ -42,7 +44,7 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 use staged::Staged;
-use text::{Side, Variant};
+use text::{Rows, Side, Variant};
 
 /// The op's name.
 pub const OP: &str = "_WgpuFusedAttentionGrad";
@@ -160,10 +162,17 @@ impl AttentionGrad {
         tile: &'static Tile,
     ) -> Result<()> {
         let rows = ctx.temp(F32, &[g.batch * g.heads * g.queries, 3])?;
-        prepare(ctx.device(), &t, &rows)?;
-        let Tensors { query, key, value, gradient, extra, gradients, .. } = t;
+        let operands = [&t.query, &t.key, &t.value, &t.gradient, &t.result];
+        // With the saved numbers, the rows and the gradient of the query.
+        let bindings = operands.len() + 3 + usize::from(t.extra.is_some());
+        let fits = bindings <= ctx.device().capabilities().max_bindings as usize;
+        let made = fits && is_whole(&g, operands);
+        if !made {
+            prepare(ctx.device(), &t, &rows)?;
+        }
+        let whole = is_whole(&g, operands[..4].iter().copied());
+        let Tensors { query, key, value, gradient, result, saved, extra, gradients } = t;
         let mut operands = [query, key, value, gradient];
-        let whole = is_whole(&g, &operands);
         let mut stored = gradients.clone();
         if !whole {
             let widths = [g.depth, g.depth, g.width, g.width].map(|n| n.max(1).next_multiple_of(4));
@@ -181,7 +190,9 @@ impl AttentionGrad {
             let mask = extra.as_ref().map(|t| t.dtype);
             let loads =
                 if [g.depth, g.width] == [tile.width(); 2] { Loads::Exact } else { Loads::Padded };
-            let variant = Variant { dtype, mask, loads, side, tile };
+            let made = made && side == Side::Queries;
+            let of_rows = if made { Rows::Made } else { Rows::Stored };
+            let variant = Variant { dtype, mask, loads, side, tile, rows: of_rows };
             let (own, others) = match side {
                 Side::Queries => (g.queries, g.keys),
                 Side::Keys => (g.keys, g.queries),
@@ -195,6 +206,9 @@ impl AttentionGrad {
             let workgroups = own.div_ceil(tile.rows()) * g.batch * g.heads;
             let vec4s = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
             let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(vec4s).collect();
+            if made {
+                bindings.extend([vec4s(&result), (&saved).into()]);
+            }
             bindings.push((&rows).into());
             match side {
                 Side::Queries => bindings.push(vec4s(&stored[0])),

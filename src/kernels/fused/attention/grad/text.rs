@@ -14,6 +14,10 @@ const TILES: &str = include_str!("../../../../../shaders/fused/attention_grad_ti
 const ROWS: &str = include_str!("../../../../../shaders/fused/attention_grad_rows.wgsl");
 const WEIGHTS: &str = include_str!("../../../../../shaders/fused/attention_grad_weights.wgsl");
 
+/// What a row needs, as a program before has stored it.
+const STORED_ROW: &str = "    let own = vec3<f32>(load_rows(own_row * 3u), load_rows(own_row * 3u \
+                          + 1u),\n        load_rows(own_row * 3u + 2u));";
+
 /// Whose gradient a program computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -36,6 +40,18 @@ pub struct Variant {
     pub side: Side,
     /// Which part of it a workgroup computes.
     pub tile: Tile,
+    /// Where the program of the query has what it needs of each row.
+    pub rows: Rows,
+}
+
+/// What a row needs besides its products: what is subtracted from its scores, what their
+/// exponentials are multiplied with, and the product of the result with its gradient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// A program before has stored it.
+    Stored,
+    /// The query's program finds it out, and stores it for the other side's.
+    Made,
 }
 
 /// The parameters, in order; then `scale`, `fill` and `lowest`.
@@ -43,6 +59,12 @@ const PARAMS: &[&str] = &[
     "total", "heads", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t", "k_b", "k_h",
     "k_t", "v_b", "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
 ];
+
+/// Where the program of a side may have what it needs of the rows.
+fn rows_of(side: Side) -> impl Iterator<Item = Rows> {
+    let made = (side == Side::Queries).then_some(Rows::Made);
+    std::iter::once(Rows::Stored).chain(made)
+}
 
 /// Every variant: masks do not depend on tiles, nor do types.
 pub fn variants(types: &[DType], masks: &[DType]) -> Vec<Shader> {
@@ -53,8 +75,8 @@ pub fn variants(types: &[DType], masks: &[DType]) -> Vec<Shader> {
     for side in [Side::Queries, Side::Keys] {
         for (tile, kinds) in tile::all(true) {
             for loads in [Loads::Exact, Loads::Padded] {
-                for dtype in types {
-                    let variant = Variant { dtype: *dtype, mask: None, loads, side, tile: *tile };
+                for (dtype, rows) in types.iter().flat_map(|t| rows_of(side).map(|r| (*t, r))) {
+                    let variant = Variant { dtype, mask: None, loads, side, tile: *tile, rows };
                     let masks = std::iter::once(None).chain(masks.iter().copied().map(Some));
                     let masks = masks.take(if tile.vec4s == 4 { usize::MAX } else { 1 });
                     let shaders = masks.map(|mask| Variant { mask, ..variant }.shader());
@@ -72,7 +94,8 @@ impl Variant {
         let key = Key::new("attention_grad")
             .dtype(self.dtype)
             .number(self.loads as u32)
-            .number(self.side as u32);
+            .number(self.side as u32)
+            .number(self.rows as u32);
         let key = key.number(self.tile.vec4s).number(self.tile.loop_id());
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
@@ -85,9 +108,10 @@ impl Variant {
 
     /// The shader.
     pub fn shader(&self) -> Shader {
-        let Self { dtype, mask, loads, side, tile } = *self;
+        let Self { dtype, mask, loads, side, tile, rows } = *self;
         let mut shader = Shader::new(format!(
-            "attention gradient {dtype}, mask {mask:?}, {loads:?}, {side:?}, {} vec4s, {}",
+            "attention gradient {dtype}, mask {mask:?}, {loads:?}, {side:?}, rows {rows:?}, {} \
+             vec4s, {}",
             tile.vec4s,
             tile.loop_text()
         ))
@@ -96,6 +120,9 @@ impl Variant {
             [("query", "depth"), ("key", "depth"), ("value", "width"), ("gradient", "width")]
         {
             shader = operand(shader, name, dtype, loads, extent);
+        }
+        if rows == Rows::Made {
+            shader = operand(shader, "result", dtype, loads, "width").bind("saved", DType::F32);
         }
         shader = shader.bind("rows", DType::F32);
         let results: &[&str] = match side {
@@ -144,6 +171,7 @@ impl Variant {
             .define("VEC4S", tile.vec4s.to_string())
             .define("STEP_POSITIONS", tile.step.to_string())
             .define("OWN", loaded.trim_end())
+            .define("ROW", if rows == Rows::Made { self.row() } else { STORED_ROW.to_owned() })
             .define("SUMS", sums.trim_end())
             .define("PRODUCTS", self.products())
             .define("STEP", self.step())
@@ -159,6 +187,24 @@ impl Variant {
         } else {
             format!("{}u + part", c * self.tile.parts)
         }
+    }
+
+    /// What the row needs, of which its invocations add up the product of result and gradient.
+    fn row(&self) -> String {
+        let products: Vec<_> = (0..self.tile.vec4s / self.tile.parts)
+            .map(|c| format!("dot(g{c}, quad_result(gradient_at, {}))", self.quad(c)))
+            .collect();
+        let parts: Vec<_> =
+            (0..self.tile.parts).map(|i| format!("scores[local_index - part + {i}u]")).collect();
+        format!(
+            "    scores[local_index] = {};\n    workgroupBarrier();\n    let largest = \
+             load_saved(own_row * 2u);\n    let own = vec3<f32>(select(largest, 0.0, largest < \
+             LOWEST_FINITE),\n        1.0 / load_saved(own_row * 2u + 1u), {});\n    if part == \
+             0u {{\n        store_rows(own_row * 3u, own.x);\n        store_rows(own_row * 3u + \
+             1u, own.y);\n        store_rows(own_row * 3u + 2u, own.z);\n    }}",
+            products.join("\n        + "),
+            parts.join("\n        + ")
+        )
     }
 
     /// What the invocation's own elements add to the products of its rows with those of both tiles.

@@ -1,0 +1,309 @@
+//! `_WgpuFusedConcat`: elementwise values side by side along an axis, of parts of tensors and of
+//! whole ones, such as the halves of a head that rotary embeddings turn.
+//!
+//! The parts of the result have one extent each, as the parts of the tensors that are read have. An
+//! invocation computes the values of all parts for its elements and stores those of its own: what
+//! the parts compute has much in common, and reads cost more.
+
+use smallvec::SmallVec;
+
+use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::definition::OpDefinition;
+use crate::kernels::expression::Expression;
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::kernels::windows::limit;
+use crate::layout::{AccessClass, Iteration, Strides, broadcast_dims, dense_strides};
+use crate::require;
+use crate::shader::{Field, Shader};
+use crate::tensor::{Dims, Tensor, shape_text};
+
+/// The op's name.
+pub const OP: &str = "_WgpuFusedConcat";
+
+/// Names of the inputs' bindings.
+const INPUTS: [&str; 6] = ["x0", "x1", "x2", "x3", "x4", "x5"];
+
+/// The most inputs: with the result, seven of eight bindings.
+pub const MAX_INPUTS: usize = INPUTS.len();
+/// The most parts, for each element of which all are computed.
+pub const MAX_PARTS: usize = 4;
+
+/// The op. Output `k` of the expression is part `k` of the result. Input `k` is the part number
+/// `parts[k]` of its tensor along `axis`, which counts from the back and is negative, or, where
+/// that is -1, the whole of it, which broadcasts to a part.
+pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
+    name: OP,
+    inputs: &["x: T_in"],
+    outputs: &["y: T"],
+    attrs: &[
+        "T_in: list(type) >= 1",
+        "T: {float, half, bfloat16}",
+        "expression: string",
+        "constants: list(float)",
+        "parts: list(int)",
+        "axis: int",
+    ],
+    stateful: false,
+    // Neither the axis nor how many parts there are is to be seen.
+    shape: |_| Ok(Vec::new()),
+}];
+
+/// Registers the op.
+pub fn register(registry: &mut Registry) {
+    registry.op(OP).types("T", TYPES).kernel(Concat::new);
+}
+
+/// Types of the result.
+const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+
+struct Concat {
+    expression: Expression,
+    /// The expression's text, the main part of the pipeline's key.
+    text: String,
+    constants: Vec<f32>,
+    /// For each input which part it is, if not the whole.
+    parts: Vec<Option<usize>>,
+    /// The axis from the back: 1 is the last one.
+    axis: usize,
+    dtype: DType,
+}
+
+/// Where an operand is read: its address, and a stride for each dimension of the walk.
+type Place = (u64, Strides);
+
+impl Concat {
+    fn new(attrs: &dyn Attrs) -> Result<Self> {
+        let expression: Expression = attrs.string("expression")?.parse()?;
+        let (given, dtype) = (attrs.dtypes("T_in")?, attrs.dtype("T")?);
+        let (constants, axis) = (attrs.floats("constants")?, attrs.int("axis")?);
+        let parts: Vec<Option<usize>> =
+            attrs.ints("parts")?.into_iter().map(|part| usize::try_from(part).ok()).collect();
+        let outputs = expression.output_types();
+        require!(
+            given == expression.inputs() && outputs.iter().all(|t| *t == dtype),
+            "{OP}: {expression} for inputs of {given:?} and parts of {dtype}"
+        );
+        require!(
+            given.len() <= MAX_INPUTS && (2..=MAX_PARTS).contains(&outputs.len()),
+            "{OP}: {} inputs and {} parts",
+            given.len(),
+            outputs.len()
+        );
+        require!(
+            parts.len() == given.len() && constants.len() == expression.constants() && axis < 0,
+            "{OP}: {} parts, {} constants and axis {axis} for {expression}",
+            parts.len(),
+            constants.len()
+        );
+        let axis = axis.unsigned_abs() as usize;
+        Ok(Self { text: expression.to_string(), expression, constants, parts, axis, dtype })
+    }
+
+    /// The dims of a part: those to which all that is read broadcasts.
+    fn part(&self, inputs: &[Tensor]) -> Result<Dims> {
+        let of = |input: &Tensor, part: &Option<usize>| -> Result<Dims> {
+            let mut dims = input.dims.clone();
+            if part.is_some() {
+                let axis = dims.len().checked_sub(self.axis);
+                let Some(axis) = axis.filter(|axis| dims[*axis].is_multiple_of(self.count()))
+                else {
+                    let dims = shape_text(&input.dims);
+                    return Err(Error::InvalidArgument(format!(
+                        "{OP}: {dims} has no {} parts along axis -{}",
+                        self.count(),
+                        self.axis
+                    )));
+                };
+                dims[axis] /= self.count();
+            }
+            Ok(dims)
+        };
+        let dims = inputs
+            .iter()
+            .zip(&self.parts)
+            .try_fold(Dims::new(), |all, (input, part)| broadcast_dims(&all, &of(input, part)?))?;
+        require!(
+            dims.len() >= self.axis,
+            "{OP}: parts of {} have no axis -{}",
+            shape_text(&dims),
+            self.axis
+        );
+        Ok(dims)
+    }
+
+    /// How many parts there are.
+    fn count(&self) -> usize {
+        self.expression.outputs().len()
+    }
+
+    /// Where input `k` is read on a walk over a result of parts of `dims`, which has a dimension of
+    /// its own for the parts.
+    fn place(&self, input: &Tensor, part: Option<usize>, dims: &[usize]) -> Result<Place> {
+        let at = dims.len() - self.axis;
+        let (own, lead) = (&input.dims, dims.len() - input.dims.len());
+        let dense = dense_strides(own);
+        let mut strides: Strides = (0..dims.len())
+            .map(|d| if d < lead || own[d - lead] == 1 { 0 } else { dense[d - lead] })
+            .collect();
+        let mut address = input.address;
+        if let Some(part) = part {
+            require!(part < self.count(), "{OP}: part {part} of {}", self.count());
+            let step = dims[at] as i64 * dense[at - lead];
+            // A part of one element has a stride that is not zero where another is broadcast.
+            strides[at] = dense[at - lead];
+            address += part as u64 * step as u64 * input.dtype.size() as u64;
+        }
+        strides.insert(at, 0);
+        Ok((address, strides))
+    }
+
+    /// Enqueues the walk over `dims`, or its halves where something exceeds a binding.
+    fn enqueue(
+        &self,
+        device: &Device,
+        dims: &[usize],
+        inputs: &[Place],
+        output: u64,
+        run: usize,
+    ) -> Result<()> {
+        let types = self.expression.inputs();
+        let walk = inputs
+            .iter()
+            .fold(Iteration::over(dims), |walk, (_, strides)| walk.operand(strides, 0));
+        let span = |k: usize| -> u64 {
+            let steps = dims.iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64);
+            1 + steps.sum::<u64>()
+        };
+        let most = limit(device.capabilities());
+        let bytes = |k: usize| span(k) * types[k].size() as u64;
+        let fits = (0..types.len()).all(|k| bytes(k) <= most)
+            && (walk.len() * self.dtype.size()) as u64 <= most
+            && walk.len() < u32::MAX as usize;
+        if !fits {
+            // In front of the parts' own dimension, where rows are whole runs of parts.
+            let parts = dims.len() - self.axis - 1;
+            let axis = dims[..parts].iter().position(|extent| *extent > 1);
+            // Programs store whole words.
+            let row = |axis: usize| dims[axis + 1..].iter().product::<usize>() * self.dtype.size();
+            let whole = |axis: &usize| (dims[*axis] / 2 * row(*axis)).is_multiple_of(4);
+            let Some(axis) = axis.filter(whole) else {
+                return Err(Error::ResourceExhausted(format!(
+                    "{OP}: {dims:?} elements exceed this adapter's largest storage binding"
+                )));
+            };
+            let half = dims[axis] / 2;
+            let row = row(axis);
+            for (start, extent) in [(0, half), (half, dims[axis] - half)] {
+                let mut dims = Dims::from_slice(dims);
+                dims[axis] = extent;
+                let moved: Vec<Place> = (inputs.iter().zip(types))
+                    .map(|((address, strides), dtype)| {
+                        let step = (start as i64 * strides[axis]) as u64 * dtype.size() as u64;
+                        (address + step, strides.clone())
+                    })
+                    .collect();
+                self.enqueue(device, &dims, &moved, output + (start * row) as u64, run)?;
+            }
+            return Ok(());
+        }
+        let count = walk.len();
+        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
+        for (k, (address, _)) in inputs.iter().enumerate() {
+            let unit = types[k].size() as u32;
+            bindings.push(Binding { address: *address, bytes: bytes(k), unit });
+        }
+        bindings.push((&Tensor::new(self.dtype, &[count], output)).into());
+        let walk = walk.collapse();
+        let params = Params::new().u32(count).u32(run);
+        let params = self.constants.iter().fold(params, |params, c| params.f32(*c));
+        let class = walk.class();
+        device.enqueue(&Program {
+            key: class.key(Key::new("fused_concat").name(&self.text).dtype(self.dtype)),
+            shader: &|| shader(&self.expression, self.dtype, &class),
+            bindings,
+            params: walk.params(params),
+            grid: Grid::map(count, self.dtype),
+        })
+    }
+}
+
+impl Kernel for Concat {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let inputs =
+            (0..ctx.num_inputs()).map(|i| ctx.input(i)).collect::<Result<Vec<Tensor>>>()?;
+        let part = self.part(&inputs)?;
+        let at = part.len() - self.axis;
+        let mut dims = part.clone();
+        dims[at] *= self.count();
+        let output = ctx.output(0, self.dtype, &dims)?;
+        let places = inputs.iter().zip(&self.parts).map(|(x, k)| self.place(x, *k, &part));
+        let places = places.collect::<Result<Vec<_>>>()?;
+        if output.is_empty() {
+            return Ok(());
+        }
+        let run = ctx.device().check_extent(part[at..].iter().product())? as usize;
+        let mut walk = part;
+        walk.insert(at, self.count());
+        self.enqueue(ctx.device(), &walk, &places, output.address, run)
+    }
+}
+
+/// The text: an element of each part, of which one is stored.
+fn shader(expression: &Expression, dtype: DType, class: &AccessClass) -> Shader {
+    let function = expression.wgsl("fused");
+    let names = &INPUTS[..expression.inputs().len()];
+    let mut shader =
+        Shader::new(format!("concat {dtype} {class:?} of {expression}")).u32s(&["count", "run"]);
+    for library in &function.libraries {
+        shader = shader.library(library);
+    }
+    for c in 0..expression.constants() {
+        shader = shader.param(format!("c{c}"), Field::F32);
+    }
+    for (name, dtype) in names.iter().zip(expression.inputs()) {
+        shader = shader.bind(name, *dtype);
+    }
+    let loads = names.iter().map(|x| format!("load_{x}(index_{x}(i))"));
+    let constants = (0..expression.constants()).map(|c| format!("p.c{c}"));
+    let arguments: Vec<String> = loads.chain(constants).collect();
+    let count = expression.outputs().len();
+    let chosen: String = (1..count)
+        .map(|k| format!("    if part == {k}u {{\n        return v.y{k};\n    }}\n"))
+        .collect();
+    let value = format!(
+        "\nfn value(i: u32) -> {} {{\n    let v = fused({});\n    let part = i / p.run % \
+         {count}u;\n{chosen}    return v.y0;\n}}\n",
+        dtype.value(),
+        arguments.join(", ")
+    );
+    class.declare(shader.bind("y", dtype), names).body(&function.text).body(&value).map("y")
+}
+
+/// Sample expressions: rotary embeddings of both kinds, and three parts.
+const SAMPLES: &[&str] = &[
+    "x: T, T, T, T; c: 0; s0 = Mul<T>(x0, x1); s1 = Mul<T>(x2, x3); s2 = Sub<T>(s0, s1); s3 = \
+     Mul<T>(x0, x3); s4 = Mul<T>(x2, x1); s5 = AddV2<T>(s3, s4); return s2, s5",
+    "x: T, T; c: 0; s0 = Neg<T>(x0); return s0, x1",
+    "x: T; c: 1; s0 = Mul<T>(x0, c0); s1 = Exp<T>(s0); return x0, s0, s1",
+];
+
+/// Shader variants of sample expressions.
+pub fn shaders() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for dtype in TYPES {
+        for text in SAMPLES {
+            let expression: Expression = text.replace("T", dtype.name()).parse().expect("a sample");
+            for rank in [2usize, 5] {
+                let dims = vec![3; rank];
+                let strided = vec![4; rank];
+                let walk = (0..expression.inputs().len())
+                    .fold(Iteration::over(&dims), |walk, _| walk.operand(&strided, 0));
+                out.push(shader(&expression, *dtype, &walk.class()));
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,45 @@
+//! Sums that Keras takes for those of a bias: of a residual whose extents are 1 but for the last,
+//! such as a decoder's single word. As a sum of two tensors of one shape it goes into the product
+//! that makes one of them.
+
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+
+/// Puts an addition in the place of a `BiasAdd` whose vector is a tensor of the other operand's
+/// shape in another one. Returns whether it did.
+pub fn add(graph: &mut Graph, id: NodeId) -> bool {
+    let Some(other) = added(graph, id) else { return false };
+    let node = graph.node(id);
+    let Some(dtype) = node.attr("T").cloned() else { return false };
+    let output = Output { node: id, port: 0 };
+    let new = NewNode {
+        name: format!("{}/sum", node.name()),
+        op: "AddV2".to_owned(),
+        device: node.device().to_owned(),
+        inputs: vec![node.inputs()[0], other],
+        controls: Vec::new(),
+        attrs: vec![("T", dtype)],
+        infos: vec![graph.info(output).clone()],
+    };
+    graph.replace_region(&[id], new, &[(output, 0)]);
+    true
+}
+
+/// What is added to the first operand, in its shape.
+fn added(graph: &Graph, id: NodeId) -> Option<Output> {
+    let node = graph.node(id);
+    let of_channels = node.attr("data_format").and_then(Attr::string).unwrap_or("NHWC") == "NHWC";
+    if node.op() != "BiasAdd" || !of_channels || !node.on_wgpu() || graph.is_preserved(id) {
+        return None;
+    }
+    let &[value, vector] = node.inputs() else { return None };
+    let view = graph.node(vector.node);
+    let plain = matches!(view.op(), "Reshape" | "Squeeze")
+        && view.controls().is_empty()
+        && view.device() == node.device();
+    let source = *view.inputs().first().filter(|_| plain)?;
+    let dims = graph.info(value).dims()?;
+    let fits = graph.info(source).dims()? == dims && graph.info(vector).dims()?.len() == 1;
+    let (channels, lead) = dims.split_last()?;
+    (fits && *channels > 1 && lead.iter().all(|d| *d == 1)).then_some(source)
+}

@@ -1,0 +1,279 @@
+//! Concatenations of elementwise values, as rotary embeddings write them: halves of a tensor are
+//! turned by sines and cosines and put side by side again. One node reads the halves where they
+//! are, and writes the result.
+//!
+//! A region is a concatenation and the elementwise nodes that lead to it alone. What they read is a
+//! part of a split tensor, if it is split as the result is joined, or whatever else broadcasts.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::expression::{Expression, Value};
+use crate::kernels::fused::concat::{MAX_INPUTS, MAX_PARTS, OP};
+use crate::kernels::fused::cost::{self, BOUND};
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::scalars::{SameShapes, Scalar};
+
+/// Most elementwise nodes of a region.
+const MAX_NODES: usize = 32;
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    if graph.has_control_flow() {
+        return Ok(());
+    }
+    let scalars: FxHashMap<NodeId, Scalar> = {
+        let shapes = SameShapes::new(graph, &order);
+        order.iter().filter_map(|id| Some((*id, Scalar::of(&shapes, *id)?))).collect()
+    };
+    for id in order.iter().copied() {
+        if let Some(region) = Region::find(graph, &scalars, id) {
+            region.replace(graph, id)?;
+        }
+    }
+    Ok(())
+}
+
+/// The constant axis that an operand says, of a tensor of this rank.
+fn axis(graph: &Graph, operand: Output, rank: usize) -> Option<usize> {
+    let values = graph.constant(operand)?.to_i64().ok()?;
+    let [axis] = values[..] else { return None };
+    usize::try_from(if axis < 0 { axis + rank as i64 } else { axis }).ok().filter(|a| *a < rank)
+}
+
+/// What a region computes.
+struct Region<'g> {
+    graph: &'g Graph,
+    scalars: &'g FxHashMap<NodeId, Scalar>,
+    dtype: DType,
+    /// The result's dims, the axis, and the dims of a part.
+    dims: Vec<usize>,
+    axis: usize,
+    part: Vec<usize>,
+    /// Elementwise nodes, in topological order.
+    members: Vec<NodeId>,
+    expression: Expression,
+    constants: Vec<f32>,
+    /// What is read, each with the number of its part if it is one.
+    inputs: Vec<(Output, Option<usize>, Value)>,
+    values: FxHashMap<Output, Value>,
+}
+
+/// What takes the region's place.
+struct Plan {
+    members: Vec<NodeId>,
+    /// The nodes that split what is read.
+    splits: Vec<NodeId>,
+    new: NewNode,
+}
+
+impl Plan {
+    fn replace(self, graph: &mut Graph, id: NodeId) -> Result<()> {
+        let Self { mut members, splits, new } = self;
+        members.push(id);
+        graph.replace_region(&members, new, &[(Output { node: id, port: 0 }, 0)]);
+        for split in splits {
+            let unused = graph.users(split).is_empty() && graph.node(split).controls().is_empty();
+            if unused && !graph.is_preserved(split) {
+                graph.remove(split);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'g> Region<'g> {
+    /// What becomes of the concatenation `id`, if that is worth it.
+    fn find(graph: &'g Graph, scalars: &'g FxHashMap<NodeId, Scalar>, id: NodeId) -> Option<Plan> {
+        let node = graph.node(id);
+        if node.op() != "ConcatV2" || !node.on_wgpu() || graph.is_preserved(id) {
+            return None;
+        }
+        let dtype =
+            node.dtype("T").filter(|t| matches!(t, DType::F32 | DType::F16 | DType::BF16))?;
+        let (last, parts) = node.inputs().split_last()?;
+        let dims = graph.info(Output { node: id, port: 0 }).dims()?;
+        let axis = axis(graph, *last, dims.len())?;
+        let part = graph.info(*parts.first()?).dims()?;
+        let alike = parts.iter().all(|p| graph.info(*p).has_dims(&part));
+        let plain = node.controls().is_empty() && alike && !dims.contains(&0);
+        if !plain || !(2..=MAX_PARTS).contains(&parts.len()) {
+            return None;
+        }
+        let mut region = Self {
+            graph,
+            scalars,
+            dtype,
+            dims,
+            axis,
+            part,
+            members: Vec::new(),
+            expression: Expression::new(),
+            constants: Vec::new(),
+            inputs: Vec::new(),
+            values: FxHashMap::default(),
+        };
+        region.members = region.inside(id, parts);
+        region.steps()?;
+        for part in parts {
+            let value = region.value(*part, dtype)?;
+            region.expression.output(value);
+        }
+        region.plan(id)
+    }
+
+    /// The elementwise nodes that lead to the concatenation `id` alone, in topological order.
+    fn inside(&self, id: NodeId, parts: &[Output]) -> Vec<NodeId> {
+        let mut inside: FxHashSet<NodeId> = FxHashSet::default();
+        let mut found: Vec<NodeId> = Vec::new();
+        let mut open: Vec<NodeId> = parts.iter().map(|p| p.node).collect();
+        while let Some(next) = open.pop() {
+            let joins = !inside.contains(&next)
+                && found.len() < MAX_NODES
+                && self.scalars.contains_key(&next)
+                && self.graph.node(next).device() == self.graph.node(id).device()
+                && self.graph.node(next).controls().is_empty()
+                && !self.graph.is_preserved(next)
+                && self.graph.info(Output { node: next, port: 0 }).has_dims(&self.part)
+                && self.graph.users(next).iter().all(|user| *user == id || inside.contains(user));
+            if joins {
+                inside.insert(next);
+                found.push(next);
+                open.extend(self.graph.node(next).inputs().iter().map(|i| i.node));
+            }
+        }
+        // Each was found after all that reads it.
+        found.reverse();
+        found
+    }
+
+    /// The value of what is read, or of a member that came before.
+    fn value(&mut self, tensor: Output, dtype: DType) -> Option<Value> {
+        if let Some(value) = self.values.get(&tensor) {
+            return Some(*value);
+        }
+        if self.members.contains(&tensor.node) {
+            return None;
+        }
+        let value = self.read(tensor, dtype)?;
+        self.values.insert(tensor, value);
+        Some(value)
+    }
+
+    fn read(&mut self, tensor: Output, dtype: DType) -> Option<Value> {
+        let single = self.graph.info(tensor).rank() == Some(0);
+        if single
+            && dtype.is_single()
+            && let Some(constant) = self.graph.constant(tensor)
+            && let [value] = constant.to_f64()[..]
+        {
+            self.constants.push(value as f32);
+            return Some(self.expression.constant());
+        }
+        let (source, part) = self.source(tensor);
+        let known = self.inputs.iter().find(|(t, p, _)| (*t, *p) == (source, part));
+        if let Some((_, _, value)) = known {
+            return Some(*value);
+        }
+        let info = self.graph.info(source);
+        let whole = || {
+            let dims = info.dims()?;
+            let lead = self.part.len().checked_sub(dims.len())?;
+            let fits = dims.iter().zip(&self.part[lead..]).all(|(d, p)| d == p || *d == 1);
+            fits.then_some(())
+        };
+        if part.is_none() {
+            whole()?;
+        }
+        let value = self.expression.input(dtype);
+        self.inputs.push((source, part, value));
+        (self.inputs.len() <= MAX_INPUTS).then_some(value)
+    }
+
+    /// The tensor of which another one is a part, and which, or the tensor itself.
+    fn source(&self, tensor: Output) -> (Output, Option<usize>) {
+        let node = self.graph.node(tensor.node);
+        let of_split = || {
+            let &[operand, source] = node.inputs() else { return None };
+            let plain = node.op() == "Split" && node.on_wgpu() && node.controls().is_empty();
+            let count = node.attr("num_split").and_then(Attr::int)? as usize;
+            let fits = plain
+                && self.graph.info(source).has_dims(&self.dims)
+                && axis(self.graph, operand, self.dims.len()) == Some(self.axis)
+                && self.dims[self.axis] == count * self.part[self.axis];
+            fits.then_some((source, Some(tensor.port as usize)))
+        };
+        of_split().unwrap_or((tensor, None))
+    }
+
+    /// The members' calls.
+    fn steps(&mut self) -> Option<()> {
+        for id in self.members.clone() {
+            let scalar = self.scalars[&id];
+            let types = scalar.call.inputs();
+            let inputs = self.graph.node(id).inputs();
+            let mut args = Vec::new();
+            for (at, input) in inputs.iter().enumerate() {
+                let dtype = types[at.min(types.len() - 1)];
+                args.push(self.value(*input, dtype)?);
+            }
+            let mut call: Vec<Value> = args[..types.len().min(args.len())].to_vec();
+            if let Some(attr) = scalar.attr {
+                self.constants.push(attr);
+                call.push(self.expression.constant());
+            }
+            let mut value = self.expression.step(scalar.call, &call).ok()?;
+            for next in args.iter().skip(types.len()) {
+                value = self.expression.step(scalar.call, &[value, *next]).ok()?;
+            }
+            self.values.insert(Output { node: id, port: 0 }, value);
+        }
+        Some(())
+    }
+
+    fn plan(self, id: NodeId) -> Option<Plan> {
+        let node = self.graph.node(id);
+        let types = self.expression.output_types();
+        let parameters = self.expression.outputs().iter().any(|v| matches!(v, Value::Constant(_)));
+        let cheap = cost::elementwise(cost::expression(&self.expression)) <= BOUND;
+        // The result is that of the whole: something that is read must say its extents.
+        let has_part = self.inputs.iter().any(|(tensor, part, _)| {
+            part.is_some() || self.graph.info(*tensor).has_dims(&self.part)
+        });
+        let worth = !self.members.is_empty() && has_part && cheap && !parameters;
+        if !worth || types.iter().any(|t| *t != self.dtype) {
+            return None;
+        }
+        let splits = self.members.iter().flat_map(|m| self.graph.node(*m).inputs());
+        let mut splits: Vec<NodeId> =
+            splits.chain(node.inputs()).map(|i| i.node).filter(|n| self.is_split(*n)).collect();
+        splits.sort_unstable();
+        splits.dedup();
+        let parts: Vec<i64> =
+            self.inputs.iter().map(|(_, part, _)| part.map_or(-1, |p| p as i64)).collect();
+        let new = NewNode {
+            name: format!("{}/fused", node.name()),
+            op: OP.to_owned(),
+            device: node.device().to_owned(),
+            inputs: self.inputs.iter().map(|(tensor, ..)| *tensor).collect(),
+            controls: Vec::new(),
+            attrs: vec![
+                ("T_in", self.expression.inputs().into()),
+                ("T", self.dtype.into()),
+                ("expression", self.expression.to_string().into()),
+                ("constants", self.constants[..].into()),
+                ("parts", parts[..].into()),
+                ("axis", (self.axis as i64 - self.dims.len() as i64).into()),
+            ],
+            infos: vec![self.graph.info(Output { node: id, port: 0 }).clone()],
+        };
+        Some(Plan { members: self.members, splits, new })
+    }
+
+    fn is_split(&self, id: NodeId) -> bool {
+        self.graph.node(id).op() == "Split"
+    }
+}

@@ -1,0 +1,134 @@
+//! Changes of shape between elementwise nodes, such as the one behind a group normalization and in
+//! front of its activation, divide what could be one group. They come behind the nodes that read
+//! them instead, which then compute in the shape before.
+//!
+//! A node is moved in front of its changes of shape where all that it reads, but for single
+//! numbers, came by one from tensors of one shape, of which an elementwise node makes at least one.
+
+use rustc_hash::FxHashSet;
+
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::scalars::{SameShapes, Scalar};
+
+/// Most readers of a change of shape that are looked at.
+const MAX_USERS: usize = 16;
+
+/// Moves what can be moved.
+pub fn run(graph: &mut Graph) {
+    let Some(order) = graph.order() else { return };
+    if graph.has_control_flow() {
+        return;
+    }
+    let elementwise: FxHashSet<NodeId> = {
+        let shapes = SameShapes::new(graph, &order);
+        order.iter().copied().filter(|id| Scalar::of(&shapes, *id).is_some()).collect()
+    };
+    for id in order.iter().copied().filter(|id| elementwise.contains(id)) {
+        if let Some(moved) = Moved::find(graph, &elementwise, id) {
+            moved.apply(graph, id);
+        }
+    }
+}
+
+/// What becomes of a node.
+struct Moved {
+    /// What it reads then.
+    inputs: Vec<Output>,
+    /// One of the changes of shape.
+    view: NodeId,
+}
+
+impl Moved {
+    fn find(graph: &Graph, elementwise: &FxHashSet<NodeId>, id: NodeId) -> Option<Self> {
+        let node = graph.node(id);
+        let output = Output { node: id, port: 0 };
+        if graph.is_preserved(id) || !is_alone(graph, id) {
+            return None;
+        }
+        let mut inputs = Vec::new();
+        let mut view = None;
+        let mut computed = false;
+        for input in node.inputs() {
+            if graph.info(*input).rank() == Some(0) {
+                inputs.push(*input);
+                continue;
+            }
+            let source = source(graph, *input, node.device())?;
+            let first = *view.get_or_insert((input.node, source));
+            let alike = graph.info(source).same_shape(graph.info(first.1))
+                && graph.info(*input).same_shape(graph.info(output));
+            if !alike {
+                return None;
+            }
+            computed |= elementwise.contains(&source.node) && source.port == 0;
+            inputs.push(source);
+        }
+        let (view, _) = view.filter(|_| computed)?;
+        Some(Self { inputs, view })
+    }
+
+    fn apply(self, graph: &mut Graph, id: NodeId) {
+        let Self { inputs, view } = self;
+        let output = Output { node: id, port: 0 };
+        let old: Vec<NodeId> = graph.node(id).inputs().iter().map(|i| i.node).collect();
+        let info = graph.info(output).clone();
+        let readers: Vec<_> = graph.readers(output).collect();
+        let source = graph.node(view).inputs()[0];
+        let mut own = info.clone();
+        own.shape.clone_from(&graph.info(source).shape);
+        let made = graph.node(view);
+        let mut attrs: Vec<(&'static str, _)> = Vec::new();
+        for name in ["Tdim", "Tshape", "squeeze_dims"] {
+            attrs.extend(made.attr(name).map(|value| (name, value.clone())));
+        }
+        attrs.extend(info.dtype.map(|dtype| ("T", dtype.into())));
+        let (op, shape) = (made.op().to_owned(), made.inputs()[1..].to_vec());
+        let node = graph.node(id);
+        let new = NewNode {
+            name: format!("{}/behind", node.name()),
+            op,
+            device: node.device().to_owned(),
+            inputs: std::iter::once(output).chain(shape).collect(),
+            controls: Vec::new(),
+            attrs,
+            infos: vec![info],
+        };
+        graph.set_inputs(id, inputs);
+        graph.set_infos(id, vec![own]);
+        let behind = graph.add(new);
+        for (reader, index) in readers {
+            graph.set_input(reader, index, Output { node: behind, port: 0 });
+        }
+        for view in old {
+            let unused = graph.contains(view)
+                && graph.users(view).is_empty()
+                && !graph.is_preserved(view)
+                && is_view(graph, view);
+            if unused {
+                graph.remove(view);
+            }
+        }
+    }
+}
+
+/// Whether a node waits for nothing, and nobody for it.
+fn is_alone(graph: &Graph, id: NodeId) -> bool {
+    graph.node(id).controls().is_empty() && graph.waiters(id).next().is_none()
+}
+
+fn is_view(graph: &Graph, id: NodeId) -> bool {
+    matches!(graph.node(id).op(), "ExpandDims" | "Reshape" | "Squeeze")
+}
+
+/// The tensor to which a node on the same device gives the shape of `view`, if it does nothing
+/// else.
+fn source(graph: &Graph, view: Output, device: &str) -> Option<Output> {
+    let node = graph.node(view.node);
+    let plain = is_view(graph, view.node)
+        && node.on_wgpu()
+        && node.device() == device
+        && is_alone(graph, view.node)
+        && graph.users(view.node).len() <= MAX_USERS;
+    let source = *node.inputs().first().filter(|_| plain)?;
+    (graph.info(source).shape.is_some() && graph.info(view).shape.is_some()).then_some(source)
+}

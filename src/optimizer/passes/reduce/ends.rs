@@ -1,0 +1,220 @@
+//! Reductions with whose results nothing goes on, such as the gradients of normalizations' weights:
+//! several over the same axes of the same shape become one node, whatever they read.
+//!
+//! A node waits for all that it reads, so what others still compute with must not be held up: what
+//! can be reached from each of the reductions is little, and none of the others.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::error::Result;
+use crate::kernels::expression::{Expression, Value};
+use crate::kernels::fused::reduce::{MAX_OUTPUTS, MAX_PLANES, MOST_INPUTS, OP, States};
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::shape::TensorInfo;
+
+/// Most nodes that may be reached from a reduction: changes of shape, and an optimizer's step.
+const MAX_REACHED: usize = 32;
+/// Most joined reductions of one manner to which another one is tried to be added: the last ones.
+/// So time is linear.
+const MAX_OPEN: usize = 8;
+
+/// Reductions of the same manner can share a pass.
+#[derive(PartialEq, Eq, Hash)]
+struct Manner {
+    axes: Vec<i64>,
+    keep_dims: bool,
+    device: String,
+}
+
+/// What one node computes.
+#[derive(Clone)]
+struct Reduction {
+    /// The nodes in whose place it comes.
+    nodes: Vec<NodeId>,
+    inputs: Vec<Output>,
+    expression: Expression,
+    constants: Vec<f32>,
+    names: Vec<String>,
+    /// What is known of the shape that is reduced.
+    space: TensorInfo,
+}
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    if graph.has_control_flow() {
+        return Ok(());
+    }
+    let mut all: Vec<Reduction> = Vec::new();
+    let mut open: FxHashMap<Manner, Vec<usize>> = FxHashMap::default();
+    for id in order.iter().copied() {
+        let Some((manner, reduction)) = reduction(graph, id) else { continue };
+        let near = open.entry(manner).or_default();
+        let joined = near.iter().find_map(|at| Some((*at, all[*at].with(graph, &reduction)?)));
+        match joined {
+            Some((at, both)) => all[at] = both,
+            None => {
+                near.push(all.len());
+                if near.len() > MAX_OPEN {
+                    near.remove(0);
+                }
+                all.push(reduction);
+            }
+        }
+    }
+    for reduction in all.into_iter().filter(|r| r.nodes.len() > 1) {
+        // What was joined before may have made a way from one to the other.
+        if are_apart(graph, &reduction.nodes) {
+            replace(graph, reduction);
+        }
+    }
+    Ok(())
+}
+
+/// What a node reduces and how, if it may be joined with others.
+fn reduction(graph: &Graph, id: NodeId) -> Option<(Manner, Reduction)> {
+    let node = graph.node(id);
+    if node.op() != OP || !node.on_wgpu() || graph.is_preserved(id) || !node.controls().is_empty() {
+        return None;
+    }
+    let text = |name: &str| node.attr(name).and_then(Attr::string);
+    let flag = |name: &str| node.attr(name).and_then(Attr::bool).unwrap_or(false);
+    if text("epilogue").is_some_and(|text| !text.is_empty()) || flag("whole") {
+        return None;
+    }
+    let expression: Expression = text("expression")?.parse().ok()?;
+    // Plain sums of rows may be those of biases, which go into products.
+    if expression.steps().is_empty() {
+        return None;
+    }
+    let inputs = node.inputs().to_vec();
+    let largest = inputs.iter().max_by_key(|i| graph.info(**i).len().unwrap_or(0))?;
+    let space = graph.info(*largest).clone();
+    let dims = space.shape.as_ref()?.iter().all(|d| d.known().is_some_and(|n| n > 0));
+    // Each value is of the whole shape.
+    let whole = expression.outputs().iter().all(|value| {
+        let (_, read) = expression.select(&[*value]);
+        read.iter().any(|i| graph.info(inputs[*i]).same_shape(&space))
+    });
+    let fits = inputs.iter().all(|i| graph.info(*i).broadcasts_to(&space));
+    if !dims || !whole || !fits || expression.inputs().len() != inputs.len() {
+        return None;
+    }
+    are_apart(graph, &[id]).then(|| {
+        let manner = Manner {
+            axes: node.attr("axes").and_then(Attr::ints).unwrap_or_default().to_vec(),
+            keep_dims: flag("keep_dims"),
+            device: node.device().to_owned(),
+        };
+        let constants = node.attr("constants").and_then(Attr::floats).unwrap_or_default().to_vec();
+        let names = text("reductions").unwrap_or_default().split(',').map(str::to_owned).collect();
+        (manner, Reduction { nodes: vec![id], inputs, expression, constants, names, space })
+    })
+}
+
+/// Whether little is reached from each of the nodes, and none of them.
+fn are_apart(graph: &Graph, nodes: &[NodeId]) -> bool {
+    nodes.iter().all(|from| {
+        let mut seen: FxHashSet<NodeId> = FxHashSet::default();
+        let mut stack = vec![*from];
+        while let Some(id) = stack.pop() {
+            for user in graph.users(id) {
+                if nodes.contains(user) || seen.len() == MAX_REACHED {
+                    return false;
+                }
+                if seen.insert(*user) {
+                    stack.push(*user);
+                }
+            }
+        }
+        true
+    })
+}
+
+impl Reduction {
+    /// This one and another one in one node, if that can be.
+    fn with(&self, graph: &Graph, other: &Self) -> Option<Self> {
+        if !self.space.same_shape(&other.space) {
+            return None;
+        }
+        let mut both = self.clone();
+        let inputs: Vec<Value> = (other.inputs.iter().zip(other.expression.inputs()))
+            .map(|(tensor, dtype)| match both.inputs.iter().position(|known| known == tensor) {
+                Some(at) => Value::Input(at as u32),
+                None => {
+                    both.inputs.push(*tensor);
+                    both.expression.input(*dtype)
+                }
+            })
+            .collect();
+        let constants: Vec<Value> =
+            other.constants.iter().map(|_| both.expression.constant()).collect();
+        both.constants.extend(&other.constants);
+        let mut steps: Vec<Value> = Vec::new();
+        let value = |steps: &[Value], value: &Value| match value {
+            Value::Input(at) => inputs[*at as usize],
+            Value::Constant(at) => constants[*at as usize],
+            Value::Step(at) => steps[*at as usize],
+        };
+        for step in other.expression.steps() {
+            let args: Vec<Value> = step.args.iter().map(|arg| value(&steps, arg)).collect();
+            steps.push(both.expression.step(step.call, &args).ok()?);
+        }
+        for output in other.expression.outputs() {
+            both.expression.output(value(&steps, output));
+        }
+        both.names.extend(other.names.iter().cloned());
+        both.nodes.extend(&other.nodes);
+        let states = both.states()?;
+        let small = both.inputs.len() <= MOST_INPUTS
+            && states.planes() <= MAX_PLANES
+            && states.finish().len() <= MAX_OUTPUTS;
+        (small && are_apart(graph, &both.nodes)).then_some(both)
+    }
+
+    /// What it accumulates, if that is of one type.
+    fn states(&self) -> Option<States> {
+        States::new(&self.names.join(","), &self.expression.output_types()).ok()
+    }
+}
+
+fn replace(graph: &mut Graph, reduction: Reduction) {
+    let Reduction { ref nodes, ref expression, .. } = reduction;
+    let Some(states) = reduction.states() else { return };
+    let types: Vec<_> = states.finish().iter().map(|f| f.dtype).collect();
+    let outputs: Vec<Output> = nodes
+        .iter()
+        .flat_map(|node| {
+            let count = graph.node(*node).infos().len() as u32;
+            (0..count).map(|port| Output { node: *node, port })
+        })
+        .collect();
+    if outputs.len() != types.len() {
+        return;
+    }
+    let node = graph.node(nodes[0]);
+    let own = |name: &'static str| Some((name, node.attr(name)?.clone()));
+    let mut attrs = vec![
+        ("T_in", expression.inputs().into()),
+        ("T_extra", Attr::from(&[][..] as &[crate::dtype::DType])),
+        ("T_out", types[..].into()),
+        ("expression", expression.to_string().into()),
+        ("constants", reduction.constants[..].into()),
+        ("epilogue", String::new().into()),
+        ("epilogue_constants", Attr::from(&[][..] as &[f32])),
+        ("reductions", reduction.names.join(",").into()),
+    ];
+    attrs.extend(["axes", "whole", "keep_dims"].into_iter().filter_map(own));
+    let new = NewNode {
+        name: format!("{}/with_others", node.name()),
+        op: OP.to_owned(),
+        device: node.device().to_owned(),
+        inputs: reduction.inputs.clone(),
+        controls: Vec::new(),
+        attrs,
+        infos: outputs.iter().map(|output| graph.info(*output).clone()).collect(),
+    };
+    let ports: Vec<(Output, u32)> = outputs.into_iter().zip(0..).collect();
+    graph.replace_region(nodes, new, &ports);
+}

@@ -21,6 +21,7 @@ import lief
 import lookups
 import page
 import pytest
+import wine
 from systems import SYSTEMS, System, by_name
 
 ROOT = Path(__file__).parents[2]
@@ -197,6 +198,17 @@ def test_auditwheel_is_believed():
     assert audit.judge(says.replace("x86_64", "aarch64"), system)[1]
     assert audit.judge('consistent with the platform tag: "linux_x86_64"', system)[1]
     assert audit.judge("", system)[1]
+
+
+def test_a_dll_without_a_device_fails(capsys):
+    adapter = {"name": "llvmpipe", "backend": "Vulkan", "device": "WGPU:0", "problem": None}
+    report = {"version": "0.1.0", "ops": [1], "problem": None, "adapters": [adapter]}
+    assert wine.described(report) == 0
+    assert "llvmpipe (Vulkan): WGPU:0" in capsys.readouterr().out
+    assert wine.described({**report, "adapters": [], "problem": "no GPU"}) == 1
+    assert "no GPU" in capsys.readouterr().err
+    broken = {**adapter, "problem": "memory holds something else"}
+    assert wine.described({**report, "adapters": [broken]}) == 1
 
 
 # What hatch_build.py and the linkers are told

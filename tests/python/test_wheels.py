@@ -15,6 +15,7 @@ from pathlib import Path
 import apple
 import audit
 import behaviour
+import build
 import check
 import exports
 import lief
@@ -242,6 +243,21 @@ def test_targets_without_a_tag_are_refused(hatch_build, monkeypatch):
     for target in ("x86_64-unknown-linux-gnu", "wasm32-unknown-unknown", "i686-pc-windows-gnu"):
         with pytest.raises(RuntimeError, match="has no platform tag"):
             target_tag(target)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=[system.name for system in SYSTEMS])
+def test_the_build_knows_target_and_linker(system, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "TARGET", tmp_path)
+    variables = build.environment(system, "dev")
+    assert variables["TF_WGPU_TARGET"] == system.target
+    assert variables["TF_WGPU_CARGO_COMMAND"] == (
+        "build" if "windows" in system.name else "zigbuild"
+    )
+    assert variables["CARGO_PROFILE_DEV_STRIP"] == "debuginfo"
+    assert variables["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+    if "macos" in system.name:
+        assert variables["MACOSX_DEPLOYMENT_TARGET"] == "12.0"
+        assert (Path(variables["SDKROOT"]) / "usr/lib/libobjc.tbd").exists()
 
 
 def test_the_sdk_names_libraries_where_macos_has_them(tmp_path):

@@ -81,6 +81,11 @@ def with_runpath(content: bytes) -> bytes:
     return bytes(elf.write_to_bytes())
 
 
+def not_at_a_page(content: bytes) -> bytes:
+    """With another address of the first segment."""
+    return patched(content, load_command(content, 0x19) + 24, struct.pack("<Q", 0x1000))
+
+
 def unsigned(content: bytes) -> bytes:
     # Another command that takes its data from the same place: LC_LINKER_OPTIMIZATION_HINT.
     return patched(content, load_command(content, 0x1D), struct.pack("<I", 0x2E))
@@ -129,7 +134,9 @@ BROKEN: list[tuple[str, Callable[[bytes], bytes], str]] = [
     (MACOS, lambda c: replaced(c, b"InitProfiler", b"InitProf_ler"), "export _TF_InitProfiler"),
     (MACOS, without_names_of_libraries, "its names are bound to no libraries"),
     (MACOS, searched_at_run_time, "no library is named that has _malloc"),
+    (MACOS, not_at_a_page, "its segment __TEXT does not begin at a page"),
     (MACOS, unsigned, "it is not signed"),
+    (MACOS, lambda c: c + b"\0", "its signature is not the end of the file"),
     (MACOS, lambda c: replaced(c, b"InitKernel", b"InitKerne_"), "are not what was signed"),
     (MACOS, lambda c: replaced(c, b"\xfa\xde\x0c\x02", b"\xfa\xde\x0c\x03"), "no directory"),
     (MACOS, lambda _: good(LINUX), "is no Mach-O file"),

@@ -15,12 +15,14 @@ from pathlib import Path
 import apple
 import audit
 import behaviour
+import build
 import check
 import exports
 import lief
 import lookups
 import page
 import pytest
+import wine
 from systems import SYSTEMS, System, by_name
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +81,11 @@ def with_runpath(content: bytes) -> bytes:
     return bytes(elf.write_to_bytes())
 
 
+def not_at_a_page(content: bytes) -> bytes:
+    """With another address of the first segment."""
+    return patched(content, load_command(content, 0x19) + 24, struct.pack("<Q", 0x1000))
+
+
 def unsigned(content: bytes) -> bytes:
     # Another command that takes its data from the same place: LC_LINKER_OPTIMIZATION_HINT.
     return patched(content, load_command(content, 0x1D), struct.pack("<I", 0x2E))
@@ -127,7 +134,9 @@ BROKEN: list[tuple[str, Callable[[bytes], bytes], str]] = [
     (MACOS, lambda c: replaced(c, b"InitProfiler", b"InitProf_ler"), "export _TF_InitProfiler"),
     (MACOS, without_names_of_libraries, "its names are bound to no libraries"),
     (MACOS, searched_at_run_time, "no library is named that has _malloc"),
+    (MACOS, not_at_a_page, "its segment __TEXT does not begin at a page"),
     (MACOS, unsigned, "it is not signed"),
+    (MACOS, lambda c: c + b"\0", "its signature is not the end of the file"),
     (MACOS, lambda c: replaced(c, b"InitKernel", b"InitKerne_"), "are not what was signed"),
     (MACOS, lambda c: replaced(c, b"\xfa\xde\x0c\x02", b"\xfa\xde\x0c\x03"), "no directory"),
     (MACOS, lambda _: good(LINUX), "is no Mach-O file"),
@@ -199,6 +208,17 @@ def test_auditwheel_is_believed():
     assert audit.judge("", system)[1]
 
 
+def test_a_dll_without_a_device_fails(capsys):
+    adapter = {"name": "llvmpipe", "backend": "Vulkan", "device": "WGPU:0", "problem": None}
+    report = {"version": "0.1.0", "ops": [1], "problem": None, "adapters": [adapter]}
+    assert wine.described(report) == 0
+    assert "llvmpipe (Vulkan): WGPU:0" in capsys.readouterr().out
+    assert wine.described({**report, "adapters": [], "problem": "no GPU"}) == 1
+    assert "no GPU" in capsys.readouterr().err
+    broken = {**adapter, "problem": "memory holds something else"}
+    assert wine.described({**report, "adapters": [broken]}) == 1
+
+
 # What hatch_build.py and the linkers are told
 
 
@@ -230,6 +250,21 @@ def test_targets_without_a_tag_are_refused(hatch_build, monkeypatch):
     for target in ("x86_64-unknown-linux-gnu", "wasm32-unknown-unknown", "i686-pc-windows-gnu"):
         with pytest.raises(RuntimeError, match="has no platform tag"):
             target_tag(target)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=[system.name for system in SYSTEMS])
+def test_the_build_knows_target_and_linker(system, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "TARGET", tmp_path)
+    variables = build.environment(system, "dev")
+    assert variables["TF_WGPU_TARGET"] == system.target
+    assert variables["TF_WGPU_CARGO_COMMAND"] == (
+        "build" if "windows" in system.name else "zigbuild"
+    )
+    assert variables["CARGO_PROFILE_DEV_STRIP"] == "debuginfo"
+    assert variables["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+    if "macos" in system.name:
+        assert variables["MACOSX_DEPLOYMENT_TARGET"] == "12.0"
+        assert (Path(variables["SDKROOT"]) / "usr/lib/libobjc.tbd").exists()
 
 
 def test_the_sdk_names_libraries_where_macos_has_them(tmp_path):

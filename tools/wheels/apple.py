@@ -2,8 +2,8 @@
 
 For each library of the system an SDK has a text file (.tbd) that says where the library lies and
 which names it exports; the libraries themselves are part of macOS. zig brings that of libSystem.
-The others are here, with the names that the plug-in imports, or may. A name that is missing here
-is one that the linker leaves to be searched for at run time, or refuses; macho.py finds the former.
+The others are here, with the names that the plug-in imports, or may. The linker refuses a name that
+is missing here.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ LIBRARIES = (
         " objc_retainAutorelease objc_retainAutoreleaseReturnValue"
         " objc_retainAutoreleasedReturnValue objc_retainBlock objc_storeStrong objc_storeWeak"
         " object_getClass object_setClass protocol_addMethodDescription protocol_addProtocol"
-        " protocol_conformsToProtocol protocol_copyProtocolList protocol_getName"
-        " protocol_isEqual sel_getName sel_isEqual sel_registerName",
+        " protocol_conformsToProtocol protocol_copyMethodDescriptionList"
+        " protocol_copyProtocolList protocol_getName protocol_isEqual sel_getName sel_isEqual"
+        " sel_registerName",
     ),
     Library(
         f"{FRAMEWORKS}/CoreFoundation.framework/Versions/A/CoreFoundation",
@@ -75,7 +76,7 @@ LIBRARIES = (
     Library(
         f"{FRAMEWORKS}/Foundation.framework/Versions/C/Foundation",
         "300",
-        "NSKeyValueChangeNewKey NSLog NSSearchPathForDirectoriesInDomains",
+        "NSKeyValueChangeNewKey NSLocalizedDescriptionKey NSLog",
     ),
     Library(f"{FRAMEWORKS}/IOSurface.framework/Versions/A/IOSurface", "1", "IOSurfaceCreate"),
     Library(

@@ -15,6 +15,8 @@ from email.parser import Parser
 from pathlib import Path
 from typing import NamedTuple
 
+import lief
+
 sys.path.insert(0, str(Path(__file__).parent))
 import audit
 import elf
@@ -23,6 +25,8 @@ import pe
 from entries import ENTRIES, FOLDER
 from systems import System, by_tag
 
+# What lief cannot read of a library is what the checks find missing.
+lief.logging.disable()
 #: A check's facts for people, and what is wrong.
 Checked = tuple[list[str], list[str]]
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / ".venv-wheels"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
@@ -16,7 +16,7 @@ def enter() -> None:
     """Goes on in the environment, which is made where it is missing or out of date."""
     made_of = f"{REQUIREMENTS.read_text(encoding='utf-8')}{sys.version}"
     marker, python = VENV / ".setup", VENV / "bin/python"
-    if Path(sys.prefix) == VENV:
+    if Path(sys.prefix).resolve() == VENV.resolve():
         return
     if not marker.exists() or marker.read_text(encoding="utf-8") != made_of:
         subprocess.run([ROOT / "tools/system-packages", "python", sys.executable], check=True)

@@ -24,6 +24,8 @@ LOADS = {
     lief.MachO.LoadCommand.TYPE.REEXPORT_DYLIB,
     lief.MachO.LoadCommand.TYPE.LAZY_LOAD_DYLIB,
 }
+#: The size of a page on Apple's processors.
+PAGE = 1 << 14
 OWN_NAME = lief.MachO.LoadCommand.TYPE.ID_DYLIB
 
 
@@ -55,6 +57,11 @@ def check(path: Path, system: System, entries: Collection[str]) -> tuple[list[st
     if any(name.startswith("/") for name in own):
         problems.append(f"it calls itself {own[0]}, which is where it was built")
     problems += namespace_problems(macho)
+    problems += [
+        f"its segment {segment.name} does not begin at a page"
+        for segment in macho.segments
+        if segment.virtual_address % PAGE or segment.file_offset % PAGE
+    ]
     problems += signature_problems(macho, path.read_bytes())
     if macho.rpaths:
         problems.append(f"it looks for libraries in {[str(r.path) for r in macho.rpaths]}")
@@ -84,4 +91,6 @@ def signature_problems(macho: lief.MachO.Binary, content: bytes) -> list[str]:
         return ["it is not signed: Apple's processors run signed code alone"]
     command = macho.code_signature
     begin, end = command.data_offset, command.data_offset + command.data_size
+    if end != len(content):
+        return ["its signature is not the end of the file"]
     return signature.problems(content[:begin], content[begin:end])

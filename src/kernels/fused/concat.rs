@@ -220,13 +220,16 @@ impl Concat {
         let params = Params::new().u32(count).u32(run);
         let params = self.constants.iter().fold(params, |params, c| params.f32(*c));
         let class = walk.class();
-        device.enqueue(&Program {
+        let program = Program {
             key: class.key(Key::new("fused_concat").name(&self.text).dtype(self.dtype)),
             shader: &|| shader(&self.expression, self.dtype, &class),
             bindings,
             params: walk.params(params),
             grid: Grid::map(count, self.dtype),
-        })
+        };
+        // The values of all parts are computed for each element.
+        let operations = self.expression.operations() as usize;
+        device.enqueue_counted(&program, self.dtype.flops(operations * count))
     }
 }
 

@@ -17,15 +17,23 @@ type Function = unsafe extern "C" fn() -> bool;
 /// Whether ops must give the same result in every run. It may become true at any moment.
 pub(crate) fn is_required() -> bool {
     static FUNCTION: OnceLock<Option<Function>> = OnceLock::new();
-    let value = || std::env::var_os(VARIABLE).map(|v| v.to_string_lossy().into_owned());
     // Given a value that it does not understand, the function ends the process.
     let function = FUNCTION.get_or_init(|| parse(value().as_deref()).and_then(|_| find()));
     match function {
         // SAFETY: the symbol is a function without arguments that returns a bool, which is C's
         // calling convention on all platforms.
         Some(function) => unsafe { function() },
-        None => parse(value().as_deref()).unwrap_or(true),
+        None => is_required_by_variable(),
     }
+}
+
+/// The same without TensorFlow, by the environment alone.
+pub(crate) fn is_required_by_variable() -> bool {
+    parse(value().as_deref()).unwrap_or(true)
+}
+
+fn value() -> Option<String> {
+    std::env::var_os(VARIABLE).map(|v| v.to_string_lossy().into_owned())
 }
 
 fn find() -> Option<Function> {

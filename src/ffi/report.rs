@@ -20,8 +20,12 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
         let lookup = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
         let version = symbols::tensorflow_version().map(str::to_owned);
         let variables = version.is_some().then(|| variables::availability().map(str::to_owned));
-        let tensorflow =
-            TensorFlow { version, variables, deterministic: determinism::is_required() };
+        let deterministic = match version {
+            Some(_) => determinism::is_required(),
+            // TensorFlow may come later, and then it is to be asked.
+            None => determinism::is_required_by_variable(),
+        };
+        let tensorflow = TensorFlow { version, variables, deterministic };
         Ok(c_json(&report(&lookup, &tensorflow)))
     })
 }

@@ -29,33 +29,45 @@ const LIBRARIES: &[&str] = &[
 #[cfg(not(any(target_os = "linux", target_vendor = "apple", windows)))]
 const LIBRARIES: &[&str] = &["libtensorflow_framework.so.2", "libtensorflow_cc.so.2"];
 
+/// What every TensorFlow exports.
+const VERSION: &CStr = c"TF_Version";
+
 /// The address of an exported symbol of TensorFlow, or of anything the process exports globally.
+///
+/// A process may load TensorFlow after it has asked for the plug-in's report: only libraries with
+/// TensorFlow among them are kept.
 pub(crate) fn find(name: &CStr) -> Option<*const c_void> {
     static LOADED: OnceLock<Vec<sys::Library>> = OnceLock::new();
-    LOADED
-        .get_or_init(|| {
-            LIBRARIES.iter().filter_map(|l| sys::loaded(l)).chain(sys::global()).collect()
-        })
-        .iter()
-        .find_map(|library| sys::symbol(library, name))
+    let search = |libraries: &[sys::Library], name| {
+        libraries.iter().find_map(|library| sys::symbol(library, name))
+    };
+    if let Some(libraries) = LOADED.get() {
+        return search(libraries, name);
+    }
+    let libraries: Vec<_> =
+        LIBRARIES.iter().filter_map(|l| sys::loaded(l)).chain(sys::global()).collect();
+    if search(&libraries, VERSION).is_some() {
+        search(LOADED.get_or_init(|| libraries), name)
+    } else {
+        search(&libraries, name)
+    }
 }
 
 /// The running TensorFlow's version, such as `2.21.0`. None without TensorFlow.
 pub(crate) fn tensorflow_version() -> Option<&'static str> {
-    static VERSION: OnceLock<Option<String>> = OnceLock::new();
-    VERSION
-        .get_or_init(|| {
-            let address = find(c"TF_Version")?;
-            // SAFETY: c_api.h declares `const char* TF_Version(void)`; the string is static and
-            // NUL-terminated.
-            let version = unsafe {
-                let function: unsafe extern "C" fn() -> *const std::ffi::c_char =
-                    std::mem::transmute(address);
-                CStr::from_ptr(function())
-            };
-            Some(version.to_string_lossy().into_owned())
-        })
-        .as_deref()
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(version) = KNOWN.get() {
+        return Some(version);
+    }
+    let address = find(VERSION)?;
+    // SAFETY: c_api.h declares `const char* TF_Version(void)`; the string is static and
+    // NUL-terminated.
+    let version = unsafe {
+        let function: unsafe extern "C" fn() -> *const std::ffi::c_char =
+            std::mem::transmute(address);
+        CStr::from_ptr(function())
+    };
+    Some(KNOWN.get_or_init(|| version.to_string_lossy().into_owned()))
 }
 
 /// The error for a function that the running TensorFlow lacks.
@@ -171,8 +183,8 @@ mod sys {
     }
 
     pub fn symbol(library: &Library, name: &CStr) -> Option<*const c_void> {
-        // SAFETY: only the address is taken; whoever calls it states its type. The libraries are
-        // never closed.
+        // SAFETY: only the address is taken; whoever calls it states its type. The library stays
+        // loaded when its handle is given back, by whoever loaded it.
         let symbol =
             unsafe { library.get_singlethreaded::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
         let address = symbol.into_raw();
@@ -197,8 +209,8 @@ mod sys {
     }
 
     pub fn symbol(library: &Library, name: &CStr) -> Option<*const c_void> {
-        // SAFETY: only the address is taken; whoever calls it states its type. The libraries are
-        // never closed.
+        // SAFETY: only the address is taken; whoever calls it states its type. The library stays
+        // loaded when its handle is given back, by whoever loaded it.
         let symbol =
             unsafe { library.get::<unsafe extern "C" fn()>(name.to_bytes_with_nul()) }.ok()?;
         symbol.into_raw().map(|f| f as *const c_void)

@@ -80,6 +80,20 @@ def test_the_library_needs_no_tensorflow():
     assert ran.stdout.split() == [VERSION, "WGPU:0"], ran.stderr
 
 
+def test_tensorflow_may_be_imported_after_a_report():
+    ran = python(
+        """
+        import tensorflow_wgpu
+        assert tensorflow_wgpu.report()["tensorflow"] is None
+        import tensorflow as tf
+        tf.config.experimental.enable_op_determinism()
+        report = tensorflow_wgpu.report()
+        print(len(tf.config.list_physical_devices("WGPU")) > 0, report["deterministic"])
+        """
+    )
+    assert ran.stdout.split() == ["True", "True"], ran.stderr
+
+
 @pytest.mark.parametrize(
     ("variable", "seen"), [(None, "False True"), ("0", "False True"), ("1", "True True")]
 )

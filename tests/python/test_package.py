@@ -168,7 +168,6 @@ def test_registered_ops_are_the_reported_ones():
     ("variable", "value", "says"),
     [
         ("TF_WGPU_VISIBLE_DEVICES", "", "hides every device"),
-        ("TF_WGPU_VISIBLE_DEVICES", "0,0", "names device 0 twice"),
         ("TF_WGPU_VISIBLE_DEVICES", "99", "there are only"),
         ("TF_WGPU_VISIBLE_DEVICES", "first", "is not a device index"),
         ("WGPU_BACKEND", "vulcan", "is none of vulkan, metal, dx12"),

@@ -155,8 +155,8 @@ fn every_tile_of_gpus() {
     }
 }
 
-/// Whether this adapter runs programs of emulated matrices. They take subgroups of eight invocations
-/// or more, and up to 32 KiB of workgroup memory. CI's does.
+/// Whether this adapter runs programs of emulated matrices. They take subgroups of eight
+/// invocations or more, and up to 32 KiB of workgroup memory. CI's does.
 fn emulates_matrices() -> bool {
     let has = session().device.profile().capabilities;
     let lanes = session().device.info().subgroup_min_size;

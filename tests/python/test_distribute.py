@@ -4,13 +4,13 @@ tutorials, in tests/python/distribute. Two devices are one adapter twice.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +102,25 @@ def test_two_devices_have_counters_and_memory_of_their_own():
         assert told["WGPU:0"]["dispatches"] > 0 and told["WGPU:1"]["dispatches"] > 0, told
         peaks = [tf.config.experimental.get_memory_info(f"WGPU:{i}")["peak"] for i in range(2)]
         assert peaks[0] >= 4 << 20 and peaks[1] >= 8 << 20, peaks
-        totals = [a["memory"]["total"] for a in tensorflow_wgpu.report()["adapters"] if a["device"]]
-        print(totals[0])
         """,
         **TWO,
     )
     assert found.returncode == 0, found.stderr[-3000:]
+    limits = [
+        int(
+            python(
+                """
+                from tensorflow.python.client import device_lib
+                found = device_lib.list_local_devices()
+                print([d.memory_limit for d in found if d.device_type == "WGPU"][0])
+                """,
+                **env,
+            ).stdout
+        )
+        for env in (ONE, TWO)
+    ]
+    # What the system has free changes meanwhile.
+    assert 0.3 < limits[1] / limits[0] < 0.7, limits
 
 
 def test_a_replica_that_runs_out_of_memory_is_an_error_for_all():
@@ -137,20 +150,15 @@ def test_a_replica_that_runs_out_of_memory_is_an_error_for_all():
     assert found.stdout.splitlines() == ["exhausted True", "[12.0, 12.0]"], found.stderr[-3000:]
 
 
-@contextmanager
-def cluster(**jobs: int) -> Iterator[dict[str, list[str]]]:
+def cluster(**jobs: int) -> dict[str, list[str]]:
     """Addresses on this machine for so many tasks of each job, whose ports nobody has."""
-    with_ports = []
-    spec: dict[str, list[str]] = {job: [] for job in jobs}
-    for job, count in jobs.items():
-        for _ in range(count):
-            free = socket.socket()
+    with contextlib.ExitStack() as open_until_all_are_known:
+        spec: dict[str, list[str]] = {job: [] for job in jobs}
+        for job in (job for job, count in jobs.items() for _ in range(count)):
+            free = open_until_all_are_known.enter_context(socket.socket())
             free.bind(("127.0.0.1", 0))
-            with_ports.append(free)
             spec[job].append(f"localhost:{free.getsockname()[1]}")
-    for free in with_ports:
-        free.close()
-    yield spec
+    return spec
 
 
 def task(spec: dict[str, list[str]], job: str, index: int) -> dict[str, str]:
@@ -158,10 +166,8 @@ def task(spec: dict[str, list[str]], job: str, index: int) -> dict[str, str]:
 
 
 def workers(count: int, *arguments: str, **env: str) -> list[subprocess.Popen[str]]:
-    with cluster(worker=count) as spec:
-        return [
-            start("worker.py", *arguments, **task(spec, "worker", i), **env) for i in range(count)
-        ]
+    spec = cluster(worker=count)
+    return [start("worker.py", *arguments, **task(spec, "worker", i), **env) for i in range(count)]
 
 
 @pytest.mark.parametrize("communication", ["RING", "AUTO"])
@@ -185,26 +191,19 @@ def test_four_workers_train_as_one_process():
 
 def test_a_worker_that_was_killed_goes_on_from_its_backup(tmp_path: Path):
     def run(folder: Path, **env: str) -> list[subprocess.Popen[str]]:
-        with cluster(worker=2) as spec:
-            return [
-                start(
-                    "worker.py",
-                    "fit",
-                    "AUTO",
-                    str(folder),
-                    **task(spec, "worker", i),
-                    **(env if i == 1 else {}),
-                    **ONE,
-                )
-                for i in range(2)
-            ]
+        spec = cluster(worker=2)
+        given = ("worker.py", "fit", "AUTO", str(folder))
+        own = [{**task(spec, "worker", i), **(env if i == 1 else {}), **ONE} for i in range(2)]
+        return [start(*given, **variables) for variables in own]
 
     whole = [told(p) for p in run(tmp_path / "whole")]
     killed = run(tmp_path / "backup", DIE_AT="2")
     outputs = [p.communicate(timeout=240) for p in killed]
     assert killed[1].returncode == 9
     assert killed[0].returncode not in (0, None), "the other worker is told"
-    assert "UnavailableError" in outputs[0][1] or "AbortedError" in outputs[0][1], outputs[0][1]
+    # TensorFlow's error, or its coordination service's, whichever sees it first.
+    reason = re.search(r"unavailable|aborted|heartbeat", outputs[0][1], re.IGNORECASE)
+    assert reason, outputs[0][1][-4000:]
     again = run(tmp_path / "backup")
     outputs = [p.communicate(timeout=240) for p in again]
     for (out, err), process, reference in zip(outputs, again, whole):
@@ -217,17 +216,17 @@ def test_a_worker_that_was_killed_goes_on_from_its_backup(tmp_path: Path):
 
 
 def test_a_coordinator_with_workers_and_a_parameter_server():
-    with cluster(chief=1, worker=2, ps=1) as spec:
-        servers = [
-            start("coordinator.py", job, **task(spec, job, i), **ONE)
-            for job, i in (("worker", 0), ("worker", 1), ("ps", 0))
-        ]
-        try:
-            found = told(start("coordinator.py", "chief", **task(spec, "chief", 0), **ONE))
-        finally:
-            for server in servers:
-                server.kill()
-                server.communicate()
+    spec = cluster(chief=1, worker=2, ps=1)
+    servers = [
+        start("coordinator.py", job, **task(spec, job, i), **ONE)
+        for job, i in (("worker", 0), ("worker", 1), ("ps", 0))
+    ]
+    try:
+        found = told(start("coordinator.py", "chief", **task(spec, "chief", 0), **ONE))
+    finally:
+        for server in servers:
+            server.kill()
+            server.communicate()
     assert found["devices"] == ["/device:WGPU:0"]
     assert "/job:ps/" in found["on"]
     # Each step takes 0.01 times twice its number, six steps of 0 to 5.

@@ -88,6 +88,8 @@ fn halves_that_are_turned() {
             (&[5, 2], &[5, 1], 1),
             (&[3, 4, 5], &[2, 5], 2),
             (&[4, 3, 1], &[2, 3, 1], 3),
+            // Parts of one element, which broadcast to five.
+            (&[3, 2], &[3, 5], 1),
         ] {
             check(dtype, TURNED, &[(dims, 0), (angles, -1), (dims, 1), (angles, -1)], axis);
             check(dtype, SWAPPED, &[(dims, 1), (dims, 0)], axis);

@@ -151,9 +151,10 @@ impl Concat {
         let mut address = input.address;
         if let Some(part) = part {
             require!(part < self.count(), "{OP}: part {part} of {}", self.count());
-            let step = dims[at] as i64 * dense[at - lead];
-            // A part of one element has a stride that is not zero where another is broadcast.
-            strides[at] = dense[at - lead];
+            let extent = own[at - lead] / self.count();
+            let step = extent as i64 * dense[at - lead];
+            // A part of one element broadcasts.
+            strides[at] = if extent == 1 { 0 } else { dense[at - lead] };
             address += part as u64 * step as u64 * input.dtype.size() as u64;
         }
         strides.insert(at, 0);

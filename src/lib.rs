@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod device;
+pub mod device_type;
 pub mod dtype;
 pub mod error;
 #[expect(unsafe_code, reason = "the C boundary; every block names its contract")]

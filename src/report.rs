@@ -10,13 +10,15 @@ use serde_json::{Value, json};
 use crate::device::{
     AdapterReport, Capabilities, Device, Profile, Selection, Statistics, adapters,
 };
+use crate::device_type::DeviceType;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::registry::{Registration, Registry};
 
 /// The environment variables that this crate reads.
-pub const VARIABLES: [&str; 12] = [
+pub const VARIABLES: [&str; 13] = [
     "TF_WGPU_VISIBLE_DEVICES",
+    "TF_WGPU_DEVICE_TYPE",
     "TF_WGPU_LOG",
     "TF_WGPU_FALLBACK",
     "TF_WGPU_CACHE",
@@ -39,6 +41,8 @@ pub struct TensorFlow {
     pub variables: Option<Result<String, String>>,
     /// Whether it asks for deterministic ops.
     pub deterministic: bool,
+    /// The type by which it knows the devices, or will.
+    pub device_type: DeviceType,
 }
 
 /// The whole report. Enumerates the adapters and tries each device out.
@@ -60,7 +64,9 @@ pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) 
         "problem": selection.problem,
         "environment": environment,
         "adapters": selection.found.iter().map(|a| adapter(a,
-            a.devices.first().and_then(|d| opened.get(*d)))).collect::<Vec<_>>(),
+            a.devices.first().and_then(|d| opened.get(*d)), tensorflow.device_type))
+            .collect::<Vec<_>>(),
+        "device_type": tensorflow.device_type.name(),
         "tensorflow": tensorflow.version,
         "variables": variables,
         "deterministic": tensorflow.deterministic,
@@ -69,19 +75,22 @@ pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) 
     })
 }
 
-/// What each device has done so far, by name; the first is WGPU:0.
-pub fn statistics(devices: impl IntoIterator<Item = Statistics>) -> Value {
+/// What each device has done so far, by the names that TensorFlow gives the devices.
+pub fn statistics(devices: impl IntoIterator<Item = Statistics>, device_type: DeviceType) -> Value {
     let counts =
         |s: Statistics| s.rows().into_iter().map(|(name, n)| (name.to_owned(), n.into())).collect();
     devices
         .into_iter()
         .enumerate()
-        .map(|(i, s)| (format!("WGPU:{i}"), Value::Object(counts(s))))
+        .map(|(i, s)| (device_type.device(i), Value::Object(counts(s))))
         .collect()
 }
 
 /// What adapters devices are, by the names that TensorFlow gives the devices.
-pub fn devices<'a>(adapters: impl IntoIterator<Item = &'a wgpu::AdapterInfo>) -> Value {
+pub fn devices<'a>(
+    adapters: impl IntoIterator<Item = &'a wgpu::AdapterInfo>,
+    device_type: DeviceType,
+) -> Value {
     let described = |info: &wgpu::AdapterInfo| {
         json!({
             "name": info.name,
@@ -94,7 +103,7 @@ pub fn devices<'a>(adapters: impl IntoIterator<Item = &'a wgpu::AdapterInfo>) ->
     adapters
         .into_iter()
         .enumerate()
-        .map(|(i, info)| (format!("WGPU:{i}"), described(info)))
+        .map(|(i, info)| (device_type.device(i), described(info)))
         .collect()
 }
 
@@ -120,6 +129,7 @@ fn try_out(adapter: &wgpu::Adapter) -> Result<(std::sync::Arc<Device>, Value)> {
 fn adapter(
     found: &AdapterReport,
     opened: Option<&Result<(std::sync::Arc<Device>, Value)>>,
+    device_type: DeviceType,
 ) -> Value {
     let info = &found.info;
     let capabilities = Capabilities::from_parts(info, found.features, &found.limits);
@@ -127,8 +137,8 @@ fn adapter(
     let device = opened.and_then(|o| o.as_ref().ok());
     let known = |s: &str| (!s.is_empty()).then(|| s.to_owned());
     json!({
-        "device": found.devices.first().map(|d| format!("WGPU:{d}")),
-        "devices": found.devices.iter().map(|d| format!("WGPU:{d}")).collect::<Vec<_>>(),
+        "device": found.devices.first().map(|d| device_type.device(d)),
+        "devices": found.devices.iter().map(|d| device_type.device(d)).collect::<Vec<_>>(),
         "index": found.index,
         "rejected": found.rejected,
         "problem": opened.and_then(|o| o.as_ref().err()).map(ToString::to_string),
@@ -313,7 +323,7 @@ mod tests {
     #[test]
     fn statistics_go_by_device_and_name() {
         let second = Statistics { dispatches: 3, bytes: 1 << 40, ..Statistics::default() };
-        let found = statistics([Statistics::default(), second]);
+        let found = statistics([Statistics::default(), second], DeviceType::Wgpu);
         assert_eq!(found["WGPU:0"]["dispatches"], json!(0));
         assert_eq!(found["WGPU:1"]["dispatches"], json!(3));
         assert_eq!(found["WGPU:1"]["bytes"], json!(1_u64 << 40));
@@ -326,7 +336,7 @@ mod tests {
         let with = |variables| TensorFlow {
             version: Some("2.21.0".into()),
             variables: Some(variables),
-            deterministic: false,
+            ..TensorFlow::default()
         };
         let official = report(&lookup, &with(Ok("official".into())));
         assert_eq!(official["variables"], json!({ "api": "official", "problem": null }));

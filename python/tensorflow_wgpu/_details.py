@@ -24,7 +24,7 @@ def patch_context(module: types.ModuleType) -> None:
 
     @functools.wraps(original)
     def get_device_details(self: Any, device: Any) -> dict[str, Any]:
-        if getattr(device, "device_type", None) != "WGPU":
+        if getattr(device, "device_type", None) != _library.device_type():
             return original(self, device)
         answer, problem = {}, None
         try:

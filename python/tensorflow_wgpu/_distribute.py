@@ -14,6 +14,8 @@ import os
 import types
 from typing import Any
 
+from tensorflow_wgpu import _library
+
 log = logging.getLogger("tensorflow_wgpu")
 
 #: `off`: strategies count GPUs alone.
@@ -25,7 +27,8 @@ def is_off() -> bool:
     value = os.environ.get(VARIABLE, "").strip().lower()
     if value not in ("", "on", "off"):
         log.warning("%s=%s: neither on nor off; strategies take WGPU devices", VARIABLE, value)
-    return value == "off"
+    # The strategies know devices of the type GPU by themselves.
+    return value == "off" or _library.device_type() == "GPU"
 
 
 def patch_mirrored(module: types.ModuleType) -> None:

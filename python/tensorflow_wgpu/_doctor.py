@@ -224,6 +224,13 @@ def diagnose_tensorflow(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]
             "TF_WGPU_LOG=debug shows how it was loaded; is the wheel installed beside this "
             "TensorFlow?",
         )
+    for line in facts["tensorflow"]["log"]:
+        if "TF_WGPU_DEVICE_TYPE" in line:
+            yield (
+                "warning",
+                line.removeprefix("tensorflow-wgpu: warn: "),
+                "Install tensorflow-cpu in the place of tensorflow, or unset TF_WGPU_DEVICE_TYPE.",
+            )
     for device, failure in seen["failures"].items():
         yield (
             "error",

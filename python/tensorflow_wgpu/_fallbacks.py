@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tensorflow_wgpu._library import device_type
+
 log = logging.getLogger("tensorflow_wgpu")
 
 #: `log` or `error`; anything else that is not empty is refused with a line and watches nothing.
@@ -95,7 +97,7 @@ def fallbacks(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Fallbacks
     """
     import tensorflow as tf
 
-    if not tf.config.list_physical_devices("WGPU"):
+    if not tf.config.list_physical_devices(device_type()):
         raise RuntimeError("TensorFlow sees no WGPU device; `python -m tensorflow_wgpu` says why")
     if hasattr(fn_or_model, "python_function"):
         fn_or_model = tf.function(
@@ -319,7 +321,7 @@ def _why(op: str, types: dict[str, str]) -> str:
     dtypes = sys.modules["tensorflow.python.framework.dtypes"]
     offered: list[dict[str, set[str]]] = []
     for kernel in kernels.get_registered_kernels_for_op(op).kernel:
-        if kernel.device_type in ("WGPU", "DEFAULT"):
+        if kernel.device_type in (device_type(), "DEFAULT"):
             constraint = {
                 c.name: {dtypes.as_dtype(t).name for t in c.allowed_values.list.type}
                 for c in kernel.constraint

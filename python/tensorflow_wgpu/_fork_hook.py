@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tensorflow_wgpu import _library
+
 MESSAGE = (
     "forked process: this process was forked from one that uses WGPU devices, and cannot use "
     "them; start processes "
@@ -25,13 +27,14 @@ MESSAGE = (
 
 def install() -> None:
     """Watches for forks from now on. To be called once."""
-    os.register_at_fork(after_in_child=refuse)
+    # Asked for here: the library answers no forked child.
+    os.register_at_fork(after_in_child=functools.partial(refuse, _library.device_type()))
 
 
-def refuse() -> None:
-    """Has the ways into eager execution refuse what would run on a WGPU device."""
+def refuse(device_type: str) -> None:
+    """Has the ways into eager execution refuse what would run on a device of this type."""
     context = sys.modules.get("tensorflow.python.eager.context")
-    if context is None or not uses_devices(context):
+    if context is None or not uses_devices(context, device_type):
         return
     for module, name in (
         ("tensorflow.python.pywrap_tfe", "TFE_Py_FastPathExecute"),
@@ -40,23 +43,23 @@ def refuse() -> None:
     ):
         original = getattr(sys.modules.get(module), name, None)
         if original is not None and not hasattr(original, "__wrapped__"):
-            setattr(sys.modules[module], name, refusing(context, original))
+            setattr(sys.modules[module], name, refusing(context, device_type, original))
 
 
-def uses_devices(context: Any) -> bool:
-    """Whether TensorFlow has opened its devices, and a WGPU device is one of them."""
+def uses_devices(context: Any, device_type: str) -> bool:
+    """Whether TensorFlow has opened its devices, and one of this type is among them."""
     current = getattr(context, "_context", None)
     names = getattr(current, "_logical_devices", None) or ()
-    return any(device.device_type == "WGPU" for device in names)
+    return any(device.device_type == device_type for device in names)
 
 
-def refusing(context: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+def refusing(context: Any, device_type: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """`original`, but for calls outside of a `tf.device` of another type."""
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         name = context.context().device_name or ""
-        if not name or "WGPU" in name.upper():
+        if not name or f":{device_type}:" in name.upper():
             raise sys.modules["tensorflow.python.framework.errors_impl"].UnavailableError(
                 None, None, MESSAGE
             )

@@ -53,6 +53,7 @@ PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
     "keras.src.trainers.trainer": _keras.patch_trainer,
     "keras.src.backend.tensorflow.nn": _keras.patch_nn,
     "tensorflow.python.ops.cudnn_rnn_grad": _recurrent.patch_gradients,
+    "keras.src.backend.tensorflow.rnn": _recurrent.patch_rnn,
     "keras.src.layers.rnn.lstm": _recurrent.patch_lstm,
     "keras.src.layers.rnn.gru": _recurrent.patch_gru,
     "keras.src.layers.rnn.simple_rnn": _recurrent.patch_simple_rnn,

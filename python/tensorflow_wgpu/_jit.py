@@ -18,7 +18,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from tensorflow_wgpu._placement import kernel_devices, runs_on
+from tensorflow_wgpu._placement import has_kernel, runs_on
 
 log = logging.getLogger("tensorflow_wgpu")
 
@@ -168,9 +168,7 @@ def _refuse_ops_of_xla(graph: Any) -> None:
     ops = {op.type for op in graph.get_operations()}
     for function in getattr(graph, "_functions", {}).values():
         ops.update(node.op for node in function.cached_definition.node_def)
-    if alone := sorted(
-        op for op in ops if op.startswith("Xla") and "WGPU" not in kernel_devices(op)
-    ):
+    if alone := sorted(op for op in ops if op.startswith("Xla") and not has_kernel(op)):
         raise _invalid_argument(
             f"tf.function(jit_compile=True) {graph.name!r} holds {', '.join(alone)}, which XLA "
             f"alone can run: {ADVICE}."

@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from tensorflow_wgpu._jit import ADVICE, is_refused
-from tensorflow_wgpu._placement import kernel_devices, runs_on
+from tensorflow_wgpu._placement import has_kernel, runs_on
 
 
 def patch_trainer(module: types.ModuleType) -> None:
@@ -99,7 +99,7 @@ def patch_nn(module: types.ModuleType) -> None:
     def conv(inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not runs_on():
             return with_xla(inputs, *args, **kwargs)
-        if len(inputs.shape) == 5 and "WGPU" not in kernel_devices("Conv3D"):
+        if len(inputs.shape) == 5 and not has_kernel("Conv3D"):
             with module.tf.device("CPU:0"):
                 return with_xla(inputs, *args, **kwargs)
         return without_xla(inputs, *args, **kwargs)

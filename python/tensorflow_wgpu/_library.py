@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 from pathlib import Path
@@ -60,7 +61,21 @@ def devices() -> dict[str, dict[str, str]]:
     return read("tensorflow_wgpu_devices")
 
 
-def read(function: str) -> dict[str, Any]:
+@functools.cache
+def device_type() -> str:
+    """The type by which the TensorFlow of this process knows the devices: `WGPU`, or `GPU` where
+    `TF_WGPU_DEVICE_TYPE=GPU` asked for it and could be followed. To be called when TensorFlow is
+    imported.
+    """
+    return read("tensorflow_wgpu_device_type")
+
+
+def first_device() -> str:
+    """The first device, as in `tf.device`: `WGPU:0` or `GPU:0`."""
+    return f"{device_type()}:0"
+
+
+def read(function: str) -> Any:
     """What a function of the library returns, which is JSON that it allocated."""
     library = ctypes.CDLL(str(library_path()))
     getattr(library, function).restype = ctypes.c_void_p

@@ -11,13 +11,15 @@ import functools
 import logging
 import sys
 
+from tensorflow_wgpu._library import device_type
+
 log = logging.getLogger("tensorflow_wgpu")
 
 
 def has_wgpu() -> bool:
     """Whether TensorFlow sees a WGPU device."""
     try:
-        return bool(_context().list_physical_devices("WGPU"))
+        return bool(_context().list_physical_devices(device_type()))
     except Exception as e:
         _warn(f"{type(e).__name__}: {e}")
         return False
@@ -51,7 +53,7 @@ def runs_on(*device_types: str) -> bool:
     if not has_wgpu():
         return False
     try:
-        return scope_device_type() in (None, "WGPU", *device_types)
+        return scope_device_type() in (None, device_type(), *device_types)
     except Exception as e:
         _warn(f"{type(e).__name__}: {e}")
         return False
@@ -64,6 +66,11 @@ def kernel_devices(op: str) -> frozenset[str]:
     return frozenset(kernel.device_type for kernel in kernels.kernel)
 
 
+def has_kernel(op: str) -> bool:
+    """Whether WGPU has kernels of its own for the op."""
+    return device_type() in kernel_devices(op)
+
+
 @functools.cache
 def kernel_types(op: str, attribute: str) -> frozenset:
     """The types of an attribute for which WGPU has kernels of the op."""
@@ -72,7 +79,7 @@ def kernel_types(op: str, attribute: str) -> frozenset:
     return frozenset(
         as_dtype(number)
         for kernel in kernels.kernel
-        if kernel.device_type == "WGPU"
+        if kernel.device_type == device_type()
         for constraint in kernel.constraint
         if constraint.name == attribute
         for number in constraint.allowed_values.list.type

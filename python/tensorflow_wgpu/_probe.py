@@ -24,10 +24,11 @@ def tensorflow() -> dict[str, Any]:
     """What TensorFlow makes of the plug-in: its version, its devices, one computation on each."""
     import tensorflow as tf
 
-    from tensorflow_wgpu._library import report
+    from tensorflow_wgpu._library import device_type, report
 
     devices = [
-        d.name.replace("/physical_device:", "") for d in tf.config.list_physical_devices("WGPU")
+        d.name.replace("/physical_device:", "")
+        for d in tf.config.list_physical_devices(device_type())
     ]
     failures = {}
     for device in devices:

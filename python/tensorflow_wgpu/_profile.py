@@ -51,7 +51,7 @@ class Row:
 class DeviceProfile:
     """What one device did. Times are seconds."""
 
-    #: As in "WGPU:0".
+    #: TensorFlow's name, such as "WGPU:0".
     device: str
     #: The adapter's name.
     adapter: str
@@ -99,7 +99,7 @@ class Profile:
     def __enter__(self) -> Profile:
         import tensorflow as tf
 
-        if not tf.config.list_logical_devices("WGPU"):
+        if not tf.config.list_logical_devices(_library.device_type()):
             raise RuntimeError(
                 "TensorFlow sees no WGPU device; `python -m tensorflow_wgpu` says why"
             )

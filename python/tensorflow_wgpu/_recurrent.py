@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tensorflow_wgpu._library import device_type
 from tensorflow_wgpu._placement import kernel_types, runs_on
 
 log = logging.getLogger("tensorflow_wgpu")
@@ -332,6 +333,9 @@ def patch_simple_rnn(module: types.ModuleType) -> None:
 
 def _patch_legacy(module: types.ModuleType, mode: str, parts: Callable) -> None:
     """tf_keras: the two functions that layers call once they know that the op would do."""
+    if device_type() == "GPU":
+        # Grappler would choose the variant for cuDNN by the device's type. See patch_rnn.
+        setattr(module, f"{mode}_with_backend_selection", getattr(module, f"standard_{mode}"))
     runtime = module.gru_lstm_utils.runtime
     gpu = module.gru_lstm_utils.RUNTIME_GPU
 
@@ -384,6 +388,19 @@ def _made_portable(function: Callable) -> Callable:
             return function(*args, **kwargs)
 
     return call
+
+
+def patch_rnn(module: types.ModuleType) -> None:
+    """Keras 3, where our devices have the type GPU: Keras takes no cuDNN path of its own. Without
+    CUDA it orders the gates of a GRU as MIOpen does, and not as the op's definition says.
+    """
+    original = module._is_gpu_available
+
+    @functools.wraps(original)
+    def is_gpu_available() -> bool:
+        return device_type() != "GPU" and original()
+
+    module._is_gpu_available = is_gpu_available
 
 
 def patch_model(module: types.ModuleType) -> None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tensorflow_wgpu._library import statistics
+from tensorflow_wgpu._library import device_type, statistics
 
 
 def warmup(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> int:
@@ -28,7 +28,7 @@ def warmup(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> int:
     """
     import tensorflow as tf
 
-    if not tf.config.list_logical_devices("WGPU"):
+    if not tf.config.list_logical_devices(device_type()):
         raise RuntimeError("TensorFlow sees no WGPU device; `python -m tensorflow_wgpu` says why")
     before = _pipelines()
     if hasattr(fn_or_model, "predict") and hasattr(fn_or_model, "fit"):

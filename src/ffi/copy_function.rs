@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use crate::error::Result;
 use crate::ffi::cxx::{ReturnedStatus, ShortString, is_release};
+use crate::ffi::device_type;
 use crate::ffi::status::Status;
 use crate::ffi::symbols;
 
@@ -78,8 +79,9 @@ fn register_now() -> Result<()> {
         return Ok(());
     }
     let (mut sender, mut receiver) = (ShortString::empty(), ShortString::empty());
-    sender.set(b"WGPU");
-    receiver.set(b"WGPU");
+    let name = device_type::get().name().as_bytes();
+    sender.set(name);
+    receiver.set(name);
     // SAFETY: a DeviceType is a string, passed by address; both may be moved from, which leaves a
     // short string as it is or empty. The function may be called at any time, for the library is
     // never unloaded.

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-use crate::ffi::symbols;
+use crate::ffi::{environment, symbols};
 
 /// `bool tsl::OpDeterminismRequired()`, as the Itanium ABI and Microsoft's call it.
 const NAMES: [&CStr; 2] =
@@ -33,7 +33,7 @@ pub(crate) fn is_required_by_variable() -> bool {
 }
 
 fn value() -> Option<String> {
-    std::env::var_os(VARIABLE).map(|v| v.to_string_lossy().into_owned())
+    environment::lookup(VARIABLE)
 }
 
 fn find() -> Option<Function> {

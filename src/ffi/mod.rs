@@ -4,6 +4,8 @@ pub(crate) mod abi;
 pub(crate) mod copy_function;
 pub(crate) mod cxx;
 pub(crate) mod determinism;
+mod device_type;
+mod environment;
 mod graph;
 pub(crate) mod guard;
 pub(crate) mod handle;

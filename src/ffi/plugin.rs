@@ -13,7 +13,7 @@ use std::time::Instant;
 use crate::device::{Capabilities, Device, Profile, Selection, adapters, cache};
 use crate::error::{Error, Result};
 use crate::ffi::handle::{Handle, Held};
-use crate::ffi::{determinism, second_copy, symbols, variables};
+use crate::ffi::{determinism, device_type, environment, second_copy, symbols, variables};
 use crate::sys::guard::caught;
 
 /// What is logged unless `TF_WGPU_LOG` says otherwise: our warnings, and only errors of the
@@ -73,7 +73,7 @@ impl Plugin {
             return Self { problem: Some(e.to_string()), ..Self::default() };
         }
         let start = Instant::now();
-        let selection = Selection::enumerate(&environment);
+        let selection = Selection::enumerate(&environment::lookup);
         log::debug!("adapters enumerated in {:.0?}", start.elapsed());
         for report in &selection.found {
             let why =
@@ -94,9 +94,10 @@ impl Plugin {
         if self.is_last_resort {
             SAID.call_once(|| {
                 log::warn!(
-                    "no usable GPU was found: WGPU:0 is {}, a software adapter, and TensorFlow's \
-                     own CPU device is faster. TF_WGPU_VISIBLE_DEVICES= (empty) switches WGPU off; \
+                    "no usable GPU was found: {} is {}, a software adapter, and TensorFlow's own \
+                     CPU device is faster. TF_WGPU_VISIBLE_DEVICES= (empty) switches WGPU off; \
                      TF_WGPU_VISIBLE_DEVICES=0 keeps it without this line",
+                    device_type::get().device(0),
                     device.device.info().name
                 );
             });
@@ -111,7 +112,7 @@ impl Plugin {
     /// The devices, opened at the first call. An adapter that does not open is left out.
     pub fn devices(&self) -> &[Handle<PluginDevice>] {
         self.opened.get_or_init(|| {
-            let caches = cache::directory(&environment);
+            let caches = cache::directory(&environment::lookup);
             self.adapters
                 .iter()
                 .filter_map(|(adapter, sharers)| {
@@ -163,7 +164,7 @@ fn supported() -> Result<()> {
 pub(crate) fn init_logging() {
     let mut builder = env_logger::Builder::new();
     builder.parse_filters(LOG_FILTER);
-    if let Some(filter) = environment("TF_WGPU_LOG") {
+    if let Some(filter) = environment::lookup("TF_WGPU_LOG") {
         builder.parse_filters(&filter);
     }
     builder.format(|f, record| {
@@ -177,11 +178,6 @@ pub(crate) fn init_logging() {
     });
     // A second call finds the logger in place.
     let _ = builder.try_init();
-}
-
-/// An environment variable; what is not Unicode counts as a value that no check accepts.
-fn environment(name: &str) -> Option<String> {
-    std::env::var_os(name).map(|v| v.to_string_lossy().into_owned())
 }
 
 fn one_line(message: &str) -> String {

@@ -12,9 +12,9 @@ use crate::ffi::abi::profiler::{
 use crate::ffi::guard::{guard_or, guard_status};
 use crate::ffi::handle::{self, Handle};
 use crate::ffi::plugin::{self, PluginDevice};
-use crate::ffi::second_copy;
 use crate::ffi::status::TF_Status;
 use crate::ffi::symbols;
+use crate::ffi::{device_type, second_copy};
 use crate::profiler::xspace::LineIds;
 use crate::profiler::{Traced, record, xspace};
 
@@ -174,7 +174,9 @@ fn end() -> Result<Vec<Traced>> {
                 traced.push(Traced { ordinal, adapter: device.device.info().name.clone(), trace });
             }
             Ok(None) => {}
-            Err(e) => log::error!("WGPU:{ordinal} has no profile: {e}"),
+            Err(e) => {
+                log::error!("{} has no profile: {e}", device_type::get().device(ordinal));
+            }
         }
     }
     Ok(traced)
@@ -195,7 +197,7 @@ extern "C" fn tensorflow_wgpu_profile_start() -> *mut c_char {
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_profile_stop() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_profile_stop", || {
-        Ok(text(record::json(&end()?).to_string()))
+        Ok(text(record::json(&end()?, device_type::get()).to_string()))
     })
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::ffi::guard::guard_or;
 use crate::ffi::handle::{self, Handle};
 use crate::ffi::plugin::{self, PluginDevice, init_logging};
-use crate::ffi::{determinism, symbols, variables};
+use crate::ffi::{determinism, device_type, environment, symbols, variables};
 use crate::report::{TensorFlow, devices, report, statistics};
 
 /// Returns [`report`] as NUL-terminated JSON, which [`tensorflow_wgpu_free`] frees, or null after a
@@ -17,7 +17,6 @@ use crate::report::{TensorFlow, devices, report, statistics};
 extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_report", || {
         init_logging();
-        let lookup = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
         let version = symbols::tensorflow_version().map(str::to_owned);
         let variables = version.is_some().then(|| variables::availability().map(str::to_owned));
         let deterministic = match version {
@@ -25,8 +24,9 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
             // TensorFlow may come later, and then it is to be asked.
             None => determinism::is_required_by_variable(),
         };
-        let tensorflow = TensorFlow { version, variables, deterministic };
-        Ok(c_json(&report(&lookup, &tensorflow)))
+        let device_type = device_type::get();
+        let tensorflow = TensorFlow { version, variables, deterministic, device_type };
+        Ok(c_json(&report(&environment::lookup, &tensorflow)))
     })
 }
 
@@ -35,7 +35,7 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_statistics() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_statistics", || {
-        Ok(c_json(&statistics(opened().iter().map(|d| d.device.statistics()))))
+        Ok(c_json(&statistics(opened().iter().map(|d| d.device.statistics()), device_type::get())))
     })
 }
 
@@ -44,7 +44,17 @@ extern "C" fn tensorflow_wgpu_statistics() -> *mut c_char {
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_devices() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_devices", || {
-        Ok(c_json(&devices(opened().iter().map(|d| d.device.info()))))
+        Ok(c_json(&devices(opened().iter().map(|d| d.device.info()), device_type::get())))
+    })
+}
+
+/// Returns the type by which TensorFlow knows the devices, as a JSON string, as
+/// [`tensorflow_wgpu_report`] does.
+#[unsafe(no_mangle)]
+extern "C" fn tensorflow_wgpu_device_type() -> *mut c_char {
+    guard_or(std::ptr::null_mut(), "tensorflow_wgpu_device_type", || {
+        init_logging();
+        Ok(c_json(&device_type::get().name().into()))
     })
 }
 

@@ -8,12 +8,17 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
+use crate::ffi::device_type;
 use crate::sys::loaded;
 
 /// The name of this copy's platform and its type of devices.
 pub(super) fn device_type() -> &'static CStr {
     static FIRST: OnceLock<bool> = OnceLock::new();
-    if *FIRST.get_or_init(|| check().is_ok()) { c"WGPU" } else { c"WGPU_SECOND_COPY" }
+    if *FIRST.get_or_init(|| check().is_ok()) {
+        device_type::get().c_name()
+    } else {
+        c"WGPU_SECOND_COPY"
+    }
 }
 
 /// An error where this process holds another file of this library's name.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::graph::{Graph, Node, NodeId, device_type};
+use super::graph::{Graph, Node, NodeId};
 use super::picture::{Picture, Shown, Style, Wire};
 use super::shape::TensorInfo;
 
@@ -105,9 +105,9 @@ fn shown(graph: &Graph, id: NodeId) -> Shown {
 }
 
 fn style(node: &Node) -> Style {
-    match (node.op().starts_with("_Wgpu"), device_type(node.device())) {
+    match (node.op().starts_with("_Wgpu"), node.on_wgpu()) {
         (true, _) => Style::Fused,
-        (false, Some("WGPU")) => Style::Device,
+        (false, true) => Style::Device,
         _ => Style::Other,
     }
 }

@@ -65,7 +65,7 @@ pub fn optimize(
         return Ok(None);
     }
     let start = Instant::now();
-    let mut graph = Graph::parse(bytes)?;
+    let mut graph = Graph::parse_for(bytes, settings.device_type)?;
     if !graph.ids().any(|id| graph.node(id).on_wgpu()) {
         return Ok(None);
     }

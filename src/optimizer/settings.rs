@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::passes::{self, PASSES, Pass};
+use crate::device_type::DeviceType;
 
 /// The variable's name.
 pub const VARIABLE: &str = "TF_WGPU_OPTIMIZER";
@@ -13,6 +14,8 @@ pub struct Settings {
     pub passes: Vec<&'static Pass>,
     /// Where to write each graph before and after.
     pub dump: Option<PathBuf>,
+    /// The type of our devices.
+    pub device_type: DeviceType,
 }
 
 impl Settings {
@@ -21,7 +24,8 @@ impl Settings {
     ///
     /// What is not understood is described for a log line, and the rest counts.
     pub fn parse(text: &str) -> (Self, Vec<String>) {
-        let mut settings = Self { passes: Vec::new(), dump: None };
+        let mut settings =
+            Self { passes: Vec::new(), dump: None, device_type: DeviceType::default() };
         let mut problems = Vec::new();
         let mut named: Vec<&str> = Vec::new();
         let mut off = false;

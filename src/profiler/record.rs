@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 
 use super::{Traced, name};
 use crate::device::trace::{DeviceEvent, HostEvent, HostWork, Thread, Trace, Work};
+use crate::device_type::DeviceType;
 use crate::tensor::shape_text;
 
-/// Everything that the sessions saw: a member for each device, `WGPU:0` and so on.
+/// Everything that the sessions saw: a member for each device, by TensorFlow's name for it, such as
+/// `WGPU:0`.
 ///
 /// - `device`: rows `[name, origin, shader, correlation, begin, end, bytes, flops, timed,
 ///   submission]`, of which `name`, `origin` and `shader` are indices, −1 for none;
@@ -20,10 +22,10 @@ use crate::tensor::shape_text;
 /// - `tensors`: rows `[bytes, type and shape, origin]`, the largest first.
 ///
 /// Times are nanoseconds since `began`, which is Unix time.
-pub fn json(devices: &[Traced]) -> Value {
+pub fn json(devices: &[Traced], device_type: DeviceType) -> Value {
     let members = devices
         .iter()
-        .map(|traced| (format!("WGPU:{}", traced.ordinal), device(&traced.adapter, &traced.trace)));
+        .map(|traced| (device_type.device(traced.ordinal), device(&traced.adapter, &traced.trace)));
     Value::Object(members.collect())
 }
 

@@ -1,4 +1,4 @@
-"""Loads TensorFlow with the plug-in and refuses to run without a WGPU device.
+"""Loads TensorFlow with the plug-in and refuses to run without a device of ours.
 
 The plug-in is the installed wheel;
 `TF_PLUGGABLE_DEVICE_LIBRARY_PATH=target/debug/libtensorflow_wgpu.so` takes a build instead. Tests
@@ -17,13 +17,16 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_wgpu._library import device_type
+
+# Needs devices of the type GPU, which `TF_WGPU_DEVICE_TYPE=GPU` gives on a TensorFlow without CUDA.
+collect_ignore = [] if device_type() == "GPU" else ["test_drop_in.py"]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Stops when there is nothing to test: a run that skips all must not look like success."""
     del session
-    devices = tf.config.list_physical_devices("WGPU")
-    if not devices:
+    if not wgpu_devices():
         pytest.exit(
             "TensorFlow sees no WGPU device. Install the wheel (make setup) and a Vulkan driver; "
             "`python -m tensorflow_wgpu` says what is missing.",
@@ -39,7 +42,7 @@ def pytest_report_header() -> list[str]:
 
 def wgpu_devices() -> list:
     """The physical devices of the plug-in."""
-    return tf.config.list_physical_devices("WGPU")
+    return tf.config.list_physical_devices(device_type())
 
 
 @pytest.fixture(autouse=True)

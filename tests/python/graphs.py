@@ -3,6 +3,7 @@
 from collections import Counter
 
 from tensorflow_wgpu import _fallbacks
+from tensorflow_wgpu._library import device_type
 
 
 def optimized(function, *args, **kwargs):
@@ -20,6 +21,7 @@ def optimized(function, *args, **kwargs):
     return result, nodes
 
 
-def ops(nodes, device="WGPU"):
-    """How often each op is on the devices of a type."""
+def ops(nodes, device=None):
+    """How often each op is on the devices of a type, ours without one."""
+    device = device or device_type()
     return Counter(node.op for node in nodes if f"device:{device}:" in node.device)

@@ -19,9 +19,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow_wgpu import _fallbacks
+from tensorflow_wgpu._library import first_device
 
 CPU = "/device:CPU:0"
-WGPU = "/device:WGPU:0"
+#: `WGPU:0`, or `GPU:0` where `TF_WGPU_DEVICE_TYPE=GPU` holds.
+DEVICE = first_device()
+WGPU = f"/device:{DEVICE}"
 
 # Relative and absolute tolerance by type; all others must be equal.
 TOLERANCE = {

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import python
+from tensorflow_wgpu._library import device_type
 
 SCRIPTS = Path(__file__).parent / "distribute"
 TWO = {"TF_WGPU_VISIBLE_DEVICES": "0,0"}
@@ -47,7 +48,7 @@ def both(script: str, *arguments: str) -> list[dict[str, Any]]:
 
 
 def devices(count: int, task: str = "/job:localhost/replica:0/task:0") -> list[str]:
-    return [f"{task}/device:WGPU:{i}" for i in range(count)]
+    return [f"{task}/device:{device_type()}:{i}" for i in range(count)]
 
 
 def test_keras_fits_evaluates_predicts_and_saves():

@@ -95,6 +95,33 @@ def test_tensorflow_may_be_imported_after_a_report():
 
 
 @pytest.mark.parametrize(
+    ("wanted", "why"), [("GPU", "TensorFlow is built with CUDA"), ("TPU", "neither WGPU nor GPU")]
+)
+def test_devices_keep_their_type_where_another_cannot_be_had(wanted, why):
+    """One line says why; the doctor says what to do. test_drop_in.py is about where it can."""
+    assert tf.test.is_built_with_cuda()
+    ran = python(
+        """
+        import tensorflow as tf, tensorflow_wgpu
+        print(*(d.name for d in tf.config.list_physical_devices() if d.device_type != "CPU"))
+        print((tf.ones(2) + 1.0).device, *tensorflow_wgpu.statistics())
+        """,
+        TF_WGPU_DEVICE_TYPE=wanted,
+    )
+    assert ran.stdout.splitlines() == [
+        "/physical_device:WGPU:0",
+        "/job:localhost/replica:0/task:0/device:WGPU:0 WGPU:0",
+    ], ran.stderr
+    (line,) = [line for line in ran.stderr.splitlines() if "TF_WGPU_DEVICE_TYPE" in line]
+    assert line.startswith(f"tensorflow-wgpu: warn: TF_WGPU_DEVICE_TYPE={wanted}: {why}")
+    assert line.endswith("; the devices are WGPU")
+    probe = {**facts()["tensorflow"], "log": [line]}
+    ((severity, what, do),) = _doctor.diagnose_tensorflow(facts(tensorflow=probe))
+    assert (severity, what) == ("warning", line.removeprefix("tensorflow-wgpu: warn: "))
+    assert "tensorflow-cpu" in do
+
+
+@pytest.mark.parametrize(
     ("variable", "seen"), [(None, "False True"), ("0", "False True"), ("1", "True True")]
 )
 def test_the_library_sees_when_ops_are_to_be_deterministic(variable, seen):

@@ -1,5 +1,5 @@
 """The shortest way through everything. `make versions` runs it on every supported TensorFlow with
-its Keras.
+its Keras, and again with devices of the type GPU.
 """
 
 from pathlib import Path
@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_wgpu
 from graphs import ops, optimized
-from support import CPU, WGPU, on_both, python
+from support import CPU, DEVICE, WGPU, on_both, python
+from tensorflow_wgpu._library import device_type
 
 
 def train_by_hand(device: str, steps: int) -> tuple[list[float], np.ndarray]:
@@ -46,7 +47,7 @@ def test_variables_are_assigned_in_place_and_by_value():
         v.assign_sub([0.5, 0.5])
         assert before.numpy().tolist() == [1.0, 2.0]
         assert v.numpy().tolist() == [1.5, 2.5]
-        assert "WGPU:0" in v.device
+        assert v.device.endswith(DEVICE)
 
 
 def test_keras_fits_with_the_default_compile():
@@ -54,6 +55,7 @@ def test_keras_fits_with_the_default_compile():
     ran = python(
         """
         import numpy as np, tensorflow as tf
+        from tensorflow_wgpu._library import first_device
         tf.keras.utils.set_random_seed(0)
         x = np.random.default_rng(0).normal(size=(256, 8, 8, 1)).astype("float32")
         y = (x.mean(axis=(1, 2, 3)) > 0).astype("int64")
@@ -65,7 +67,7 @@ def test_keras_fits_with_the_default_compile():
         history = model.fit(x, y, batch_size=32, epochs=6, verbose=0).history["loss"]
         assert history[-1] < 0.7 * history[0], history
         assert model.predict(x[:3], verbose=0).shape == (3, 2)
-        assert all("WGPU:0" in v.value.device for v in model.trainable_variables)
+        assert all(first_device() in v.value.device for v in model.trainable_variables)
         print("trained on", tf.__version__)
         """
     )
@@ -151,7 +153,7 @@ def test_fallbacks_are_reported():
 
 
 def test_device_details_name_the_adapter():
-    (device,) = tf.config.list_physical_devices("WGPU")[:1]
+    (device,) = tf.config.list_physical_devices(device_type())[:1]
     details = tf.config.experimental.get_device_details(device)
     for key in ("device_name", "vendor", "backend"):
         assert details[key], details
@@ -177,6 +179,7 @@ def test_legacy_keras_trains():
     ran = python(
         """
         import numpy as np, tensorflow as tf
+        from tensorflow_wgpu._library import first_device
         module = tf.keras.layers.Dense.__module__
         assert module.startswith("tf_keras."), module
         tf.keras.utils.set_random_seed(0)
@@ -189,7 +192,7 @@ def test_legacy_keras_trains():
         model.compile(tf.keras.optimizers.Adam(0.02), loss, metrics=["accuracy"])
         history = model.fit(x, y, batch_size=32, epochs=8, verbose=0).history["loss"]
         assert history[-1] < 0.8 * history[0], history
-        assert all("WGPU:0" in v.device for v in model.trainable_variables)
+        assert all(first_device() in v.device for v in model.trainable_variables)
         print("trained")
         """,
         TF_USE_LEGACY_KERAS="1",

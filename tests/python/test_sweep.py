@@ -16,6 +16,7 @@ import tensorflow as tf
 from support import CPU, WGPU, assert_close
 from sweep.core import CASES, LONG, Case, Program, Types, case_of
 from tensorflow.python.framework import kernels, op_def_registry, ops
+from tensorflow_wgpu._library import device_type
 
 #: What a reference is computed in when TensorFlow's CPU lacks the type.
 WIDER = {
@@ -36,14 +37,16 @@ MISSING = (
 
 
 def registrations() -> list[tuple[str, dict[str, tf.DType]]]:
-    """(op, types) of every kernel of device type WGPU.
+    """(op, types) of every kernel of the plug-in.
 
     Ops of our own are not among them: only the graph optimizer emits them, and its tests are
     `test_optimizer_*.py`.
     """
     found = []
     for kernel in kernels.get_all_registered_kernels().kernel:
-        if kernel.device_type == "WGPU" and not kernel.op.startswith("_Wgpu"):
+        if kernel.device_type == device_type() and not kernel.op.startswith("_Wgpu"):
+            if kernel.priority < LEAST_PRIORITY:
+                continue
             types = {c.name: tf.as_dtype(c.allowed_values.list.type[0]) for c in kernel.constraint}
             found.append((kernel.op, types))
     return sorted(found, key=lambda r: (r[0], sorted((k, v.name) for k, v in r[1].items())))
@@ -54,6 +57,9 @@ def name(registration: tuple[str, dict[str, tf.DType]]) -> str:
     op, types = registration
     return "-".join([op, *(f"{k}:{v.name}" for k, v in sorted(types.items()))])
 
+
+#: TensorFlow has kernels of its own, of lower priorities, for the type GPU.
+LEAST_PRIORITY = 2 if device_type() == "GPU" else 0
 
 REGISTRATIONS = registrations()
 

@@ -20,6 +20,7 @@ import os
 import sys
 from typing import Any
 
+from tensorflow_wgpu._library import device_type, first_device
 from tensorflow_wgpu.bench import report
 
 
@@ -89,12 +90,16 @@ def main() -> int:
     ]
     devices = options.devices.split(",") if options.devices else first_of_each(known)
     if absent := [d for d in devices if d not in known]:
-        why = "; `python -m tensorflow_wgpu` says why" if any("WGPU" in d for d in absent) else ""
+        why = (
+            "; `python -m tensorflow_wgpu` says why"
+            if any(device_type() in d for d in absent)
+            else ""
+        )
         print(
             f"TensorFlow sees no {', '.join(absent)}, only {', '.join(known)}{why}", file=sys.stderr
         )
         return 2
-    adapter = next((a for a in library_report()["adapters"] if a["device"] == "WGPU:0"), None)
+    adapter = next((a for a in library_report()["adapters"] if a["device"] == first_device()), None)
     sizes = chosen(options, adapter, workloads)
     results = report.environment(adapter) | {"sizes": dataclasses.asdict(sizes), "rows": []}
     repeat = options.repeat or (2 if options.quick else 5)

@@ -18,7 +18,9 @@ SEED = 1
 
 
 def main(as_json: bool, seed: int = SEED) -> int:
-    """Runs the self-test on WGPU:0 and prints it. The exit code is 0 if nothing failed, else 1."""
+    """Runs the self-test on the first device and prints it. The exit code is 0 if nothing failed,
+    else 1.
+    """
     # TensorFlow's own notes about this machine say nothing about the device.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
@@ -26,7 +28,7 @@ def main(as_json: bool, seed: int = SEED) -> int:
     from tensorflow_wgpu.self_test import _cases, _run
 
     about = environment(tf.__version__)
-    if not tf.config.list_physical_devices("WGPU"):
+    if not tf.config.list_physical_devices(_library.device_type()):
         message = "there is no WGPU device; `python -m tensorflow_wgpu` says why"
         print(json.dumps({**about, "ok": False, "problem": message}) if as_json else message)
         return 1
@@ -35,7 +37,7 @@ def main(as_json: bool, seed: int = SEED) -> int:
     start = time.monotonic()
 
     def run(cases: Iterable[Any]) -> list[Any]:
-        return list(_run.run(cases, "WGPU:0", seed, lacks))
+        return list(_run.run(cases, _library.first_device(), seed, lacks))
 
     if as_json:
         found = run(_cases.CASES)
@@ -56,9 +58,9 @@ def main(as_json: bool, seed: int = SEED) -> int:
 
 
 def environment(tensorflow: str) -> dict[str, Any]:
-    """The adapter of WGPU:0, the versions, and the settings."""
+    """The first device's adapter, the versions, and the settings."""
     library = _library.report()
-    adapter = next((a for a in library["adapters"] if a["device"] == "WGPU:0"), None)
+    adapter = next((a for a in library["adapters"] if a["device"] == _library.first_device()), None)
     versions = {"tensorflow-wgpu": library["version"], "tensorflow": tensorflow}
     for package in ("keras", "numpy"):
         try:

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tensorflow_wgpu import _fallbacks
+from tensorflow_wgpu._library import device_type
 
 
 class NotFusedError(Exception):
@@ -66,7 +67,9 @@ class Values:
             result = tf.function(fn)(*arguments)
         partitions = [part for graph in graphs for part in graph.partition_graphs]
         made = {node.op for part in partitions for node in part.node}
-        is_wgpu = any("WGPU" in tensor.device for tensor in tf.nest.flatten(result))
+        is_wgpu = any(
+            f"device:{device_type()}:" in tensor.device for tensor in tf.nest.flatten(result)
+        )
         if is_wgpu and op not in made:
             raise NotFusedError(f"the graph optimizer made no {op} of {sorted(made)}")
         return result

@@ -146,6 +146,9 @@ symbol_table! {
                 *mut TF_Status) -> *mut TF_Buffer,
             TF_GetAllOpList: unsafe extern "C" fn() -> *mut TF_Buffer,
             TF_DeleteBuffer: unsafe extern "C" fn(*mut TF_Buffer),
+            TF_GetRegisteredKernelsForOp: unsafe extern "C" fn(Name,
+                *mut TF_Status) -> *mut TF_Buffer,
+            TF_KernelBuilder_Priority: unsafe extern "C" fn(*mut TF_KernelBuilder, i32),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::ffi::guard::{guard_or, guard_status};
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::kernel::definitions;
 use crate::ffi::status::TF_Status;
-use crate::ffi::{plugin, second_copy};
+use crate::ffi::{device_type, environment, plugin, second_copy};
 use crate::optimizer;
 use crate::optimizer::memory::LastGraph;
 use crate::optimizer::settings::{Settings, VARIABLE};
@@ -122,10 +122,9 @@ impl Held for Optimizer {
 
 extern "C" fn create() -> *mut c_void {
     guard_or(std::ptr::null_mut(), "creating the graph optimizer", || {
-        let text = std::env::var_os(VARIABLE)
-            .map(|v| v.to_string_lossy().into_owned())
-            .unwrap_or_default();
-        let (settings, problems) = Settings::parse(&text);
+        let text = environment::lookup(VARIABLE).unwrap_or_default();
+        let (mut settings, problems) = Settings::parse(&text);
+        settings.device_type = device_type::get();
         // TensorFlow makes an optimizer for every graph; once is enough.
         static TOLD: std::sync::Once = std::sync::Once::new();
         TOLD.call_once(|| problems.iter().for_each(|p| log::warn!("{p}")));

@@ -16,16 +16,19 @@ use std::time::Instant;
 
 use op_list::{Fit, OpList};
 
+use crate::device_type::DeviceType;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::KernelApi;
 use crate::ffi::status::Status;
-use crate::ffi::{guard, plugin, variants};
+use crate::ffi::{device_type, guard, plugin, variants};
 use crate::kernels::op::{Attrs, Kernel};
 use crate::kernels::registry::{Registration, Registry};
 
-/// The device type under which TensorFlow finds the kernels.
-const DEVICE_TYPE: &std::ffi::CStr = c"WGPU";
+/// The kernels' priority where they are registered for `GPU`. Without CUDA, too, TensorFlow has a
+/// few kernels for that type, of priority 0 and 1, and refuses a node that two kernels of one
+/// priority fit.
+const GPU_PRIORITY: i32 = 2;
 
 /// What is registered with TensorFlow: empty without devices.
 static OPS: OnceLock<Vec<Op>> = OnceLock::new();
@@ -170,12 +173,13 @@ fn register(api: &KernelApi, slot: usize, row: &Registration) -> Result<()> {
     })?;
     let op = c_string(row.op)?;
     let status = Status::new()?;
+    let device_type = device_type::get();
     // SAFETY: both names are NUL-terminated and copied; the three functions follow the contracts of
     // their types.
     let builder = unsafe {
         (api.TF_NewKernelBuilder)(
             op.as_ptr(),
-            DEVICE_TYPE.as_ptr(),
+            device_type.c_name().as_ptr(),
             create,
             trampoline::compute,
             trampoline::delete,
@@ -185,6 +189,10 @@ fn register(api: &KernelApi, slot: usize, row: &Registration) -> Result<()> {
         return Err(Error::ResourceExhausted("TF_NewKernelBuilder returned null".into()));
     }
     let described = || -> Result<()> {
+        if let (DeviceType::Gpu, Some(prioritize)) = (device_type, api.TF_KernelBuilder_Priority) {
+            // SAFETY: the builder is valid for the call.
+            unsafe { prioritize(builder, GPU_PRIORITY) };
+        }
         for (attr, dtype) in &row.types {
             let attr = c_string(attr)?;
             // SAFETY: builder, name and status are valid for the call.

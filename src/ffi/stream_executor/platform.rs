@@ -11,7 +11,7 @@ use crate::ffi::abi::stream_executor::{
 };
 use crate::ffi::guard::{guard_or, guard_status};
 use crate::ffi::status::TF_Status;
-use crate::ffi::{copy_function, plugin, python, second_copy};
+use crate::ffi::{copy_function, device_type, plugin, python, second_copy};
 
 /// Entry point of the StreamExecutor C API. Trouble with drivers, adapters or the environment is
 /// not an error here, which would abort `import tensorflow`: it means 0 devices and a line in the
@@ -118,8 +118,8 @@ unsafe extern "C" fn create_device(
         let opened =
             usize::try_from(params.ordinal).ok().and_then(|i| devices.get(i)).ok_or_else(|| {
                 Error::InvalidArgument(format!(
-                    "there is no WGPU:{}, only {} devices",
-                    params.ordinal,
+                    "there is no {}, only {} devices",
+                    device_type::get().device(params.ordinal),
                     devices.len()
                 ))
             })?;

@@ -14,6 +14,7 @@ use super::release::{Compute, CreateOpKernel};
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::TF_OpKernelConstruction;
 use crate::ffi::cxx::ShortString;
+use crate::ffi::device_type;
 use crate::ffi::status::Status;
 use crate::kernels::op::{Kernel, OpContext};
 
@@ -89,12 +90,13 @@ unsafe fn check(base: *const u8) -> Result<()> {
         // release's headers.
         unsafe { base.add(offset).cast::<usize>().read() }
     };
+    let own = device_type::get().name().as_bytes();
     let name = members::DEVICE_TYPE;
     let local = base.wrapping_add(name + 2 * size_of::<usize>());
     let fits = word(name) == local as usize
-        && word(name + size_of::<usize>()) == 4
+        && word(name + size_of::<usize>()) == own.len()
         // SAFETY: the string's own bytes, as its pointer to them shows.
-        && unsafe { std::slice::from_raw_parts(local, 4) } == b"WGPU"
+        && unsafe { std::slice::from_raw_parts(local, own.len()) } == own
         && word(members::DEVICE) != 0
         && word(members::PROPERTIES) != 0
         && word(members::STATUS) != 0;
@@ -153,7 +155,7 @@ mod tests {
         // SAFETY: as above; the string fits in front of the first pointer.
         unsafe {
             base.cast::<ShortString>().write(ShortString::empty());
-            (*base.cast::<ShortString>()).set(b"WGPU");
+            (*base.cast::<ShortString>()).set(device_type::get().name().as_bytes());
             for member in [members::DEVICE, members::PROPERTIES, members::STATUS] {
                 base.add(member).cast::<usize>().write(1);
             }

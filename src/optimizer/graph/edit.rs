@@ -70,7 +70,7 @@ impl Graph {
         let node = Node {
             name: self.unique_name(new.name).into(),
             op: new.op.into(),
-            on_wgpu: is_wgpu(&new.device),
+            on_wgpu: is_wgpu(&new.device, self.device_type),
             device: new.device.into(),
             inputs: Vec::new(),
             controls: Vec::new(),

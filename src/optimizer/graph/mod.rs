@@ -15,6 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::device_type::DeviceType;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::invalid;
@@ -74,6 +75,8 @@ pub struct Graph {
     rest: Vec<Bytes>,
     preserved: FxHashSet<String>,
     op_defs: FxHashMap<String, OpDef>,
+    /// The type of our devices.
+    device_type: DeviceType,
     edits: u64,
     /// For names that were wished several times, the last suffix.
     suffixes: FxHashMap<String, u32>,
@@ -84,20 +87,29 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Reads a serialized GraphDef.
+    /// Reads a serialized GraphDef. Our devices have their own type.
     ///
     /// # Errors
     /// `InvalidArgument` for what is no GraphDef, or whose edges lead nowhere.
     pub fn parse(bytes: &Bytes) -> Result<Self> {
-        let mut graph = Self::default();
+        Self::parse_for(bytes, DeviceType::default())
+    }
+
+    /// The same where our devices are of this type.
+    ///
+    /// # Errors
+    /// Those of [`Self::parse`].
+    pub fn parse_for(bytes: &Bytes, device_type: DeviceType) -> Result<Self> {
+        let mut graph = Self { device_type, ..Self::default() };
         let mut inputs: Vec<(NodeId, &str)> = Vec::new();
         let mut texts = Texts::default();
         for record in wire::records(bytes) {
             let record = record?;
             if record.field == 1 {
                 let id = NodeId(graph.nodes.len() as u32);
-                let node =
-                    parse_node(bytes, record.value, &mut texts, |name| inputs.push((id, name)))?;
+                let node = parse_node(bytes, record.value, device_type, &mut texts, |name| {
+                    inputs.push((id, name))
+                })?;
                 graph.insert(node)?;
             } else {
                 graph.rest.push(bytes.slice_ref(record.bytes));

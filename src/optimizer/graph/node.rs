@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
+use crate::device_type::DeviceType;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::optimizer::attr::Attr;
@@ -192,9 +193,9 @@ pub fn device_type(device: &str) -> Option<&str> {
     Some(kind)
 }
 
-/// Whether a device's name is one of ours.
-pub(super) fn is_wgpu(device: &str) -> bool {
-    device_type(device) == Some("WGPU")
+/// Whether a device's name is one of ours, which have this type.
+pub(super) fn is_wgpu(device: &str, ours: DeviceType) -> bool {
+    device_type(device) == Some(ours.name())
 }
 
 /// A node to be added, see [`Graph::add`].
@@ -230,6 +231,7 @@ impl<'g> Texts<'g> {
 pub(super) fn parse_node<'g>(
     graph: &'g Bytes,
     part: &'g [u8],
+    ours: DeviceType,
     texts: &mut Texts<'g>,
     mut input: impl FnMut(&'g str),
 ) -> Result<Node> {
@@ -253,7 +255,7 @@ pub(super) fn parse_node<'g>(
         name: name.into(),
         op: texts.get(op),
         device: texts.get(device),
-        on_wgpu: is_wgpu(device),
+        on_wgpu: is_wgpu(device, ours),
         inputs: Vec::new(),
         controls: Vec::new(),
         input_places: Vec::new(),

@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import tensorflow as tf
+from support import DEVICE
 
 from .core import case
 
@@ -38,10 +39,10 @@ def legacy(t):
     def run():
         # TensorFlow has no CPU kernels under these names, and runs them only in graphs of its first
         # year.
-        if "WGPU" not in tf.identity(x).device:
+        if DEVICE not in tf.identity(x).device:
             return getattr(tf.raw_ops, t.op.removeprefix("Batch"))(input=tf.constant(x))
         graph = tf.Graph()
-        with graph.as_default(), tf.device("WGPU:0"):
+        with graph.as_default(), tf.device(DEVICE):
             fed = tf.compat.v1.placeholder(tf.complex64, x.shape, name="x")
             getattr(tf.raw_ops, t.op.removeprefix("Batch"))(input=fed, name="y")
         old = graph.as_graph_def()
@@ -100,7 +101,7 @@ def given_axes(t):
 
 def transform_axes(op, x, lengths, axes, result, other):
     """The op, or numpy's function on the CPU, for which TensorFlow has no kernel."""
-    if "WGPU" in tf.identity(x).device:
+    if DEVICE in tf.identity(x).device:
         arguments = dict(
             input=tf.constant(x), fft_length=tf.constant(lengths), axes=tf.constant(axes)
         )

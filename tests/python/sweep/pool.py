@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+from support import DEVICE
 
 from .core import case
 
@@ -162,7 +163,7 @@ def picked(x, grad, places, call):
 
     def run():
         device_grad = tf.constant(grad)
-        if "WGPU" in device_grad.device:
+        if DEVICE in device_grad.device:
             return tf.raw_ops.MaxPoolGradGradWithArgmax(
                 input=x, grad=device_grad, argmax=places, **call
             )

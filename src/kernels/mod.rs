@@ -30,6 +30,7 @@ pub mod pool;
 pub mod quantize;
 pub mod random;
 pub mod reduce;
+mod reference;
 pub mod registry;
 pub mod rnn;
 pub mod scalar;

@@ -116,11 +116,12 @@ pub trait OpContext {
     /// Device memory for the time of this kernel (reused only by work enqueued later).
     fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor>;
 
-    /// The current value of the variable whose handle is input `i`.
+    /// The current value of the variable at input `i`, which is its handle, or in TensorFlow 1 a
+    /// reference to it.
     fn read_variable(&mut self, i: usize) -> Result<Tensor>;
 
-    /// Changes the variable whose handle is input `i` while its lock is held. The closure receives
-    /// the context, `old` and `new`, which have the same type and dims and may be the same memory.
+    /// Changes the variable at input `i` while its lock is held. The closure receives the context,
+    /// `old` and `new`, which have the same type and dims and may be the same memory.
     fn update_variable(
         &mut self,
         i: usize,
@@ -128,12 +129,27 @@ pub trait OpContext {
         update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
     ) -> Result<()>;
 
-    /// Changes the variables whose handles are `inputs` in place, while the locks of all are held;
+    /// Changes the variables at `inputs` in place, while the locks of all are held;
     /// they are taken in the order of their addresses, so that no two updates wait for each other.
     /// The closure receives the context and each variable's current value, to be written where it
     /// lies. A variable that is given twice is locked once; it keeps what is written through its
     /// last place.
     fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()>;
+
+    /// Makes the reference variable at input 0 the output 0.
+    fn pass_reference(&mut self) -> Result<()> {
+        Err(Error::Unimplemented(
+            "reference variables are TensorFlow's, which does not run here".into(),
+        ))
+    }
+
+    /// Gives the reference variable at input 0, which may have no value yet, a copy of input 1, and
+    /// makes it the output 0. With `same_shape` the value must have the shape that the variable
+    /// has.
+    fn assign_reference(&mut self, same_shape: bool) -> Result<()> {
+        let _ = same_shape;
+        self.pass_reference()
+    }
 
     /// Sets output 0 to the sum of all inputs, which are of type variant: objects of TensorFlow's
     /// that hold tensors.

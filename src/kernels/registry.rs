@@ -8,6 +8,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::items::{Held, Items};
 use crate::kernels::op::{Attrs, Kernel};
+use crate::kernels::reference::Reference;
 
 /// Note of a kernel whose output's size depends on values.
 pub const WAITS_FOR_SIZE: &str = "waits for the device to learn its output's size";
@@ -50,7 +51,23 @@ pub enum Need {
     Variants,
     /// A kernel of TensorFlow's own ([`Attrs::tensorflow_kernel`]).
     TensorFlowKernel,
+    /// To change reference variables ([`crate::kernels::op::OpContext::pass_reference`]).
+    References,
 }
+
+/// Types of reference variables on a device: those of TensorFlow's kernels of VariableV2 for
+/// pluggable devices.
+const REFERENCED: [DType; 9] = [
+    DType::F16,
+    DType::BF16,
+    DType::F32,
+    DType::F64,
+    DType::I64,
+    DType::U32,
+    DType::Bool,
+    DType::C64,
+    DType::C128,
+];
 
 impl std::fmt::Debug for Registration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,6 +103,7 @@ impl Registry {
             need: None,
             note: "",
             unsupported_too: false,
+            reference: false,
             items: &[],
         }
     }
@@ -121,6 +139,7 @@ pub struct OpBuilder<'r> {
     need: Option<Need>,
     note: &'static str,
     unsupported_too: bool,
+    reference: bool,
     items: Held,
 }
 
@@ -154,6 +173,14 @@ impl OpBuilder<'_> {
         self
     }
 
+    /// An op on reference variables that does what the kernel does, and has the one at input 0 for
+    /// its output. Types of which TensorFlow makes no such variable on a device are left out.
+    #[must_use]
+    pub const fn reference(mut self) -> Self {
+        self.reference = true;
+        self.need(Need::References)
+    }
+
     /// The inputs that hold items which do not see each other, with an item's rank in each: where
     /// tensors exceed a binding, the kernel runs for some of them at a time (see [`super::items`]).
     #[must_use]
@@ -176,10 +203,14 @@ impl OpBuilder<'_> {
         K: Kernel + 'static,
         F: Fn(&dyn Attrs) -> Result<K> + Send + Sync + 'static,
     {
-        let held = self.items;
+        let (held, reference) = (self.items, self.reference);
         let create: CreateKernel = Arc::new(move |attrs| {
             let kernel = create(attrs)?;
-            Ok(if held.is_empty() { Box::new(kernel) } else { Box::new(Items { kernel, held }) })
+            Ok(match (reference, held.is_empty()) {
+                (true, _) => Box::new(Reference(kernel)),
+                (false, true) => Box::new(kernel),
+                (false, false) => Box::new(Items { kernel, held }),
+            })
         });
         let mut rows = vec![Vec::new()];
         for (attr, types) in self.types {
@@ -193,6 +224,9 @@ impl OpBuilder<'_> {
                 .collect();
         }
         let capabilities = self.registry.capabilities;
+        if self.need == Some(Need::References) {
+            rows.retain(|types| REFERENCED.contains(&types[0].1));
+        }
         for types in rows {
             if self.unsupported_too || types.iter().all(|(_, t)| capabilities.supports(*t)) {
                 self.registry.rows.push(Registration {

@@ -1,21 +1,24 @@
-//! Updates of whole variables: AssignAddVariableOp and AssignSubVariableOp.
+//! Updates of whole variables: AssignAddVariableOp and AssignSubVariableOp, and on reference
+//! variables Assign, AssignAdd and AssignSub.
 //!
 //! TensorFlow's kernels for DEVICE_DEFAULT serve the rest of a variable's life (handles, reads,
-//! assignments).
+//! assignments to resource variables).
 
 use smallvec::smallvec;
 
 use crate::device::{Grid, Key, Params, Program};
+use crate::dtype::types::{ELEMENTS_BUT_I32, NUMBERS_BUT_I32};
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::op::{Kernel, OpContext, VariableUpdate};
-use crate::kernels::registry::Registry;
+use crate::kernels::registry::{Need, Registry};
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
-/// Op and the operator that combines variable and value.
-const OPS: &[(&str, char)] = &[("AssignAddVariableOp", '+'), ("AssignSubVariableOp", '-')];
+/// Op, its name on reference variables, and the operator that combines variable and value.
+const OPS: &[(&str, &str, char)] =
+    &[("AssignAddVariableOp", "AssignAdd", '+'), ("AssignSubVariableOp", "AssignSub", '-')];
 
 /// Every type for which TensorFlow has a kernel under DEVICE_DEFAULT: that one runs CPU code on
 /// device addresses, and crashes, so none may be left to it, not even a type that the adapter
@@ -24,7 +27,12 @@ const TYPES: &[DType] = types::NUMBERS;
 
 /// Registers the family.
 pub fn register(registry: &mut Registry) {
-    for &(op, operator) in OPS {
+    for &(op, on_references, operator) in OPS {
+        registry
+            .op(on_references)
+            .types("T", NUMBERS_BUT_I32)
+            .reference()
+            .kernel(move |attrs| Ok(AssignUpdate { op, operator, dtype: attrs.dtype("T")? }));
         registry.op(op).types("dtype", TYPES).unsupported_too().host(&["resource"]).kernel(
             move |attrs| {
                 let dtype = attrs.dtype("dtype")?;
@@ -32,11 +40,17 @@ pub fn register(registry: &mut Registry) {
             },
         );
     }
+    registry.op("Assign").types("T", ELEMENTS_BUT_I32).need(Need::References).kernel(|attrs| {
+        let same_shape = attrs.bool("validate_shape")?;
+        Ok(move |ctx: &mut dyn OpContext| ctx.assign_reference(same_shape))
+    });
 }
 
 /// Every variant.
 pub fn shaders() -> Vec<Shader> {
-    OPS.iter().flat_map(|(op, operator)| TYPES.iter().map(|t| shader(op, *operator, *t))).collect()
+    OPS.iter()
+        .flat_map(|(op, _, operator)| TYPES.iter().map(|t| shader(op, *operator, *t)))
+        .collect()
 }
 
 struct AssignUpdate {

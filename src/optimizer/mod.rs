@@ -35,6 +35,9 @@ use proto::OpDef;
 use settings::Settings;
 use shape::TensorInfo;
 
+/// Ops that make reference variables.
+const REFERENCES: [&str; 3] = ["TemporaryVariable", "Variable", "VariableV2"];
+
 /// What TensorFlow knows of a graph besides its GraphDef.
 pub trait Item {
     /// Names of the nodes that must stay as they are, fetches included.
@@ -66,7 +69,10 @@ pub fn optimize(
     }
     let start = Instant::now();
     let mut graph = Graph::parse_for(bytes, settings.device_type)?;
-    if !graph.ids().any(|id| graph.node(id).on_wgpu()) {
+    // Passes take a value for the same wherever it is read, which that of a reference variable is
+    // not.
+    let has_references = graph.ids().any(|id| REFERENCES.contains(&graph.node(id).op()));
+    if has_references || !graph.ids().any(|id| graph.node(id).on_wgpu()) {
         return Ok(None);
     }
     arity::check(&graph)?;

@@ -50,6 +50,25 @@ def test_variables_are_assigned_in_place_and_by_value():
         assert v.device.endswith(DEVICE)
 
 
+def test_reference_variables_are_changed_where_they_lie():
+    """TensorFlow 1's, in a graph."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph, tf.device(WGPU):
+        variable = v1.Variable([[1.0, 2.0], [3.0, 4.0]], use_resource=False)
+        added = v1.assign_add(variable, [[1.0, 1.0], [1.0, 1.0]])
+        step = v1.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(variable * variable))
+        replaced = v1.assign(variable, [5.0], validate_shape=False)
+        start = v1.global_variables_initializer()
+    with v1.Session(graph=graph, config=v1.ConfigProto(allow_soft_placement=False)) as session:
+        with pytest.raises(tf.errors.FailedPreconditionError, match="uninitialized"):
+            session.run(added)
+        session.run(start)
+        assert session.run(added).tolist() == [[2, 3], [4, 5]]
+        session.run(step)
+        assert session.run(variable).tolist() == [[0, 0], [0, 0]]
+        assert session.run(replaced).tolist() == [5]
+
+
 def test_keras_fits_with_the_default_compile():
     """In a process of its own: nothing but `import` and `fit`, as a user writes it."""
     ran = python(

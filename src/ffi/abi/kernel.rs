@@ -33,6 +33,9 @@ opaque! {
 /// `TF_DataType`.
 pub(crate) type TF_DataType = c_int;
 
+/// What the number of a reference type has on top of its type's.
+pub(crate) const REFERENCE: TF_DataType = 100;
+
 /// A string that is not terminated; its memory belongs to whoever returned it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]

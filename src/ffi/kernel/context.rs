@@ -17,7 +17,9 @@ use crate::device::Device;
 use crate::device::trace::Origin;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ffi::abi::kernel::{KernelApi, TF_AllocatorAttributes, TF_OpKernelContext, TF_Tensor};
+use crate::ffi::abi::kernel::{
+    KernelApi, REFERENCE, TF_AllocatorAttributes, TF_OpKernelContext, TF_Tensor,
+};
 use crate::ffi::status::{self, Status};
 use crate::tensor::{Tensor, shape_text};
 
@@ -314,7 +316,11 @@ impl Context {
                     Ok(tensor) => write!(text, "{separator}{dtype}{}", shape_text(&tensor.dims())),
                     Err(_) => write!(text, "{separator}{dtype}"),
                 },
-                None => write!(text, "{separator}type {number}"),
+                // Asking for the tensor would end the process.
+                None => match DType::from_tf(number - REFERENCE) {
+                    Some(dtype) => write!(text, "{separator}{dtype} by reference"),
+                    None => write!(text, "{separator}type {number}"),
+                },
             };
         }
         text

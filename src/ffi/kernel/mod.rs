@@ -21,9 +21,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::KernelApi;
 use crate::ffi::status::Status;
-use crate::ffi::{device_type, guard, plugin, variants};
+use crate::ffi::{device_type, guard, plugin, variables, variants};
 use crate::kernels::op::{Attrs, Kernel};
-use crate::kernels::registry::{Registration, Registry};
+use crate::kernels::registry::{Need, Registration, Registry};
 
 /// The kernels' priority where they are registered for `GPU`. Without CUDA, too, TensorFlow has a
 /// few kernels for that type, of priority 0 and 1, and refuses a node that two kernels of one
@@ -86,7 +86,7 @@ fn register_all() -> Result<()> {
     let mut registered = 0;
     for (slot, op) in ops.iter().enumerate() {
         for row in &op.rows {
-            if let Err(e) = row.need.map_or(Ok(()), variants::serves) {
+            if let Err(e) = row.need.map_or(Ok(()), serves) {
                 log::debug!("{row:?} is not registered: {e}");
                 continue;
             }
@@ -107,6 +107,15 @@ fn register_all() -> Result<()> {
         start.elapsed()
     );
     Ok(())
+}
+
+/// Whether the running TensorFlow offers what some kernels need.
+fn serves(need: Need) -> Result<()> {
+    match need {
+        Need::Variants => variants::serve_values(),
+        Need::TensorFlowKernel => variants::serve_kernels(),
+        Need::References => variables::serve_references(),
+    }
 }
 
 /// The registered kernel of an op with one type attribute, and no other that matters, for tensors

@@ -176,6 +176,14 @@ impl OpContext for Context {
         variables::update_all(self, inputs, update)
     }
 
+    fn pass_reference(&mut self) -> Result<()> {
+        variables::pass_reference(self)
+    }
+
+    fn assign_reference(&mut self, same_shape: bool) -> Result<()> {
+        variables::assign_reference(self, same_shape)
+    }
+
     fn add_variants(&mut self) -> Result<()> {
         variants::add(self)
     }

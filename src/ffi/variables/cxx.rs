@@ -103,8 +103,8 @@ pub(super) struct CxxApi {
     table: usize,
     handle: HandleFromInput,
     lookup: LookupResource,
-    to_c: TensorToC,
-    from_c: TensorFromC,
+    pub(super) to_c: TensorToC,
+    pub(super) from_c: TensorFromC,
     lock: MutexFn,
     unlock: MutexFn,
     /// None: values are taken for shared, so that each update makes a new buffer.

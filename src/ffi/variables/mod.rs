@@ -1,4 +1,5 @@
-//! Resource variables: reading and updating a value that lives behind a handle.
+//! Variables: reading and updating a value that lives behind a handle, or in TensorFlow 1 behind a
+//! reference ([`reference`]).
 //!
 //! The kernel C API of TensorFlow 2.19 and older exports functions for this ([`official`]). Later
 //! releases declare but do not export them, so there we call the C++ functions behind them
@@ -11,9 +12,13 @@
 
 mod cxx;
 mod official;
+mod reference;
+
+use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
-use crate::ffi::kernel::context::Context;
+use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
+use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::Tensor;
 
@@ -58,6 +63,7 @@ pub(crate) fn update(
     refuse_deadlock(ctx, i)?;
     match api()? {
         Api::Official(api) => official::update(api, ctx, i, mode, update),
+        Api::Cxx(api) if reference::is_one(ctx, i) => reference::update(api, ctx, i, mode, update),
         Api::Cxx(api) => cxx::update(api, ctx, i, mode, update),
     }
 }
@@ -73,7 +79,34 @@ pub(crate) fn update_all(
     }
     match api()? {
         Api::Official(api) => official::update_all(api, ctx, inputs, update),
+        Api::Cxx(api) if inputs.iter().any(|i| reference::is_one(ctx, *i)) => {
+            reference::update_all(api, ctx, inputs, update)
+        }
         Api::Cxx(api) => cxx::update_all(api, ctx, inputs, update),
+    }
+}
+
+/// Whether the running TensorFlow lets reference variables be changed.
+pub(crate) fn serve_references() -> Result<()> {
+    match api()? {
+        Api::Official(api) => official::serve_references(api),
+        Api::Cxx(_) => reference::members().map(|_| ()),
+    }
+}
+
+/// Makes the reference variable at input 0 the output 0.
+pub(crate) fn pass_reference(ctx: &Context) -> Result<()> {
+    match api()? {
+        Api::Official(api) => official::pass_reference(api, ctx),
+        Api::Cxx(_) => reference::pass(ctx),
+    }
+}
+
+/// Gives the reference variable at input 0 the value at input 1, and makes it the output 0.
+pub(crate) fn assign_reference(ctx: &mut Context, same_shape: bool) -> Result<()> {
+    match api()? {
+        Api::Official(api) => official::assign_reference(api, ctx, same_shape),
+        Api::Cxx(api) => reference::assign(api, ctx, same_shape),
     }
 }
 
@@ -92,4 +125,48 @@ fn not_found(why: &str) -> Error {
         "Could not find variable. This could mean that the variable has been deleted. In TF1, it \
          can also mean the variable is uninitialized. Debug info: status error message={why}"
     ))
+}
+
+/// Updates a variable whose buffer starts at an address that kernels cannot write to, such as a
+/// slice of another tensor.
+fn update_by_way_of_temporary(
+    ctx: &mut Context,
+    i: usize,
+    mode: VariableUpdate,
+    value: &Tensor,
+    update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
+) -> Result<()> {
+    let temporary = ctx.temp(value.dtype, &value.dims)?;
+    if mode == VariableUpdate::Sparse {
+        ctx.device().copy(temporary.address, value.address, value.bytes())?;
+    }
+    ctx.with_locked(i, |ctx| update(ctx, value, &temporary))?;
+    ctx.device().copy(value.address, temporary.address, value.bytes())
+}
+
+/// Updates variables whose values are `held` and may be written, under their locks.
+fn update_all_in_place(
+    ctx: &mut Context,
+    inputs: &[usize],
+    held: &[OwnedTensor],
+    update: &mut UpdateAll<'_>,
+) -> Result<()> {
+    let mut values: SmallVec<[Tensor; 4]> = SmallVec::new();
+    let mut misaligned: SmallVec<[(Tensor, Tensor); 4]> = SmallVec::new();
+    for tensor in held {
+        let value = tensor.view()?;
+        if value.address.is_multiple_of(OUTPUT_ALIGNMENT) {
+            values.push(value);
+            continue;
+        }
+        let temporary = ctx.temp(value.dtype, &value.dims)?;
+        ctx.device().copy(temporary.address, value.address, value.bytes())?;
+        values.push(temporary.clone());
+        misaligned.push((value, temporary));
+    }
+    ctx.with_all_locked(inputs, |ctx| update(ctx, &values))?;
+    for (value, temporary) in &misaligned {
+        ctx.device().copy(value.address, temporary.address, value.bytes())?;
+    }
+    Ok(())
 }

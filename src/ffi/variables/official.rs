@@ -14,7 +14,7 @@ use crate::ffi::abi::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
 use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
 use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::ffi::status::{Status, TF_Status};
-use crate::ffi::symbols::symbol_table;
+use crate::ffi::symbols::{missing, symbol_table};
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::sys::guard::caught;
 use crate::tensor::Tensor;
@@ -44,7 +44,13 @@ symbol_table! {
             TF_ReleaseVariableInputLockHolder:
                 unsafe extern "C" fn(*mut TF_VariableInputLockHolder),
         }
-        optional {}
+        optional {
+            TF_OpKernelContext_ForwardRefInputToRefOutput:
+                unsafe extern "C" fn(*mut TF_OpKernelContext, i32, i32),
+            TF_AssignRefVariable: unsafe extern "C" fn(
+                *mut TF_OpKernelContext, c_int, c_int, c_int, bool, bool, CopyFn, *mut TF_Status,
+            ),
+        }
     }
 }
 
@@ -76,7 +82,7 @@ unsafe extern "C" fn copy(
         ON_COPY.with_borrow_mut(|on_copy| {
             match on_copy {
                 Some(OnCopy::Copy(ctx)) => {
-                    // SAFETY: `locked_tensor` put the context there, and waits for this callback.
+                    // SAFETY: who put the context there waits for this callback.
                     let device = unsafe { (**ctx).device() };
                     let from = source.view()?;
                     device.copy(dest.address(), from.address, from.bytes())?;
@@ -197,7 +203,7 @@ pub(super) fn update(
         return if new_view.address.is_multiple_of(OUTPUT_ALIGNMENT) {
             ctx.with_locked(i, |ctx| update(ctx, &new_view, &new_view))
         } else {
-            update_by_way_of_temporary(ctx, i, mode, &new_view, update)
+            super::update_by_way_of_temporary(ctx, i, mode, &new_view, update)
         };
     };
     let old_view = old.view()?;
@@ -217,42 +223,43 @@ pub(super) fn update_all(
 ) -> Result<()> {
     // TensorFlow takes the locks in the order of their addresses, and each once.
     let _lock = Lock::take(api, ctx, inputs)?;
-    let mut held: SmallVec<[OwnedTensor; 4]> = SmallVec::new();
-    let mut values: SmallVec<[Tensor; 4]> = SmallVec::new();
-    let mut misaligned: SmallVec<[(Tensor, Tensor); 4]> = SmallVec::new();
-    for &i in inputs {
-        let (tensor, _) = locked_tensor(api, ctx, i, false)?;
-        let value = tensor.view()?;
-        held.push(tensor);
-        if value.address.is_multiple_of(OUTPUT_ALIGNMENT) {
-            values.push(value);
-            continue;
-        }
-        let temporary = ctx.temp(value.dtype, &value.dims)?;
-        ctx.device().copy(temporary.address, value.address, value.bytes())?;
-        values.push(temporary.clone());
-        misaligned.push((value, temporary));
+    let held = inputs
+        .iter()
+        .map(|i| Ok(locked_tensor(api, ctx, *i, false)?.0))
+        .collect::<Result<SmallVec<[_; 4]>>>()?;
+    super::update_all_in_place(ctx, inputs, &held, update)
+}
+
+/// Whether the functions for reference variables are there; those for handles serve these, too.
+pub(super) fn serve_references(api: &OfficialApi) -> Result<()> {
+    match (api.TF_OpKernelContext_ForwardRefInputToRefOutput, api.TF_AssignRefVariable) {
+        (Some(_), Some(_)) => Ok(()),
+        _ => Err(missing("TF_AssignRefVariable")),
     }
-    ctx.with_all_locked(inputs, |ctx| update(ctx, &values))?;
-    for (value, temporary) in &misaligned {
-        ctx.device().copy(value.address, temporary.address, value.bytes())?;
-    }
+}
+
+pub(super) fn pass_reference(api: &OfficialApi, ctx: &Context) -> Result<()> {
+    let Some(forward) = api.TF_OpKernelContext_ForwardRefInputToRefOutput else {
+        return Err(missing("TF_OpKernelContext_ForwardRefInputToRefOutput"));
+    };
+    // SAFETY: the context is valid; input and output 0 of the op are references.
+    unsafe { forward(ctx.raw(), 0, 0) };
     Ok(())
 }
 
-/// Updates a variable whose buffer starts at an address that kernels cannot write to, such as a
-/// slice of another tensor.
-fn update_by_way_of_temporary(
-    ctx: &mut Context,
-    i: usize,
-    mode: VariableUpdate,
-    value: &Tensor,
-    update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
-) -> Result<()> {
-    let temporary = ctx.temp(value.dtype, &value.dims)?;
-    if mode == VariableUpdate::Sparse {
-        ctx.device().copy(temporary.address, value.address, value.bytes())?;
+pub(super) fn assign_reference(api: &OfficialApi, ctx: &Context, same_shape: bool) -> Result<()> {
+    let Some(assign) = api.TF_AssignRefVariable else {
+        return Err(missing("TF_AssignRefVariable"));
+    };
+    ON_COPY.set(Some(OnCopy::Copy(ctx)));
+    let status = ctx.status().as_ptr();
+    // SAFETY: context and status are valid for the call, during which alone the callback runs;
+    // input and output 0 of Assign are references, input 1 is the value.
+    unsafe { assign(ctx.raw(), 0, 0, 1, true, same_shape, copy, status) };
+    let on_copy = ON_COPY.take();
+    ctx.status().take()?;
+    match on_copy {
+        Some(OnCopy::Failed(e)) => Err(e),
+        _ => Ok(()),
     }
-    ctx.with_locked(i, |ctx| update(ctx, value, &temporary))?;
-    ctx.device().copy(value.address, temporary.address, value.bytes())
 }

@@ -30,7 +30,6 @@ use crate::ffi::abi::kernel::TF_OpKernelConstruction;
 use crate::ffi::kernel::context::Context;
 use crate::ffi::status::Status;
 use crate::kernels::op::Kernel;
-use crate::kernels::registry::Need;
 
 /// The way into variants that the running TensorFlow offers.
 enum Api {
@@ -45,12 +44,14 @@ fn api() -> Result<Api> {
     }
 }
 
-/// Whether the running TensorFlow offers what some kernels need.
-pub(crate) fn serves(need: Need) -> Result<()> {
-    match need {
-        Need::Variants => api().map(|_| ()),
-        Need::TensorFlowKernel => release::kernels().map(|_| ()),
-    }
+/// Whether values of type variant can be read and made in the running TensorFlow.
+pub(crate) fn serve_values() -> Result<()> {
+    api().map(|_| ())
+}
+
+/// Whether the running TensorFlow's own kernels can be made.
+pub(crate) fn serve_kernels() -> Result<()> {
+    release::kernels().map(|_| ())
 }
 
 /// Sets output 0 to the sum of all inputs.

@@ -260,10 +260,13 @@ fn register_slice_writes(registry: &mut Registry) {
         .types("T", reverse_sequence::TYPES)
         .types("Tlen", reverse_sequence::LENGTHS)
         .kernel(|attrs| reverse_sequence::ReverseSequence::new(attrs));
-    registry.op("ResourceStridedSliceAssign").types("T", MOVED).host(host).kernel(|attrs| {
+    let assign = |attrs: &dyn Attrs| {
         let masks = Masks::of(attrs)?;
-        Ok(move |ctx: &mut dyn OpContext| slice_assign::resource_strided_slice_assign(ctx, &masks))
-    });
+        Ok(move |ctx: &mut dyn OpContext| slice_assign::variable_strided_slice_assign(ctx, &masks))
+    };
+    registry.op("ResourceStridedSliceAssign").types("T", MOVED).host(host).kernel(assign);
+    let bounds = &["begin", "end", "strides"];
+    registry.op("StridedSliceAssign").types("T", MOVED).host(bounds).reference().kernel(assign);
 }
 
 fn register_pads(registry: &mut Registry) {

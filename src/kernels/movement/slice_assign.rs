@@ -45,9 +45,9 @@ fn filled(
     Ok(whole)
 }
 
-/// ResourceStridedSliceAssign: inputs the variable (0), begin (1), end (2), strides (3) and value
-/// (4).
-pub fn resource_strided_slice_assign(ctx: &mut dyn OpContext, masks: &Masks) -> Result<()> {
+/// ResourceStridedSliceAssign and StridedSliceAssign: inputs the variable (0), begin (1), end (2),
+/// strides (3) and value (4).
+pub fn variable_strided_slice_assign(ctx: &mut dyn OpContext, masks: &Masks) -> Result<()> {
     let value = ctx.input(4)?;
     ctx.update_variable(0, VariableUpdate::Sparse, &mut |ctx, _, variable| {
         let spec = StridedSpec::read(ctx, 1, masks, &variable.dims)?;

@@ -25,6 +25,8 @@ use chains::Fold;
 
 const INPLACE: &[DType] = &[F32, F16, BF16, F64, I8, I64, U8, U64];
 const INPLACE_UPDATED: &[DType] = &[F32, F16, BF16, F64, Bool, I8, I64, U8, U64];
+/// The types of ScatterMin and ScatterMax, which their definitions name.
+const SIGNED: &[DType] = union!(FLOATS, &[I64]);
 const SEGMENTS: &[DType] = union!(FLOATS, INDEX);
 const SUMMED_SEGMENTS: &[DType] = union!(INDEX, INEXACT);
 
@@ -43,6 +45,11 @@ pub fn register(registry: &mut Registry) {
         let builder =
             registry.op(op).types("dtype", types).types("Tindices", INDEX).host(&["resource"]);
         builder.kernel(move |_| Ok(resource::Scatter { fold }));
+        let on_references = registry.op(op.trim_start_matches("Resource")).reference();
+        on_references
+            .types("T", if matches!(fold, Fold::Min | Fold::Max) { SIGNED } else { types })
+            .types("Tindices", INDEX)
+            .kernel(move |_| Ok(resource::Scatter { fold }));
     }
     const RESOURCE_ND: &[(&str, Fold, &[DType])] = &[
         ("ResourceScatterNdUpdate", Fold::Update, ELEMENTS_BUT_I32),
@@ -54,6 +61,11 @@ pub fn register(registry: &mut Registry) {
     for (op, fold, types) in RESOURCE_ND.iter().copied() {
         let builder = registry.op(op).types("T", types).types("Tindices", INDEX).host(&["ref"]);
         builder.kernel(move |_| Ok(nd::ResourceScatterNd { fold }));
+        let on_references = registry.op(op.trim_start_matches("Resource")).reference();
+        on_references
+            .types("T", types)
+            .types("Tindices", INDEX)
+            .kernel(move |_| Ok(nd::ResourceScatterNd { fold }));
     }
     for (op, fold, types) in [
         ("InplaceAdd", Fold::Add, INPLACE),

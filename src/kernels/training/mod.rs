@@ -32,7 +32,18 @@ pub fn register(registry: &mut Registry) {
             .types("T", rule.types)
             .host(rule.variables)
             .kernel(move |attrs| Ok(dense::Dense { step: step(rule, attrs)? }));
+        registry
+            .op(on_references(rule.op))
+            .types("T", rule.types)
+            .reference()
+            .kernel(move |attrs| Ok(dense::Dense { step: step(rule, attrs)? }));
         if let Some(op) = rule.sparse_op {
+            registry
+                .op(on_references(op))
+                .types("T", rule.sparse_types)
+                .types("Tindices", INDEX)
+                .reference()
+                .kernel(move |attrs| Ok(sparse::Sparse { step: step(rule, attrs)? }));
             registry
                 .op(op)
                 .types("T", rule.sparse_types)
@@ -40,6 +51,11 @@ pub fn register(registry: &mut Registry) {
                 .kernel(move |attrs| Ok(sparse::Sparse { step: step(rule, attrs)? }));
         }
     }
+}
+
+/// What an op on resource variables is called on reference variables.
+fn on_references(op: &'static str) -> &'static str {
+    op.trim_start_matches("Resource")
 }
 
 /// Every shader variant.

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
+from . import reference
 from .core import case
 from .removed import removed_op
 
@@ -185,7 +186,7 @@ def strided_slice_updates(t):
 BROADCAST = [(), (1,), (2,), (2, 1), (1, 1, 2)]
 
 
-@case("ResourceStridedSliceAssign")
+@case("ResourceStridedSliceAssign", "StridedSliceAssign")
 def strided_slice_assignments(t):
     values = [(shape, specification(*bounds), masks, None) for shape, *bounds, masks in STRIDED] + [
         ((3, 4), specification((0, 0), (2, 3), (1, 2)), {}, value) for value in BROADCAST
@@ -195,6 +196,11 @@ def strided_slice_assignments(t):
         start, value = t.values("T", shape), t.values("T", of)
 
         def assign(start=start, value=value, spec=spec, masks=masks):
+            if t.op == "StridedSliceAssign":
+                return reference.changed(
+                    {"ref": start},
+                    lambda v: tf.raw_ops.StridedSliceAssign(**v, value=value, **spec, **masks),
+                )
             variable = tf.Variable(start)
             tf.raw_ops.ResourceStridedSliceAssign(
                 ref=variable.handle, value=tf.constant(value), **spec, **masks

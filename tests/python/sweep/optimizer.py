@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from .core import case
+from .reference import changed
 
 #: Inputs of the dense op in order.
 DENSE = {
@@ -25,6 +26,8 @@ DENSE = {
     "RMSProp": "var ms mom lr rho momentum epsilon grad",
 }
 SPARSE = ("Adadelta", "Adagrad", "AdagradV2", "Ftrl", "FtrlV2", "KerasMomentum", "ProximalAdagrad")
+#: Rules that reference variables lack.
+RESOURCES_ONLY = ("AdamWithAmsgrad", "KerasMomentum")
 VARIABLES = {"var", "m", "v", "vhat", "accum", "accum_update", "linear", "mg", "ms", "mom"}
 POSITIVE = VARIABLES - {"var", "m", "mg", "linear", "mom"}
 SCALARS = {
@@ -78,6 +81,14 @@ def update(t, rule, shape, indices=None, flag=True, lr_power=-0.5, l1=0.01):
                 value.astype("float32") if wide and value.dtype == "float16" else value
             )
 
+        if not t.op.startswith("Resource"):
+            initial = {n: v.astype("float32") if wide else v for n, v in given.items()}
+
+            def step(variables):
+                inputs = {name: tensor(value) for name, value in scalars.items()}
+                return op(**variables, **inputs, **attributes)
+
+            return [tf.cast(v, t["T"]) for v in changed(initial, step, times=2)]
         variables = {name: tf.Variable(tensor(value)) for name, value in given.items()}
         inputs = {name: tensor(value) for name, value in scalars.items()}
         for _ in range(2):
@@ -87,9 +98,13 @@ def update(t, rule, shape, indices=None, flag=True, lr_power=-0.5, l1=0.01):
     return t.program(program)
 
 
-@case(*(f"ResourceApply{rule}" for rule in DENSE), tol=HALF)
+@case(
+    *(f"ResourceApply{rule}" for rule in DENSE),
+    *(f"Apply{rule}" for rule in DENSE if rule not in RESOURCES_ONLY),
+    tol=HALF,
+)
 def dense(t):
-    rule = t.op.removeprefix("ResourceApply")
+    rule = t.op.removeprefix("Resource").removeprefix("Apply")
     yield update(t, rule, (3, 5))
     yield update(t, rule, (7,), flag=False)
     yield update(t, rule, ())
@@ -101,9 +116,13 @@ def dense(t):
         yield update(t, rule, (9,), l1=5.0)
 
 
-@case(*(f"ResourceSparseApply{rule}" for rule in SPARSE), tol=HALF)
+@case(
+    *(f"ResourceSparseApply{rule}" for rule in SPARSE),
+    *(f"SparseApply{rule}" for rule in SPARSE if rule not in RESOURCES_ONLY),
+    tol=HALF,
+)
 def sparse(t):
-    rule = t.op.removeprefix("ResourceSparseApply")
+    rule = t.op.removeprefix("Resource").removeprefix("SparseApply")
     yield update(t, rule, (5, 3), [4, 0, 2])
     yield update(t, rule, (4, 3), [1, 3, 1, 1, 0, 3], flag=False)
     yield update(t, rule, (4, 2, 3), [2, 2])

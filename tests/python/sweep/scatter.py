@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from . import reference
 from .core import case
 
 LOOSE = {"float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2)}
@@ -60,9 +61,15 @@ def scatter_nd(t):
 def changed(t, name, initial, indices, update):
     """A program that changes a variable by the op and reads it."""
 
+    op = getattr(tf.raw_ops, t.op)
+
     def fn():
+        if not t.op.startswith("Resource"):
+            return reference.changed(
+                {"ref": initial}, lambda v: op(**v, indices=indices, updates=update)
+            )
         variable = tf.Variable(initial)
-        getattr(tf.raw_ops, t.op)(**{name: variable.handle, "indices": indices, "updates": update})
+        op(**{name: variable.handle, "indices": indices, "updates": update})
         return variable.read_value()
 
     return t.program(fn)
@@ -76,16 +83,24 @@ def changed(t, name, initial, indices, update):
     "ResourceScatterDiv",
     "ResourceScatterMin",
     "ResourceScatterMax",
+    "ScatterUpdate",
+    "ScatterAdd",
+    "ScatterSub",
+    "ScatterMul",
+    "ScatterDiv",
+    "ScatterMin",
+    "ScatterMax",
     tol=LOOSE,
 )
-def resource_scatter(t):
+def variable_scatter(t):
+    attr = "dtype" if t.op.startswith("Resource") else "T"
     for dims, count in (((6,), 4), ((5, 3), 4), ((4, 3), 0)):
         indices = rows(t, count, dims[0]).astype(t.numpy("Tindices"))
         yield changed(
-            t, "resource", t.values("dtype", dims), indices, updates(t, "dtype", (count, *dims[1:]))
+            t, "resource", t.values(attr, dims), indices, updates(t, attr, (count, *dims[1:]))
         )
     indices = rows(t, 3, 5).astype(t.numpy("Tindices"))
-    yield changed(t, "resource", t.values("dtype", (5, 3)), indices, updates(t, "dtype", ()))
+    yield changed(t, "resource", t.values(attr, (5, 3)), indices, updates(t, attr, ()))
 
 
 @case(
@@ -94,9 +109,14 @@ def resource_scatter(t):
     "ResourceScatterNdSub",
     "ResourceScatterNdMin",
     "ResourceScatterNdMax",
+    "ScatterNdUpdate",
+    "ScatterNdAdd",
+    "ScatterNdSub",
+    "ScatterNdMin",
+    "ScatterNdMax",
     tol=LOOSE,
 )
-def resource_scatter_nd(t):
+def variable_scatter_nd(t):
     for dims, count in (((6,), 4), ((5, 3), 4), ((4, 3), 0)):
         indices = rows(t, count, dims[0]).astype(t.numpy("Tindices"))[:, None]
         yield changed(t, "ref", t.values("T", dims), indices, updates(t, "T", (count, *dims[1:])))

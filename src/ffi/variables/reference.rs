@@ -1,0 +1,262 @@
+//! Reference variables, of TensorFlow 1, for releases that do not export the official functions.
+//!
+//! An input of a reference type is a tensor that an op may change, which is then an output by
+//! reference. The members of `OpKernelContext` that reach it have the same names in all releases.
+//! A value is changed in place, as TensorFlow's own kernels do: whoever holds it sees the change.
+//!
+//! TensorFlow ends the process where such a member is called for an input that is no reference, or
+//! the C API's `TF_GetInput` for one that is: [`is_one`] looks first.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::cxx::CxxApi;
+use crate::error::{Error, Result};
+use crate::ffi::abi::kernel::{REFERENCE, TF_OpKernelContext};
+use crate::ffi::cxx::ReturnedString;
+use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
+use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::symbols;
+use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
+use crate::tensor::{Tensor, shape_text};
+
+const MUTABLE_INPUT: &CStr = c"_ZN10tensorflow15OpKernelContext13mutable_inputEib";
+const REPLACE: &CStr = c"_ZN10tensorflow15OpKernelContext17replace_ref_inputEiRKNS_6TensorEb";
+const PASS: &CStr = c"_ZN10tensorflow15OpKernelContext31forward_ref_input_to_ref_outputEii";
+const NEW: &CStr = c"_ZN10tensorflow6TensorC1Ev";
+const DELETE: &CStr = c"_ZN10tensorflow6TensorD1Ev";
+const SAME_SHAPE: &CStr = c"_ZNK10tensorflow11TensorShape10IsSameSizeERKS0_";
+const SHAPE_TEXT: &CStr = c"_ZNK10tensorflow14TensorShapeRep11DebugStringB5cxx11Ev";
+
+/// A `tensorflow::Tensor` as C++ returns it or fills it in: its shape, then a pointer to its
+/// buffer. It can be moved bytewise. The words behind it make Rust return it by a hidden pointer,
+/// as C++ does.
+#[repr(C, align(16))]
+struct CxxTensor([usize; 8]);
+
+/// The word of a tensor that points to its buffer; null in one that is not initialized.
+const BUFFER: usize = 3;
+
+/// `Tensor OpKernelContext::mutable_input(int index, bool lock_held)`.
+type MutableInput = unsafe extern "C" fn(*mut TF_OpKernelContext, c_int, bool) -> CxxTensor;
+/// `void OpKernelContext::replace_ref_input(int index, const Tensor&, bool lock_held)`.
+type Replace = unsafe extern "C" fn(*mut TF_OpKernelContext, c_int, *const CxxTensor, bool);
+/// `void OpKernelContext::forward_ref_input_to_ref_output(int input, int output)`.
+type Pass = unsafe extern "C" fn(*mut TF_OpKernelContext, c_int, c_int);
+/// A constructor without arguments, or a destructor.
+type OnTensor = unsafe extern "C" fn(*mut CxxTensor);
+/// `bool TensorShape::IsSameSize(const TensorShape&) const`.
+type SameShape = unsafe extern "C" fn(*const CxxTensor, *const CxxTensor) -> bool;
+/// `string TensorShapeRep::DebugString() const`.
+type ShapeText = unsafe extern "C" fn(*const CxxTensor) -> ReturnedString;
+
+/// Functions of `OpKernelContext`, `Tensor` and `TensorShape`.
+pub(super) struct Members {
+    mutable_input: MutableInput,
+    replace: Replace,
+    pass: Pass,
+    new: OnTensor,
+    delete: OnTensor,
+    same_shape: SameShape,
+    shape_text: ShapeText,
+}
+
+/// The functions, or which one the running TensorFlow lacks.
+pub(super) fn members() -> Result<&'static Members> {
+    static MEMBERS: OnceLock<Result<Members>> = OnceLock::new();
+    MEMBERS.get_or_init(load).as_ref().map_err(Clone::clone)
+}
+
+fn load() -> Result<Members> {
+    if cfg!(not(all(target_os = "linux", target_pointer_width = "64"))) {
+        return Err(Error::Unimplemented(
+            "reference variables are not known on this system".to_owned(),
+        ));
+    }
+    let find =
+        |name: &CStr| symbols::find(name).ok_or_else(|| symbols::missing(&name.to_string_lossy()));
+    // SAFETY: each symbol is the C++ function of this mangled name, which encodes its parameters; a
+    // reference is a pointer, a member function takes `this` first, and a Tensor begins with its
+    // shape. The headers of 2.16 to 2.22 give the return types.
+    unsafe {
+        Ok(Members {
+            mutable_input: std::mem::transmute::<*const c_void, MutableInput>(find(MUTABLE_INPUT)?),
+            replace: std::mem::transmute::<*const c_void, Replace>(find(REPLACE)?),
+            pass: std::mem::transmute::<*const c_void, Pass>(find(PASS)?),
+            new: std::mem::transmute::<*const c_void, OnTensor>(find(NEW)?),
+            delete: std::mem::transmute::<*const c_void, OnTensor>(find(DELETE)?),
+            same_shape: std::mem::transmute::<*const c_void, SameShape>(find(SAME_SHAPE)?),
+            shape_text: std::mem::transmute::<*const c_void, ShapeText>(find(SHAPE_TEXT)?),
+        })
+    }
+}
+
+/// A `tensorflow::Tensor` of ours.
+struct Value {
+    members: &'static Members,
+    tensor: CxxTensor,
+}
+
+impl Value {
+    /// A reference to the value of the variable at input `i`.
+    fn of(members: &'static Members, ctx: &Context, i: usize) -> Result<Self> {
+        if !is_one(ctx, i) {
+            return Err(Error::Internal(format!("input {i} is no reference")));
+        }
+        // SAFETY: the context is valid and the input is a reference. Taking the value locks it.
+        let tensor = unsafe { (members.mutable_input)(ctx.raw(), i as c_int, false) };
+        Ok(Self { members, tensor })
+    }
+
+    /// The same tensor for C++.
+    fn from_c(
+        members: &'static Members,
+        api: &CxxApi,
+        from: &OwnedTensor,
+        ctx: &Context,
+    ) -> Result<Self> {
+        let mut value = Self { members, tensor: CxxTensor([0; 8]) };
+        // SAFETY: the constructor makes an empty tensor of memory that is large enough; it is
+        // assigned to.
+        let status = unsafe {
+            (members.new)(&raw mut value.tensor);
+            (api.from_c)(from.as_ptr(), (&raw mut value.tensor).cast())
+        };
+        status.take(ctx.status())?;
+        Ok(value)
+    }
+
+    /// The same tensor for C; an error where it is not initialized.
+    fn to_c(&self, api: &CxxApi, ctx: &Context) -> Result<OwnedTensor> {
+        let status = ctx.status();
+        // SAFETY: tensor and status are valid for the call, and the status is OK before it.
+        let raw = unsafe { (api.to_c)((&raw const self.tensor).cast(), status.as_ptr()) };
+        // SAFETY: TF_TensorFromTensor returns an owned tensor or null.
+        unsafe { OwnedTensor::new(ctx.api(), raw, status) }
+    }
+
+    fn is_initialized(&self) -> bool {
+        self.tensor.0[BUFFER] != 0
+    }
+
+    fn has_shape_of(&self, other: &Self) -> bool {
+        // SAFETY: both tensors are valid.
+        unsafe { (self.members.same_shape)(&raw const self.tensor, &raw const other.tensor) }
+    }
+
+    fn shape_text(&self) -> String {
+        // SAFETY: the tensor is valid; the function returns a string of libstdc++.
+        unsafe { (self.members.shape_text)(&raw const self.tensor).take() }
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // SAFETY: the tensor is ours, and is destroyed once.
+        unsafe { (self.members.delete)(&raw mut self.tensor) };
+    }
+}
+
+/// Whether input `i` is a reference.
+pub(super) fn is_one(ctx: &Context, i: usize) -> bool {
+    // SAFETY: a valid context, and an input that the op has.
+    i < ctx.num_inputs()
+        && unsafe { (ctx.api().TF_InputDatatype)(ctx.raw(), i as c_int) } > REFERENCE
+}
+
+/// Held while a variable is changed: no two changes interleave. A lock of TensorFlow's guards each
+/// value while it is taken or replaced.
+static CHANGE: Mutex<()> = Mutex::new(());
+
+pub(super) fn update(
+    api: &'static CxxApi,
+    ctx: &mut Context,
+    i: usize,
+    mode: VariableUpdate,
+    update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
+) -> Result<()> {
+    let _change = CHANGE.lock();
+    let value = Value::of(members()?, ctx, i)?.to_c(api, ctx)?;
+    let view = value.view()?;
+    if view.address.is_multiple_of(OUTPUT_ALIGNMENT) {
+        ctx.with_locked(i, |ctx| update(ctx, &view, &view))
+    } else {
+        super::update_by_way_of_temporary(ctx, i, mode, &view, update)
+    }
+}
+
+pub(super) fn update_all(
+    api: &'static CxxApi,
+    ctx: &mut Context,
+    inputs: &[usize],
+    update: &mut UpdateAll<'_>,
+) -> Result<()> {
+    let _change = CHANGE.lock();
+    let members = members()?;
+    let held = inputs
+        .iter()
+        .map(|i| Value::of(members, ctx, *i)?.to_c(api, ctx))
+        .collect::<Result<SmallVec<[_; 4]>>>()?;
+    super::update_all_in_place(ctx, inputs, &held, update)
+}
+
+/// Makes the variable at input 0 the output 0.
+pub(super) fn pass(ctx: &Context) -> Result<()> {
+    if !is_one(ctx, 0) {
+        return Err(Error::Internal("input 0 is no reference".to_owned()));
+    }
+    // SAFETY: the context is valid; input 0 is a reference, and so is output 0 of an op that is
+    // registered as one on references.
+    unsafe { (members()?.pass)(ctx.raw(), 0, 0) };
+    Ok(())
+}
+
+/// Gives the variable at input 0 a copy of input 1: in its own buffer where that has the shape,
+/// else in a new one, which nobody else holds.
+pub(super) fn assign(api: &'static CxxApi, ctx: &mut Context, same_shape: bool) -> Result<()> {
+    let members = members()?;
+    let given = ctx.get_input(1)?;
+    let from = given.view()?;
+    let _change = CHANGE.lock();
+    let old = Value::of(members, ctx, 0)?;
+    let fits = old.has_shape_of(&Value::from_c(members, api, &given, ctx)?);
+    if same_shape && !fits {
+        return Err(Error::InvalidArgument(format!(
+            "Assign requires shapes of both tensors to match. lhs shape= {} rhs shape= {}",
+            old.shape_text(),
+            shape_text(&from.dims)
+        )));
+    }
+    if fits && old.is_initialized() {
+        let to = old.to_c(api, ctx)?;
+        ctx.device().copy(to.address(), from.address, from.bytes())?;
+    } else {
+        let fresh = ctx.allocate_temp(from.dtype, &from.dims)?;
+        ctx.device().copy(fresh.address(), from.address, from.bytes())?;
+        let new = Value::from_c(members, api, &fresh, ctx)?;
+        // SAFETY: the context is valid, input 0 is a reference; TensorFlow takes a reference to the
+        // new value of its own.
+        unsafe { (members.replace)(ctx.raw(), 0, &raw const new.tensor, false) };
+    }
+    pass(ctx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_takes_the_hidden_pointer_and_holds_a_shape() {
+        assert!(size_of::<CxxTensor>() > 2 * size_of::<usize>());
+        // A shape of sixteen bytes and the number of elements.
+        assert_eq!(BUFFER * size_of::<usize>(), 24);
+    }
+
+    #[test]
+    fn without_tensorflow_there_are_no_members() {
+        assert!(members().is_err());
+    }
+}

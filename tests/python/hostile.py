@@ -82,6 +82,7 @@ UNLIKE = {
 EXEMPT = {
     "BatchMatrixBandPart": "only old graphs have it; the kernel is MatrixBandPart's",
     "CudnnRNNBackpropV2": "its only host argument is host_reserved, which is empty and not read",
+    "StridedSliceAssign": "graphs alone have it; the kernel is ResourceStridedSliceAssign's",
     "StochasticCastToInt": "its only host argument is the number of the algorithm",
 }
 #: Legal values that the CPU gets wrong, and how; results are not compared.

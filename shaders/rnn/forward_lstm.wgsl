@@ -9,7 +9,7 @@ fn cell_before(sequence: u32, step: u32, unit: u32) -> real {
 // Gates are input, forget, candidate and output; the cell comes behind them.
 fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: real) -> real {
     let at = row * SAVED * p.units + unit;
-    let bias = weights[p.off_weights + p.units * p.units + unit];
+    let bias = bias_of(0u, unit);
     let i = sigmoid_{{T}}(load_gates(at) + sums.x + bias.x);
     let f = sigmoid_{{T}}(load_gates(at + p.units) + sums.y + bias.y);
     let c = tanh_{{T}}(load_gates(at + 2u * p.units) + sums.z + bias.z);

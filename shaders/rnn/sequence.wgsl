@@ -4,7 +4,7 @@
 // rows behind its end, which hold zeros and leave its state as it is.
 
 alias real = {{REAL}};
-// What a unit's gates hold, side by side.
+// What a unit's gates hold in a phase of a step, side by side.
 alias Gates = {{GATES}};
 
 // Invocations of a workgroup, one for each unit, and its sequences, of which each invocation has
@@ -14,6 +14,8 @@ const ROWS = {{ROWS}}u;
 // Numbers that a row has of each unit: of what is saved, and of gradients.
 const SAVED = {{SAVED}}u;
 const GRADS = {{SLOTS}}u + 1u;
+// Phases of a step.
+const PHASES = {{PHASES}}u;
 
 // What all units of the workgroup's sequences need of each other, UNITS at a time.
 var<workgroup> shared_values: array<{{SHARED}}, ROWS * UNITS>;

@@ -1,4 +1,4 @@
-//! CudnnRNNBackprop, V2 and V3.
+//! CudnnRNNBackprop, V2 and V3, and that of a layer alone.
 
 use super::Version;
 use super::extents::{Extents, INPUT, PARAMS};
@@ -51,8 +51,8 @@ struct Layer<'a> {
 impl Backward {
     /// From the attributes.
     pub fn new(attrs: &dyn Attrs, version: Version) -> Result<Self> {
-        let time_major = version != Version::V3 || attrs.bool("time_major")?;
-        Ok(Self { model: Model::new(attrs)?, version, time_major })
+        let (model, time_major) = (version.model(attrs)?, version.time_major(attrs)?);
+        Ok(Self { model, version, time_major })
     }
 
     /// TensorFlow's checks of the inputs that the op forward does not have.
@@ -62,7 +62,7 @@ impl Backward {
         extents: &Extents,
         reserve: &Reserve,
     ) -> Result<usize> {
-        let first = PARAMS + 1 + usize::from(self.version == Version::V3);
+        let first = PARAMS + 1 + usize::from(self.version.has_lengths());
         let (outputs, states) = (extents.outputs(), extents.states());
         let mut all = vec![
             ("output", OUTPUT, &outputs),
@@ -203,11 +203,11 @@ impl Backward {
         };
         extents.walk(p, layer.lengths).backward(ctx.device(), &tensors)?;
         // The gates' gradients, first to last: of what the input adds, then of what the outputs
-        // before add. They differ in a GRU's candidate.
+        // before add, where that differs: in a GRU's candidate. One that is reset before has the
+        // outputs before as they were reset there.
         let part = |first: usize, count: usize| {
             Matrix::new(&grads, first * units, rows, count * units, (slots + 1) * units)
         };
-        let before = part(slots, 1);
         let width = layout.width(p / self.model.directions);
         if layout.skips && p < self.model.directions {
             gather(ctx.device(), mode, &grads, &dx.reshaped(&[rows, units]))?;
@@ -218,10 +218,10 @@ impl Backward {
             multiply(ctx, &part(0, gates), &weights, &Matrix::whole(dx, width))?;
             multiply(ctx, &part(0, gates).turned(), &Matrix::whole(x, width), &d_weights)?;
         }
-        for (first, count, slot) in recurrent_parts(mode) {
+        for RecurrentPart { first, count, slot, before } in recurrent_parts(mode) {
             let at = layout.recurrent_at(p) + first * units * units;
             let d_weights = Matrix::new(d_params, at, count * units, units, units);
-            multiply(ctx, &part(slot, count).turned(), &before, &d_weights)?;
+            multiply(ctx, &part(slot, count).turned(), &part(before, 1), &d_weights)?;
         }
         self.biases(ctx, extents, p, &grads, d_params)
     }
@@ -244,7 +244,7 @@ impl Backward {
         let bytes = |elements: usize| (elements * units * real.size()) as u64;
         let at = d_params.address + (layout.bias_at(pseudo_layer) * real.size()) as u64;
         ctx.device().copy(at, sums.address, bytes(gates))?;
-        for (first, count, slot) in recurrent_parts(mode) {
+        for RecurrentPart { first, count, slot, .. } in recurrent_parts(mode) {
             let to = at + bytes(gates + first);
             ctx.device().copy(to, sums.address + bytes(slot), bytes(count))?;
         }
@@ -252,11 +252,26 @@ impl Backward {
     }
 }
 
-/// The gates of the recurrent weights, as runs: the first, how many, and the slot of the first.
-fn recurrent_parts(mode: Mode) -> Vec<(usize, usize, usize)> {
+/// A run of gates with recurrent weights.
+struct RecurrentPart {
+    /// The first gate.
+    first: usize,
+    /// How many gates.
+    count: usize,
+    /// The slot of the first gate's gradient.
+    slot: usize,
+    /// The slot of what the weights are multiplied by.
+    before: usize,
+}
+
+/// All gates, as runs.
+fn recurrent_parts(mode: Mode) -> Vec<RecurrentPart> {
+    let before = mode.slots();
+    let part = |first, count, slot, before| RecurrentPart { first, count, slot, before };
     match mode {
-        Mode::Gru => vec![(0, 2, 0), (2, 1, 3)],
-        _ => vec![(0, mode.gates(), 0)],
+        Mode::Gru => vec![part(0, 2, 0, before), part(2, 1, 3, before)],
+        Mode::GruResetBefore => vec![part(0, 2, 0, before), part(2, 1, 2, 3)],
+        _ => vec![part(0, mode.gates(), 0, before)],
     }
 }
 
@@ -268,8 +283,9 @@ mod tests {
     fn every_gate_has_recurrent_weights() {
         for mode in Mode::ALL {
             let parts = recurrent_parts(mode);
-            assert_eq!(parts.iter().map(|(_, count, _)| count).sum::<usize>(), mode.gates());
-            assert!(parts.iter().all(|(_, count, slot)| slot + count <= mode.slots()));
+            assert_eq!(parts.iter().map(|p| p.count).sum::<usize>(), mode.gates());
+            assert!(parts.iter().all(|p| p.slot + p.count <= mode.slots()));
+            assert!(parts.iter().all(|p| p.before <= mode.slots()));
         }
     }
 }

@@ -55,10 +55,8 @@ impl Extents {
         }
         let params = ctx.input(PARAMS)?;
         extents.check("params", &params, &[layout.len()])?;
-        let lengths = match version {
-            Version::V3 => extents.check_lengths(ctx)?,
-            _ => None,
-        };
+        require!(version != Version::Layer || layers == 1, "one layer, got {layers}");
+        let lengths = if version.has_lengths() { extents.check_lengths(ctx)? } else { None };
         Ok(Self { lengths, ..extents })
     }
 

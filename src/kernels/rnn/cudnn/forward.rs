@@ -1,4 +1,4 @@
-//! CudnnRNN, V2 and V3.
+//! CudnnRNN, V2 and V3, and a layer alone.
 
 use parking_lot::Mutex;
 
@@ -35,12 +35,14 @@ pub struct Forward {
 impl Forward {
     /// From the attributes.
     pub fn new(attrs: &dyn Attrs, version: Version) -> Result<Self> {
-        let generator = Generator::seeded(attrs.int("seed")?, attrs.int("seed2")?);
+        // A layer alone drops nothing.
+        let seed = |name| if version == Version::Layer { Ok(0) } else { attrs.int(name) };
+        let generator = Generator::seeded(seed("seed")?, seed("seed2")?);
         Ok(Self {
-            model: Model::new(attrs)?,
+            model: version.model(attrs)?,
             version,
             training: attrs.bool("is_training")?,
-            time_major: version != Version::V3 || attrs.bool("time_major")?,
+            time_major: version.time_major(attrs)?,
             generator: Mutex::new(generator),
         })
     }
@@ -76,7 +78,7 @@ impl Kernel for Forward {
         let reserve = Reserve::new(&extents);
         let kept = if self.training { &[reserve.len_in(dtype)][..] } else { &[] };
         let kept = ctx.output(RESERVE, dtype, kept)?;
-        if self.version != Version::V1 {
+        if self.version.has_host_output() {
             ctx.host_output(HOST_RESERVED, &HostTensor::of::<i8>(DType::I8, &[0], &[]))?;
         }
         if !cells {

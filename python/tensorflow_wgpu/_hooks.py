@@ -65,6 +65,7 @@ PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
     "keras.src.layers.rnn.lstm": _recurrent.patch_lstm,
     "keras.src.layers.rnn.gru": _recurrent.patch_gru,
     "keras.src.layers.rnn.simple_rnn": _recurrent.patch_simple_rnn,
+    "keras.src.layers.rnn.bidirectional": _recurrent.patch_bidirectional,
     "keras.src.models.model": _recurrent.patch_model,
     "keras.src.export.export_lib": _recurrent.patch_export,
     "keras.src.export.saved_model": _recurrent.patch_export,

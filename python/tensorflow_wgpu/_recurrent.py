@@ -127,7 +127,7 @@ def run_layer(
     if mask is None:
         shape = tf.shape(x)
         lengths = tf.fill([shape[1 - steps]], shape[steps])
-        outputs, last = run(mode, x, states, params, lengths, time_major)
+        outputs, [last] = run(mode, x, [states], [params], lengths, time_major)
         return last[0], outputs, last
     if mask.shape.rank == 3:
         mask = tf.squeeze(mask, 2)
@@ -138,9 +138,9 @@ def run_layer(
         x, mask = tf.transpose(x, [1, 0, 2]), tf.transpose(mask)
 
     def run_for(x: Any, lengths: Any) -> tuple[Any, list[Any]]:
-        return run(mode, x, states, params, lengths, time_major=False)
+        return run(mode, x, [states], [params], lengths, time_major=False)
 
-    outputs, last = _masked(run_for, x, mask, zero_output)
+    outputs, [last] = _masked(run_for, x, mask, zero_output)
     last_output = outputs[:, -1]
     return last_output, tf.transpose(outputs, [1, 0, 2]) if time_major else outputs, last
 
@@ -165,6 +165,106 @@ def mode_of(layer: Any, gates: str, functions: types.ModuleType) -> str | None:
     return next((m for m, name in known if cell.activation is getattr(functions, name)), None)
 
 
+def _params(layer: Any, parts: Callable, dtype: Any) -> list[Any]:
+    """The parts of `params` of a layer of Keras 3."""
+    tf = tensorflow()
+    to_tensor = sys.modules["keras.src.ops"].convert_to_tensor
+    cell = layer.cell
+    values = [
+        None if variable is None else tf.cast(to_tensor(variable), dtype)
+        for variable in (cell.kernel, cell.recurrent_kernel, cell.bias)
+    ]
+    return parts(*values)
+
+
+class _Pair:
+    """The layers of a Bidirectional layer of Keras 3 that is being called. The first of them runs
+    both as one op, if that computes what they do; the second takes its part of the results.
+    """
+
+    def __init__(self, forward: Any, backward: Any, has_states: bool) -> None:
+        self.forward = forward
+        self.backward = backward
+        self.has_states = has_states
+        self._left: tuple[Any, tuple] | None = None
+
+    def _goes_together(self, modes: list[str | None], mask: Any, training: bool) -> bool:
+        both = (self.forward, self.backward)
+        return not (
+            self.has_states
+            or modes[0] != modes[1]
+            or self.forward.go_backwards
+            or (mask is not None and len(mask.shape) != 2)
+            or not all(layer.built and not layer.stateful for layer in both)
+            or self.forward.units != self.backward.units
+            or self.forward.compute_dtype != self.backward.compute_dtype
+            or (training and any(layer.cell.dropout for layer in both))
+            # An output that stands for those of masked steps is another one in each direction.
+            or (
+                mask is not None
+                and any(layer.zero_output_for_mask != layer.return_sequences for layer in both)
+            )
+        )
+
+    def run(
+        self,
+        layer: Any,
+        modes: Callable[[Any], str | None],
+        parts: Callable,
+        x: Any,
+        states: list[Any],
+        mask: Any,
+        training: bool,
+    ) -> tuple | None:
+        """What the loop of one of the layers returns, unless each goes by itself."""
+        tf = tensorflow()
+        graph = None if tf.executing_eagerly() else x.graph
+        if layer is self.backward and self._left is not None and self._left[0] is graph:
+            results, self._left = self._left[1], None
+            return results
+        both = [self.forward, self.backward]
+        kinds = [modes(layer) if type(layer) is type(both[0]) else None for layer in both]
+        if layer is not self.forward or not self._goes_together(kinds, mask, training):
+            return None
+        params = [_params(layer, parts, x.dtype) for layer in both]
+
+        def run_for(x: Any, lengths: Any) -> tuple[Any, list[list[Any]]]:
+            return run(kinds[0], x, [states, states], params, lengths, time_major=False)
+
+        if mask is None:
+            shape = tf.shape(x)
+            outputs, last = run_for(x, tf.fill([shape[0]], shape[1]))
+        else:
+            outputs, last = _masked(run_for, x, tf.cast(mask, tf.bool), zero_output=True)
+        ahead, back = tf.split(outputs, 2, axis=-1)
+        self._left = graph, (last[1][0], tf.reverse(back, [1]), last[1])
+        return last[0][0], ahead, last[0]
+
+
+_current = threading.local()
+
+
+def patch_bidirectional(module: types.ModuleType) -> None:
+    """Keras 3: both directions of a layer as one op."""
+    cls = module.Bidirectional
+    original = cls.call
+
+    @functools.wraps(original)
+    def call(
+        self: Any, sequences: Any, initial_state: Any = None, mask: Any = None, training: Any = None
+    ) -> Any:
+        before = getattr(_current, "pair", None)
+        _current.pair = _Pair(self.forward_layer, self.backward_layer, initial_state is not None)
+        try:
+            return original(
+                self, sequences, initial_state=initial_state, mask=mask, training=training
+            )
+        finally:
+            _current.pair = before
+
+    cls.call = call
+
+
 def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callable) -> None:
     """Keras 3: the loop of a layer. One that has none of its own gets one."""
     cls = getattr(module, name)
@@ -172,7 +272,7 @@ def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callabl
     # Names that another version lacks end the patch here, not a call.
     backend, functions = module.backend.backend, module.activations
     is_nested = sys.modules["keras.src.tree"].is_nested
-    to_tensor = module.ops.convert_to_tensor
+    _ = sys.modules["keras.src.ops"].convert_to_tensor
     _ = [getattr(functions, name) for name in ACTIVATIONS.values()]
 
     @functools.wraps(original)
@@ -188,19 +288,27 @@ def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callabl
             mask = mask[0]
         states = list(initial_state) if is_nested(initial_state) else [initial_state]
         x = tf.convert_to_tensor(sequences)
+        pair = getattr(_current, "pair", None)
+        if pair is not None:
+            zeros = [tf.cast(s, x.dtype) for s in states]
+            found = pair.run(
+                self,
+                lambda layer: mode_of(layer, gates, functions),
+                parts,
+                x,
+                zeros,
+                mask,
+                training,
+            )
+            if found is not None:
+                return found
         if training and cell.dropout:
             x *= tf.cast(cell.get_dropout_mask(x[:, 0, :]), x.dtype)[:, tf.newaxis, :]
-
-        def value(variable: Any) -> Any:
-            return tf.cast(to_tensor(variable), x.dtype)
-
-        bias = None if cell.bias is None else value(cell.bias)
-        params = parts(value(cell.kernel), value(cell.recurrent_kernel), bias)
         return run_layer(
             mode,
             x,
             [tf.cast(s, x.dtype) for s in states],
-            params,
+            _params(self, parts, x.dtype),
             mask,
             time_major=False,
             go_backwards=self.go_backwards,

@@ -32,6 +32,8 @@ ACTIVATIONS = {
 #: The kinds of layers that CudnnRNN has no name for.
 OURS = ("gru_reset_before", "rnn_linear", "rnn_sigmoid")
 
+_DIRECTIONS = ("unidirectional", "bidirectional")
+
 CUDNN = "CudnnRNNV3"
 LAYER = "_WgpuRecurrentLayer"
 GRADIENT = "_WgpuRecurrentLayerGrad"
@@ -70,36 +72,51 @@ def _call(op: str, inputs: dict[str, Any], **attributes: Any) -> list[Any]:
 
 
 def run(
-    mode: str, x: Any, states: list[Any], params: list[Any], lengths: Any, time_major: bool
-) -> tuple[Any, list[Any]]:
-    """The op, whose states have no dimension for layers here. Returns outputs and states."""
+    mode: str,
+    x: Any,
+    states: list[list[Any]],
+    params: list[list[Any]],
+    lengths: Any,
+    time_major: bool,
+) -> tuple[Any, list[list[Any]]]:
+    """The op, for each direction of which there are states, without a dimension for layers, and
+    parts of `params`: weights, recurrent weights, then biases. Returns outputs and states.
+    """
     tf = tensorflow()
     is_turned = time_major and mode in OURS
     if is_turned:
         x, time_major = tf.transpose(x, [1, 0, 2]), False
     axis = 0 if time_major else 1
-    state = [tf.expand_dims(s, axis) for s in states]
+    state = [tf.stack(parts, axis) for parts in zip(*states)]
+    flat = [part for parts in params for part in parts[:2]]
+    flat += [part for parts in params for part in parts[2:]]
+    direction = _DIRECTIONS[len(params) - 1]
     inputs = {
         "input": x,
         "input_h": state[0],
         "input_c": state[1] if mode == "lstm" else tf.zeros([], x.dtype),
-        "params": tf.concat([tf.reshape(part, [-1]) for part in params], 0),
+        "params": tf.concat([tf.reshape(part, [-1]) for part in flat], 0),
         "sequence_lengths": lengths,
     }
     if mode in OURS:
         inputs["sequence_lengths"] = tf.convert_to_tensor(lengths)
-        attributes = {"rnn_mode": mode.encode(), "direction": b"unidirectional"}
+        attributes = {"rnn_mode": mode.encode(), "direction": direction.encode()}
         found = _call(LAYER, inputs, **attributes, is_training=True)
         # Older releases' C API hides the states' shapes from the shape function.
-        found[0].set_shape([None, None, states[0].shape[-1]])
+        found[0].set_shape([None, None, sum(s[0].shape[-1] for s in states)])
     else:
         found = tf.raw_ops.CudnnRNNV3(
-            **inputs, rnn_mode=mode, time_major=time_major, is_training=True
+            **inputs,
+            rnn_mode=mode,
+            direction=direction,
+            time_major=time_major,
+            is_training=True,
         )
     outputs, h, c, *_ = found
     if is_turned:
         outputs = tf.transpose(outputs, [1, 0, 2])
-    return outputs, [tf.squeeze(s, axis) for s in ([h, c] if mode == "lstm" else [h])]
+    last = [tf.unstack(s, len(params), axis) for s in ([h, c] if mode == "lstm" else [h])]
+    return outputs, [list(parts) for parts in zip(*last)]
 
 
 def loop(mode: str, x: Any, states: list[Any], params: Any, lengths: Any) -> tuple[Any, list[Any]]:
@@ -154,6 +171,29 @@ def _gradient(op: Any, *grads: Any) -> list[Any]:
     return [*_call(GRADIENT, inputs, **attributes), None]
 
 
+def _network(
+    mode: str, x: Any, states: list[Any], params: Any, lengths: Any
+) -> tuple[Any, list[Any]]:
+    """What the op computes of one layer in one or both directions, as plain operations; steps and
+    directions come first.
+    """
+    tf = tensorflow()
+    directions, units, gates = states[0].shape[0], states[0].shape[-1], GATES[mode]
+    sizes = [gates * units * n for n in (x.shape[-1] + units, 2)]
+    parts = tf.split(params, [size for size in sizes for _ in range(directions)])
+    outputs, last = [], []
+    for direction in range(directions):
+        own = tf.concat(parts[direction::directions], 0)
+
+        def turned(t: Any, direction: int = direction) -> Any:
+            return tf.reverse_sequence(t, lengths, 0, 1) if direction else t
+
+        y, after = loop(mode, turned(x), [s[direction] for s in states], own, lengths)
+        outputs.append(turned(y))
+        last.append(after)
+    return tf.concat(outputs, -1), [tf.stack(parts) for parts in zip(*last)]
+
+
 def _second_gradient(op: Any, *grads: Any) -> list[Any]:
     """The gradient of an op's gradient: that of a loop, for what Keras's layers ask for."""
     tf = tensorflow()
@@ -161,9 +201,10 @@ def _second_gradient(op: Any, *grads: Any) -> list[Any]:
     time_major = mode not in OURS and op.get_attr("time_major")
     x, h, c, params, lengths, *_ = op.inputs
     axis = 0 if time_major else 1
-    if mode not in GATES or op.get_attr("direction") != b"unidirectional":
+    if mode not in GATES:
         raise LookupError(f"no gradient of the gradient of CudnnRNNV3 with rnn_mode {mode}")
-    if h.shape[axis] != 1 or (mode not in OURS and op.get_attr("dropout")):
+    directions = 1 + _DIRECTIONS.index(op.get_attr("direction").decode())
+    if h.shape[axis] != directions or (mode not in OURS and op.get_attr("dropout")):
         raise LookupError("no gradient of the gradient of CudnnRNNV3 with several layers")
     seeds = list(op.inputs[8:11])
     kept = 3 if mode == "lstm" else 2
@@ -176,9 +217,9 @@ def _second_gradient(op: Any, *grads: Any) -> list[Any]:
         outer.watch([*given, *seeds[:kept]])
         with tf.GradientTape() as inner:
             inner.watch(given)
-            states = [tf.squeeze(s, axis) for s in given[1:-1]]
-            outputs, last = loop(mode, ordered(x), states, params, lengths)
-            found = [ordered(outputs), *(tf.expand_dims(s, axis) for s in last)]
+            states = [ordered(s) for s in given[1:-1]]
+            outputs, last = _network(mode, ordered(x), states, params, lengths)
+            found = [ordered(outputs), *(ordered(s) for s in last)]
         first = inner.gradient(found, given, seeds[:kept])
     wanted = [grads[0], grads[1], *([grads[2]] if mode == "lstm" else []), grads[3]]
     second = outer.gradient(first, [*given, *seeds[:kept]], wanted)

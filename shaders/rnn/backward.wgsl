@@ -1,5 +1,5 @@
-// Gradients of some steps of a recurrent layer in one direction, from the last to the first. They
-// are counted from 1 on: step 0 ends with the gradients of the state before all steps.
+// Gradients of some steps of a recurrent layer, from the last to the first. They are counted from 1
+// on: step 0 ends with the gradients of the state before all steps.
 //
 // A row of grads has the gradients of what the gates are made from, and behind them the outputs
 // before the step. d_state begins with the gradients of the states after all steps.
@@ -9,12 +9,12 @@ fn gates_grad(sequence: u32, step: u32, unit: u32) -> Gates {
     if step >= p.total {
         return Gates();
     }
-    let at = row_of(sequence, step) * GRADS * p.units + unit;
+    let at = grads_at(row_of(sequence, step), unit);
     return {{LOAD_GRADS}};
 }
 
 fn store_gates_grad(row: u32, unit: u32, value: Gates) {
-    let at = row * GRADS * p.units + unit;
+    let at = grads_at(row, unit);
     {{STORE_GRADS}}
 }
 
@@ -42,11 +42,11 @@ fn finish(
     var before = real(0.0);
     if step < length(sequence) {
         before = output_before(sequence, step, unit);
-        let dy = load_dy(row * p.y_width + p.y_at + unit) + sum + (*carry).x;
+        let dy = load_dy(y_at(row, unit)) + sum + (*carry).x;
         value = retreat(sequence, step, unit, row, before, dy, carry);
     }
     store_gates_grad(row, unit, value);
-    store_grads((row * GRADS + {{SLOTS}}u) * p.units + unit, before);
+    store_grads(grads_at(row, unit) + {{SLOTS}}u * p.units, before);
     return value;
 }
 

@@ -8,7 +8,7 @@ fn retreat(
     dy: real,
     carry: ptr<function, vec2<real>>,
 ) -> Gates {
-    let at = row * SAVED * p.units + unit;
+    let at = gates_at(row, unit);
     let u = load_saved(at + p.units);
     let c = load_saved(at + 2u * p.units);
     *carry = vec2<real>(dy * u, real(0.0));
@@ -28,11 +28,11 @@ fn reset_grad(
     sum: real,
     carry: ptr<function, vec2<real>>,
 ) -> Gates {
-    let at = row * GRADS * p.units + unit;
+    let at = grads_at(row, unit);
     var r_grad = real(0.0);
     var reset = real(0.0);
     if step < length(sequence) {
-        let saved = row * SAVED * p.units + unit;
+        let saved = gates_at(row, unit);
         let r = load_saved(saved);
         reset = load_saved(saved + 3u * p.units);
         r_grad = sum * reset * (real(1.0) - r);
@@ -50,5 +50,5 @@ fn summed(sequence: u32, at: u32, phase: u32, unit: u32) -> Gates {
         return gates_grad(sequence, at, unit);
     }
     let row = row_of(sequence, at - 1u);
-    return Gates(load_grads((row * GRADS + 2u) * p.units + unit), real(0.0));
+    return Gates(load_grads(grads_at(row, unit) + 2u * p.units), real(0.0));
 }

@@ -6,7 +6,7 @@ fn reset(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: rea
     if step >= length(sequence) {
         return real(0.0);
     }
-    let at = row * SAVED * p.units + unit;
+    let at = gates_at(row, unit);
     let bias = bias_of(0u, unit);
     let r = sigmoid_{{T}}(load_gates(at) + sums.x + bias.x);
     let u = sigmoid_{{T}}(load_gates(at + p.units) + sums.y + bias.y);
@@ -17,7 +17,7 @@ fn reset(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: rea
 }
 
 fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: real) -> real {
-    let at = row * SAVED * p.units + unit;
+    let at = gates_at(row, unit);
     let c = tanh_{{T}}(load_gates(at + 2u * p.units) + sums.x + bias_of(1u, unit).x);
     store_gates(at + 2u * p.units, c);
     return c + load_gates(at + p.units) * (before - c);
@@ -28,5 +28,5 @@ fn summed(sequence: u32, step: u32, phase: u32, unit: u32) -> real {
     if phase == 0u {
         return output_before(sequence, step, unit);
     }
-    return load_gates((row_of(sequence, step) * SAVED + 3u) * p.units + unit);
+    return load_gates(gates_at(row_of(sequence, step), unit) + 3u * p.units);
 }

@@ -116,14 +116,65 @@ def test_layers_with_other_activations(activation, mask):
     check(make, mask=MASKS[mask])
 
 
-@pytest.mark.parametrize("mask", ["none", "right", "scattered"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_both_directions(kind, mask):
-    def make():
-        return layers.Bidirectional(KINDS[kind](4, return_sequences=True))
+def fused_ops(layer, **options):
+    """How many ops of whole layers a layer becomes."""
+    with tf.device(WGPU):
+        fn = tf.function(lambda x: layer(x, **options))
+        graph = fn.get_concrete_function(tf.constant(X)).graph
+    types = [op.type for op in graph.get_operations()]
+    assert not {"While", "StatelessWhile"} & set(types)
+    return types.count("CudnnRNNV3") + types.count("_WgpuRecurrentLayer")
 
-    assert is_fused(make(), mask=MASKS[mask])
+
+@pytest.mark.parametrize("mask", ["none", "right", "scattered", "all of one"])
+@pytest.mark.parametrize("options", [{"return_sequences": True}, {"return_state": True}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_directions_are_one_op(kind, options, mask):
+    def make():
+        return layers.Bidirectional(KINDS[kind](4, **options))
+
+    assert fused_ops(make(), mask=MASKS[mask]) == 1
     check(make, mask=MASKS[mask])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: layers.Bidirectional(
+            layers.GRU(4), backward_layer=layers.GRU(3, go_backwards=True)
+        ),
+        lambda: layers.Bidirectional(
+            layers.GRU(4, reset_after=False), backward_layer=layers.GRU(4, go_backwards=True)
+        ),
+        lambda: layers.Bidirectional(
+            layers.LSTM(4), backward_layer=layers.GRU(4, go_backwards=True), merge_mode="sum"
+        ),
+    ],
+)
+def test_directions_that_differ_are_two_ops(make):
+    assert fused_ops(make()) == 2
+    check(make)
+
+
+def test_directions_with_states_are_two_ops():
+    states = [RNG.normal(size=(3, 4)).astype("float32") for _ in range(4)]
+
+    def make():
+        return layers.Bidirectional(layers.LSTM(4, return_sequences=True))
+
+    assert fused_ops(make(), initial_state=[tf.constant(s) for s in states]) == 2
+    check(make, initial=states)
+
+
+def test_a_mask_that_leaves_outputs_in_between_keeps_directions_apart():
+    def make():
+        layer = layers.Bidirectional(layers.GRU(4, return_sequences=True))
+        for part in (layer.forward_layer, layer.backward_layer):
+            part.zero_output_for_mask = False
+        return layer
+
+    assert fused_ops(make(), mask=MASKS["scattered"]) == 2
+    check(make, mask=MASKS["scattered"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -260,12 +311,14 @@ def test_a_training_step_is_a_few_dispatches_and_no_read_back(kind, most):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("mask", ["none", "right"])
-def test_gradients_of_gradients(kind, mask):
+def test_gradients_of_gradients(kind, both, mask):
     def penalty(device):
         with tf.device(device):
             keras.utils.set_random_seed(4)
             layer = KINDS[kind](5)
+            layer = layers.Bidirectional(layer) if both else layer
             x = tf.constant(X)
             layer(x)
             variables = [v.value for v in layer.trainable_variables]

@@ -1,10 +1,10 @@
 //! `_WgpuRecurrentLayer` and its gradient: a layer of a kind that CudnnRNN has no name for.
 //!
-//! TensorFlow checks `rnn_mode` by the definition of CudnnRNN, and cuDNN has no GRU whose reset gate
-//! comes before the product, nor other activations. So the Python package puts an op of ours in the
-//! place of the loops of such layers. Its arguments are those of CudnnRNNV3, but for what one layer
-//! does not need; sequences come before steps, so that shapes say all that the shape function must
-//! know.
+//! TensorFlow checks `rnn_mode` by the definition of CudnnRNN, and cuDNN has no GRU whose reset
+//! gate comes before the product, nor other activations. So the Python package puts an op of ours
+//! in the place of the loops of such layers. Its arguments are those of CudnnRNNV3, but for what
+//! one layer does not need; sequences come before steps, so that shapes say all that the shape
+//! function must know.
 
 use crate::error::Result;
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};

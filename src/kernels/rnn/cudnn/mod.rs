@@ -1,9 +1,10 @@
 //! Recurrent networks: CudnnRNN and what belongs to it, by these names alone. No cuDNN is behind
 //! them. Layers of kinds that CudnnRNN has no name for are an op of ours ([`layer`]).
 //!
-//! A layer in one direction is one product for the inputs of all steps, then its steps ([`steps`]),
-//! then, for gradients, one product each for the input, its weights and the recurrent weights.
-//! Work is done in the accumulator's type of the tensors' type.
+//! A layer is one product for the inputs of all steps in each direction, then the steps of all
+//! directions ([`steps`]), then, for gradients, in each direction one product each for the input,
+//! its weights and the recurrent weights. Work is done in the accumulator's type of the tensors'
+//! type.
 
 mod backward;
 mod canonical;

@@ -13,33 +13,38 @@ use crate::kernels::windows::{limit, part, ranges, too_large};
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-/// The recurrent weights of a pseudo-layer with the gates of a unit side by side: for steps
-/// backward (`turned`), or for steps forward with the biases behind them.
+/// The recurrent weights of a layer with the gates of a unit side by side, direction by direction:
+/// for steps backward (`turned`), or for steps forward with the biases behind them.
 pub fn pack(
     ctx: &mut dyn OpContext,
     layout: &Layout,
     params: &Tensor,
-    pseudo_layer: usize,
+    layer: usize,
     turned: bool,
 ) -> Result<Tensor> {
     let (units, mode, real) = (layout.units, layout.model.mode, params.dtype);
     let count = mode.phases() * units * (units + usize::from(!turned));
-    let packed = ctx.temp(real, &[count, mode.lanes()])?;
+    let directions = layout.model.directions;
+    let packed = ctx.temp(real, &[directions, count * mode.lanes()])?;
     ctx.device().check_extent(packed.len())?;
     let weights = units * units * mode.gates();
-    let recurrent = part(params, layout.recurrent_at(pseudo_layer), weights);
-    let biases = part(params, layout.bias_at(pseudo_layer), 2 * units * mode.gates());
-    ctx.device().enqueue(&Program {
-        key: Key::new("rnn pack").name(mode.name()).dtype(real),
-        shader: &|| pack_shader(mode, real),
-        bindings: smallvec![
-            Binding::from(&recurrent),
-            Binding::from(&biases),
-            Binding::raw(&packed, (mode.lanes() * real.size()) as u32),
-        ],
-        params: Params::new().u32(count).u32(units).u32(u32::from(turned)),
-        grid: Grid::linear(count, WORKGROUP),
-    })?;
+    for direction in 0..directions {
+        let p = layer * directions + direction;
+        let recurrent = part(params, layout.recurrent_at(p), weights);
+        let biases = part(params, layout.bias_at(p), 2 * units * mode.gates());
+        let own = part(&packed, direction * count * mode.lanes(), count * mode.lanes());
+        ctx.device().enqueue(&Program {
+            key: Key::new("rnn pack").name(mode.name()).dtype(real),
+            shader: &|| pack_shader(mode, real),
+            bindings: smallvec![
+                Binding::from(&recurrent),
+                Binding::from(&biases),
+                Binding::raw(&own, (mode.lanes() * real.size()) as u32),
+            ],
+            params: Params::new().u32(count).u32(units).u32(u32::from(turned)),
+            grid: Grid::linear(count, WORKGROUP),
+        })?;
+    }
     Ok(packed)
 }
 

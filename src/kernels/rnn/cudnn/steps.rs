@@ -1,5 +1,5 @@
-//! The steps of a pseudo-layer, forward and backward: what they bind, and how many one dispatch
-//! takes. Their text is that of [`super::text`].
+//! The steps of a layer, forward and backward, in all directions at once: what they bind, and how
+//! many one dispatch takes. Their text is that of [`super::text`].
 
 use std::ops::Range;
 
@@ -23,8 +23,8 @@ const SLICE: u32 = 64;
 /// The most phases of steps in a dispatch, so that none takes seconds.
 const MOST_PHASES: usize = 512;
 
-/// How a pseudo-layer lies in its tensors, whose rows are those of all steps and sequences. Extents
-/// and strides are in elements.
+/// How a layer lies in its tensors, whose rows are those of all steps and sequences. Extents and
+/// strides are in elements.
 #[derive(Debug, Clone)]
 pub struct Walk<'a> {
     /// The layer's kind.
@@ -35,15 +35,17 @@ pub struct Walk<'a> {
     pub batch: usize,
     /// Units.
     pub units: usize,
-    /// Whether sequences are walked from their last step to their first.
-    pub reversed: bool,
+    /// The first direction. Direction 1 walks over sequences from their last step to their first.
+    pub direction: usize,
+    /// Directions from there on.
+    pub directions: usize,
     /// Rows between the steps of a sequence, and between sequences.
     pub rows: [usize; 2],
-    /// Elements of a row of the outputs, and where those of this direction begin.
-    pub y: [usize; 2],
-    /// Where the first sequence's outputs before the first step are in the state, and how far apart
-    /// those of sequences are.
-    pub state: [usize; 2],
+    /// Elements of a row of the outputs, those of all directions of the layer.
+    pub y: usize,
+    /// Where the layer's outputs before the first step are in the state, and how far apart those of
+    /// directions and of sequences are.
+    pub state: [usize; 3],
     /// How far behind them the cells are.
     pub cell_part: usize,
     /// Steps of each sequence, if they differ.
@@ -54,9 +56,9 @@ pub struct Walk<'a> {
 #[derive(Debug)]
 pub struct Forward<'a> {
     /// Of each row and gate, what the input adds; then what the gradient needs, and of an LSTM the
-    /// cell behind it. [`Mode::saved`] numbers for each unit of a row.
+    /// cell behind it. [`Mode::saved`] numbers for each unit of a row, direction by direction.
     pub gates: &'a Tensor,
-    /// The recurrent weights and the biases, packed.
+    /// The recurrent weights and the biases, packed, direction by direction.
     pub weights: &'a Tensor,
     /// States before the first step.
     pub state: &'a Tensor,
@@ -71,7 +73,7 @@ pub struct Forward<'a> {
 pub struct Backward<'a> {
     /// What the steps forward left in `gates`; of an LSTM or a GRU.
     pub saved: Option<&'a Tensor>,
-    /// The recurrent weights, packed and turned.
+    /// The recurrent weights, packed and turned, direction by direction.
     pub weights: &'a Tensor,
     /// States before the first step.
     pub state: &'a Tensor,
@@ -82,7 +84,7 @@ pub struct Backward<'a> {
     /// Gradients of the states after the last step, then of those before the first.
     pub d_state: &'a Tensor,
     /// For the gradients of the gates of each row, and behind them the outputs before it:
-    /// [`Mode::slots`] and one number for each unit of a row.
+    /// [`Mode::slots`] and one number for each unit of a row, direction by direction.
     pub grads: &'a Tensor,
 }
 
@@ -96,13 +98,20 @@ enum Bound<'a> {
 impl Walk<'_> {
     /// Enqueues all steps forward.
     pub fn forward(&self, device: &Device, tensors: &Forward<'_>) -> Result<()> {
-        let variant = self.variant(&device.profile(), false, tensors.gates.dtype);
         let Forward { gates, weights, state, y, last } = *tensors;
+        if self.is_apart(device, [gates, weights]) {
+            return (0..self.directions).try_for_each(|i| {
+                let [gates, weights] = [gates, weights].map(|t| self.of_direction(t, i));
+                let tensors = Forward { gates: &gates, weights: &weights, ..*tensors };
+                self.only(i).forward(device, &tensors)
+            });
+        }
+        let variant = self.variant(&device.profile(), false, gates.dtype);
         let bounds: [Bound<'_>; 5] = [
-            Bound::Rows(gates, self.mode.saved() * self.units),
+            self.own_rows(gates, self.mode.saved()),
             Bound::Whole(Binding::raw(weights, variant.gates_size())),
             Bound::Whole(state.into()),
-            Bound::Rows(y, self.y[0]),
+            Bound::Rows(y, self.y),
             Bound::Whole(last.into()),
         ];
         self.enqueue(device, variant, &bounds)
@@ -110,18 +119,53 @@ impl Walk<'_> {
 
     /// Enqueues all steps backward.
     pub fn backward(&self, device: &Device, tensors: &Backward<'_>) -> Result<()> {
-        let variant = self.variant(&device.profile(), true, tensors.grads.dtype);
         let Backward { saved, weights, state, y, dy, d_state, grads } = *tensors;
+        if self.is_apart(device, [grads, weights]) {
+            return (0..self.directions).try_for_each(|i| {
+                let [grads, weights] = [grads, weights].map(|t| self.of_direction(t, i));
+                let saved = saved.map(|t| self.of_direction(t, i));
+                let (saved, grads) = (saved.as_ref(), &grads);
+                let tensors = Backward { saved, weights: &weights, grads, ..*tensors };
+                self.only(i).backward(device, &tensors)
+            });
+        }
+        let variant = self.variant(&device.profile(), true, grads.dtype);
         let mut bounds: SmallVec<[Bound<'_>; 8]> = smallvec![
             Bound::Whole(Binding::raw(weights, variant.gates_size())),
             Bound::Whole(state.into()),
-            Bound::Rows(y, self.y[0]),
-            Bound::Rows(dy, self.y[0]),
+            Bound::Rows(y, self.y),
+            Bound::Rows(dy, self.y),
             Bound::Whole(d_state.into()),
-            Bound::Rows(grads, (self.mode.slots() + 1) * self.units),
+            self.own_rows(grads, self.mode.slots() + 1),
         ];
-        bounds.extend(saved.map(|saved| Bound::Rows(saved, self.mode.saved() * self.units)));
+        bounds.extend(saved.map(|saved| self.own_rows(saved, self.mode.saved())));
         self.enqueue(device, variant, &bounds)
+    }
+
+    /// Whether directions run one after the other: their largest tensors do not fit a binding.
+    fn is_apart(&self, device: &Device, largest: [&Tensor; 2]) -> bool {
+        let most = limit(device.capabilities());
+        self.directions > 1 && largest.iter().any(|tensor| tensor.bytes() > most)
+    }
+
+    /// The walk in direction `i` of these alone.
+    fn only(&self, i: usize) -> Self {
+        Self { direction: self.direction + i, directions: 1, ..self.clone() }
+    }
+
+    /// The part of a tensor that is direction `i`'s.
+    fn of_direction(&self, tensor: &Tensor, i: usize) -> Tensor {
+        let len = tensor.len() / self.directions;
+        part(tensor, i * len, len)
+    }
+
+    /// Rows that each direction has for itself, with so many numbers of a unit. Those of several
+    /// directions fit a binding ([`Self::is_apart`]).
+    fn own_rows<'t>(&self, tensor: &'t Tensor, numbers: usize) -> Bound<'t> {
+        match self.directions {
+            1 => Bound::Rows(tensor, numbers * self.units),
+            _ => Bound::Whole(tensor.into()),
+        }
     }
 
     /// All steps of all sequences, in as few dispatches as the variant and the adapter's bindings
@@ -130,6 +174,9 @@ impl Walk<'_> {
         let slices = self.units.div_ceil(variant.units as usize);
         let (sequences, fitting) = self.windows(device, bounds)?;
         let phases = self.mode.phases();
+        // Backward without the biases.
+        let weights_rows = self.units + usize::from(!variant.backward);
+        let direction_weights = phases * weights_rows * self.units;
         let most = match slices {
             1 => {
                 let fitting = fitting.saturating_mul(phases);
@@ -157,7 +204,8 @@ impl Walk<'_> {
                 };
                 let tiles = count.div_ceil(variant.rows as usize);
                 // The state times the weights of the gates, beside which gates are few.
-                let of_a_step = self.mode.gates() * self.units * self.units * count;
+                let of_a_step =
+                    self.directions * self.mode.gates() * self.units * self.units * count;
                 let products = of_a_step * phases_now / phases;
                 let bindings = bounds.iter().map(|bound| bound.binding(&rows));
                 device.enqueue_counted(
@@ -173,17 +221,20 @@ impl Walk<'_> {
                             .u32(first_sequence)
                             .u32(first_sequence + count)
                             .u32(rows.start)
-                            .u32(u32::from(self.reversed))
                             .u32(self.rows[0])
                             .u32(self.rows[1])
-                            .u32(self.y[0])
-                            .u32(self.y[1])
+                            .u32(self.y)
                             .u32(self.state[0])
                             .u32(self.state[1])
+                            .u32(self.state[2])
                             .u32(self.cell_part)
                             .u32(tiles)
-                            .u32(slices),
-                        grid: Grid::groups(tiles * slices),
+                            .u32(slices)
+                            .u32(self.direction)
+                            .u32(self.directions)
+                            .u32(self.steps * self.batch)
+                            .u32(direction_weights),
+                        grid: Grid::groups(tiles * slices * self.directions),
                     },
                     variant.real.product_flops(products),
                 )?;
@@ -194,7 +245,7 @@ impl Walk<'_> {
 
     /// The rows of some steps of some sequences, and perhaps others between them.
     fn rows_of(&self, steps: &Range<usize>, first_sequence: usize, count: usize) -> Range<usize> {
-        let times = if self.reversed {
+        let times = if self.direction == 1 {
             self.steps - steps.end..self.steps - steps.start
         } else {
             steps.clone()
@@ -261,7 +312,8 @@ impl Walk<'_> {
         // processor is enough: a quarter of the workgroups that other kernels need.
         let busy = if software { software::busy(self.batch) } else { profile.workgroups / 4 };
         let slices = self.units.div_ceil(units as usize);
-        let enough = |v: &Variant| self.batch.div_ceil(v.rows as usize) * slices >= busy;
+        let groups = slices * self.directions;
+        let enough = |v: &Variant| self.batch.div_ceil(v.rows as usize) * groups >= busy;
         let mut all = [16, 8, 4, 2, 1].map(variant).into_iter().filter(Variant::is_valid);
         all.clone().find(enough).or(all.next_back()).expect("one row is always valid")
     }

@@ -1,4 +1,4 @@
-//! The text of the steps of a pseudo-layer: which invocation does what.
+//! The text of the steps of a layer: which invocation does what.
 
 use super::model::Mode;
 use super::software;
@@ -80,8 +80,9 @@ impl Variant {
         let shader = if lengths { shader.bind("lengths", DType::I32) } else { shader };
         let shader = shader
             .u32s(&["units", "total", "first", "phases", "first_sequence", "sequences_end"])
-            .u32s(&["first_row", "reversed", "step_rows", "sequence_rows", "y_width", "y_at"])
-            .u32s(&["state_at", "state_stride", "cell_part", "tiles", "slices"]);
+            .u32s(&["first_row", "step_rows", "sequence_rows", "y_width", "state_at"])
+            .u32s(&["state_direction", "state_stride", "cell_part", "tiles", "slices"])
+            .u32s(&["first_direction", "directions", "direction_rows", "direction_weights"]);
         let shader = shader.workgroup([units, 1, 1]);
         let shader = if software { software::marked(shader) } else { shader };
         let shader = shader
@@ -114,7 +115,8 @@ impl Variant {
             1 => ("output_before(sequence, step, other)", ""),
             _ => (
                 "summed(sequence, step, phase, other)",
-                "if phase == 0u {\n        return reset(sequence, step, unit, row, sums, before);\n    }",
+                "if phase == 0u {\n        return reset(sequence, step, unit, row, sums, \
+                 before);\n    }",
             ),
         };
         let last_cell = match self.mode.has_cells() {

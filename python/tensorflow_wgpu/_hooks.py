@@ -17,7 +17,16 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from tensorflow_wgpu import _details, _distribute, _fork_hook, _jit, _keras, _recurrent
+from tensorflow_wgpu import (
+    _details,
+    _distribute,
+    _fork_hook,
+    _jit,
+    _keras,
+    _recurrent,
+    _recurrent_legacy,
+    _recurrent_ops,
+)
 
 log = logging.getLogger("tensorflow_wgpu")
 
@@ -52,19 +61,24 @@ PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
     ),
     "keras.src.trainers.trainer": _keras.patch_trainer,
     "keras.src.backend.tensorflow.nn": _keras.patch_nn,
-    "tensorflow.python.ops.cudnn_rnn_grad": _recurrent.patch_gradients,
+    "tensorflow.python.ops.cudnn_rnn_grad": _recurrent_ops.patch_gradients,
     "keras.src.backend.tensorflow.rnn": _recurrent.patch_rnn,
     "keras.src.layers.rnn.lstm": _recurrent.patch_lstm,
     "keras.src.layers.rnn.gru": _recurrent.patch_gru,
     "keras.src.layers.rnn.simple_rnn": _recurrent.patch_simple_rnn,
+    "keras.src.layers.rnn.bidirectional": _recurrent.patch_bidirectional,
     "keras.src.models.model": _recurrent.patch_model,
     "keras.src.export.export_lib": _recurrent.patch_export,
     "keras.src.export.saved_model": _recurrent.patch_export,
     "keras.src.export.saved_model_export_archive": _recurrent.patch_export,
     "tf_keras.src.layers.convolutional.base_conv": _keras.patch_legacy_conv,
-    "tf_keras.src.layers.rnn.lstm": _recurrent.patch_legacy_lstm,
-    "tf_keras.src.layers.rnn.gru": _recurrent.patch_legacy_gru,
-    "tf_keras.src.saving.legacy.saved_model.save": _recurrent.patch_legacy_save,
+    "tf_keras.src.backend": _recurrent_legacy.patch_backend,
+    "tf_keras.src.layers.rnn.lstm": _recurrent_legacy.patch_lstm,
+    "tf_keras.src.layers.rnn.lstm_v1": _recurrent_legacy.patch_lstm_v1,
+    "tf_keras.src.layers.rnn.gru": _recurrent_legacy.patch_gru,
+    "tf_keras.src.layers.rnn.gru_v1": _recurrent_legacy.patch_gru_v1,
+    "tf_keras.src.layers.rnn.simple_rnn": _recurrent_legacy.patch_simple_rnn,
+    "tf_keras.src.saving.legacy.saved_model.save": _recurrent_legacy.patch_save,
 }
 
 

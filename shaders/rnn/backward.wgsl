@@ -1,5 +1,5 @@
-// Gradients of the steps p.first - 1 down to p.first - p.steps of a recurrent layer in one
-// direction. Step -1 is there too: it ends with the gradients of the state before all steps.
+// Gradients of some steps of a recurrent layer, from the last to the first. They are counted from 1
+// on: step 0 ends with the gradients of the state before all steps.
 //
 // A row of grads has the gradients of what the gates are made from, and behind them the outputs
 // before the step. d_state begins with the gradients of the states after all steps.
@@ -9,35 +9,44 @@ fn gates_grad(sequence: u32, step: u32, unit: u32) -> Gates {
     if step >= p.total {
         return Gates();
     }
-    let at = row_of(sequence, step) * GRADS * p.units + unit;
+    let at = grads_at(row_of(sequence, step), unit);
     return {{LOAD_GRADS}};
 }
 
 fn store_gates_grad(row: u32, unit: u32, value: Gates) {
-    let at = row * GRADS * p.units + unit;
+    let at = grads_at(row, unit);
     {{STORE_GRADS}}
 }
 
 {{RETREAT}}
 
-// Ends a step of a unit: from what later steps say about its output to the gradients of its gates.
-// `carry` holds what reaches the step before directly: to its output and to its cell.
-fn finish(sequence: u32, at: u32, unit: u32, sum: real, carry: ptr<function, vec2<real>>) -> Gates {
+// Ends a phase of a step of a unit: the first one from what later steps say about its output to the
+// gradients of its gates. `carry` holds what reaches the step before directly: to its output and to
+// its cell.
+fn finish(
+    sequence: u32,
+    at: u32,
+    phase: u32,
+    unit: u32,
+    sum: real,
+    carry: ptr<function, vec2<real>>,
+) -> Gates {
     if at == 0u {
         (*carry).x += sum;
         return Gates();
     }
     let step = at - 1u;
     let row = row_of(sequence, step);
+    {{SECOND_PHASE}}
     var value = Gates();
     var before = real(0.0);
     if step < length(sequence) {
         before = output_before(sequence, step, unit);
-        let dy = load_dy(row * p.y_width + p.y_at + unit) + sum + (*carry).x;
+        let dy = load_dy(y_at(row, unit)) + sum + (*carry).x;
         value = retreat(sequence, step, unit, row, before, dy, carry);
     }
     store_gates_grad(row, unit, value);
-    store_grads((row * GRADS + {{SLOTS}}u) * p.units + unit, before);
+    store_grads(grads_at(row, unit) + {{SLOTS}}u * p.units, before);
     return value;
 }
 
@@ -47,7 +56,8 @@ fn product(a: Gates, b: Gates) -> real {
 
 fn load_carry(sequence: u32, unit: u32) -> vec2<real> {
     if sequence >= p.sequences_end || unit >= p.units {
-        return vec2<real>();
+        // Not vec2<real>(): in HLSL naga would define that zero twice where Gates is the same type.
+        return vec2<real>(real(0.0), real(0.0));
     }
     let at = state_of(sequence, unit);
     return {{LOAD_CARRY}};

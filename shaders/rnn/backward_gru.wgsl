@@ -7,7 +7,7 @@ fn retreat(
     dy: real,
     carry: ptr<function, vec2<real>>,
 ) -> Gates {
-    let at = row * SAVED * p.units + unit;
+    let at = gates_at(row, unit);
     let r = load_saved(at);
     let u = load_saved(at + p.units);
     let c = load_saved(at + 2u * p.units);

@@ -1,5 +1,5 @@
 fn load_cell(row: u32, unit: u32) -> real {
-    return load_saved((row * SAVED + 4u) * p.units + unit);
+    return load_saved(gates_at(row, unit) + 4u * p.units);
 }
 
 fn retreat(
@@ -11,7 +11,7 @@ fn retreat(
     dy: real,
     carry: ptr<function, vec2<real>>,
 ) -> Gates {
-    let at = row * SAVED * p.units + unit;
+    let at = gates_at(row, unit);
     let i = load_saved(at);
     let f = load_saved(at + p.units);
     let c = load_saved(at + 2u * p.units);

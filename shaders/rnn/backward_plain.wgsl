@@ -7,7 +7,7 @@ fn retreat(
     dy: real,
     carry: ptr<function, vec2<real>>,
 ) -> Gates {
-    let y = load_y(row * p.y_width + p.y_at + unit);
+    let y = load_y(y_at(row, unit));
     *carry = vec2<real>();
     return {{SLOPE}};
 }

@@ -1,7 +1,7 @@
 // Gates are reset, update and candidate; the last is what the outputs before add to the candidate.
 fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: real) -> real {
-    let at = row * SAVED * p.units + unit;
-    let bias = weights[p.off_weights + p.units * p.units + unit];
+    let at = gates_at(row, unit);
+    let bias = bias_of(0u, unit);
     let r = sigmoid_{{T}}(load_gates(at) + sums.x + bias.x);
     let u = sigmoid_{{T}}(load_gates(at + p.units) + sums.y + bias.y);
     let m = sums.w + bias.w;

@@ -1,6 +1,6 @@
 // One gate, whose value is the output.
 fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: real) -> real {
-    let bias = weights[p.off_weights + p.units * p.units + unit];
-    let x = load_gates(row * p.units + unit) + sums + bias;
+    let bias = bias_of(0u, unit);
+    let x = load_gates(gates_at(row, unit)) + sums + bias;
     return {{ACTIVATION}};
 }

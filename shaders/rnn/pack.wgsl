@@ -1,6 +1,7 @@
 // Recurrent weights with the gates of a unit side by side, for the steps of a recurrent layer: at
 // k * units + j what output k adds to the gates of unit j, or, turned, what the gates of unit k say
-// about output j. Then, not turned, the biases of each unit.
+// about output j; one such matrix for each phase of a step. Then, not turned, for each phase the
+// biases of each unit.
 //
 // Grid: an invocation for each of these. recurrent is [gate, unit, output], biases [input or
 // recurrent, gate, unit].
@@ -22,12 +23,15 @@ fn bias(part: u32, gate: u32, unit: u32) -> real {
     if t >= p.count {
         return;
     }
-    let k = t / p.units;
+    let row = t / p.units;
     let j = t % p.units;
-    if k == p.units {
+    if row >= {{PHASES}}u * p.units {
+        let phase = row - {{PHASES}}u * p.units;
         packed[p.off_packed + t] = {{BIASES}};
         return;
     }
+    let phase = row / p.units;
+    let k = row % p.units;
     let unit = select(j, k, p.turned != 0u);
     let output = select(k, j, p.turned != 0u);
     packed[p.off_packed + t] = {{WEIGHTS}};

@@ -1,10 +1,10 @@
-// What the steps of a recurrent layer forward and backward have in common. A layer in one direction
-// walks over the steps of each sequence, from its last to its first if it is reversed. Tensors over
-// all steps have a row for each step and sequence. A sequence that is shorter than the others has
-// rows behind its end, which hold zeros and leave its state as it is.
+// What the steps of a recurrent layer forward and backward have in common. A layer walks over the
+// steps of each sequence: in direction 0 from its first to its last, in direction 1 from its last
+// to its first. Tensors over all steps have a row for each step and sequence. A sequence that is
+// shorter than the others has rows behind its end, which hold zeros and leave its state as it is.
 
 alias real = {{REAL}};
-// What a unit's gates hold, side by side.
+// What a unit's gates hold in a phase of a step, side by side.
 alias Gates = {{GATES}};
 
 // Invocations of a workgroup, one for each unit, and its sequences, of which each invocation has
@@ -14,9 +14,35 @@ const ROWS = {{ROWS}}u;
 // Numbers that a row has of each unit: of what is saved, and of gradients.
 const SAVED = {{SAVED}}u;
 const GRADS = {{SLOTS}}u + 1u;
+// Phases of a step.
+const PHASES = {{PHASES}}u;
 
 // What all units of the workgroup's sequences need of each other, UNITS at a time.
 var<workgroup> shared_values: array<{{SHARED}}, ROWS * UNITS>;
+
+// The workgroup's direction, and which of those it is that are bound: weights and what steps keep
+// of their gates are bound direction by direction.
+var<private> direction: u32;
+var<private> place: u32;
+
+// Where the weights of the direction begin.
+fn weights_of_direction() -> u32 {
+    return p.off_weights + place * p.direction_weights;
+}
+
+// Where a row's gates are, and their gradients.
+fn gates_at(row: u32, unit: u32) -> u32 {
+    return (row + place * p.direction_rows) * SAVED * p.units + unit;
+}
+
+fn grads_at(row: u32, unit: u32) -> u32 {
+    return (row + place * p.direction_rows) * GRADS * p.units + unit;
+}
+
+// Where a row's outputs are.
+fn y_at(row: u32, unit: u32) -> u32 {
+    return row * p.y_width + direction * p.units + unit;
+}
 
 // Steps of a sequence.
 fn length(sequence: u32) -> u32 {
@@ -27,7 +53,7 @@ fn length(sequence: u32) -> u32 {
 fn row_of(sequence: u32, step: u32) -> u32 {
     let steps = length(sequence);
     var time = step;
-    if p.reversed != 0u && step < steps {
+    if direction != 0u && step < steps {
         time = steps - 1u - step;
     }
     return time * p.step_rows + sequence * p.sequence_rows - p.first_row;
@@ -35,7 +61,7 @@ fn row_of(sequence: u32, step: u32) -> u32 {
 
 // Where a sequence's output before the first step is. Its cell's state is p.cell_part behind it.
 fn state_of(sequence: u32, unit: u32) -> u32 {
-    return p.state_at + sequence * p.state_stride + unit;
+    return p.state_at + direction * p.state_direction + sequence * p.state_stride + unit;
 }
 
 // Output of a unit in front of step `step`.
@@ -44,5 +70,5 @@ fn output_before(sequence: u32, step: u32, unit: u32) -> real {
     if done == 0u {
         return load_state(state_of(sequence, unit));
     }
-    return load_y(row_of(sequence, done - 1u) * p.y_width + p.y_at + unit);
+    return load_y(y_at(row_of(sequence, done - 1u), unit));
 }

@@ -1,19 +1,24 @@
-// The steps of one dispatch. At each, an invocation sums over all units of each of its sequences.
+// The phases of the steps of one dispatch: p.phases from p.first on, counted over all steps. At
+// each, an invocation sums over all units of each of its sequences.
 //
-// Grid: a workgroup for each ROWS sequences (first) and each UNITS units (then). Where that is all
-// units, it takes any number of steps, and what a step leaves in workgroup memory serves the next
-// one. Where it is a part of them, it takes one step.
+// Grid: a workgroup for each ROWS sequences (first), each UNITS units (then) and each direction.
+// Where that is all units, it takes any number of phases, and what one leaves in workgroup memory
+// serves the next one. Where it is a part of them, it takes one phase.
 
 {{ENTRY}} {
     let group = linear_id(workgroup_id, num_workgroups, 0u) / WORKGROUP;
-    if group >= p.tiles * p.slices {
+    let groups = p.tiles * p.slices;
+    if group >= groups * p.directions {
         return;
     }
+    place = group / groups;
+    direction = p.first_direction + place;
     let first_sequence = p.first_sequence + group % p.tiles * ROWS;
-    let unit = group / p.tiles * UNITS + local_index;
+    let unit = group / p.tiles % p.slices * UNITS + local_index;
     {{BEGIN}}
-    for (var done = 0u; done < p.steps; done += 1u) {
+    for (var done = 0u; done < p.phases; done += 1u) {
         let step = {{STEP}};
+        let phase = {{PHASE}};
         {{DECLARE}}
         for (var chunk = 0u; chunk < p.units; chunk += UNITS) {
             if done == 0u {
@@ -22,13 +27,14 @@
                     let other = chunk + i % UNITS;
                     var value = {{NOTHING}};
                     if sequence < p.sequences_end && other < p.units {
-                        value = {{LOAD}}(sequence, step, other);
+                        value = {{LOAD}};
                     }
                     shared_values[i] = value;
                 }
             }
             workgroupBarrier();
             let others = min(UNITS, p.units - chunk);
+            let weights_at = weights_of_direction() + (phase * p.units + chunk) * p.units;
             {{SUM}}
             workgroupBarrier();
         }

@@ -1,5 +1,5 @@
-//! Ops of our own, which the graph optimizer emits: their signatures and shape functions, without
-//! TensorFlow's C API.
+//! Ops of our own, which the graph optimizer or the Python package emits: their signatures and
+//! shape functions, without TensorFlow's C API.
 //!
 //! `ffi` registers every row of [`crate::kernels::fused::DEFINITIONS`] with TensorFlow before the
 //! kernels.

@@ -1,6 +1,7 @@
 """Recurrent layers of Keras and tf_keras run as one op, with the numbers of the loop."""
 
 import contextlib
+import functools
 
 import keras
 import numpy as np
@@ -32,8 +33,9 @@ def ops_of(layer, x=X, mask=None):
 
 def is_fused(layer, **options):
     types = ops_of(layer, **options)
-    assert ("CudnnRNNV3" in types) != bool({"While", "StatelessWhile"} & types), types
-    return "CudnnRNNV3" in types
+    fused = bool({"CudnnRNNV3", "_WgpuRecurrentLayer"} & types)
+    assert fused != bool({"While", "StatelessWhile"} & types), types
+    return fused
 
 
 def run(device, make, weights, x, mask, initial, graph, training=False):
@@ -78,7 +80,12 @@ def check(make, x=X, mask=None, initial=None, rtol=None, atol=2e-5):
             assert_close(g, w, rtol, atol)
 
 
-KINDS = {"LSTM": layers.LSTM, "GRU": layers.GRU, "SimpleRNN": layers.SimpleRNN}
+KINDS = {
+    "LSTM": layers.LSTM,
+    "GRU": layers.GRU,
+    "GRU reset before": functools.partial(layers.GRU, reset_after=False),
+    "SimpleRNN": layers.SimpleRNN,
+}
 OPTIONS = {
     "last": {},
     "all": {"return_sequences": True, "return_state": True},
@@ -100,22 +107,74 @@ def test_layers_are_fused_with_the_numbers_of_the_loop(kind, options, mask):
 
 
 @pytest.mark.parametrize("mask", ["none", "scattered"])
-def test_a_rectified_layer(mask):
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "linear"])
+def test_layers_with_other_activations(activation, mask):
     def make():
-        return layers.SimpleRNN(6, activation="relu", return_sequences=True)
+        return layers.SimpleRNN(6, activation=activation, return_sequences=True)
 
     assert is_fused(make(), mask=MASKS[mask])
     check(make, mask=MASKS[mask])
 
 
-@pytest.mark.parametrize("mask", ["none", "right", "scattered"])
+def fused_ops(layer, **options):
+    """How many ops of whole layers a layer becomes."""
+    with tf.device(WGPU):
+        fn = tf.function(lambda x: layer(x, **options))
+        graph = fn.get_concrete_function(tf.constant(X)).graph
+    types = [op.type for op in graph.get_operations()]
+    assert not {"While", "StatelessWhile"} & set(types)
+    return types.count("CudnnRNNV3") + types.count("_WgpuRecurrentLayer")
+
+
+@pytest.mark.parametrize("mask", ["none", "right", "scattered", "all of one"])
+@pytest.mark.parametrize("options", [{"return_sequences": True}, {"return_state": True}])
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_directions(kind, mask):
+def test_both_directions_are_one_op(kind, options, mask):
     def make():
-        return layers.Bidirectional(KINDS[kind](4, return_sequences=True))
+        return layers.Bidirectional(KINDS[kind](4, **options))
 
-    assert is_fused(make(), mask=MASKS[mask])
+    assert fused_ops(make(), mask=MASKS[mask]) == 1
     check(make, mask=MASKS[mask])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: layers.Bidirectional(
+            layers.GRU(4), backward_layer=layers.GRU(3, go_backwards=True)
+        ),
+        lambda: layers.Bidirectional(
+            layers.GRU(4, reset_after=False), backward_layer=layers.GRU(4, go_backwards=True)
+        ),
+        lambda: layers.Bidirectional(
+            layers.LSTM(4), backward_layer=layers.GRU(4, go_backwards=True), merge_mode="sum"
+        ),
+    ],
+)
+def test_directions_that_differ_are_two_ops(make):
+    assert fused_ops(make()) == 2
+    check(make)
+
+
+def test_directions_with_states_are_two_ops():
+    states = [RNG.normal(size=(3, 4)).astype("float32") for _ in range(4)]
+
+    def make():
+        return layers.Bidirectional(layers.LSTM(4, return_sequences=True))
+
+    assert fused_ops(make(), initial_state=[tf.constant(s) for s in states]) == 2
+    check(make, initial=states)
+
+
+def test_a_mask_that_leaves_outputs_in_between_keeps_directions_apart():
+    def make():
+        layer = layers.Bidirectional(layers.GRU(4, return_sequences=True))
+        for part in (layer.forward_layer, layer.backward_layer):
+            part.zero_output_for_mask = False
+        return layer
+
+    assert fused_ops(make(), mask=MASKS["scattered"]) == 2
+    check(make, mask=MASKS["scattered"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -145,9 +204,8 @@ def test_types(kind, dtype):
         lambda: layers.LSTM(4, recurrent_activation="hard_sigmoid"),
         lambda: layers.LSTM(4, recurrent_dropout=0.2),
         lambda: layers.LSTM(4, use_cudnn=False),
-        lambda: layers.GRU(4, reset_after=False),
-        lambda: layers.SimpleRNN(4, activation="sigmoid"),
-        lambda: layers.SimpleRNN(4, activation=None),
+        lambda: layers.GRU(4, reset_after=False, activation="relu"),
+        lambda: layers.SimpleRNN(4, activation="elu"),
         lambda: layers.SimpleRNN(4, recurrent_dropout=0.2),
         lambda: layers.RNN(layers.LSTMCell(4)),
     ],
@@ -187,12 +245,13 @@ def test_input_dropout_is_the_loops(kind):
     assert not np.allclose(dropped, outputs(WGPU, training=False), atol=1e-3)
 
 
-def test_stateful_layers_keep_their_state():
+@pytest.mark.parametrize("kind", KINDS)
+def test_stateful_layers_keep_their_state(kind):
     def outputs(device):
         with tf.device(device):
             keras.utils.set_random_seed(1)
             model = keras.Sequential(
-                [keras.Input(batch_shape=(3, 7, 5)), layers.LSTM(4, stateful=True)]
+                [keras.Input(batch_shape=(3, 7, 5)), KINDS[kind](4, stateful=True)]
             )
             return [model(tf.constant(X)).numpy() for _ in range(3)]
 
@@ -225,10 +284,12 @@ def test_a_model_trains_as_on_the_cpu(kind):
     assert_close(losses(contextlib.nullcontext()), losses(tf.device(CPU)), 1e-4, 1e-4)
 
 
-@pytest.mark.parametrize(("kind", "most"), [("LSTM", 80), ("GRU", 90), ("SimpleRNN", 80)])
+@pytest.mark.parametrize(
+    ("kind", "most"), [("LSTM", 80), ("GRU", 90), ("GRU reset before", 90), ("SimpleRNN", 80)]
+)
 def test_a_training_step_is_a_few_dispatches_and_no_read_back(kind, most):
     """2,349 dispatches with a loop of an LSTM."""
-    layer = getattr(layers, kind)
+    layer = KINDS[kind]
 
     def count():
         return tensorflow_wgpu.statistics()["WGPU:0"]
@@ -250,12 +311,14 @@ def test_a_training_step_is_a_few_dispatches_and_no_read_back(kind, most):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("mask", ["none", "right"])
-def test_gradients_of_gradients(kind, mask):
+def test_gradients_of_gradients(kind, both, mask):
     def penalty(device):
         with tf.device(device):
             keras.utils.set_random_seed(4)
             layer = KINDS[kind](5)
+            layer = layers.Bidirectional(layer) if both else layer
             x = tf.constant(X)
             layer(x)
             variables = [v.value for v in layer.trainable_variables]
@@ -275,13 +338,15 @@ def loops_in(path):
     """Whether a saved model has loops, and no op that only WGPU has."""
     text = (path / "saved_model.pb").read_bytes()
     assert b"CudnnRNN" not in text
+    assert b"_Wgpu" not in text
     return b"While" in text
 
 
 def test_exported_models_keep_their_loops(tmp_path):
     with tf.device(WGPU):
         x = keras.Input((7, 5))
-        model = keras.Model(x, layers.GRU(4)(layers.LSTM(4, return_sequences=True)(x)))
+        y = layers.GRU(4, reset_after=False)(layers.LSTM(4, return_sequences=True)(x))
+        model = keras.Model(x, y)
         want = model(X).numpy()
     model.export(tmp_path / "model", verbose=False)
     assert loops_in(tmp_path / "model")
@@ -299,8 +364,9 @@ def test_exported_models_keep_their_loops(tmp_path):
 
 
 LEGACY = """
-import numpy as np, tensorflow as tf, tf_keras
+import functools, numpy as np, tensorflow as tf, tf_keras
 from tf_keras import layers
+from tf_keras.src.layers.rnn import gru_v1
 x = np.random.default_rng(0).normal(size=(3, 7, 5)).astype("float32")
 mask = np.array([[1, 1, 1, 1, 0, 0, 0], [0, 1, 0, 1, 1, 0, 1], [1] * 7], bool)
 makers = [
@@ -328,11 +394,21 @@ def run(device, make, weights, mask, graph):
         found = [y.numpy() for y in fn(t)]
         if graph and device == "WGPU:0":
             graph = fn.get_concrete_function(t).graph
-            assert "CudnnRNNV3" in {op.type for op in graph.get_operations()}
+            assert {"CudnnRNNV3", "_WgpuRecurrentLayer"} & {o.type for o in graph.get_operations()}
         return found
 tf.config.set_soft_device_placement(False)
-for kind in (layers.LSTM, layers.GRU):
-    for make in makers:
+kinds = [
+    layers.LSTM,
+    layers.GRU,
+    functools.partial(layers.GRU, reset_after=False),
+    functools.partial(layers.GRU, reset_after=False, use_bias=False),
+    functools.partial(layers.LSTM, use_bias=False),
+    layers.SimpleRNN,
+    functools.partial(layers.SimpleRNN, activation="relu"),
+    functools.partial(gru_v1.GRU, recurrent_activation="sigmoid"),
+]
+for i, kind in enumerate(kinds):
+    for make in makers if i < 3 else makers[2:4]:
         made = lambda: make(kind)
         with tf.device("CPU:0"):
             first = made()
@@ -343,7 +419,31 @@ for kind in (layers.LSTM, layers.GRU):
             for graph in (False, True):
                 for g, w in zip(run("WGPU:0", made, weights, m, graph), want):
                     np.testing.assert_allclose(g, w, rtol=2e-5, atol=2e-5)
-model = tf_keras.Sequential([tf_keras.Input((7, 5)), layers.LSTM(4)])
+def drawn(device, kind, training):
+    with tf.device(device):
+        tf_keras.utils.set_random_seed(5)
+        layer = kind(4, dropout=0.5, stateful=True, return_sequences=True)
+        return [layer(tf.constant(x), training=training).numpy() for _ in range(2)]
+for kind in kinds[2], layers.SimpleRNN:
+    for training in (False, True):
+        got, want = drawn("WGPU:0", kind, training), drawn("CPU:0", kind, training)
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+        assert not np.allclose(got[0], got[1], atol=1e-3)
+for layer in (
+    layers.GRU(4, reset_after=False, recurrent_dropout=0.5),
+    layers.RNN(layers.GRUCell(4, reset_after=False)),
+    layers.SimpleRNN(4, unroll=True),
+):
+    graph = tf.function(layer).get_concrete_function(tf.constant(x)).graph
+    assert "_WgpuRecurrentLayer" not in {op.type for op in graph.get_operations()}
+ragged = tf.ragged.constant([[[1.0, 2.0]] * 3, [[3.0, 4.0]] * 2], ragged_rank=1)
+layer = kinds[2](4)
+with tf.device("CPU:0"):
+    want = layer(ragged).numpy()
+np.testing.assert_allclose(layer(ragged).numpy(), want, rtol=2e-5, atol=2e-5)
+model = tf_keras.Sequential(
+    [tf_keras.Input((7, 5)), kinds[2](4, return_sequences=True), layers.LSTM(4)]
+)
 import tempfile, pathlib
 path = pathlib.Path(tempfile.mkdtemp())
 model.save(path / "m", save_format="tf")

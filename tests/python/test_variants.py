@@ -309,7 +309,7 @@ LAYERS = {
         5, go_backwards=True, recurrent_activation="hard_sigmoid"
     ),
     "GRU": lambda: keras.layers.GRU(5, return_sequences=True, **LOOP),
-    "GRU before": lambda: keras.layers.GRU(5, reset_after=False),
+    "GRU before": lambda: keras.layers.GRU(5, reset_after=False, **LOOP),
     "SimpleRNN": lambda: keras.layers.SimpleRNN(5, return_sequences=True),
     "Bidirectional": lambda: keras.layers.Bidirectional(
         keras.layers.LSTM(4, return_sequences=True, **LOOP)

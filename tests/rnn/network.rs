@@ -40,9 +40,39 @@ impl Network {
     pub fn gates(&self) -> usize {
         match self.mode {
             "lstm" => 4,
-            "gru" => 3,
+            "gru" | "gru_reset_before" => 3,
             _ => 1,
         }
+    }
+
+    /// Whether the op is ours: CudnnRNN has no layers of this kind.
+    pub fn is_ours(&self) -> bool {
+        matches!(self.mode, "gru_reset_before" | "rnn_linear" | "rnn_sigmoid")
+    }
+
+    /// The network as its op takes it: ours is one layer with sequences before steps.
+    pub fn fitted(&self) -> Self {
+        match self.is_ours() {
+            true => Self { layers: 1, skips: false, time_major: false, ..self.clone() },
+            false => self.clone(),
+        }
+    }
+
+    /// The newest op that has such networks, or its gradient.
+    pub fn op(&self, gradient: bool) -> &'static str {
+        match (self.is_ours(), self.has_lengths(), gradient) {
+            (true, _, false) => "_WgpuRecurrentLayer",
+            (true, _, true) => "_WgpuRecurrentLayerGrad",
+            (false, true, false) => "CudnnRNNV3",
+            (false, true, true) => "CudnnRNNBackpropV3",
+            (false, false, false) => "CudnnRNNV2",
+            (false, false, true) => "CudnnRNNBackpropV2",
+        }
+    }
+
+    /// Whether the op takes lengths.
+    pub fn has_lengths(&self) -> bool {
+        self.is_ours() || !self.time_major || self.lengths.is_some()
     }
 
     pub fn has_cells(&self) -> bool {
@@ -121,29 +151,42 @@ impl Network {
                         let t = if direction == 1 { length - 1 - s } else { s };
                         let before: Vec<f64> =
                             (0..units).map(|k| last_h[self.at(states, pseudo, b, k)]).collect();
+                        // Of gate g and unit j.
+                        let input_part = |g: usize, j: usize| {
+                            let row = (g * units + j) * weighted;
+                            let x_at = |k| x[self.at([steps, batch, columns], t, b, k)];
+                            let sum: f64 = if weighted == 0 {
+                                x_at(j)
+                            } else {
+                                (0..weighted).map(|k| p[3][weights_at + row + k] * x_at(k)).sum()
+                            };
+                            sum + p[3][bias_at + g * units + j]
+                        };
+                        let recurrent_part = |g: usize, j: usize, before: &[f64]| {
+                            let row = recurrent_at + (g * units + j) * units;
+                            let sum: f64 = (0..units).map(|k| p[3][row + k] * before[k]).sum();
+                            sum + p[3][bias_at + (gates + g) * units + j]
+                        };
+                        let gate_of = |g: usize, j: usize, before: &[f64]| {
+                            input_part(g, j) + recurrent_part(g, j, before)
+                        };
                         for j in 0..units {
-                            let from_input = |g: usize| {
-                                let row = (g * units + j) * weighted;
-                                let x_at = |k| x[self.at([steps, batch, columns], t, b, k)];
-                                let sum: f64 = if weighted == 0 {
-                                    x_at(j)
-                                } else {
-                                    (0..weighted)
-                                        .map(|k| p[3][weights_at + row + k] * x_at(k))
-                                        .sum()
-                                };
-                                sum + p[3][bias_at + g * units + j]
-                            };
-                            let from_before = |g: usize| {
-                                let row = recurrent_at + (g * units + j) * units;
-                                let sum: f64 = (0..units).map(|k| p[3][row + k] * before[k]).sum();
-                                sum + p[3][bias_at + (gates + g) * units + j]
-                            };
-                            let gate = |g: usize| from_input(g) + from_before(g);
+                            let from_input = |g: usize| input_part(g, j);
+                            let from_before = |g: usize| recurrent_part(g, j, &before);
+                            let gate = |g: usize| gate_of(g, j, &before);
                             let at = self.at(states, pseudo, b, j);
                             let h = match self.mode {
                                 "rnn_relu" => gate(0).max(0.0),
                                 "rnn_tanh" => gate(0).tanh(),
+                                "rnn_linear" => gate(0),
+                                "rnn_sigmoid" => sigmoid(gate(0)),
+                                "gru_reset_before" => {
+                                    let reset: Vec<f64> = (0..units)
+                                        .map(|k| sigmoid(gate_of(0, k, &before)) * before[k])
+                                        .collect();
+                                    let u = sigmoid(gate(1));
+                                    (1.0 - u) * gate_of(2, j, &reset).tanh() + u * before[j]
+                                }
                                 "gru" => {
                                     let (r, u) = (sigmoid(gate(0)), sigmoid(gate(1)));
                                     let c = (from_input(2) + r * from_before(2)).tanh();
@@ -175,14 +218,18 @@ impl Network {
         let node = Node::new(op)
             .attr("T", dtype)
             .attr("rnn_mode", self.mode)
+            .attr("direction", ["unidirectional", "bidirectional"][self.directions - 1]);
+        let gradient = op.contains("Backprop") || op.ends_with("Grad");
+        let node = if gradient { node } else { node.attr("is_training", true) };
+        if op.starts_with("_Wgpu") {
+            return node;
+        }
+        let node = node
             .attr("input_mode", if self.skips { "skip_input" } else { "linear_input" })
-            .attr("direction", ["unidirectional", "bidirectional"][self.directions - 1])
             .attr("dropout", 0.0)
             .attr("seed", 7i64)
             .attr("seed2", 8i64);
-        let node =
-            if v3 { node.attr("num_proj", 0i64).attr("time_major", self.time_major) } else { node };
-        if op.contains("Backprop") { node } else { node.attr("is_training", true) }
+        if v3 { node.attr("num_proj", 0i64).attr("time_major", self.time_major) } else { node }
     }
 
     pub fn lengths_input(&self) -> HostTensor {

@@ -9,11 +9,6 @@ use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
-/// Whether a network needs CudnnRNNV3.
-fn needs_v3(n: &Network) -> bool {
-    !n.time_major || n.lengths.is_some()
-}
-
 fn forward(
     session: &mut Session,
     n: &Network,
@@ -21,7 +16,7 @@ fn forward(
     inputs: &[HostTensor],
 ) -> Vec<HostTensor> {
     let mut inputs: Vec<Input> = inputs.iter().cloned().map(Input::from).collect();
-    if needs_v3(n) {
+    if n.has_lengths() {
         inputs.push(n.lengths_input().into());
     }
     session.run(node, &inputs).unwrap()
@@ -29,8 +24,8 @@ fn forward(
 
 /// Values and gradients of a network.
 fn check(session: &mut Session, n: &Network, dtype: DType, slope_bound: Option<f64>) {
+    let n = &n.fitted();
     let what = format!("{} {dtype} {}x{} layers", n.mode, n.layers, n.directions);
-    let version = if needs_v3(n) { "V3" } else { "V2" };
     let mut r = Random::new(n.units as u64 + 3);
     let (inputs, mut values) = random(&mut r, dtype, &n.shapes());
     let bound = match dtype {
@@ -50,7 +45,7 @@ fn check(session: &mut Session, n: &Network, dtype: DType, slope_bound: Option<f
     inputs[3] = HostTensor::floats(dtype, &[n.params()], &values[3]);
     values[3] = inputs[3].to_f64();
     let want = n.run(&values);
-    let node = n.node(&format!("CudnnRNN{version}"), dtype);
+    let node = n.node(n.op(false), dtype);
     let got = forward(session, n, &node, &inputs);
     assert_eq!(got[0].dims[..], n.output_shape()[..]);
     assert_eq!(got[1].dims[..], n.state_shape()[..]);
@@ -66,13 +61,13 @@ fn check(session: &mut Session, n: &Network, dtype: DType, slope_bound: Option<f
     let shapes = [n.output_shape(), n.state_shape(), c_shape];
     let (d_outputs, d_values) = random(&mut r, dtype, &shapes);
     let mut back: Vec<Input> = inputs.iter().cloned().map(Input::from).collect();
-    if needs_v3(n) {
+    if n.has_lengths() {
         back.push(n.lengths_input().into());
     }
     back.extend(got[..3].iter().cloned().map(Input::from));
     back.extend(d_outputs.into_iter().map(Input::from));
     back.extend(got[3..].iter().cloned().map(Input::from));
-    let node = n.node(&format!("CudnnRNNBackprop{version}"), dtype);
+    let node = n.node(n.op(true), dtype);
     let grads = session.run(&node, &back).unwrap();
     let kept = if n.has_cells() { 3 } else { 2 };
     let loss = |p: &[Vec<f64>]| {
@@ -89,11 +84,15 @@ fn check(session: &mut Session, n: &Network, dtype: DType, slope_bound: Option<f
     }
 }
 
-const MODES: [&str; 4] = ["lstm", "gru", "rnn_tanh", "rnn_relu"];
+/// CudnnRNN's kinds of layers, and those that are ops of ours.
+const CUDNN: [&str; 4] = ["lstm", "gru", "rnn_tanh", "rnn_relu"];
+const OURS: [&str; 3] = ["gru_reset_before", "rnn_linear", "rnn_sigmoid"];
+/// Those that have a text of their own.
+const MODES: [&str; 5] = ["lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu"];
 
-fn networks() -> Vec<Network> {
+fn networks(modes: &[&'static str]) -> Vec<Network> {
     let mut all = Vec::new();
-    for mode in MODES {
+    for &mode in modes {
         let small = Network { mode, ..SMALL };
         all.push(small.clone());
         all.push(Network { layers: 2, directions: 2, ..small.clone() });
@@ -121,7 +120,7 @@ fn networks() -> Vec<Network> {
 fn small_networks_and_their_gradients() {
     let mut session = session();
     for dtype in session.supported([DType::F32, DType::F64]) {
-        for n in networks() {
+        for n in networks(&[&CUDNN[..], &OURS].concat()) {
             check(&mut session, &n, dtype, Some(if dtype == DType::F32 { 2e-5 } else { 1e-6 }));
         }
     }
@@ -130,7 +129,7 @@ fn small_networks_and_their_gradients() {
 #[test]
 fn narrow_floats_are_computed_wide() {
     let mut session = session();
-    for n in networks() {
+    for n in networks(&[&CUDNN[..], &OURS].concat()) {
         check(&mut session, &n, DType::F16, Some(2e-2));
         check(&mut session, &n, DType::BF16, Some(1e-1));
     }
@@ -170,7 +169,7 @@ fn gradients_of_larger_networks() {
         under(profile, || {
             let mut session = session();
             // A rectified unit near its kink has no quotient that tells its slope.
-            for mode in ["lstm", "gru", "rnn_tanh"] {
+            for mode in ["lstm", "gru", "gru_reset_before", "rnn_tanh"] {
                 for (steps, batch, units) in [(4, 11, 96), (3, 5, 260)] {
                     let n = Network { mode, steps, batch, inputs: 9, units, ..SMALL };
                     larger_gradient(&mut session, &n);
@@ -181,6 +180,7 @@ fn gradients_of_larger_networks() {
 }
 
 fn larger_gradient(session: &mut Session, n: &Network) {
+    let n = &n.fitted();
     let mut r = Random::new(11);
     let (mut inputs, mut values) = random(&mut r, DType::F32, &n.shapes());
     for v in &mut values[3] {
@@ -188,14 +188,17 @@ fn larger_gradient(session: &mut Session, n: &Network) {
     }
     inputs[3] = HostTensor::floats(DType::F32, &[n.params()], &values[3]);
     values[3] = inputs[3].to_f64();
-    let got = forward(session, n, &n.node("CudnnRNNV2", DType::F32), &inputs);
+    let got = forward(session, n, &n.node(n.op(false), DType::F32), &inputs);
     let c_shape = if n.has_cells() { n.state_shape() } else { vec![] };
     let (d_outputs, d_values) =
         random(&mut r, DType::F32, &[n.output_shape(), n.state_shape(), c_shape]);
+    if n.has_lengths() {
+        inputs.push(n.lengths_input());
+    }
     let back: Vec<HostTensor> =
         inputs.iter().chain(&got[..3]).chain(&d_outputs).chain(&got[3..]).cloned().collect();
     let back: Vec<Input> = back.into_iter().map(Input::from).collect();
-    let grads = session.run(&n.node("CudnnRNNBackpropV2", DType::F32), &back).unwrap();
+    let grads = session.run(&n.node(n.op(true), DType::F32), &back).unwrap();
     let kept = if n.has_cells() { 3 } else { 2 };
     for k in (0..4).filter(|k| *k != 2 || n.has_cells()) {
         let (_, direction) = r.tensor(DType::F64, &[values[k].len()]);
@@ -306,7 +309,7 @@ fn parameters_as_matrices_and_back() {
     let sizes = |n: &Network| {
         [n.layers, n.units, n.inputs].map(|v| Input::from(HostTensor::i32(&[], &[v as i32])))
     };
-    for n in networks() {
+    for n in networks(&CUDNN) {
         let count = n.pseudo_layers() * 2 * n.gates();
         let attrs = |node: Node| {
             node.attr("num_params_weights", count as i64).attr("num_params_biases", count as i64)
@@ -360,6 +363,13 @@ fn bad_input_is_told() {
         "sequence_lengths[0] must be between 0 and 3",
     );
     fails(&|i| i[4] = HostTensor::i32(&[2], &[1, -1]), "sequence_lengths[1]");
+    let two = Network { mode: OURS[0], layers: 2, time_major: false, ..SMALL };
+    let (mut inputs, _) = random(&mut Random::new(1), DType::F32, &two.shapes());
+    inputs.push(two.lengths_input());
+    let inputs: Vec<Input> = inputs.into_iter().map(Input::from).collect();
+    let made = session.run(&two.node(two.op(false), DType::F32), &inputs);
+    let told = |m: &str| m.contains("one layer, got 2");
+    assert!(matches!(&made, Err(Error::InvalidArgument(m)) if told(m)), "{made:?}");
     let made = session.run(&node.clone().attr("num_proj", 2i64), &[]);
     assert!(matches!(made, Err(Error::Unimplemented(_))), "{made:?}");
     let size = session.run(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tensorflow_wgpu import _recurrent
+from tensorflow_wgpu import _recurrent_ops
 from tensorflow_wgpu.self_test._values import Values
 
 FLOATS = ("float32", "float16")
@@ -465,7 +465,7 @@ def recurrent_layers(t):
     x, h = t.uniform(-1, 1, 4, 3, 5), t.uniform(-1, 1, 1, 3, 7)
     params, lengths = t.uniform(-0.7, 0.7, 3 * 7 * (5 + 7 + 2)), tf.constant([4, 2, 3])
     if "CPU" in x.device:
-        outputs, _ = _recurrent.loop("gru", x, [h[0]], params, lengths)
+        outputs, _ = _recurrent_ops.loop("gru", x, [h[0]], params, lengths)
     else:
         outputs = raw.CudnnRNNV3(
             input=x,

@@ -17,9 +17,10 @@ pub mod update;
 
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::registry::Registry;
+use crate::kernels::rnn;
 use crate::shader::Shader;
 
-/// The ops, one list for each file.
+/// The ops, one list for each file. The last are emitted by the Python package.
 #[rustfmt::skip]
 pub const DEFINITIONS: &[&[OpDefinition]] = &[
     attention::DEFINITIONS,
@@ -32,6 +33,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     rowwise::DEFINITIONS,
     stack::DEFINITIONS,
     update::DEFINITIONS,
+    rnn::DEFINITIONS,
 ];
 
 /// Adds the ops.

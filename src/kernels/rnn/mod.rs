@@ -25,6 +25,8 @@ use crate::shader::Shader;
 use crate::tensor::Tensor;
 use lstm::Layout;
 
+pub use cudnn::layer::DEFINITIONS;
+
 const LSTM_TYPES: &[DType] = types::F32_F16;
 
 /// Adds the ops.

@@ -1,4 +1,4 @@
-//! CudnnRNNBackprop, V2 and V3.
+//! CudnnRNNBackprop, V2 and V3, and that of a layer alone.
 
 use super::Version;
 use super::extents::{Extents, INPUT, PARAMS};
@@ -14,6 +14,7 @@ use crate::kernels::reduce::plan::groups;
 use crate::kernels::reduce::program::reduce;
 use crate::kernels::reduce::table::Reduction;
 use crate::kernels::rnn::values::{Output, wide};
+use crate::kernels::windows::part;
 use crate::tensor::{Dims, Tensor};
 
 /// Inputs behind those that [`super::extents`] names, counted from the first of them.
@@ -33,9 +34,9 @@ pub struct Backward {
     time_major: bool,
 }
 
-/// The tensors of a pseudo-layer's gradient.
+/// The tensors of a layer's gradient.
 struct Layer<'a> {
-    pseudo_layer: usize,
+    layer: usize,
     params: &'a Tensor,
     d_params: &'a Tensor,
     saved: Option<&'a Tensor>,
@@ -51,8 +52,8 @@ struct Layer<'a> {
 impl Backward {
     /// From the attributes.
     pub fn new(attrs: &dyn Attrs, version: Version) -> Result<Self> {
-        let time_major = version != Version::V3 || attrs.bool("time_major")?;
-        Ok(Self { model: Model::new(attrs)?, version, time_major })
+        let (model, time_major) = (version.model(attrs)?, version.time_major(attrs)?);
+        Ok(Self { model, version, time_major })
     }
 
     /// TensorFlow's checks of the inputs that the op forward does not have.
@@ -62,7 +63,7 @@ impl Backward {
         extents: &Extents,
         reserve: &Reserve,
     ) -> Result<usize> {
-        let first = PARAMS + 1 + usize::from(self.version == Version::V3);
+        let first = PARAMS + 1 + usize::from(self.version.has_lengths());
         let (outputs, states) = (extents.outputs(), extents.states());
         let mut all = vec![
             ("output", OUTPUT, &outputs),
@@ -140,31 +141,21 @@ impl Kernel for Backward {
                 None => d_input.wide.clone(),
                 Some((outputs, _)) => ctx.temp(real, &outputs.dims)?,
             };
-            for direction in 0..model.directions {
-                let pseudo_layer = layer * model.directions + direction;
-                let part = if direction == 0 { dx.clone() } else { ctx.temp(real, &dx.dims)? };
-                let saved = reserve.saved(&kept, pseudo_layer);
-                self.layer(
-                    ctx,
-                    &extents,
-                    &Layer {
-                        pseudo_layer,
-                        params: &params,
-                        d_params: &d_params.wide,
-                        saved: Some(&saved).filter(|saved| !saved.is_empty()),
-                        x: &x,
-                        dx: &part,
-                        state: &state,
-                        d_state: &d_state,
-                        y: &y,
-                        dy: &dy,
-                        lengths: lengths.as_ref(),
-                    },
-                )?;
-                if direction > 0 {
-                    Elementwise::Sum.enqueue(ctx.device(), 0.0, &[&dx, &part, &dx])?;
-                }
-            }
+            let saved = reserve.saved(&kept, layer);
+            let tensors = Layer {
+                layer,
+                params: &params,
+                d_params: &d_params.wide,
+                saved: Some(&saved).filter(|saved| !saved.is_empty()),
+                x: &x,
+                dx: &dx,
+                state: &state,
+                d_state: &d_state,
+                y: &y,
+                dy: &dy,
+                lengths: lengths.as_ref(),
+            };
+            self.layer(ctx, &extents, &tensors)?;
             if let Some((outputs, factors)) = below {
                 if let Some(factors) = factors {
                     Elementwise::Product.enqueue(ctx.device(), 0.0, &[&dx, &factors, &dx])?;
@@ -183,15 +174,16 @@ impl Kernel for Backward {
 }
 
 impl Backward {
-    /// The gradients of one layer in one direction.
+    /// The gradients of one layer.
     fn layer(&self, ctx: &mut dyn OpContext, extents: &Extents, layer: &Layer<'_>) -> Result<()> {
-        let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
-        let (units, slots, gates) = (layout.units, mode.slots(), mode.gates());
-        let Layer { pseudo_layer: p, params, d_params, x, dx, .. } = *layer;
-        let grads = ctx.temp(params.dtype, &[rows * units * (slots + 1)])?;
-        ctx.device().check_extent(grads.len())?;
+        let (layout, mode) = (extents.layout, self.model.mode);
+        let Layer { params, dx, .. } = *layer;
+        let (len, directions) =
+            (extents.rows() * layout.units * (mode.slots() + 1), self.model.directions);
+        let all = ctx.temp(params.dtype, &[directions * len])?;
+        ctx.device().check_extent(len)?;
         ctx.device().check_extent(layer.y.len())?;
-        let weights = pack(ctx, &layout, params, p, true)?;
+        let weights = pack(ctx, &layout, params, layer.layer, true)?;
         let tensors = steps::Backward {
             saved: layer.saved,
             weights: &weights,
@@ -199,31 +191,56 @@ impl Backward {
             y: layer.y,
             dy: layer.dy,
             d_state: layer.d_state,
-            grads: &grads,
+            grads: &all,
         };
-        extents.walk(p, layer.lengths).backward(ctx.device(), &tensors)?;
+        extents.walk(layer.layer, layer.lengths).backward(ctx.device(), &tensors)?;
+        for direction in 0..directions {
+            let grads = part(&all, direction * len, len);
+            let own = if direction == 0 { dx.clone() } else { ctx.temp(dx.dtype, &dx.dims)? };
+            let pseudo_layer = layer.layer * directions + direction;
+            self.products(ctx, extents, pseudo_layer, layer, &grads, &own)?;
+            if direction > 0 {
+                Elementwise::Sum.enqueue(ctx.device(), 0.0, &[dx, &own, dx])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradients of the input and of the parameters of a pseudo-layer from those of its gates.
+    fn products(
+        &self,
+        ctx: &mut dyn OpContext,
+        extents: &Extents,
+        p: usize,
+        layer: &Layer<'_>,
+        grads: &Tensor,
+        dx: &Tensor,
+    ) -> Result<()> {
+        let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
+        let (units, slots, gates) = (layout.units, mode.slots(), mode.gates());
+        let Layer { params, d_params, x, .. } = *layer;
         // The gates' gradients, first to last: of what the input adds, then of what the outputs
-        // before add. They differ in a GRU's candidate.
-        let part = |first: usize, count: usize| {
-            Matrix::new(&grads, first * units, rows, count * units, (slots + 1) * units)
+        // before add, where that differs: in a GRU's candidate. One that is reset before has the
+        // outputs before as they were reset there.
+        let columns = |first: usize, count: usize| {
+            Matrix::new(grads, first * units, rows, count * units, (slots + 1) * units)
         };
-        let before = part(slots, 1);
         let width = layout.width(p / self.model.directions);
         if layout.skips && p < self.model.directions {
-            gather(ctx.device(), mode, &grads, &dx.reshaped(&[rows, units]))?;
+            gather(ctx.device(), mode, grads, &dx.reshaped(&[rows, units]))?;
         } else if width > 0 {
             let at = layout.weights_at(p);
             let weights = Matrix::new(params, at, gates * units, width, width);
             let d_weights = Matrix::new(d_params, at, gates * units, width, width);
-            multiply(ctx, &part(0, gates), &weights, &Matrix::whole(dx, width))?;
-            multiply(ctx, &part(0, gates).turned(), &Matrix::whole(x, width), &d_weights)?;
+            multiply(ctx, &columns(0, gates), &weights, &Matrix::whole(dx, width))?;
+            multiply(ctx, &columns(0, gates).turned(), &Matrix::whole(x, width), &d_weights)?;
         }
-        for (first, count, slot) in recurrent_parts(mode) {
+        for RecurrentPart { first, count, slot, before } in recurrent_parts(mode) {
             let at = layout.recurrent_at(p) + first * units * units;
             let d_weights = Matrix::new(d_params, at, count * units, units, units);
-            multiply(ctx, &part(slot, count).turned(), &before, &d_weights)?;
+            multiply(ctx, &columns(slot, count).turned(), &columns(before, 1), &d_weights)?;
         }
-        self.biases(ctx, extents, p, &grads, d_params)
+        self.biases(ctx, extents, p, grads, d_params)
     }
 
     /// The gradients of the biases: sums over all rows.
@@ -244,7 +261,7 @@ impl Backward {
         let bytes = |elements: usize| (elements * units * real.size()) as u64;
         let at = d_params.address + (layout.bias_at(pseudo_layer) * real.size()) as u64;
         ctx.device().copy(at, sums.address, bytes(gates))?;
-        for (first, count, slot) in recurrent_parts(mode) {
+        for RecurrentPart { first, count, slot, .. } in recurrent_parts(mode) {
             let to = at + bytes(gates + first);
             ctx.device().copy(to, sums.address + bytes(slot), bytes(count))?;
         }
@@ -252,11 +269,26 @@ impl Backward {
     }
 }
 
-/// The gates of the recurrent weights, as runs: the first, how many, and the slot of the first.
-fn recurrent_parts(mode: Mode) -> Vec<(usize, usize, usize)> {
+/// A run of gates with recurrent weights.
+struct RecurrentPart {
+    /// The first gate.
+    first: usize,
+    /// How many gates.
+    count: usize,
+    /// The slot of the first gate's gradient.
+    slot: usize,
+    /// The slot of what the weights are multiplied by.
+    before: usize,
+}
+
+/// All gates, as runs.
+fn recurrent_parts(mode: Mode) -> Vec<RecurrentPart> {
+    let before = mode.slots();
+    let part = |first, count, slot, before| RecurrentPart { first, count, slot, before };
     match mode {
-        Mode::Gru => vec![(0, 2, 0), (2, 1, 3)],
-        _ => vec![(0, mode.gates(), 0)],
+        Mode::Gru => vec![part(0, 2, 0, before), part(2, 1, 3, before)],
+        Mode::GruResetBefore => vec![part(0, 2, 0, before), part(2, 1, 2, 3)],
+        _ => vec![part(0, mode.gates(), 0, before)],
     }
 }
 
@@ -268,8 +300,9 @@ mod tests {
     fn every_gate_has_recurrent_weights() {
         for mode in Mode::ALL {
             let parts = recurrent_parts(mode);
-            assert_eq!(parts.iter().map(|(_, count, _)| count).sum::<usize>(), mode.gates());
-            assert!(parts.iter().all(|(_, count, slot)| slot + count <= mode.slots()));
+            assert_eq!(parts.iter().map(|p| p.count).sum::<usize>(), mode.gates());
+            assert!(parts.iter().all(|p| p.slot + p.count <= mode.slots()));
+            assert!(parts.iter().all(|p| p.before <= mode.slots()));
         }
     }
 }

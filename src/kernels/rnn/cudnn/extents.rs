@@ -55,10 +55,8 @@ impl Extents {
         }
         let params = ctx.input(PARAMS)?;
         extents.check("params", &params, &[layout.len()])?;
-        let lengths = match version {
-            Version::V3 => extents.check_lengths(ctx)?,
-            _ => None,
-        };
+        require!(version != Version::Layer || layers == 1, "one layer, got {layers}");
+        let lengths = if version.has_lengths() { extents.check_lengths(ctx)? } else { None };
         Ok(Self { lengths, ..extents })
     }
 
@@ -127,25 +125,25 @@ impl Extents {
         self.steps * self.batch
     }
 
-    /// The walk of a pseudo-layer.
-    pub fn walk<'a>(&self, pseudo_layer: usize, lengths: Option<&'a Tensor>) -> Walk<'a> {
+    /// The walk of a layer in all directions.
+    pub fn walk<'a>(&self, layer: usize, lengths: Option<&'a Tensor>) -> Walk<'a> {
         let Layout { model, units, .. } = self.layout;
-        let direction = pseudo_layer % model.directions;
         let pseudo_layers = self.layout.pseudo_layers();
-        let (rows, state) = if self.time_major {
-            ([self.batch, 1], [pseudo_layer * self.batch * units, units])
+        let (rows, direction, sequence) = if self.time_major {
+            ([self.batch, 1], self.batch * units, units)
         } else {
-            ([1, self.steps], [pseudo_layer * units, pseudo_layers * units])
+            ([1, self.steps], units, pseudo_layers * units)
         };
         Walk {
             mode: model.mode,
             steps: self.steps,
             batch: self.batch,
             units,
-            reversed: direction == 1,
+            direction: 0,
+            directions: model.directions,
             rows,
-            y: [self.width(), direction * units],
-            state,
+            y: self.width(),
+            state: [layer * model.directions * direction, direction, sequence],
             cell_part: pseudo_layers * self.batch * units,
             lengths,
         }

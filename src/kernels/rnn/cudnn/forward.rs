@@ -1,4 +1,4 @@
-//! CudnnRNN, V2 and V3.
+//! CudnnRNN, V2 and V3, and a layer alone.
 
 use parking_lot::Mutex;
 
@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::random::{Bounds, Distribution, Generator, SAMPLES_PER_OUTPUT, Source, fill};
 use crate::kernels::rnn::values::{Output, clear, wide};
+use crate::kernels::windows::part;
 use crate::tensor::{Dims, HostTensor, Tensor};
 
 /// Outputs.
@@ -35,12 +36,14 @@ pub struct Forward {
 impl Forward {
     /// From the attributes.
     pub fn new(attrs: &dyn Attrs, version: Version) -> Result<Self> {
-        let generator = Generator::seeded(attrs.int("seed")?, attrs.int("seed2")?);
+        // A layer alone drops nothing.
+        let seed = |name| if version == Version::Layer { Ok(0) } else { attrs.int(name) };
+        let generator = Generator::seeded(seed("seed")?, seed("seed2")?);
         Ok(Self {
-            model: Model::new(attrs)?,
+            model: version.model(attrs)?,
             version,
             training: attrs.bool("is_training")?,
-            time_major: version != Version::V3 || attrs.bool("time_major")?,
+            time_major: version.time_major(attrs)?,
             generator: Mutex::new(generator),
         })
     }
@@ -76,7 +79,7 @@ impl Kernel for Forward {
         let reserve = Reserve::new(&extents);
         let kept = if self.training { &[reserve.len_in(dtype)][..] } else { &[] };
         let kept = ctx.output(RESERVE, dtype, kept)?;
-        if self.version != Version::V1 {
+        if self.version.has_host_output() {
             ctx.host_output(HOST_RESERVED, &HostTensor::of::<i8>(DType::I8, &[0], &[]))?;
         }
         if !cells {
@@ -103,21 +106,10 @@ impl Kernel for Forward {
                     (true, false) => ctx.temp(real, &[extents.rows() * extents.width()])?,
                     (false, _) => output.wide.clone(),
                 };
-                for direction in 0..model.directions {
-                    let p = layer * model.directions + direction;
-                    let saved = self.training.then(|| reserve.saved(&kept, p));
-                    let saved = saved.filter(|saved| !saved.is_empty());
-                    self.layer(
-                        ctx,
-                        &extents,
-                        p,
-                        &params,
-                        &x,
-                        saved,
-                        [&state, &y, &last],
-                        &lengths,
-                    )?;
-                }
+                let saved = self.training.then(|| reserve.saved(&kept, layer));
+                let saved = saved.filter(|saved| !saved.is_empty());
+                let states = [&state, &y, &last];
+                self.layer(ctx, &extents, layer, &params, &x, saved, states, &lengths)?;
                 x = match reserve.factors(&kept, layer) {
                     Some(factors) if inner && self.training => self.drop(ctx, &y, &factors)?,
                     _ => y,
@@ -134,13 +126,13 @@ impl Kernel for Forward {
 }
 
 impl Forward {
-    /// One layer in one direction. `saved` is for what the gradient needs, if it is wanted.
+    /// One layer. `saved` is for what the gradient needs, if it is wanted.
     #[expect(clippy::too_many_arguments, reason = "a layer has as many tensors")]
     fn layer(
         &self,
         ctx: &mut dyn OpContext,
         extents: &Extents,
-        pseudo_layer: usize,
+        layer: usize,
         params: &Tensor,
         x: &Tensor,
         saved: Option<Tensor>,
@@ -149,22 +141,27 @@ impl Forward {
     ) -> Result<()> {
         let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
         let (units, real) = (layout.units, params.dtype);
+        let directions = self.model.directions;
+        let len = rows * units * mode.saved();
         let gates = match saved {
             Some(saved) => saved,
-            None => ctx.temp(real, &[rows * units * mode.saved()])?,
+            None => ctx.temp(real, &[directions * len])?,
         };
-        ctx.device().check_extent(gates.len())?;
+        ctx.device().check_extent(len)?;
         ctx.device().check_extent(y.len())?;
-        if layout.skips && pseudo_layer < self.model.directions {
-            let x = x.reshaped(&[rows, units]);
-            spread(ctx.device(), mode, &x, &gates)?;
-        } else {
-            input_product(ctx, &layout, pseudo_layer, params, x, &gates)?;
+        for direction in 0..directions {
+            let gates = part(&gates, direction * len, len);
+            if layout.skips && layer == 0 {
+                let x = x.reshaped(&[rows, units]);
+                spread(ctx.device(), mode, &x, &gates)?;
+            } else {
+                let pseudo_layer = layer * directions + direction;
+                input_product(ctx, &layout, pseudo_layer, params, x, &gates)?;
+            }
         }
-        let weights = pack(ctx, &layout, params, pseudo_layer, false)?;
-        let walk = extents.walk(pseudo_layer, lengths.as_ref());
+        let weights = pack(ctx, &layout, params, layer, false)?;
         let tensors = steps::Forward { gates: &gates, weights: &weights, state, y, last };
-        walk.forward(ctx.device(), &tensors)
+        extents.walk(layer, lengths.as_ref()).forward(ctx.device(), &tensors)
     }
 }
 

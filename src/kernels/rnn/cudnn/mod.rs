@@ -1,24 +1,30 @@
 //! Recurrent networks: CudnnRNN and what belongs to it, by these names alone. No cuDNN is behind
-//! them.
+//! them. Layers of kinds that CudnnRNN has no name for are an op of ours ([`layer`]).
 //!
-//! A layer in one direction is one product for the inputs of all steps, then its steps ([`steps`]),
-//! then, for gradients, one product each for the input, its weights and the recurrent weights.
-//! Work is done in the accumulator's type of the tensors' type.
+//! A layer is one product for the inputs of all steps in each direction, then the steps of all
+//! directions ([`steps`]), then, for gradients, in each direction one product each for the input,
+//! its weights and the recurrent weights. Work is done in the accumulator's type of the tensors'
+//! type.
 
 mod backward;
 mod canonical;
 mod extents;
 mod forward;
+pub mod layer;
 pub mod model;
 mod pieces;
 mod product;
 mod reserve;
 mod software;
 mod steps;
+mod text;
 
 use crate::dtype::types;
+use crate::error::Result;
+use crate::kernels::op::Attrs;
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
+use model::Model;
 
 /// Which generation of the op a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +35,42 @@ enum Version {
     V2,
     /// CudnnRNNV3: lengths of the sequences, and sequences before steps.
     V3,
+    /// Our own op: the same, but one layer, always with sequences before steps.
+    Layer,
+}
+
+impl Version {
+    /// Whether there are lengths of the sequences.
+    const fn has_lengths(self) -> bool {
+        matches!(self, Self::V3 | Self::Layer)
+    }
+
+    /// Whether there is an output in host memory.
+    const fn has_host_output(self) -> bool {
+        matches!(self, Self::V2 | Self::V3)
+    }
+
+    /// Whether steps come before sequences.
+    fn time_major(self, attrs: &dyn Attrs) -> Result<bool> {
+        match self {
+            Self::V1 | Self::V2 => Ok(true),
+            Self::V3 => attrs.bool("time_major"),
+            Self::Layer => Ok(false),
+        }
+    }
+
+    /// The network.
+    fn model(self, attrs: &dyn Attrs) -> Result<Model> {
+        if self == Self::Layer { Model::of_layer(attrs) } else { Model::new(attrs) }
+    }
 }
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
+    const LENGTHS: &[&str] = &["sequence_lengths"];
     for (op, host, version) in [
-        ("CudnnRNN", &[][..], Version::V1),
+        (layer::NAME, LENGTHS, Version::Layer),
+        ("CudnnRNN", &[], Version::V1),
         ("CudnnRNNV2", &["host_reserved"], Version::V2),
         ("CudnnRNNV3", &["sequence_lengths", "host_reserved"], Version::V3),
     ] {
@@ -44,7 +80,8 @@ pub fn register(r: &mut Registry) {
             .kernel(move |a| forward::Forward::new(a, version));
     }
     for (op, host, version) in [
-        ("CudnnRNNBackprop", &[][..], Version::V1),
+        (layer::GRAD, LENGTHS, Version::Layer),
+        ("CudnnRNNBackprop", &[], Version::V1),
         ("CudnnRNNBackpropV2", &["host_reserved"], Version::V2),
         ("CudnnRNNBackpropV3", &["sequence_lengths", "host_reserved"], Version::V3),
     ] {
@@ -58,7 +95,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = steps::shaders();
+    let mut all = text::shaders();
     all.extend(pieces::shaders());
     all
 }

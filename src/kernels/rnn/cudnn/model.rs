@@ -12,43 +12,77 @@ pub enum Mode {
     Relu,
     /// One gate with the hyperbolic tangent.
     Tanh,
+    /// One gate, which is the output as it is.
+    Linear,
+    /// One gate with the logistic function.
+    Sigmoid,
     /// Gates input, forget, candidate, output, in this order.
     Lstm,
     /// Gates reset, update, candidate, in this order. The reset gate is applied to the product of
     /// the recurrent weights.
     Gru,
+    /// The same, but the reset gate is applied to the outputs before, ahead of the product: a step
+    /// has two phases, the second of which is the candidate's.
+    GruResetBefore,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Relu, Self::Tanh, Self::Lstm, Self::Gru];
+    pub const ALL: [Self; 7] = [
+        Self::Relu,
+        Self::Tanh,
+        Self::Linear,
+        Self::Sigmoid,
+        Self::Lstm,
+        Self::Gru,
+        Self::GruResetBefore,
+    ];
 
-    /// Its name in TensorFlow.
+    /// Its name: in TensorFlow, or in the op of ours that has the others.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Relu => "rnn_relu",
             Self::Tanh => "rnn_tanh",
+            Self::Linear => "rnn_linear",
+            Self::Sigmoid => "rnn_sigmoid",
             Self::Lstm => "lstm",
             Self::Gru => "gru",
+            Self::GruResetBefore => "gru_reset_before",
         }
+    }
+
+    /// Whether a unit has one gate, whose value is its output.
+    pub const fn is_plain(self) -> bool {
+        matches!(self, Self::Relu | Self::Tanh | Self::Linear | Self::Sigmoid)
     }
 
     /// Gates of a unit.
     pub const fn gates(self) -> usize {
         match self {
-            Self::Relu | Self::Tanh => 1,
             Self::Lstm => 4,
-            Self::Gru => 3,
+            Self::Gru | Self::GruResetBefore => 3,
+            _ => 1,
         }
     }
 
-    /// Numbers of a unit and step that stand for its gates. Of a GRU's candidate there are two:
-    /// what comes from the input and what from the outputs before.
-    pub const fn slots(self) -> usize {
+    /// Phases of a step: each needs what all units gave in the one before.
+    pub const fn phases(self) -> usize {
         match self {
-            Self::Relu | Self::Tanh => 1,
-            Self::Lstm | Self::Gru => 4,
+            Self::GruResetBefore => 2,
+            _ => 1,
         }
+    }
+
+    /// Numbers that the recurrent weights of a unit have side by side, for each phase.
+    pub const fn lanes(self) -> usize {
+        self.slots() / self.phases()
+    }
+
+    /// Numbers of a unit and step that stand for its gates. Of a GRU's candidate there are two:
+    /// what comes from the input and what from the outputs before; or, where those are reset
+    /// before, the candidate and the output before as it was reset.
+    pub const fn slots(self) -> usize {
+        if self.is_plain() { 1 } else { 4 }
     }
 
     /// Numbers of a unit and step that the gradient needs: the gates' and the cell.
@@ -87,20 +121,11 @@ enum Skip {
 impl Model {
     /// From the attributes.
     pub fn new(attrs: &dyn Attrs) -> Result<Self> {
-        let name = attrs.string("rnn_mode")?;
-        let Some(mode) = Mode::ALL.into_iter().find(|m| m.name() == name) else {
-            invalid!("Invalid RNN mode: {name}")
-        };
         let skip = match &*attrs.string("input_mode")? {
             "linear_input" => Skip::Never,
             "skip_input" => Skip::Always,
             "auto_select" => Skip::IfItFits,
             other => invalid!("Invalid RNN input mode: {other}"),
-        };
-        let directions = match &*attrs.string("direction")? {
-            "unidirectional" => 1,
-            "bidirectional" => 2,
-            other => invalid!("Invalid RNN direction mode: {other}"),
         };
         if attrs.int("num_proj").unwrap_or(0) != 0 {
             return Err(Error::Unimplemented(format!(
@@ -110,7 +135,22 @@ impl Model {
         }
         let dropout = attrs.float("dropout")?;
         require!((0.0..=1.0).contains(&dropout), "dropout must be in [0, 1], got {dropout}");
-        Ok(Self { dtype: attrs.dtype("T")?, mode, directions, dropout, skip })
+        Ok(Self { dropout, skip, ..Self::of_layer(attrs)? })
+    }
+
+    /// From the attributes that a layer alone has.
+    pub fn of_layer(attrs: &dyn Attrs) -> Result<Self> {
+        let name = attrs.string("rnn_mode")?;
+        let Some(mode) = Mode::ALL.into_iter().find(|m| m.name() == name) else {
+            invalid!("Invalid RNN mode: {name}")
+        };
+        let directions = match &*attrs.string("direction")? {
+            "unidirectional" => 1,
+            "bidirectional" => 2,
+            other => invalid!("Invalid RNN direction mode: {other}"),
+        };
+        let dtype = attrs.dtype("T")?;
+        Ok(Self { dtype, mode, directions, dropout: 0.0, skip: Skip::Never })
     }
 
     /// The type that is computed in, and in which work tensors are.

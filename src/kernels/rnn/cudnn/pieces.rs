@@ -4,7 +4,7 @@
 use smallvec::smallvec;
 
 use super::model::{Layout, Mode};
-use super::steps::gates_type;
+use super::text::gates_type;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -13,60 +13,77 @@ use crate::kernels::windows::{limit, part, ranges, too_large};
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-/// The recurrent weights of a pseudo-layer with the gates of a unit side by side: for steps
-/// backward (`turned`), or for steps forward with the biases behind them.
+/// The recurrent weights of a layer with the gates of a unit side by side, direction by direction:
+/// for steps backward (`turned`), or for steps forward with the biases behind them.
 pub fn pack(
     ctx: &mut dyn OpContext,
     layout: &Layout,
     params: &Tensor,
-    pseudo_layer: usize,
+    layer: usize,
     turned: bool,
 ) -> Result<Tensor> {
     let (units, mode, real) = (layout.units, layout.model.mode, params.dtype);
-    let count = units * (units + usize::from(!turned));
-    let packed = ctx.temp(real, &[count, mode.slots()])?;
+    let count = mode.phases() * units * (units + usize::from(!turned));
+    let directions = layout.model.directions;
+    let packed = ctx.temp(real, &[directions, count * mode.lanes()])?;
     ctx.device().check_extent(packed.len())?;
     let weights = units * units * mode.gates();
-    let recurrent = part(params, layout.recurrent_at(pseudo_layer), weights);
-    let biases = part(params, layout.bias_at(pseudo_layer), 2 * units * mode.gates());
-    ctx.device().enqueue(&Program {
-        key: Key::new("rnn pack").name(mode.name()).dtype(real),
-        shader: &|| pack_shader(mode, real),
-        bindings: smallvec![
-            Binding::from(&recurrent),
-            Binding::from(&biases),
-            Binding::raw(&packed, (mode.slots() * real.size()) as u32),
-        ],
-        params: Params::new().u32(count).u32(units).u32(u32::from(turned)),
-        grid: Grid::linear(count, WORKGROUP),
-    })?;
+    for direction in 0..directions {
+        let p = layer * directions + direction;
+        let recurrent = part(params, layout.recurrent_at(p), weights);
+        let biases = part(params, layout.bias_at(p), 2 * units * mode.gates());
+        let own = part(&packed, direction * count * mode.lanes(), count * mode.lanes());
+        ctx.device().enqueue(&Program {
+            key: Key::new("rnn pack").name(mode.name()).dtype(real),
+            shader: &|| pack_shader(mode, real),
+            bindings: smallvec![
+                Binding::from(&recurrent),
+                Binding::from(&biases),
+                Binding::raw(&own, (mode.lanes() * real.size()) as u32),
+            ],
+            params: Params::new().u32(count).u32(units).u32(u32::from(turned)),
+            grid: Grid::linear(count, WORKGROUP),
+        })?;
+    }
     Ok(packed)
 }
 
 fn pack_shader(mode: Mode, real: DType) -> Shader {
     let gates = gates_type(mode, real);
-    let both = |gate: usize| format!("bias(0u, {gate}u, j) + bias(1u, {gate}u, j)");
-    let weight = |gate: usize| format!("weight({gate}u, unit, output)");
+    let both = |gate: &str| format!("bias(0u, {gate}, j) + bias(1u, {gate}, j)");
+    let weight = |gate: &str| format!("weight({gate}, unit, output)");
+    let all = ["0u", "1u", "2u", "3u"];
     let [biases, weights] = match mode {
-        Mode::Lstm => {
-            [(0..4).map(both).collect::<Vec<_>>(), (0..4).map(weight).collect::<Vec<_>>()]
-        }
+        Mode::Lstm => [all.map(both).to_vec(), all.map(weight).to_vec()],
         // The candidate's two parts stay apart: the reset gate is between them.
         Mode::Gru => [
-            vec![both(0), both(1), "bias(0u, 2u, j)".to_owned(), "bias(1u, 2u, j)".to_owned()],
-            vec![weight(0), weight(1), "real(0.0)".to_owned(), weight(2)],
+            vec![
+                both("0u"),
+                both("1u"),
+                "bias(0u, 2u, j)".to_owned(),
+                "bias(1u, 2u, j)".to_owned(),
+            ],
+            vec![weight("0u"), weight("1u"), "real(0.0)".to_owned(), weight("2u")],
         ],
-        Mode::Relu | Mode::Tanh => [vec![both(0)], vec![weight(0)]],
+        // The candidate has a phase of its own, with nothing beside its weights.
+        Mode::GruResetBefore => {
+            let first = |text: &dyn Fn(&str) -> String, second: &str| {
+                vec![text("2u * phase"), format!("select(real(0.0), {second}, phase == 0u)")]
+            };
+            [first(&both, &both("1u")), first(&weight, &weight("1u"))]
+        }
+        _ => [vec![both("0u")], vec![weight("0u")]],
     }
     .map(|values| format!("Gates({})", values.join(", ")));
     Shader::new(format!("rnn pack {} {real}", mode.name()))
         .bind("recurrent", real)
         .bind("biases", real)
-        .bind_raw("packed", gates, (mode.slots() * real.size()) as u32)
+        .bind_raw("packed", gates, (mode.lanes() * real.size()) as u32)
         .u32s(&["count", "units", "turned"])
         .define("REAL", real.value())
         .define("GATES", gates)
         .define("COUNT", mode.gates().to_string())
+        .define("PHASES", mode.phases().to_string())
         .define("BIASES", biases)
         .define("WEIGHTS", weights)
         .body(include_str!("../../../../shaders/rnn/pack.wgsl"))

@@ -51,10 +51,9 @@ impl Reserve {
         self.len() * dtype.accumulator().size() / dtype.size()
     }
 
-    /// What steps save of a pseudo-layer.
-    pub fn saved(&self, tensor: &Tensor, pseudo_layer: usize) -> Tensor {
-        let (layer, direction) = (pseudo_layer / self.directions, pseudo_layer % self.directions);
-        self.part(tensor, layer * self.of_layer() + direction * self.saved, self.saved)
+    /// What steps save of a layer, direction by direction.
+    pub fn saved(&self, tensor: &Tensor, layer: usize) -> Tensor {
+        self.part(tensor, layer * self.of_layer(), self.directions * self.saved)
     }
 
     /// The outputs of a layer that is not the last.

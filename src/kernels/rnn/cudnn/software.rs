@@ -38,9 +38,8 @@ pub fn sums(rows: u32, load: &str, add: &str) -> String {
     let each = |line: &str| -> String {
         (0..rows).map(|i| format!("        {}\n", line.replace("{i}", &i.to_string()))).collect()
     };
-    let weight = |k: &str| {
-        format!("        let w{k} = weights[p.off_weights + (chunk + k + {k}u) * p.units + own];\n")
-    };
+    let weight =
+        |k: &str| format!("        let w{k} = weights[weights_at + (k + {k}u) * p.units + own];\n");
     let mut text =
         "let own = min(unit, p.units - 1u);\n    let whole = others / 8u * 8u;\n    for \
                     (var k = 0u; k < whole; k += 8u) {\n"

@@ -1,0 +1,32 @@
+// Gates are reset, update and candidate; behind them is the output before as it was reset.
+
+// Ends the first phase of a step: the gates but the candidate, from the sums over the outputs
+// before. Returns what the second phase sums over.
+fn reset(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: real) -> real {
+    if step >= length(sequence) {
+        return real(0.0);
+    }
+    let at = gates_at(row, unit);
+    let bias = bias_of(0u, unit);
+    let r = sigmoid_{{T}}(load_gates(at) + sums.x + bias.x);
+    let u = sigmoid_{{T}}(load_gates(at + p.units) + sums.y + bias.y);
+    store_gates(at, r);
+    store_gates(at + p.units, u);
+    store_gates(at + 3u * p.units, r * before);
+    return r * before;
+}
+
+fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: real) -> real {
+    let at = gates_at(row, unit);
+    let c = tanh_{{T}}(load_gates(at + 2u * p.units) + sums.x + bias_of(1u, unit).x);
+    store_gates(at + 2u * p.units, c);
+    return c + load_gates(at + p.units) * (before - c);
+}
+
+// What a phase sums over.
+fn summed(sequence: u32, step: u32, phase: u32, unit: u32) -> real {
+    if phase == 0u {
+        return output_before(sequence, step, unit);
+    }
+    return load_gates(gates_at(row_of(sequence, step), unit) + 3u * p.units);
+}

@@ -1,0 +1,310 @@
+//! The text of the steps of a layer: which invocation does what.
+
+use super::model::Mode;
+use super::software;
+use crate::device::Key;
+use crate::dtype::DType;
+use crate::shader::Shader;
+
+/// Workgroup memory that every adapter has.
+const WORKGROUP_BYTES: usize = 16 << 10;
+/// The most sequences of a workgroup: their sums fill half of the registers.
+const MOST_ROWS: u32 = 8;
+/// The same in float64: with four Intel's compiler spills 80 registers.
+const MOST_ROWS_F64: u32 = 2;
+
+/// All that the text depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variant {
+    /// Whether the steps are those of the gradient.
+    pub backward: bool,
+    /// The layer's kind.
+    pub mode: Mode,
+    /// The type that is computed in.
+    pub real: DType,
+    /// Whether sequences have lengths of their own.
+    pub lengths: bool,
+    /// Invocations of a workgroup, one for each unit.
+    pub units: u32,
+    /// Sequences of a workgroup, all of which each invocation has.
+    pub rows: u32,
+    /// Whether the text is that of [`software`].
+    pub software: bool,
+}
+
+impl Variant {
+    /// Whether what it shares fits into the workgroup's memory.
+    pub fn is_valid(&self) -> bool {
+        let shared = if self.backward { self.mode.lanes() } else { 1 };
+        let bytes = (self.rows * self.units) as usize * shared * self.real.size();
+        let most = match (self.software, self.real) {
+            (true, _) => software::MOST_ROWS,
+            (false, DType::F64) => MOST_ROWS_F64,
+            (false, _) => MOST_ROWS,
+        };
+        self.rows <= most && bytes <= WORKGROUP_BYTES
+    }
+
+    /// Bytes of a unit's gates in a phase.
+    pub const fn gates_size(&self) -> u32 {
+        (self.mode.lanes() * self.real.size()) as u32
+    }
+
+    /// The key of its pipeline.
+    pub fn key(&self) -> Key {
+        Key::new("rnn steps")
+            .name(self.mode.name())
+            .dtype(self.real)
+            .number(u32::from(self.backward) + 2 * u32::from(self.lengths))
+            .number(self.units)
+            .number(self.rows)
+            .number(u32::from(self.software))
+    }
+
+    /// The program.
+    pub fn shader(self) -> Shader {
+        let Self { backward, mode, real, lengths, units, rows, software } = self;
+        let way = if backward { "backward" } else { "forward" };
+        let label = format!("{} {real} {way}, {rows} rows of {units} units", mode.name());
+        let gates = gates_type(mode, real);
+        let shader = Shader::new(label);
+        let raw = |shader: Shader| shader.bind_raw("weights", gates, self.gates_size());
+        let shader = if backward {
+            let names = ["state", "y", "dy", "d_state", "grads"];
+            let shader = names.iter().fold(raw(shader), |s, name| s.bind(name, real));
+            if mode.slots() == 1 { shader } else { shader.bind("saved", real) }
+        } else {
+            let names = ["state", "y", "last"];
+            names.iter().fold(raw(shader.bind("gates", real)), |s, n| s.bind(n, real))
+        };
+        let shader = if lengths { shader.bind("lengths", DType::I32) } else { shader };
+        let shader = shader
+            .u32s(&["units", "total", "first", "phases", "first_sequence", "sequences_end"])
+            .u32s(&["first_row", "step_rows", "sequence_rows", "y_width", "state_at"])
+            .u32s(&["state_direction", "state_stride", "cell_part", "tiles", "slices"])
+            .u32s(&["first_direction", "directions", "direction_rows", "direction_weights"]);
+        let shader = shader.workgroup([units, 1, 1]);
+        let shader = if software { software::marked(shader) } else { shader };
+        let shader = shader
+            .library(if real == DType::F64 { "exp_f64" } else { "exp" })
+            .library(if real == DType::F64 { "hyperbolic_f64" } else { "hyperbolic" })
+            .define("REAL", real.value())
+            .define("GATES", gates)
+            .define("SHARED", if backward { "Gates" } else { "real" })
+            .define("ROWS", rows.to_string())
+            .define("SAVED", mode.saved().to_string())
+            .define("SLOTS", mode.slots().to_string())
+            .define("PHASES", mode.phases().to_string())
+            .define("LENGTH", if lengths { "u32(load_lengths(sequence))" } else { "p.total" })
+            .body(include_str!("../../../../shaders/rnn/sequence.wgsl"));
+        let shader = if backward { self.retreat(shader) } else { self.advance(shader) };
+        shader.define("T", real.value())
+    }
+
+    /// The text of the steps forward.
+    fn advance(self, shader: Shader) -> Shader {
+        let finish = match self.mode {
+            Mode::Lstm => include_str!("../../../../shaders/rnn/forward_lstm.wgsl"),
+            Mode::Gru => include_str!("../../../../shaders/rnn/forward_gru.wgsl"),
+            Mode::GruResetBefore => {
+                include_str!("../../../../shaders/rnn/forward_gru_reset_before.wgsl")
+            }
+            _ => include_str!("../../../../shaders/rnn/forward_plain.wgsl"),
+        };
+        let (load, first_phase) = match self.mode.phases() {
+            1 => ("output_before(sequence, step, other)", ""),
+            _ => (
+                "summed(sequence, step, phase, other)",
+                "if phase == 0u {\n        return reset(sequence, step, unit, row, sums, \
+                 before);\n    }",
+            ),
+        };
+        let last_cell = match self.mode.has_cells() {
+            true => {
+                "store_last(state_of(sequence, unit) + p.cell_part, cell_before(sequence, step + \
+                 1u, unit));"
+            }
+            false => "",
+        };
+        let finish_row = "finish(first_sequence + {i}u, step, phase, unit, sums{i})";
+        let declare = self.each_row("var sums{i} = Gates();");
+        let end = self.each_sequence(&format!("{SHARED} = {finish_row};"));
+        shader
+            .define("FINISH", finish)
+            .define(
+                "ACTIVATION",
+                match self.mode {
+                    Mode::Relu => "max(x, real(0.0))",
+                    Mode::Linear => "x",
+                    Mode::Sigmoid => "sigmoid_{{T}}(x)",
+                    _ => "tanh_{{T}}(x)",
+                },
+            )
+            .define("LAST_CELL", last_cell)
+            .define("FIRST_PHASE", first_phase)
+            .define("BEGIN", "")
+            .define("STEP", "(p.first + done) / PHASES")
+            .define("PHASE", "(p.first + done) % PHASES")
+            .define("LOAD", load)
+            .define("NOTHING", "real(0.0)")
+            .define("KEEP", "")
+            .define("DECLARE", declare)
+            .define("SUM", self.sums("sums{i} += {value} * {w};"))
+            .define("FINISH_ROWS", end)
+            .body(include_str!("../../../../shaders/rnn/forward.wgsl"))
+            .body(include_str!("../../../../shaders/rnn/steps.wgsl"))
+    }
+
+    /// The text of the steps backward.
+    fn retreat(self, shader: Shader) -> Shader {
+        let retreat = match self.mode {
+            Mode::Lstm => include_str!("../../../../shaders/rnn/backward_lstm.wgsl"),
+            Mode::Gru => include_str!("../../../../shaders/rnn/backward_gru.wgsl"),
+            Mode::GruResetBefore => {
+                include_str!("../../../../shaders/rnn/backward_gru_reset_before.wgsl")
+            }
+            _ => include_str!("../../../../shaders/rnn/backward_plain.wgsl"),
+        };
+        let (load, second_phase) = match self.mode.phases() {
+            1 => ("gates_grad(sequence, step, other)", ""),
+            _ => (
+                "summed(sequence, step, phase, other)",
+                "if phase == 1u {\n        return reset_grad(sequence, step, unit, row, sum, \
+                 carry);\n    }",
+            ),
+        };
+        let (load_grads, store_grads, product) = match self.mode.lanes() {
+            1 => ("load_grads(at)", "store_grads(at, value);", "a * b"),
+            // Of the first phase; see the text of the second.
+            2 => (
+                "Gates(load_grads(at), load_grads(at + p.units))",
+                "store_grads(at + 2u * p.units, value.x);\n    store_grads(at + p.units, value.y);",
+                "a.x * b.x + a.y * b.y",
+            ),
+            _ => (
+                "Gates(load_grads(at), load_grads(at + p.units), load_grads(at + 2u * p.units), \
+                 load_grads(at + 3u * p.units))",
+                "store_grads(at, value.x);\n    store_grads(at + p.units, value.y);\n    \
+                 store_grads(at + 2u * p.units, value.z);\n    store_grads(at + 3u * p.units, \
+                 value.w);",
+                "a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w",
+            ),
+        };
+        let (load_carry, store_carry) = match self.mode.has_cells() {
+            true => (
+                "vec2<real>(load_d_state(at), load_d_state(at + p.cell_part))",
+                "store_d_state(at + p.cell_part, carry.y);",
+            ),
+            false => ("vec2<real>(load_d_state(at), real(0.0))", ""),
+        };
+        let carry = self.each_row("var carry{i} = load_carry(first_sequence + {i}u, unit);");
+        let declare = self.each_row("var sum{i} = real(0.0);");
+        let finish_row = "finish(first_sequence + {i}u, step, phase, unit, sum{i}, &carry{i})";
+        let end = self.each_sequence(&format!("{SHARED} = {finish_row};"));
+        let keep = self.each_sequence("store_carry(first_sequence + {i}u, unit, carry{i});");
+        shader
+            .define("RETREAT", retreat)
+            .define(
+                "SLOPE",
+                match self.mode {
+                    Mode::Relu => "select(real(0.0), dy, y > real(0.0))",
+                    Mode::Linear => "dy",
+                    Mode::Sigmoid => "dy * y * (real(1.0) - y)",
+                    _ => "dy * (real(1.0) - y * y)",
+                },
+            )
+            .define("LOAD_GRADS", load_grads)
+            .define("STORE_GRADS", store_grads)
+            .define("PRODUCT", product)
+            .define("LOAD_CARRY", load_carry)
+            .define("STORE_CARRY", store_carry)
+            .define("BEGIN", carry)
+            .define("SECOND_PHASE", second_phase)
+            .define("STEP", "(p.first - done + PHASES - 1u) / PHASES")
+            .define("PHASE", "(p.first - done) % PHASES")
+            .define("LOAD", load)
+            .define("NOTHING", "Gates()")
+            .define("DECLARE", declare)
+            .define("SUM", self.sums("sum{i} += product({value}, {w});"))
+            .define("FINISH_ROWS", end)
+            .define("KEEP", keep)
+            .body(include_str!("../../../../shaders/rnn/backward.wgsl"))
+            .body(include_str!("../../../../shaders/rnn/steps.wgsl"))
+    }
+
+    /// The sums over `others` other units, of which `add` adds {value} times {w} to that of
+    /// sequence {i}.
+    fn sums(self, add: &str) -> String {
+        let load = "shared_values[{i}u * UNITS + {k}]";
+        if self.software {
+            return software::sums(self.rows, load, add);
+        }
+        let add = add.replace("{value}", &load.replace("{k}", "k")).replace("{w}", "w");
+        SUMS.replace("{add}", &self.each_row(&add))
+    }
+
+    /// A statement for each sequence of an invocation that there is.
+    fn each_sequence(self, statement: &str) -> String {
+        self.each_row(&format!(
+            "if first_sequence + {{i}}u < p.sequences_end {{\n    {statement}\n}}"
+        ))
+    }
+
+    /// A line for each sequence of an invocation.
+    fn each_row(self, line: &str) -> String {
+        let rows: Vec<String> =
+            (0..self.rows).map(|i| line.replace("{i}", &i.to_string())).collect();
+        rows.join("\n        ")
+    }
+}
+
+/// Where an invocation leaves what others need of its unit and sequence {i}.
+const SHARED: &str = "shared_values[{i}u * UNITS + local_index]";
+/// The sums over other units.
+const SUMS: &str = "if unit < p.units {
+        for (var k = 0u; k < others; k += 1u) {
+            let w = weights[weights_at + k * p.units + unit];
+            {add}
+        }
+    }";
+
+/// The type of a unit's gates in a phase.
+pub const fn gates_type(mode: Mode, real: DType) -> &'static str {
+    match (mode.lanes(), real) {
+        (1, DType::F64) => "f64",
+        (1, _) => "f32",
+        (2, DType::F64) => "vec2<f64>",
+        (2, _) => "vec2<f32>",
+        (_, DType::F64) => "vec4<f64>",
+        _ => "vec4<f32>",
+    }
+}
+
+/// Every variant, but for forms that differ from others in more ways than one.
+pub fn shaders() -> Vec<Shader> {
+    let mut all = Vec::new();
+    for mode in Mode::ALL {
+        for (backward, real) in
+            [false, true].into_iter().flat_map(|b| [DType::F32, DType::F64].map(|t| (b, t)))
+        {
+            let of = |units, rows, lengths, software| Variant {
+                backward,
+                mode,
+                real,
+                lengths,
+                units,
+                rows,
+                software,
+            };
+            for units in [32, 64, 128, 256] {
+                all.extend([1, 2, 4, 8].map(|rows| of(units, rows, false, false)));
+            }
+            all.push(of(64, 2, true, false));
+            if real == DType::F32 {
+                all.extend([1, 2, 4, 8, 16].map(|rows| of(128, rows, false, true)));
+                all.push(of(64, 2, true, true));
+            }
+        }
+    }
+    all.into_iter().filter(Variant::is_valid).map(Variant::shader).collect()
+}

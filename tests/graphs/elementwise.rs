@@ -399,3 +399,22 @@ fn cheap_values_are_computed_again() {
         "#]],
     );
 }
+
+#[test]
+fn a_bias_is_an_addition() {
+    let text = "preserve out
+        x = Placeholder -> float32[?1, 4]
+        b = Placeholder -> float32[4]
+        e = Exp(x) {T: float32} -> float32[?1, 4]
+        y = BiasAdd(e, b) {T: float32, data_format: \"NHWC\"} -> float32[?1, 4]
+        out = Custom(y)";
+    let after = super::after("elementwise", text);
+    let wanted = "s0 = Exp<float32>(x0); s1 = AddV2<float32>(s0, x1); return s1";
+    assert!(after.contains(wanted), "{after}");
+    // Of which there may be one for all channels, and of channels that are not the last.
+    for (from, to) in
+        [("b = Placeholder -> float32[4]", "b = Placeholder -> float32[?2]"), ("NHWC", "NCHW")]
+    {
+        refuse("elementwise", &text.replace(from, to));
+    }
+}

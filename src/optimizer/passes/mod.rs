@@ -11,6 +11,7 @@ mod concat;
 mod contraction;
 mod elementwise;
 mod folding;
+mod invariants;
 mod lists;
 mod predicates;
 mod products;
@@ -39,6 +40,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "stacks", run: stacks::run },
     Pass { name: "reads", run: reads::run },
     Pass { name: "folding", run: folding::run },
+    Pass { name: "invariants", run: invariants::run },
     Pass { name: "sums", run: products::summed::run },
     Pass { name: "attention", run: attention::run },
     Pass { name: "recompute", run: recompute::run },

@@ -8,6 +8,8 @@
 mod numeric;
 mod random_graphs;
 
+use std::collections::BTreeSet;
+
 use numeric::Random;
 use random_graphs::generate::{Case, Profile, case};
 use random_graphs::run::{OnDevice, assert_same, on_host, run, run_with_effects};
@@ -16,8 +18,10 @@ use tensorflow_wgpu::optimizer::graph::Graph;
 use tensorflow_wgpu::optimizer::passes::{PASSES, run_all};
 
 /// Scalar functions alone, which the host evaluates.
-const SCALAR: Profile = Profile { device: false, branches: false, nodes: 24 };
-const EVERYTHING: Profile = Profile { device: true, branches: false, nodes: 24 };
+const SCALAR: Profile = Profile { device: false, branches: false, layers: false, nodes: 24 };
+const EVERYTHING: Profile = Profile { device: true, ..SCALAR };
+/// The same with more of what products are fused with.
+const LAYERS: Profile = Profile { layers: true, nodes: 8, ..EVERYTHING };
 /// Of scalar functions, some run under conditions, and some nodes have effects.
 const BRANCHES: Profile = Profile { branches: true, ..SCALAR };
 
@@ -35,6 +39,17 @@ fn optimized(case: &Case) -> Graph {
     optimize(&mut graph);
     graph
 }
+
+/// Ops that the optimizer is to make of some of the graphs.
+const WANTED: &[&str] = &[
+    "_WgpuFusedConcat",
+    "_WgpuFusedElementwise",
+    "_WgpuFusedMatMul",
+    "_WgpuFusedMatMulWithArgument",
+    "_WgpuFusedReduce",
+    "_WgpuFusedRowwise",
+    "_WgpuFusedUpdate",
+];
 
 /// Number of nodes that the optimizer made.
 fn fused(graph: &Graph) -> usize {
@@ -67,8 +82,9 @@ fn a_graph_is_what_its_text_says() {
 
 #[test]
 fn the_optimizer_keeps_its_rules() {
-    for seed in 0..1000 {
-        let case = case(seed, EVERYTHING);
+    let layers = (0..200).map(|seed| (seed, LAYERS));
+    for (seed, profile) in (0..1000).map(|seed| (seed, EVERYTHING)).chain(layers) {
+        let case = case(seed, profile);
         let before = parsed(&case);
         let mut after = optimized(&case);
         let text = after.to_text();
@@ -164,10 +180,13 @@ fn branches_and_effects_stay_what_they_are() {
 #[test]
 fn graphs_give_the_same_numbers_on_the_device() {
     let mut made = 0;
-    for seed in 0..150 {
-        let case = case(seed, EVERYTHING);
+    let mut ops: BTreeSet<String> = BTreeSet::new();
+    let layers = (0..60).map(|seed| (seed, LAYERS));
+    for (seed, profile) in (0..150).map(|seed| (seed, EVERYTHING)).chain(layers) {
+        let case = case(seed, profile);
         let (before, after) = (parsed(&case), optimized(&case));
         made += fused(&after);
+        ops.extend(after.ids().map(|id| after.node(id).op().to_owned()));
         let mut random = Random::new(seed);
         compare(seed, &case, [&before, &after], |graph| {
             let mut device = OnDevice::new(numeric::session(), &case);
@@ -177,4 +196,6 @@ fn graphs_give_the_same_numbers_on_the_device() {
         });
     }
     assert!(made > 400, "only {made} fused nodes");
+    let missing: Vec<_> = WANTED.iter().filter(|op| !ops.contains(**op)).collect();
+    assert!(missing.is_empty(), "no graph has {missing:?}");
 }

@@ -182,6 +182,28 @@ impl Expression {
         Ok(Value::Step(at as u32))
     }
 
+    /// Appends the steps of another expression, for whose inputs `inputs` stand, with parameters of
+    /// their own. Returns the values of its outputs.
+    ///
+    /// # Errors
+    /// Those of [`Expression::step`].
+    pub fn append(&mut self, other: &Self, inputs: &[Value]) -> Result<Vec<Value>> {
+        require!(inputs.len() == other.inputs.len(), "{} values for {other}", inputs.len());
+        let first = self.constants;
+        self.constants += other.constants;
+        let mut steps: Vec<Value> = Vec::new();
+        let of = |value: &Value, steps: &[Value]| match *value {
+            Value::Input(at) => inputs[at as usize],
+            Value::Constant(at) => Value::Constant(first + at),
+            Value::Step(at) => steps[at as usize],
+        };
+        for Step { call, args } in &other.steps {
+            let args: SmallVec<[Value; 4]> = args.iter().map(|arg| of(arg, &steps)).collect();
+            steps.push(self.step(*call, &args)?);
+        }
+        Ok(other.outputs.iter().map(|value| of(value, &steps)).collect())
+    }
+
     /// Makes `value` the next output.
     pub fn output(&mut self, value: Value) {
         self.outputs.push(value);
@@ -466,6 +488,21 @@ mod tests {
         let square = Call::row("Square", F32).unwrap();
         assert_eq!(e.step(square, &[x]).unwrap(), e.step(square, &[x]).unwrap());
         assert_eq!(e.steps().len(), 1);
+    }
+
+    #[test]
+    fn an_appended_expression_has_its_own_parameters() {
+        let mut e = chain();
+        let value = e.outputs()[0];
+        let other = "x: float32, float32; c: 1; s0 = Mul<float32>(x1, c0); s1 = \
+                     AddV2<float32>(s0, x0); return s1, x0";
+        let appended = e.append(&other.parse().unwrap(), &[Value::Input(0), value]).unwrap();
+        let text = "x: float32, float16; c: 2; s0 = Cast<float16, float32>(x1); s1 = \
+                    Mul<float32>(x0, c0); s2 = AddV2<float32>(s1, s0); s3 = Mul<float32>(s2, c1); \
+                    s4 = AddV2<float32>(s3, x0); return s2";
+        assert_eq!(e.to_string(), text);
+        assert_eq!(appended, [Value::Step(4), Value::Input(0)]);
+        assert!(e.append(&other.parse().unwrap(), &[value]).is_err());
     }
 
     #[test]

@@ -255,3 +255,44 @@ fn other_biases_stay() {
         refuse("cleanup", &text);
     }
 }
+
+#[test]
+fn a_shape_is_asked_of_what_is_asked_already() {
+    let text = "preserve out
+        x = Placeholder -> float32[?1, 4]
+        m = Placeholder -> float32[?1, 1]
+        d = SquaredDifference(x, m) {T: float32} -> float32[?1, 4]
+        e = Neg(d) {T: float32} -> float32[?1, 4]
+        s = Shape(x) {T: float32, out_type: int32} -> int32[2]
+        t = Shape(e) {T: float32, out_type: int32} -> int32[2]
+        out = Custom(s, t, e)";
+    let after = super::after("cleanup", text);
+    assert!(after.contains("out = Custom(s, s, e)") && !after.contains("\nt = "), "{after}");
+    for (from, to) in [
+        // Nobody asks, of another type, of another shape, after something else.
+        ("s = Shape(x) {T: float32, out_type: int32} -> int32[2]\n", "s = Placeholder\n"),
+        (
+            "s = Shape(x) {T: float32, out_type: int32}",
+            "s = Shape(x) {T: float32, out_type: int64}",
+        ),
+        ("e = Neg(d) {T: float32} -> float32[?1, 4]", "e = Neg(d) {T: float32} -> float32[?2, 4]"),
+        ("s = Shape(x)", "s = Shape(x, ^m)"),
+        ("e = Neg(d)", "e = Custom(d)"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        refuse("cleanup", &text.replace(from, to));
+    }
+}
+
+#[test]
+fn a_reshape_to_the_same_unknown_extents_goes() {
+    let text = "preserve out
+        x = Placeholder -> float32[?1, 4]
+        s = Placeholder -> int32[2]
+        r = Reshape(x, s) {T: float32, Tshape: int32} -> float32[?1, 4]
+        out = Custom(r)";
+    let after = super::after("cleanup", text);
+    assert!(after.contains("out = Custom(x)"), "{after}");
+    refuse("cleanup", &text.replace("int32} -> float32[?1, 4]", "int32} -> float32[?2, 4]"));
+    refuse("cleanup", &text.replace("?1", "?"));
+}

@@ -102,3 +102,50 @@ fn other_concatenations_stay() {
     );
     assert!(after.contains("parts: [-1, -1, -1, -1]"), "{after}");
 }
+
+/// The batch may be of unknown size, if all parts surely have the same one.
+#[test]
+fn halves_of_an_unknown_batch() {
+    let text = rotary(&[]);
+    let symbolic = |extent: &str| {
+        let unknown = text.replace("float32[2, ", "float32[?1, ");
+        unknown.replace(
+            "y = ConcatV2(p, q, e) {N: 2, T: float32, Tidx: int32} -> float32[?1, ",
+            &format!(
+                "y = ConcatV2(p, q, e) {{N: 2, T: float32, Tidx: int32}} -> float32[{extent}, "
+            ),
+        )
+    };
+    let after = super::after("concat", &symbolic("?1"));
+    assert!(after.contains("y/fused = _WgpuFusedConcat(x, cos, x, sin)"), "{after}");
+    assert!(after.contains("parts: [0, -1, 1, -1]} -> float32[?1, 4, 1, 8]"), "{after}");
+    // Of what is split otherwise, as far as is known, the halves are read as they are.
+    let after = super::after("concat", &symbolic("?2"));
+    assert!(after.contains("parts: [-1, -1, -1, -1]"), "{after}");
+    refuse("concat", &text.replace("float32[2, ", "float32[?, "));
+}
+
+/// The gradient of a concatenation takes parts by `Slice`.
+#[test]
+fn slices_are_parts() {
+    let slices = [
+        (
+            "s = Split(d, x) {T: float32, num_split: 2} -> float32[2, 4, 1, 4], float32[2, 4, 1, \
+             4]",
+            "o = Const {dtype: int32, value: tensor int32[4] [0, 0, 0, 0]} -> int32[4]
+                h = Const {dtype: int32, value: tensor int32[4] [0, 0, 0, 4]} -> int32[4]
+                z = Const {dtype: int32, value: tensor int32[4] [2, -1, 1, 4]} -> int32[4]
+                s = Slice(x, o, z) {T: float32, Index: int32} -> float32[2, 4, 1, 4]
+                r = Slice(x, h, z) {T: float32, Index: int32} -> float32[2, 4, 1, 4]",
+        ),
+        ("Mul(s:1, sin)", "Mul(r, sin)"),
+        ("Mul(s:1, cos)", "Mul(r, cos)"),
+    ];
+    let text = rotary(&slices);
+    let after = super::after("concat", &text);
+    assert!(after.contains("parts: [0, -1, 1, -1]") && !after.contains("Slice"), "{after}");
+    for (from, to) in [("[0, 0, 0, 4]", "[0, 0, 0, 3]"), ("[0, 0, 0, 4]", "[0, 1, 0, 4]")] {
+        let after = super::after("concat", &text.replace(from, to));
+        assert!(after.contains("parts: [0, -1, -1, -1]"), "{after}");
+    }
+}

@@ -27,9 +27,8 @@ fn a_chain_with_constants_and_a_broadcast_bias() {
             preserve out
             x = Placeholder -> float32[?2, 8]
             b = Placeholder -> float32[8]
-            dense/add = BiasAdd(x, b) {T: float32} -> float32[?2, 8]
-            out = MatMul(gelu/mul_1/wgpu_fused, dense/add)
-            gelu/mul_1/wgpu_fused = _WgpuFusedElementwise(x, b) {T_in: [float32, float32], T_out: [float32], constants: [0.5, 1.4142135, 1.0], expression: "x: float32, float32; c: 3; s0 = AddV2<float32>(x0, x1); s1 = Mul<float32>(s0, c0); s2 = RealDiv<float32>(s0, c1); s3 = Erf<float32>(s2); s4 = AddV2<float32>(s3, c2); s5 = Mul<float32>(s1, s4); return s5"} -> float32[?2, 8]
+            out = MatMul(gelu/mul_1/wgpu_fused:1, gelu/mul_1/wgpu_fused)
+            gelu/mul_1/wgpu_fused = _WgpuFusedElementwise(x, b) {T_in: [float32, float32], T_out: [float32, float32], constants: [0.5, 1.4142135, 1.0], expression: "x: float32, float32; c: 3; s0 = AddV2<float32>(x0, x1); s1 = Mul<float32>(s0, c0); s2 = RealDiv<float32>(s0, c1); s3 = Erf<float32>(s2); s4 = AddV2<float32>(s3, c2); s5 = Mul<float32>(s1, s4); return s0, s5"} -> float32[?2, 8], float32[?2, 8]
         "#]],
     );
 }
@@ -398,4 +397,23 @@ fn cheap_values_are_computed_again() {
             b/wgpu_fused = _WgpuFusedElementwise(x, m) {T_in: [float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Neg<float32>(x0); s1 = Mul<float32>(s0, x1); return s1"} -> float32[4, 4]
         "#]],
     );
+}
+
+#[test]
+fn a_bias_is_an_addition() {
+    let text = "preserve out
+        x = Placeholder -> float32[?1, 4]
+        b = Placeholder -> float32[4]
+        e = Exp(x) {T: float32} -> float32[?1, 4]
+        y = BiasAdd(e, b) {T: float32, data_format: \"NHWC\"} -> float32[?1, 4]
+        out = Custom(y)";
+    let after = super::after("elementwise", text);
+    let wanted = "s0 = Exp<float32>(x0); s1 = AddV2<float32>(s0, x1); return s1";
+    assert!(after.contains(wanted), "{after}");
+    // Of which there may be one for all channels, and of channels that are not the last.
+    for (from, to) in
+        [("b = Placeholder -> float32[4]", "b = Placeholder -> float32[?2]"), ("NHWC", "NCHW")]
+    {
+        refuse("elementwise", &text.replace(from, to));
+    }
 }

@@ -416,3 +416,92 @@ fn other_sums_beside_joined_products_stay() {
         refuse("biases", &text);
     }
 }
+
+/// A layer, its activation behind a change of shape, and what else reads its argument.
+fn activated(replaced: &[(&str, &str)]) -> String {
+    let text = "preserve y, z
+        x = Placeholder -> float32[?1, 4]
+        w = Placeholder -> float32[4, 8]
+        b = Placeholder -> float32[8]
+        shape = Const {dtype: int32, value: tensor int32[3] [-1, 2, 8]} -> int32[3]
+        p = _WgpuFusedMatMul(x, w, b) {T: float32, T_extra: [float32], T_out: float32, \
+        constants: [], expression: \"x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); \
+        return s0\", transpose_a: false, transpose_b: false} -> float32[?1, 8]
+        h = Reshape(p, shape) {T: float32, Tshape: int32} -> float32[?2, 2, 8]
+        a = _WgpuFusedElementwise(h) {T_in: [float32], T_out: [float32], constants: [0.5], \
+        expression: \"x: float32; c: 1; s0 = Erfc<float32>(x0); s1 = Mul<float32>(s0, c0); \
+        return s1\"} -> float32[?2, 2, 8]
+        y = Identity(a) {T: float32}
+        z = Cumsum(h) -> float32[?2, 2, 8]"
+        .to_owned();
+    replaced.iter().fold(text, |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    })
+}
+
+#[test]
+fn a_product_stores_an_activation_and_its_argument() {
+    check(
+        "arguments",
+        &activated(&[]),
+        &expect![[r#"
+        preserve y, z
+        x = Placeholder -> float32[?1, 4]
+        w = Placeholder -> float32[4, 8]
+        b = Placeholder -> float32[8]
+        shape = Const {dtype: int32, value: tensor int32[3] [-1, 2, 8]} -> int32[3]
+        h = Reshape(a/with_argument:1, shape) {T: float32, Tshape: int32} -> float32[?2, 2, 8]
+        y = Identity(a/behind) {T: float32}
+        z = Cumsum(h) -> float32[?2, 2, 8]
+        a/with_argument = _WgpuFusedMatMulWithArgument(x, w, b) {T: float32, T_extra: [float32], T_out: float32, adj_x: false, adj_y: false, constants: [0.5], expression: "x: float32, float32; c: 1; s0 = AddV2<float32>(x0, x1); s1 = Erfc<float32>(s0); s2 = Mul<float32>(s1, c0); return s2, s0"} -> float32[?1, 8], float32[?1, 8]
+        a/behind = Reshape(a/with_argument, shape) {T: float32, Tshape: int32} -> float32[?2, 2, 8]
+    "#]],
+    );
+    // One function, of the product's result itself.
+    let plain = [
+        (
+            "a = _WgpuFusedElementwise(h) {T_in: [float32], T_out: [float32], constants: [0.5], \
+        expression: \"x: float32; c: 1; s0 = Erfc<float32>(x0); s1 = Mul<float32>(s0, c0); \
+        return s1\"} -> float32[?2, 2, 8]",
+            "a = LeakyRelu(p) {T: float32, alpha: 0.25} -> float32[?1, 8]",
+        ),
+        ("z = Cumsum(h)", "z = Cumsum(p)"),
+    ];
+    let after = super::after("arguments", &activated(&plain));
+    let wanted = "s1 = LeakyRelu<float32>(s0, c0); return s1, s0";
+    assert!(after.contains(wanted) && after.contains("z = Cumsum(a/with_argument:1)"), "{after}");
+}
+
+#[test]
+fn other_activations_stay() {
+    for replaced in [
+        // Nobody else reads the argument; the contraction had its reasons.
+        &[("z = Cumsum(h)", "z = Cumsum(x)")][..],
+        // The columns are not stored four at once, and are of float64.
+        &[("8]", "6]")],
+        &[("float32", "float64")],
+        // Somebody fetches the product, or one of both waits for something.
+        &[("preserve y", "preserve p, y")],
+        &[("_WgpuFusedElementwise(h)", "_WgpuFusedElementwise(h, ^w)")],
+        &[("z = Cumsum(h)", "z = Cumsum(h, ^p)")],
+        // Another tensor is larger, or comes from the argument.
+        &[
+            (
+                "_WgpuFusedElementwise(h) {T_in: [float32]",
+                "_WgpuFusedElementwise(h, z) {T_in: [float32, float32]",
+            ),
+            (
+                "x: float32; c: 1; s0 = Erfc<float32>(x0)",
+                "x: float32, float32; c: 1; s0 = Mul<float32>(x0, x1)",
+            ),
+        ],
+        // Only a part of the graph runs.
+        &[(
+            "z = Cumsum(h)",
+            "i = Placeholder -> bool[]\nj = Switch(x, i) {T: float32}\nz = Cumsum(h)",
+        )],
+    ] {
+        refuse("arguments", &activated(replaced));
+    }
+}

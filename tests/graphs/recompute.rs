@@ -114,3 +114,16 @@ fn readers_at_different_times_have_copies_of_their_own() {
     assert_eq!(after.matches("= Exp(h)").count(), 3, "{after}");
     assert_eq!(after.matches("= Exp(p").count(), 2, "{after}");
 }
+
+/// TensorFlow makes gradients wait for the one before them.
+#[test]
+fn a_gradient_that_waits_reads_what_is_computed_again() {
+    let after = super::after("recompute", &GELU.replace("s = Square(arg)", "s = Square(arg, ^d2)"));
+    assert!(after.contains("s = Square(arg/again, ^d2)"), "{after}");
+    // What waits itself is not copied.
+    let after = super::after(
+        "recompute",
+        &GELU.replace("arg = Mul(root, minus)", "arg = Mul(root, minus, ^w)"),
+    );
+    assert!(after.contains("s = Square(arg)"), "{after}");
+}

@@ -22,6 +22,8 @@ mod einsum;
 mod failures;
 #[path = "../fft.rs"]
 mod fft;
+#[path = "../fused_argument.rs"]
+mod fused_argument;
 #[path = "../fused_attention.rs"]
 mod fused_attention;
 #[path = "../fused_attention_grad.rs"]

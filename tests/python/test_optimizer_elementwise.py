@@ -279,7 +279,43 @@ def test_rotary_embeddings(rng, function, dtype):
             assert_close(np.float32(a), np.float32(b), tolerance, tolerance * largest)
         found = graphs.ops(nodes)
         assert found["_WgpuFusedConcat"] >= 1, found
-        assert found["Split"] == 0, found
+        # The gradient of the concatenation takes parts, too.
+        assert (found["Split"], found["Slice"]) == (0, 0), found
+
+
+def test_rotary_embeddings_of_an_unknown_batch(rng):
+    x = rng.normal(size=(3, 5, 4, 10)).astype("float32")
+    angles = rng.normal(size=(5, 1, 5)).astype("float32")
+    signature = [tf.TensorSpec([None, 5, 4, 10]), tf.TensorSpec([5, 1, 5])]
+    with tf.device(CPU):
+        want = turned(tf.constant(x), tf.constant(angles))
+    with tf.device(WGPU):
+        function = tf.function(turned, input_signature=signature, autograph=False)
+        got, nodes = graphs.optimized(function, tf.constant(x), tf.constant(angles))
+        assert_close(got.numpy(), want.numpy())
+        # Another batch, and none.
+        assert_close(function(tf.constant(x[:2]), tf.constant(angles)).numpy(), want.numpy()[:2])
+        assert function(tf.constant(x[:0]), tf.constant(angles)).shape == [0, 5, 4, 10]
+    found = graphs.ops(nodes)
+    assert (found["_WgpuFusedConcat"], found["Split"], found["ConcatV2"]) == (1, 0, 0), found
+
+
+def test_products_that_a_loop_repeats_are_in_front_of_it(rng):
+    x, w, u = (rng.normal(0, 0.3, (8, 8)).astype("float32") for _ in range(3))
+
+    def looped(x, w, u):
+        return tf.while_loop(
+            lambda i, _: i < 5, lambda i, h: (i + 1, tf.tanh(h @ w + x @ u)), [0, x]
+        )[1]
+
+    with tf.device(CPU):
+        want = looped(*map(tf.constant, (x, w, u)))
+    with tf.device(WGPU):
+        got, nodes = graphs.optimized(tf.function(looped), *map(tf.constant, (x, w, u)))
+    assert_close(got.numpy(), want.numpy(), 1e-4, 1e-5)
+    products = [node.name for node in nodes if "MatMul" in node.op]
+    assert [name.endswith("/in_front") for name in sorted(products)].count(True) == 1, products
+    assert len(products) == 2, products
 
 
 def test_a_residual_of_one_word_is_part_of_its_product(rng):

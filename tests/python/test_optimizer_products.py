@@ -15,6 +15,7 @@ WGPU, CPU = "WGPU:0", "CPU:0"
 WIDTH, HEADS, LENGTH = 32, 4, 12
 JOINED = "_WgpuFusedJoinedMatMul"
 JOINED_WITH_SUMS = "_WgpuFusedJoinedMatMulWithSums"
+WITH_ARGUMENT = "_WgpuFusedMatMulWithArgument"
 #: What costs nothing on the device.
 FREE = {
     "Const",
@@ -102,14 +103,20 @@ def test_a_block_with_gradients(activation):
     # Those of biases come with those of their weights, or with a normalization's.
     assert found["_WgpuFusedMatMulWithSums"] >= 2, found
     assert found["BiasAddGrad"] == 0, found
-    # What remains of the activation is one value of its argument; the gradient is an epilogue.
-    assert found["_WgpuFusedElementwise"] <= 1, found
+    # Nothing remains of the activation: its gradient is an epilogue, and the product whose result
+    # it is of stores both where the gradient reads the argument.
+    assert found["_WgpuFusedElementwise"] == 0, found
+    assert found[WITH_ARGUMENT] == (activation in {"gelu", "silu"}), found
 
 
 def test_a_batch_of_unknown_size():
     signature = [tf.TensorSpec([None, LENGTH, WIDTH])]
     found = both(block, gradients, signature)
     assert (found[JOINED], found[JOINED_WITH_SUMS]) == (1, 1), found
+    # The activation's argument is stored with it, and no value on the way to it.
+    assert (found[WITH_ARGUMENT], found["_WgpuFusedElementwise"]) == (1, 0), found
+    # A normalization is one node with what is added at its end.
+    assert found["AddV2"] == 0, found
     # Sums over what might have been broadcast are gone; those of the normalizations remain.
     assert found["BroadcastGradientArgs"] == 0, found
     assert found["Sum"] <= 2, found
@@ -131,6 +138,39 @@ def test_mixed_precision():
         keras.config.set_dtype_policy("float32")
     found = both(lambda: block(dtype="mixed_float16"), gradients, tolerance=3e-2)
     assert found[JOINED] >= 1, found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("activation", [tf.nn.silu, tf.nn.gelu, tf.nn.leaky_relu])
+def test_an_activation_and_its_argument(activation, dtype):
+    rng = np.random.default_rng(11)
+    x, w, b, v = (
+        tf.cast(rng.normal(0, 0.5, size), dtype) for size in ((9, 16), (16, 24), (24,), (24, 8))
+    )
+
+    def function(x, w, b, v):
+        with tf.GradientTape() as tape:
+            tape.watch([w, b, v])
+            y = activation(tf.nn.bias_add(x @ w, b)) @ v
+            loss = tf.reduce_sum(tf.square(tf.cast(y, tf.float32)))
+        return [y, *tape.gradient(loss, [w, b, v])]
+
+    with tf.device(CPU):
+        want = function(*map(tf.identity, (x, w, b, v)))
+    with tf.device(WGPU):
+        operands = [tf.identity(t) for t in (x, w, b, v)]
+        eager = function(*operands)
+        got, nodes = optimized(tf.function(function), *operands)
+    tolerance = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}[dtype]
+    for a, e, c in zip(got, eager, want, strict=True):
+        assert a.dtype == e.dtype == c.dtype
+        largest = max(1.0, float(np.abs(np.float32(c)).max()))
+        for value in (a, e):
+            assert_close(np.float32(value), np.float32(c), tolerance, tolerance * largest)
+    found = ops(nodes)
+    # So may be the result and its gradient.
+    assert found[WITH_ARGUMENT] >= 1, found
+    assert found["_WgpuFusedElementwise"] == 0, found
 
 
 def test_weights_of_normalizations_share_a_node():

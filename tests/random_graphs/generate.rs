@@ -19,6 +19,8 @@ pub struct Profile {
     pub device: bool,
     /// Branches, of which one runs, and nodes that have effects.
     pub branches: bool,
+    /// Many layers, their gradients, and rotary embeddings.
+    pub layers: bool,
     /// Most random nodes, patterns counted as one.
     pub nodes: usize,
 }
@@ -135,6 +137,14 @@ impl Generator {
             }
             return;
         }
+        if profile.layers && self.random.below(4) == 0 {
+            match self.random.below(3) {
+                0 => drop(patterns::dense(self)),
+                1 => drop(patterns::rotary(self)),
+                _ => drop(patterns::layers(self)),
+            }
+            return;
+        }
         match self.random.below(if profile.device { 34 } else { 21 }) {
             0..=6 => self.unary(),
             7..=13 => self.binary(),
@@ -202,6 +212,19 @@ impl Generator {
         dtype: DType,
         dims: &[usize],
     ) -> String {
+        self.emit_all(op, inputs, attrs, dtype, dims, 1)
+    }
+
+    /// The same for a node of several outputs, which are alike.
+    fn emit_all(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        attrs: &str,
+        dtype: DType,
+        dims: &[usize],
+        outputs: usize,
+    ) -> String {
         let name = format!("n{}", self.names);
         self.names += 1;
         let inputs =
@@ -218,10 +241,32 @@ impl Generator {
                 }
             };
             let dims: Vec<String> = dims.iter().map(dim).collect();
-            let _ = write!(self.case.text, " -> {dtype}[{}]", dims.join(", "));
+            let output = format!("{dtype}[{}]", dims.join(", "));
+            let _ = write!(self.case.text, " -> {}", vec![output; outputs].join(", "));
         }
         self.case.text.push('\n');
         name
+    }
+
+    /// The halves of a tensor's last axis, which has an even extent and is not the first one.
+    pub fn halves(&mut self, x: &Value) -> Option<[Value; 2]> {
+        let (last, lead) = x.dims.split_last()?;
+        if !last.is_multiple_of(2) || *last == 0 || lead.is_empty() || *last == SYMBOL {
+            return None;
+        }
+        let dims = [lead, &[last / 2]].concat();
+        let axis = self.axis(lead.len());
+        let attrs = format!("T: {}, num_split: 2", x.dtype);
+        let name = self.emit_all("Split", &[&axis.name, &x.name], &attrs, x.dtype, &dims, 2);
+        let half = |name| Value { name, dtype: x.dtype, dims: dims.clone(), range: x.range };
+        Some([half(name.clone()), half(format!("{name}:1"))])
+    }
+
+    /// The constant number of an axis.
+    pub fn axis(&mut self, axis: usize) -> Value {
+        let attrs = format!("dtype: int32, value: tensor int32[] [{axis}]");
+        let name = self.emit("Const", &[], &attrs, I32, &[]);
+        Value { name, dtype: I32, dims: Vec::new(), range: Range::exact(0.0, 8.0) }
     }
 
     fn value(&mut self, name: String, dtype: DType, dims: &[usize], range: Range) -> Value {

@@ -102,6 +102,45 @@ pub fn dense(g: &mut Generator) -> Option<Value> {
     g.combine("AddV2", &activated, &residual)
 }
 
+/// A rotary embedding, which turns the halves of each row.
+pub fn rotary(g: &mut Generator) -> Option<Value> {
+    let x = g.any_value();
+    let [low, high] = g.halves(&x)?;
+    let extent = *low.dims.last()?;
+    let [cos, sin] = [0, 1].map(|_| g.feed(x.dtype, &[extent], 1.0));
+    let (a, b) = (g.combine("Mul", &low, &cos)?, g.combine("Mul", &high, &sin)?);
+    let first = g.combine("Sub", &a, &b)?;
+    let (a, b) = (g.combine("Mul", &low, &sin)?, g.combine("Mul", &high, &cos)?);
+    let second = g.combine("AddV2", &a, &b)?;
+    let axis = g.axis(x.dims.len() - 1);
+    let range = Range {
+        low: first.range.low.min(second.range.low),
+        high: first.range.high.max(second.range.high),
+        error: first.range.error.max(second.range.error),
+    };
+    let attrs = format!("N: 2, T: {}, Tidx: int32", x.dtype);
+    g.node("ConcatV2", &[&first, &second, &axis], &attrs, x.dtype, &x.dims, range)
+}
+
+/// The gradients of two layers' weights and biases, from rows that one node makes.
+pub fn layers(g: &mut Generator) -> Option<()> {
+    let (rows, k, n) =
+        (g.random.between(1, 9), g.random.pick(&[1, 4, 5]), g.random.pick(&[2, 4, 8]));
+    let x = g.feed(F32, &[rows, k], 1.0);
+    let y = g.feed(F32, &[rows, 2 * n], 1.0);
+    let parts = g.halves(&y)?;
+    let size = rows as f64;
+    for part in &parts {
+        let range = Range::exact(-size, size);
+        let attrs = "T: float32, transpose_a: true, transpose_b: false";
+        g.node("MatMul", &[&x, part], attrs, F32, &[k, n], range)?;
+    }
+    for part in &parts {
+        g.reduce("Sum", part, &[0], false)?;
+    }
+    Some(())
+}
+
 /// Scaled dot products, a softmax, and a weighted sum.
 pub fn attention(g: &mut Generator) -> Option<Value> {
     let (heads, queries, keys, width) = (

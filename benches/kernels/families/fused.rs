@@ -87,6 +87,12 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         &[1],
     ));
     cases.push(matmul([tokens, 768, 3072]));
+    cases.push(with_argument([tokens, 768, 3072]));
+    cases.push(joined([tokens, 768, 768]));
+    cases.push(joined_with_sums([tokens, 768, 768]));
+    cases.push(with_sums([tokens, 768, 3072]));
+    cases.push(added([tokens, 768, 768]));
+    cases.push(rotary(&[sizes.sequences, 128, 12, 64]));
     cases.push(conv(sizes.batch));
     let heads = [sizes.sequences, 12];
     for dtype in [DType::F32, DType::F16] {
@@ -183,6 +189,74 @@ fn matmul([m, k, n]: [usize; 3]) -> Case {
     let node = epilogue(node, 1, &text, &GELU_CONSTANTS);
     Case::new("fused", format!("_WgpuFusedMatMul bias, GELU {}", by(&[m, k, n])), node, inputs)
         .flops(2.0 * (m * k * n) as f64)
+}
+
+/// A dense layer that stores a SiLU and its argument, for its gradient.
+fn with_argument([m, k, n]: [usize; 3]) -> Case {
+    let text = "s0 = AddV2<T>(x0, x1); s1 = Sigmoid<T>(s0); s2 = Mul<T>(s0, s1); return s2, s0";
+    let node = adjoint(Node::new("_WgpuFusedMatMulWithArgument"), [false; 2]);
+    let inputs = [f32s(&[m, k]), f32s(&[k, n]), f32s(&[n])];
+    let name = format!("_WgpuFusedMatMulWithArgument bias, SiLU {}", by(&[m, k, n]));
+    Case::new("fused", name, epilogue(node, 1, text, &[]), inputs).flops(2.0 * (m * k * n) as f64)
+}
+
+/// Which operands of a product are turned.
+fn adjoint(node: Node, [x, y]: [bool; 2]) -> Node {
+    node.attr("adj_x", x).attr("adj_y", y)
+}
+
+/// Query, key and value.
+fn joined([m, k, n]: [usize; 3]) -> Case {
+    let node = adjoint(Node::new("_WgpuFusedJoinedMatMul"), [false; 2])
+        .attr("N", 3_i64)
+        .attr("T_extras", &[] as &[DType]);
+    let inputs = std::iter::once(f32s(&[m, k])).chain((0..3).map(|_| f32s(&[k, n])));
+    let name = format!("_WgpuFusedJoinedMatMul 3 of {}", by(&[m, k, n]));
+    Case::new("fused", name, epilogue(node, 0, "return x0", &[]), inputs.collect::<Vec<_>>())
+        .flops(6.0 * (m * k * n) as f64)
+}
+
+/// The gradients of their weights and biases.
+fn joined_with_sums([m, k, n]: [usize; 3]) -> Case {
+    let node = Node::new("_WgpuFusedJoinedMatMulWithSums").attr("N", 3_i64).attr("adj_x", true);
+    let inputs = std::iter::once(f32s(&[m, k])).chain((0..3).map(|_| f32s(&[m, n])));
+    let name = format!("_WgpuFusedJoinedMatMulWithSums 3 of {}", by(&[k, m, n]));
+    Case::new("fused", name, epilogue(node, 0, "return x0", &[]), inputs.collect::<Vec<_>>())
+        .flops(6.0 * (m * k * n) as f64)
+}
+
+/// The gradients of a layer's weights and bias.
+fn with_sums([m, k, n]: [usize; 3]) -> Case {
+    let node = Node::new("_WgpuFusedMatMulWithSums").attr("adj_x", true);
+    let name = format!("_WgpuFusedMatMulWithSums {}", by(&[k, m, n]));
+    let node = epilogue(node, 0, "return x0", &[]);
+    Case::new("fused", name, node, [f32s(&[m, k]), f32s(&[m, n])]).flops(2.0 * (m * k * n) as f64)
+}
+
+/// The gradient of what query, key and value read.
+fn added([m, k, n]: [usize; 3]) -> Case {
+    let node = adjoint(Node::new("_WgpuFusedAddedMatMul"), [false, true]).attr("N", 3_i64);
+    let left = (0..3).map(|_| f32s(&[m, n]));
+    let inputs = left.chain((0..3).map(|_| f32s(&[k, n]))).collect::<Vec<_>>();
+    let name = format!("_WgpuFusedAddedMatMul 3 of {}", by(&[m, n, k]));
+    Case::new("fused", name, epilogue(node, 0, "return x0", &[]), inputs)
+        .flops(6.0 * (m * k * n) as f64)
+}
+
+/// A rotary embedding of heads.
+fn rotary(dims: &[usize; 4]) -> Case {
+    let text = "s0 = Mul<T>(x0, x1); s1 = Mul<T>(x2, x3); s2 = Sub<T>(s0, s1); s3 = Mul<T>(x0, \
+                x3); s4 = Mul<T>(x2, x1); s5 = AddV2<T>(s3, s4); return s2, s5";
+    let node = Node::new("_WgpuFusedConcat")
+        .attr("T_in", &[DType::F32; 4][..])
+        .attr("T", DType::F32)
+        .attr("expression", &expression(DType::F32, 4, 0, text)[..])
+        .attr("constants", &[] as &[f32])
+        .attr("parts", &[0_i64, -1, 1, -1][..])
+        .attr("axis", -1_i64);
+    let angles = [dims[1], 1, dims[3] / 2];
+    let inputs = [f32s(dims), f32s(&angles), f32s(dims), f32s(&angles)];
+    Case::new("fused", format!("_WgpuFusedConcat rotary {}", by(dims)), node, inputs)
 }
 
 /// A convolution of ResNet50 with a scale, a shift, and a rectifier.

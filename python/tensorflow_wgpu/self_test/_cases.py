@@ -221,6 +221,17 @@ def fused_attention(t):
 
 
 @case("fused", float16=1e-2)
+def fused_concatenation(t):
+    x, cos, sin = t.normal(2, 5, 3, 16), t.normal(5, 1, 8), t.normal(5, 1, 8)
+
+    def turn(x, cos, sin):
+        low, high = tf.split(x, 2, -1)
+        return tf.concat([low * cos - high * sin, low * sin + high * cos], -1)
+
+    return {"_WgpuFusedConcat": t.fused("_WgpuFusedConcat", turn, x, cos, sin)}
+
+
+@case("fused", float16=1e-2)
 def fused_elementwise(t):
     x, y = t.normal(33, 65), t.normal(65)
 
@@ -238,6 +249,35 @@ def fused_product(t):
         return tf.nn.relu(tf.nn.bias_add(x @ w, b))
 
     return {"_WgpuFusedMatMul": t.fused("_WgpuFusedMatMul", dense, x, w, b)}
+
+
+#: What the gradients of layers take.
+LAYERS = (
+    "AddedMatMul",
+    "JoinedMatMul",
+    "JoinedMatMulWithSums",
+    "MatMulWithArgument",
+    "MatMulWithSums",
+)
+
+
+@case("fused", SINGLE, float32=5e-4)
+def fused_layers(t):
+    x, y = t.normal(33, 40), t.normal(33, 24)
+    weights = [t.normal(40, 24), t.normal(40, 24), t.normal(24, 32), t.normal(32, 24)]
+    biases = [t.normal(24), t.normal(24), t.normal(32)]
+
+    def gradients(x, y, weights, biases):
+        with tf.GradientTape() as tape:
+            tape.watch([x, weights, biases])
+            first, second = (tf.nn.bias_add(x @ w, b) for w, b in zip(weights[:2], biases))
+            hidden = tf.nn.bias_add((first * second) @ weights[2], biases[2]) / 8
+            result = (hidden * tf.sigmoid(hidden)) @ weights[3]
+            loss = tf.reduce_sum(tf.square(result - y)) / 1024
+        return tape.gradient(loss, [x, *weights, *biases])
+
+    ops = " ".join(f"_WgpuFused{what}" for what in LAYERS)
+    return {ops: t.fused(ops, gradients, x, y, weights, biases)}
 
 
 @case("fused", float16=2e-2)

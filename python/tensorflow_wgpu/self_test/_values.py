@@ -61,8 +61,10 @@ class Values:
         """A variable of positive values."""
         return tf.Variable(self.uniform(0.5, 1.5, *shape))
 
-    def fused(self, op: str, fn: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls `fn` as a tf.function, in which the graph optimizer must make `op` on WGPU."""
+    def fused(self, ops: str, fn: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls `fn` as a tf.function, in which the graph optimizer must make each of `ops` on
+        WGPU; blanks are between them.
+        """
         with _fallbacks.collected() as graphs:
             result = tf.function(fn)(*arguments)
         partitions = [part for graph in graphs for part in graph.partition_graphs]
@@ -70,6 +72,7 @@ class Values:
         is_wgpu = any(
             f"device:{device_type()}:" in tensor.device for tensor in tf.nest.flatten(result)
         )
-        if is_wgpu and op not in made:
-            raise NotFusedError(f"the graph optimizer made no {op} of {sorted(made)}")
+        missing = [op for op in ops.split() if op not in made]
+        if is_wgpu and missing:
+            raise NotFusedError(f"the graph optimizer made no {missing[0]} of {sorted(made)}")
         return result

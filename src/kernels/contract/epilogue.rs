@@ -1,5 +1,6 @@
 //! What happens to the elements of a contraction's result before they are stored: an [`Expression`]
-//! of the element and of up to five further operands.
+//! of the element and of up to five further operands. It may have a second value, such as the
+//! argument of an activation, which a gradient reads: that is stored to a result of its own.
 //!
 //! A further operand is a scalar, a vector with one element for each channel, or has the result's
 //! shape; which of them is part of the pipeline's key, its extents are not. Everything else that
@@ -25,6 +26,8 @@ use crate::tensor::Tensor;
 
 /// Names of the further operands' bindings.
 const NAMES: [&str; 5] = ["e1", "e2", "e3", "e4", "e5"];
+/// The name of the second result's binding.
+const SECOND: &str = "c_second";
 /// Names of the parameters.
 const CONSTANTS: [&str; 24] = [
     "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11", "c12", "c13", "c14",
@@ -75,6 +78,8 @@ pub enum Broadcast {
 pub struct Bound<'a> {
     epilogue: &'a Epilogue,
     extras: SmallVec<[(Broadcast, Tensor); MAX_EXTRAS]>,
+    /// Where the second value goes.
+    second: Option<Tensor>,
     /// Elements of the result between neighbouring channels.
     inner: usize,
     channels: usize,
@@ -98,7 +103,18 @@ impl Epilogue {
     /// Reads the attributes `expression`, `constants`, `T_extra` and `T_out` of a node whose
     /// contraction is of type `dtype`.
     pub fn read(attrs: &dyn Attrs, dtype: DType) -> Result<Self> {
-        let epilogue = Self::new(attrs.string("expression")?.parse()?, attrs.floats("constants")?)?;
+        Self::read_values(attrs, dtype, 1)
+    }
+
+    /// The same of a node with two results of one type.
+    pub fn read_pair(attrs: &dyn Attrs, dtype: DType) -> Result<Self> {
+        Self::read_values(attrs, dtype, 2)
+    }
+
+    fn read_values(attrs: &dyn Attrs, dtype: DType, values: usize) -> Result<Self> {
+        let (expression, constants) =
+            (attrs.string("expression")?.parse()?, attrs.floats("constants")?);
+        let epilogue = Self::of(expression, constants, values)?;
         let expression = epilogue.expression();
         let types: Vec<DType> = std::iter::once(dtype).chain(attrs.dtypes("T_extra")?).collect();
         require!(
@@ -107,7 +123,7 @@ impl Epilogue {
         );
         let output = attrs.dtype("T_out")?;
         require!(
-            epilogue.output() == output,
+            expression.output_types().iter().all(|t| *t == output),
             "the result is of {output}, which is not what {expression} returns"
         );
         Ok(epilogue)
@@ -115,6 +131,15 @@ impl Epilogue {
 
     /// An epilogue of its parts.
     pub fn new(expression: Expression, constants: Vec<f32>) -> Result<Self> {
+        Self::of(expression, constants, 1)
+    }
+
+    /// The same with two values.
+    pub fn pair(expression: Expression, constants: Vec<f32>) -> Result<Self> {
+        Self::of(expression, constants, 2)
+    }
+
+    fn of(expression: Expression, constants: Vec<f32>, values: usize) -> Result<Self> {
         let (extras, given) = (expression.inputs().len().saturating_sub(1), constants.len());
         require!(
             !expression.inputs().is_empty(),
@@ -126,7 +151,8 @@ impl Epilogue {
         );
         require!(given <= MAX_CONSTANTS, "{given} parameters are more than {MAX_CONSTANTS}");
         require!(given == expression.constants(), "{given} parameters for {expression}");
-        require!(expression.outputs().len() == 1, "{expression} returns more than one value");
+        let returned = expression.outputs().len();
+        require!(returned == values, "{expression} returns {returned} values in place of {values}");
         let text = expression.to_string();
         Ok(Self { function: Arc::new(Function { expression, text }), constants })
     }
@@ -149,37 +175,38 @@ impl Epilogue {
         Some(Bound {
             epilogue: self,
             extras: with_broadcasts.collect::<Option<_>>()?,
+            second: None,
             inner: dims[axis + 1..].iter().product(),
             channels: dims[axis],
         })
     }
 
-    /// Whether an adapter that binds so many storage buffers can apply an epilogue of so many
-    /// further operands: beside them it binds the contraction's three, and perhaps partial sums.
-    pub fn fits(extras: usize, max_bindings: u32) -> bool {
-        CONTRACTION + extras <= max_bindings as usize
+    /// Whether an adapter that binds so many storage buffers can apply an epilogue that binds so
+    /// many more tensors: beside them a contraction binds its three, and perhaps partial sums.
+    pub fn fits(more: usize, max_bindings: u32) -> bool {
+        CONTRACTION + more <= max_bindings as usize
     }
 
     /// Enqueues the expression over a result that the contraction has stored, with operands that
-    /// broadcast to `output`.
+    /// broadcast to `outputs`.
     pub fn after(
         &self,
         device: &Device,
         result: &Tensor,
         extras: &[Tensor],
-        output: &Tensor,
+        outputs: &[Tensor],
     ) -> Result<()> {
         let expression = self.expression();
         let inputs: Vec<Tensor> = std::iter::once(result).chain(extras).cloned().collect();
         Signature {
             op: &self.function.text,
             inputs: expression.inputs(),
-            outputs: &[output.dtype],
+            outputs: &expression.output_types(),
             attrs: &CONSTANTS[..self.constants.len()],
             function: &|| expression.wgsl("epilogue"),
             operations: expression.operations(),
         }
-        .run(device, &inputs, std::slice::from_ref(output), &self.constants)
+        .run(device, &inputs, outputs, &self.constants)
     }
 }
 
@@ -202,6 +229,12 @@ fn broadcast(dims: &[usize], axis: usize, extra: &[usize]) -> Option<Broadcast> 
 }
 
 impl Bound<'_> {
+    /// The same with a tensor for the second value. It goes where the result's element goes, four
+    /// at once: see [`super::plan::Plan::stores_pairs`].
+    pub fn with_second(self, second: Tensor) -> Self {
+        Self { second: Some(second), ..self }
+    }
+
     /// Bytes of the widest element that is read or written for an element of the result.
     pub(crate) fn widest(&self) -> usize {
         let full = self
@@ -225,7 +258,11 @@ impl Bound<'_> {
             };
             (*broadcast, t)
         };
-        Self { extras: self.extras.iter().map(moved).collect(), ..*self }
+        Self {
+            extras: self.extras.iter().map(moved).collect(),
+            second: self.second.as_ref().map(|t| windows::part(t, first, len)),
+            ..*self
+        }
     }
 
     /// What shader text depends on; with `vec4s` four neighbouring elements of the result are
@@ -248,7 +285,7 @@ impl Bound<'_> {
         }
     }
 
-    /// Bindings of the further operands.
+    /// Bindings of the further operands and of the second result.
     pub(crate) fn bindings<'b>(
         &'b self,
         variant: &'b EpilogueVariant,
@@ -258,11 +295,12 @@ impl Bound<'_> {
             .iter()
             .zip(&variant.extras)
             .map(move |((_, t), f)| Binding::raw(t, unit(f.2, t)))
+            .chain(self.second.iter().map(move |t| Binding::raw(t, unit(true, t))))
     }
 
-    /// Further operands.
-    pub(super) fn extras(&self) -> usize {
-        self.extras.len()
+    /// What it binds: further operands and the second result.
+    pub(super) fn tensors(&self) -> usize {
+        self.extras.len() + usize::from(self.second.is_some())
     }
 
     /// Appends the parameters that [`EpilogueVariant::declare`] declares.
@@ -299,14 +337,24 @@ impl EpilogueVariant {
         self.function.expression.output_types()[0]
     }
 
+    /// The name of the result for its second value, if it has one.
+    pub(super) fn second(&self) -> Option<&'static str> {
+        (self.function.expression.outputs().len() > 1).then_some(SECOND)
+    }
+
     /// Declares bindings, parameters and the function `epilogue`. `bind_vec4s` binds an operand of
-    /// which four elements are loaded at once, by `load4_NAME`.
+    /// which four elements are loaded at once, by `load4_NAME`, or a result of which four are
+    /// stored.
     pub(crate) fn declare(
         &self,
         shader: Shader,
         bind_vec4s: impl Fn(Shader, &'static str, DType) -> Shader,
     ) -> Shader {
-        self.declare_function(self.bind_all(shader, NAMES, &bind_vec4s))
+        let mut shader = self.bind_all(shader, NAMES, &bind_vec4s);
+        if let Some(name) = self.second() {
+            shader = bind_vec4s(shader, name, self.output());
+        }
+        self.declare_function(shader)
     }
 
     /// The same with operands for each of several parts, see [`super::joined`].
@@ -363,13 +411,21 @@ impl EpilogueVariant {
         let at = |k: u32| format!("line + (n + {k}u){column}");
         let channel = |k: u32| if single { format!("n + {k}u") } else { channel_of(&at(k)) };
         let call = |k: u32| self.call(&format!("v.{}", lane(k)), &at(k), &channel(k), lane(k));
-        let calls: Vec<String> = (0..4).map(|k| format!("        {},\n", call(k))).collect();
+        let (reads, value) = (self.reads(&at(0), &channel(0)), self.output().value());
+        let head = "fn finish(v: Vec4, line: u32, n: u32) -> Stored {\n";
+        if self.second().is_some() {
+            let calls: String = (0..4).map(|k| format!("    let v{k} = {};\n", call(k))).collect();
+            let member = |y: &str| format!("vec4<{value}>(v0.{y}, v1.{y}, v2.{y}, v3.{y})");
+            return format!(
+                "struct Stored {{\n    value: vec4<{value}>,\n    second: \
+                 vec4<{value}>,\n}}\n\n{head}{reads}{calls}    return Stored({}, {});\n}}\n",
+                member("y0"),
+                member("y1")
+            );
+        }
+        let calls: String = (0..4).map(|k| format!("        {},\n", call(k))).collect();
         format!(
-            "alias Stored = vec4<{}>;\n\nfn finish(v: Vec4, line: u32, n: u32) -> Stored {{\n{}    \
-             return Stored(\n{}    );\n}}\n",
-            self.output().value(),
-            self.reads(&at(0), &channel(0)),
-            calls.concat()
+            "alias Stored = vec4<{value}>;\n\n{head}{reads}    return Stored(\n{calls}    );\n}}\n"
         )
     }
 

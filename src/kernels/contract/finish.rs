@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use super::element::declarations;
 use super::epilogue::{Bound, EpilogueVariant, channel_of};
 use super::plan::Dispatch;
-use super::text::{FINISH, vec4s_of};
+use super::text::{FINISH, store4, vec4s_of};
 use crate::device::{Binding, Device, Grid, Key, Params};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -53,7 +53,10 @@ pub(super) fn vec4_text(
     shader = vec4s_of(shader.body(&declarations(partial)), "partial", partial);
     shader = vec4s_of(shader, "c", dtype).u32s(&["count", "split_k"]);
     finished(shader, epilogue)
-        .define("STORE", "    store4_c(i, finish(sum, i, 0u));")
+        .define(
+            "STORE",
+            format!("    let v = finish(sum, i, 0u);\n{}", store4(epilogue, "i", "v", "    ")),
+        )
         .body(include_str!("../../../shaders/contract/finish_vec4s.wgsl"))
 }
 

@@ -140,7 +140,7 @@ fn dispatch(
     let (first, vec4s) = variant(&parts[0]);
     let alike = parts[1..].iter().all(|part| variant(part).0 == first);
     let direct = first.c.0.lanes() == 1 || vec4s;
-    let extras = parts[0].epilogue.map_or(0, Bound::extras);
+    let extras = parts[0].epilogue.map_or(0, Bound::tensors);
     let bindings = 1 + parts.len() * (2 + extras) + sums.len();
     if !alike || !direct || bindings > profile.capabilities.max_bindings as usize {
         return None;

@@ -343,6 +343,11 @@ impl Contraction {
         }
     }
 
+    /// Whether four columns of the result are stored at once.
+    fn stores_vec4s(&self) -> bool {
+        self.store_kind(&self.c) == StoreKind::Vec4s
+    }
+
     fn store_kind(&self, c: &Tensor) -> StoreKind {
         let matrix = if self.batch.len() == 1 { 0 } else { self.c_matrix };
         let vec4s = |strides: &[usize]| {

@@ -182,6 +182,13 @@ impl<'e> Plan<'e> {
         Ok(())
     }
 
+    /// Whether it is one contraction that stores its result four elements at once, as an epilogue
+    /// with a second value needs. That lies at `second`.
+    pub fn stores_pairs(&self, second: &Tensor) -> bool {
+        let four = second.address.is_multiple_of(4 * second.dtype.size() as u64);
+        matches!(&self.steps[..], [Step::Contract(c, _)] if four && c.stores_vec4s())
+    }
+
     /// The steps.
     pub fn steps(&self) -> &[Step<'e>] {
         &self.steps

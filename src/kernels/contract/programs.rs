@@ -99,8 +99,8 @@ impl Contraction {
         let split_k = self.depth().div_ceil(chunk);
         let tiles = choice.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
         let sum = self.a.dtype.accumulator().size();
-        let extras = epilogue.map_or(0, Bound::extras) + 2 * self.others().len();
-        let may_cut = split_k == 1 && Epilogue::fits(extras, profile.capabilities.max_bindings);
+        let more = epilogue.map_or(0, Bound::tensors) + 2 * self.others().len();
+        let may_cut = split_k == 1 && Epilogue::fits(more, profile.capabilities.max_bindings);
         let tiles = Tiles { count: tiles, depth: chunk, sum, may_cut };
         Work::new(choice.tile, choice.schedule, &tiles, profile)
     }

@@ -1,19 +1,51 @@
-//! The list of shader variants of products with sums and of sums of products, for the tests.
+//! The list of shader variants of products with sums, of sums of products, and of products with two
+//! results, for the tests.
 
 use super::assembly;
 use super::column_sums::SumsKind;
-use super::epilogue::EpilogueVariant;
+use super::epilogue::{Broadcast, Epilogue, EpilogueVariant};
 use super::summed::has_place;
 use super::tile::OperandMemory;
 use super::variants::{is_listed, samples};
 use super::{Lanes, LinesKind, StoreKind, Variant, finish, tables};
 use crate::device::Cooperative;
 use crate::dtype::DType;
+use crate::layout::Iteration;
 use crate::shader::Shader;
 
 /// All of them.
 pub fn product_variants() -> Vec<Shader> {
-    [with_sums(), of_terms()].concat()
+    [with_sums(), of_terms(), of_pairs()].concat()
+}
+
+/// An activation and its argument.
+const PAIR: &str = "x: T, T; c: 1; s0 = AddV2<T>(x0, x1); s1 = Sigmoid<T>(s0); s2 = Mul<T>(s1, \
+                    c0); return s2, s0";
+
+/// Products with two results: each tile, in turn with and without a batch, and the finishing
+/// program.
+fn of_pairs() -> Vec<Shader> {
+    let mut out = Vec::new();
+    let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]).broadcast(&[2]).class();
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let expression = PAIR.replace('T', dtype.name()).parse().expect("an expression");
+        let epilogue = Epilogue::pair(expression, vec![0.5]).expect("an epilogue");
+        let sample = EpilogueVariant::sample(&epilogue, &[Broadcast::Channel], true);
+        let tiles =
+            tables::all().filter(|t| !matches!(t.memory, OperandMemory::Cooperative { .. }));
+        for (at, tile) in tiles.enumerate() {
+            out.push(assembly::shader(&Variant {
+                a: (dtype, Lanes::One),
+                b: (dtype, Lanes::Edge),
+                c: (dtype, StoreKind::Vec4s),
+                batch: (at % 2 == 1).then(|| batch.clone()),
+                epilogue: Some(sample.clone()),
+                ..Variant::plain(tile)
+            }));
+        }
+        out.push(finish::vec4_text(dtype.accumulator(), dtype, Some(&sample)));
+    }
+    out
 }
 
 /// Products with sums of the right operand's columns: each tile that makes them, with each way to

@@ -67,7 +67,7 @@ fn programs(
     profile: &Profile,
 ) -> Result<Option<Plan<'static>>> {
     let Choice { tile, split_k, schedule } = choice;
-    let extras = epilogue.map_or(0, Bound::extras);
+    let extras = epilogue.map_or(0, Bound::tensors);
     let fits = AT + 1 + extras <= profile.capabilities.max_bindings as usize;
     if !has_place(tile) || !fits || schedule == Schedule::StreamK {
         return Ok(None);

@@ -39,7 +39,7 @@ pub fn plan<'e>(
     let terms: Vec<&Contraction> = plans.iter().map(term).collect::<Option<_>>()?;
     let (first, others) = terms.split_first()?;
     let Rows::Dense { stride } = first.rows else { return None };
-    let extras = epilogue.as_ref().map_or(0, Bound::extras);
+    let extras = epilogue.as_ref().map_or(0, Bound::tensors);
     let limit = limit(&profile.capabilities);
     let goes = terms.len() <= MOST
         && bindings(terms.len(), extras) <= profile.capabilities.max_bindings as usize

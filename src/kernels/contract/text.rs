@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::element::{element, multiply_add};
+use super::epilogue::EpilogueVariant;
 use super::tile::Tile;
 use super::{Lanes, StoreKind, Variant, column_sums};
 use crate::dtype::DType;
@@ -71,13 +72,30 @@ pub(super) fn column(kind: StoreKind) -> &'static str {
     }
 }
 
+/// The statements that store `v`, a `Stored`, from element `at` of the result on.
+pub(super) fn store4(
+    epilogue: Option<&EpilogueVariant>,
+    at: &str,
+    v: &str,
+    indent: &str,
+) -> String {
+    match epilogue.and_then(EpilogueVariant::second) {
+        Some(second) => format!(
+            "{indent}store4_c({at}, {v}.value);\n{indent}store4_{second}({at}, {v}.second);\n"
+        ),
+        None => format!("{indent}store4_c({at}, {v});\n"),
+    }
+}
+
 /// `fn store_quad(line, n, v)`: four columns from n on of the row that starts at `line`.
 pub(super) fn store_text(v: &Variant) -> String {
     match v.c.1 {
         StoreKind::Vec4s => {
-            "fn store_quad(line: u32, n: u32, v: Stored) {\n    if n < p.n {\n        \
-             store4_c(line + n, v);\n    }\n}\n"
-                .to_owned()
+            let store = store4(v.epilogue.as_ref(), "line + n", "v", "        ");
+            format!(
+                "fn store_quad(line: u32, n: u32, v: Stored) {{\n    if n < p.n {{\n{store}    \
+                 }}\n}}\n"
+            )
         }
         kind => {
             let column = column(kind);

@@ -7,7 +7,7 @@
 
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
-use crate::kernels::contract::epilogue::Epilogue;
+use crate::kernels::contract::epilogue::{Bound, Epilogue};
 use crate::kernels::contract::joined;
 use crate::kernels::contract::plan::Plan;
 use crate::kernels::contract::product::Product;
@@ -191,17 +191,17 @@ impl Fused {
         port: usize,
     ) -> Result<Option<Plan<'_>>> {
         self.start_in(ctx, operands, extras, |ctx, dims| {
-            ctx.output(port, self.epilogue.output(), dims)
+            Ok([ctx.output(port, self.epilogue.output(), dims)?])
         })
     }
 
-    /// The same into what `output` makes for these dims.
-    pub fn start_in(
+    /// The same into what `outputs` makes for these dims: a tensor for each value of the epilogue.
+    pub fn start_in<const N: usize>(
         &self,
         ctx: &mut dyn OpContext,
         [a, b]: &[Tensor; 2],
         extras: &[Tensor],
-        output: impl FnOnce(&mut dyn OpContext, &[usize]) -> Result<Tensor>,
+        outputs: impl FnOnce(&mut dyn OpContext, &[usize]) -> Result<[Tensor; N]>,
     ) -> Result<Option<Plan<'_>>> {
         let result = self.base.shape(&a.dims, &b.dims)?;
         let axis = self.base.channel(&result);
@@ -215,20 +215,26 @@ impl Fused {
                 ))
             })
         })?;
-        let output = output(ctx, &dims)?;
+        let outputs = outputs(ctx, &dims)?;
+        let (output, second) = (&outputs[0], outputs.get(1));
         if output.is_empty() {
             return Ok(None);
         }
         let profile = ctx.device().profile();
-        let fits = Epilogue::fits(extras.len(), profile.capabilities.max_bindings);
+        let more = extras.len() + usize::from(second.is_some());
+        let fits = Epilogue::fits(more, profile.capabilities.max_bindings);
         let products = fits && !a.is_empty() && !b.is_empty() && dims == result;
         let bound = if products { self.epilogue.bind(&dims, axis, &extras) } else { None };
-        if bound.is_some() {
-            return self.base.plan(&profile, [a, b, &output], bound).map(Some);
+        if let Some(bound) = bound {
+            let bound = second.cloned().into_iter().fold(bound, Bound::with_second);
+            let plan = self.base.plan(&profile, [a, b, output], Some(bound))?;
+            if second.is_none_or(|second| plan.stores_pairs(second)) {
+                return Ok(Some(plan));
+            }
         }
         let between = ctx.temp(a.dtype, &result)?;
         self.base.plan(&profile, [a, b, &between], None)?.enqueue(ctx)?;
-        self.epilogue.after(ctx.device(), &between, &extras, &output)?;
+        self.epilogue.after(ctx.device(), &between, &extras, &outputs)?;
         Ok(None)
     }
 }

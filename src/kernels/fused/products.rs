@@ -2,7 +2,7 @@
 //! of its right operand's columns, as the gradient of a bias is beside that of its weights;
 //! `_WgpuFusedJoinedMatMulWithSums` the same for products of one left operand;
 //! `_WgpuFusedAddedMatMul` the sum of several products, as the gradient of what several layers
-//! read.
+//! read; `_WgpuFusedMatMulWithArgument` an activation and its argument, which the gradient reads.
 //!
 //! Epilogues are those of [`super::contraction`].
 
@@ -35,8 +35,17 @@ pub const JOINED_WITH_SUMS: &str = "_WgpuFusedJoinedMatMulWithSums";
 /// The sum of products, each of two operands of its own.
 pub const ADDED: &str = "_WgpuFusedAddedMatMul";
 
+/// A product with two results: the values of its epilogue, such as an activation and its argument.
+pub const WITH_ARGUMENT: &str = "_WgpuFusedMatMulWithArgument";
+
 /// Element types, of operands and results.
 const TYPES: &[DType] = types::FLOATS;
+
+/// Those of results that are stored in pairs.
+const SINGLES: &[DType] = types::FLOATS_BUT_F64;
+
+/// Most further operands of [`WITH_ARGUMENT`]: with both results every adapter binds them.
+pub const MOST_BESIDE_ARGUMENT: usize = 3;
 
 /// The ops.
 pub const DEFINITIONS: &[OpDefinition] = &[
@@ -71,6 +80,22 @@ pub const DEFINITIONS: &[OpDefinition] = &[
         ],
         stateful: false,
         shape: joined_with_sums_shape,
+    },
+    OpDefinition {
+        name: WITH_ARGUMENT,
+        inputs: &["x: T", "y: T", "extra: T_extra"],
+        outputs: &["output: T_out", "argument: T_out"],
+        attrs: &[
+            "T: {float, half, bfloat16}",
+            "T_extra: list(type) >= 0",
+            "T_out: {float, half, bfloat16}",
+            "expression: string",
+            "constants: list(float)",
+            "adj_x: bool = false",
+            "adj_y: bool = false",
+        ],
+        stateful: false,
+        shape: with_argument_shape,
     },
     OpDefinition {
         name: WITH_SUMS,
@@ -120,6 +145,13 @@ pub fn register(r: &mut Registry) {
         let product = Fused { op: JOINED_WITH_SUMS, base, epilogue };
         Ok(JoinedWithSums { product, count })
     });
+    r.op(WITH_ARGUMENT).types("T", SINGLES).types("T_out", SINGLES).kernel(|attrs| {
+        let epilogue = Epilogue::read_pair(attrs, attrs.dtype("T")?)?;
+        let extras = epilogue.expression().inputs().len() - 1;
+        require!(extras <= MOST_BESIDE_ARGUMENT, "{WITH_ARGUMENT}: {extras} further operands");
+        let base = Box::new(MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y")?);
+        Ok(WithArgument { product: Fused { op: WITH_ARGUMENT, base, epilogue } })
+    });
     r.op(WITH_SUMS).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
         let base = MatMul::matrices(attrs.bool("adj_x")?, false);
         Ok(WithSums { product: fused(attrs, WITH_SUMS, base)? })
@@ -129,6 +161,25 @@ pub fn register(r: &mut Registry) {
 fn fused(attrs: &dyn Attrs, op: &'static str, base: MatMul) -> Result<Fused> {
     let epilogue = Epilogue::read(attrs, attrs.dtype("T")?)?;
     Ok(Fused { op, base: Box::new(base), epilogue })
+}
+
+struct WithArgument {
+    product: Fused,
+}
+
+impl Kernel for WithArgument {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let extras = (2..ctx.num_inputs()).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
+        let operands = [ctx.input(0)?, ctx.input(1)?];
+        let dtype = self.product.epilogue.output();
+        let outputs = |ctx: &mut dyn OpContext, dims: &[usize]| {
+            Ok([ctx.output(0, dtype, dims)?, ctx.output(1, dtype, dims)?])
+        };
+        match self.product.start_in(ctx, &operands, &extras, outputs)? {
+            Some(plan) => plan.enqueue(ctx),
+            None => Ok(()),
+        }
+    }
 }
 
 struct WithSums {
@@ -265,8 +316,8 @@ impl Added {
         extras.extend(before);
         let operands = [left[last].clone(), right[last].clone()];
         let output = |ctx: &mut dyn OpContext, dims: &[usize]| match made {
-            Some(y) => Ok(y),
-            None => ctx.output(0, self.last.epilogue.output(), dims),
+            Some(y) => Ok([y]),
+            None => Ok([ctx.output(0, self.last.epilogue.output(), dims)?]),
         };
         match self.last.start_in(ctx, &operands, &extras, output)? {
             Some(plan) => plan.enqueue(ctx),
@@ -302,6 +353,12 @@ fn joined_with_sums_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>>
         sums.push(of[1].clone());
     }
     Ok([products, sums].concat())
+}
+
+/// Both are the product's.
+fn with_argument_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    let shape = matmul_shape(inputs)?.swap_remove(0);
+    Ok(vec![shape.clone(), shape])
 }
 
 /// The product's, and an element for each column of the right operand.

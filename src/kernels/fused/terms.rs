@@ -16,14 +16,9 @@ pub fn with_term(old: &Expression) -> Result<Expression> {
     let inputs: Vec<Value> = old.inputs().iter().map(|t| new.input(*t)).collect();
     let dtype = old.inputs()[0];
     let more = new.input(dtype);
-    for _ in 0..old.constants() {
-        new.constant();
-    }
     let sum = new.step(addition(dtype)?, &[inputs[0], more])?;
-    copy(old, &mut new, |value| match value {
-        Value::Input(0) => sum,
-        other => other,
-    })?;
+    let values = new.append(old, &[&[sum], &inputs[1..]].concat())?;
+    values.into_iter().for_each(|value| new.output(value));
     Ok(new)
 }
 
@@ -79,21 +74,6 @@ fn addition(dtype: DType) -> Result<Call> {
     Call::row("AddV2", dtype).ok_or_else(|| {
         crate::error::Error::InvalidArgument(format!("values of {dtype} are not added"))
     })
-}
-
-/// Copies steps and outputs with other arguments. `of` is for inputs.
-fn copy(old: &Expression, new: &mut Expression, of: impl Fn(Value) -> Value) -> Result<()> {
-    let mut known: Vec<Value> = Vec::new();
-    let arg = |value: &Value, known: &[Value]| match *value {
-        Value::Step(i) => known[i as usize],
-        value => of(value),
-    };
-    for Step { call, args } in old.steps() {
-        let args: SmallVec<[Value; 4]> = args.iter().map(|a| arg(a, &known)).collect();
-        known.push(new.step(*call, &args)?);
-    }
-    old.outputs().iter().for_each(|value| new.output(arg(value, &known)));
-    Ok(())
 }
 
 /// The additions that a value goes into, one into the other; each but the last is used once.

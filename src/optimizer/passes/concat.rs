@@ -3,7 +3,10 @@
 //! are, and writes the result.
 //!
 //! A region is a concatenation and the elementwise nodes that lead to it alone. What they read is a
-//! part of a split tensor, if it is split as the result is joined, or whatever else broadcasts.
+//! part of a split tensor, if it is split as the result is joined, or whatever else broadcasts. A
+//! `Slice` may be a part too: the gradient of a concatenation has them.
+//! Extents besides that of the axis may be unknown, as that of a batch, if it is sure that they are
+//! the same.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -15,6 +18,7 @@ use crate::kernels::fused::cost::{self, BOUND};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::scalars::{SameShapes, Scalar};
+use crate::optimizer::shape::TensorInfo;
 
 /// Most elementwise nodes of a region.
 const MAX_NODES: usize = 32;
@@ -49,10 +53,10 @@ struct Region<'g> {
     graph: &'g Graph,
     scalars: &'g FxHashMap<NodeId, Scalar>,
     dtype: DType,
-    /// The result's dims, the axis, and the dims of a part.
-    dims: Vec<usize>,
+    /// The result's shape, the axis, and the shape of a part.
+    whole: TensorInfo,
     axis: usize,
-    part: Vec<usize>,
+    part: TensorInfo,
     /// Elementwise nodes, in topological order.
     members: Vec<NodeId>,
     expression: Expression,
@@ -95,11 +99,11 @@ impl<'g> Region<'g> {
         let dtype =
             node.dtype("T").filter(|t| matches!(t, DType::F32 | DType::F16 | DType::BF16))?;
         let (last, parts) = node.inputs().split_last()?;
-        let dims = graph.info(Output { node: id, port: 0 }).dims()?;
-        let axis = axis(graph, *last, dims.len())?;
-        let part = graph.info(*parts.first()?).dims()?;
-        let alike = parts.iter().all(|p| graph.info(*p).has_dims(&part));
-        let plain = node.controls().is_empty() && alike && !dims.contains(&0);
+        let whole = graph.info(Output { node: id, port: 0 }).clone();
+        let axis = axis(graph, *last, whole.rank()?)?;
+        let part = graph.info(*parts.first()?).clone();
+        let alike = parts.iter().all(|p| graph.info(*p).same_shape(&part));
+        let plain = node.controls().is_empty() && alike && !whole.is_empty();
         if !plain || !(2..=MAX_PARTS).contains(&parts.len()) {
             return None;
         }
@@ -107,7 +111,7 @@ impl<'g> Region<'g> {
             graph,
             scalars,
             dtype,
-            dims,
+            whole,
             axis,
             part,
             members: Vec::new(),
@@ -137,7 +141,7 @@ impl<'g> Region<'g> {
                 && self.graph.node(next).device() == self.graph.node(id).device()
                 && self.graph.node(next).controls().is_empty()
                 && !self.graph.is_preserved(next)
-                && self.graph.info(Output { node: next, port: 0 }).has_dims(&self.part)
+                && self.graph.info(Output { node: next, port: 0 }).same_shape(&self.part)
                 && self.graph.users(next).iter().all(|user| *user == id || inside.contains(user));
             if joins {
                 inside.insert(next);
@@ -178,15 +182,8 @@ impl<'g> Region<'g> {
         if let Some((_, _, value)) = known {
             return Some(*value);
         }
-        let info = self.graph.info(source);
-        let whole = || {
-            let dims = info.dims()?;
-            let lead = self.part.len().checked_sub(dims.len())?;
-            let fits = dims.iter().zip(&self.part[lead..]).all(|(d, p)| d == p || *d == 1);
-            fits.then_some(())
-        };
-        if part.is_none() {
-            whole()?;
+        if part.is_none() && !self.graph.info(source).broadcasts_to(&self.part) {
+            return None;
         }
         let value = self.expression.input(dtype);
         self.inputs.push((source, part, value));
@@ -200,13 +197,39 @@ impl<'g> Region<'g> {
             let &[operand, source] = node.inputs() else { return None };
             let plain = node.op() == "Split" && node.on_wgpu() && node.controls().is_empty();
             let count = node.attr("num_split").and_then(Attr::int)? as usize;
+            let along = |info: &TensorInfo| info.shape.as_ref()?.get(self.axis)?.known();
             let fits = plain
-                && self.graph.info(source).has_dims(&self.dims)
-                && axis(self.graph, operand, self.dims.len()) == Some(self.axis)
-                && self.dims[self.axis] == count * self.part[self.axis];
+                && self.graph.info(source).same_shape(&self.whole)
+                && axis(self.graph, operand, self.whole.rank()?) == Some(self.axis)
+                && along(&self.whole)? == count * along(&self.part)?;
             fits.then_some((source, Some(tensor.port as usize)))
         };
-        of_split().unwrap_or((tensor, None))
+        of_split().or_else(|| self.slice(tensor)).unwrap_or((tensor, None))
+    }
+
+    /// The same for a `Slice`, as the gradient of a concatenation has it.
+    fn slice(&self, tensor: Output) -> Option<(Output, Option<usize>)> {
+        let node = self.graph.node(tensor.node);
+        let &[source, begin, size] = node.inputs() else { return None };
+        let plain = node.op() == "Slice" && node.on_wgpu() && node.controls().is_empty();
+        if !plain || !self.graph.info(source).same_shape(&self.whole) {
+            return None;
+        }
+        let [begin, size] =
+            [begin, size].map(|operand| self.graph.constant(operand).and_then(|t| t.to_i64().ok()));
+        let (begin, size) = (begin?, size?);
+        let part = self.part.shape.as_ref()?;
+        let extent = part.get(self.axis)?.known()? as i64;
+        let is_whole = |d: usize| {
+            begin[d] == 0 && (size[d] < 0 || part[d].known().is_some_and(|n| n as i64 == size[d]))
+        };
+        let fits = begin.len() == part.len()
+            && size.len() == part.len()
+            && (0..part.len()).all(|d| d == self.axis || is_whole(d))
+            && size[self.axis] == extent
+            && extent > 0
+            && begin[self.axis] % extent == 0;
+        fits.then_some((source, Some(usize::try_from(begin[self.axis] / extent).ok()?)))
     }
 
     /// The members' calls.
@@ -241,7 +264,7 @@ impl<'g> Region<'g> {
         let cheap = cost::elementwise(cost::expression(&self.expression)) <= BOUND;
         // The result is that of the whole: something that is read must say its extents.
         let has_part = self.inputs.iter().any(|(tensor, part, _)| {
-            part.is_some() || self.graph.info(*tensor).has_dims(&self.part)
+            part.is_some() || self.graph.info(*tensor).same_shape(&self.part)
         });
         let worth = !self.members.is_empty() && has_part && cheap && !parameters;
         if !worth || types.iter().any(|t| *t != self.dtype) {
@@ -249,7 +272,7 @@ impl<'g> Region<'g> {
         }
         let splits = self.members.iter().flat_map(|m| self.graph.node(*m).inputs());
         let mut splits: Vec<NodeId> =
-            splits.chain(node.inputs()).map(|i| i.node).filter(|n| self.is_split(*n)).collect();
+            splits.chain(node.inputs()).map(|i| i.node).filter(|n| self.splits(*n)).collect();
         splits.sort_unstable();
         splits.dedup();
         let parts: Vec<i64> =
@@ -266,14 +289,14 @@ impl<'g> Region<'g> {
                 ("expression", self.expression.to_string().into()),
                 ("constants", self.constants[..].into()),
                 ("parts", parts[..].into()),
-                ("axis", (self.axis as i64 - self.dims.len() as i64).into()),
+                ("axis", (self.axis as i64 - self.whole.rank()? as i64).into()),
             ],
             infos: vec![self.graph.info(Output { node: id, port: 0 }).clone()],
         };
         Some(Plan { members: self.members, splits, new })
     }
 
-    fn is_split(&self, id: NodeId) -> bool {
-        self.graph.node(id).op() == "Split"
+    fn splits(&self, id: NodeId) -> bool {
+        matches!(self.graph.node(id).op(), "Slice" | "Split")
     }
 }

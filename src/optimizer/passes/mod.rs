@@ -11,6 +11,7 @@ mod concat;
 mod contraction;
 mod elementwise;
 mod folding;
+mod invariants;
 mod lists;
 mod predicates;
 mod products;
@@ -39,6 +40,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "stacks", run: stacks::run },
     Pass { name: "reads", run: reads::run },
     Pass { name: "folding", run: folding::run },
+    Pass { name: "invariants", run: invariants::run },
     Pass { name: "sums", run: products::summed::run },
     Pass { name: "attention", run: attention::run },
     Pass { name: "recompute", run: recompute::run },
@@ -51,6 +53,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "joined", run: products::joined::run },
     Pass { name: "added", run: products::added::run },
     Pass { name: "biases", run: products::biases },
+    Pass { name: "arguments", run: products::argument::run },
     Pass { name: "ends", run: reduce::ends::run },
 ];
 

@@ -111,8 +111,10 @@ struct Wanted {
 struct Values<'g> {
     graph: &'g Graph,
     shapes: SameShapes<'g>,
-    /// What each node computes, if it may be copied.
+    /// What each node computes, if it is elementwise.
     scalars: Vec<Option<Scalar>>,
+    /// Whether it may be copied: gradients are made to wait for the one before them.
+    plain: Vec<bool>,
     /// How many products, reductions and the like come before each node is first wanted.
     levels: Vec<u32>,
     /// Values that are found to be computed again.
@@ -123,11 +125,12 @@ impl<'g> Values<'g> {
     fn of(graph: &'g Graph, order: &[NodeId]) -> Self {
         let shapes = SameShapes::new(graph, order);
         let mut scalars = vec![None; graph.capacity()];
+        let mut plain = vec![false; graph.capacity()];
         // Where each node may begin, and where those behind it may.
         let (mut levels, mut behind) = (vec![0; graph.capacity()], vec![0; graph.capacity()]);
         for id in order {
             let node = graph.node(*id);
-            let plain = node.controls().is_empty()
+            plain[id.index()] = node.controls().is_empty()
                 && graph.waiters(*id).next().is_none()
                 && !graph.is_preserved(*id);
             let scalar = Scalar::of(&shapes, *id);
@@ -137,14 +140,14 @@ impl<'g> Values<'g> {
             levels[id.index()] = large.map(|i| behind[i.node.index()]).max().unwrap_or(0);
             let heavy = scalar.is_none() && !LIGHT.contains(&node.op());
             behind[id.index()] = levels[id.index()] + u32::from(heavy);
-            scalars[id.index()] = scalar.filter(|s| plain && s.call.output().is_float());
+            scalars[id.index()] = scalar.filter(|s| s.call.output().is_float());
         }
         // What is elementwise is wanted when the first of its readers is.
         for id in order.iter().rev().filter(|id| scalars[id.index()].is_some()) {
             let readers = graph.users(*id).iter().map(|user| levels[user.index()]);
             levels[id.index()] = readers.min().unwrap_or(levels[id.index()]);
         }
-        Self { graph, shapes, scalars, levels, again: FxHashSet::default() }
+        Self { graph, shapes, scalars, plain, levels, again: FxHashSet::default() }
     }
 
     fn wanted(mut self, order: &[NodeId]) -> Vec<Wanted> {
@@ -176,7 +179,7 @@ impl<'g> Values<'g> {
         if !found.seen.insert(id) {
             return Some(());
         }
-        let scalar = self.scalars[id.index()]?;
+        let scalar = self.scalars[id.index()].filter(|_| self.plain[id.index()])?;
         let node = self.graph.node(id);
         found.weight += cost::weight(scalar.call) * (node.inputs().len().max(2) - 1) as u32;
         if found.seen.len() > MAX_NODES || found.weight > MAX_WEIGHT {
@@ -208,7 +211,7 @@ impl<'g> Values<'g> {
     }
 
     fn readers(&self, id: NodeId) -> Option<Readers> {
-        self.scalars[id.index()]?;
+        self.scalars[id.index()].filter(|_| self.plain[id.index()])?;
         let users = self.graph.users(id);
         if users.len() > MAX_USERS {
             return None;

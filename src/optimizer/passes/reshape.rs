@@ -1,7 +1,7 @@
-//! `Reshape` nodes that passes put into a graph.
+//! Changes of shape that passes put into a graph.
 
 use crate::dtype::DType;
-use crate::optimizer::graph::{Graph, NewNode, Output};
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 use crate::tensor::HostTensor;
 
@@ -49,4 +49,24 @@ pub fn reshape(
         vec![("T", dtype.into()), ("Tshape", DType::I32.into())],
         TensorInfo { dtype: Some(dtype), shape: Some(dims) },
     ))
+}
+
+/// The attributes of changes of shape, besides the type.
+const ATTRIBUTES: [&str; 3] = ["Tdim", "Tshape", "squeeze_dims"];
+
+/// The change of shape `view` once more, called `name`, of a tensor like the one that it reads.
+/// `info` says what it gives.
+pub fn again(graph: &Graph, name: &str, view: NodeId, tensor: Output, info: TensorInfo) -> NewNode {
+    let node = graph.node(view);
+    let own = ATTRIBUTES.into_iter().filter_map(|name| Some((name, node.attr(name)?.clone())));
+    let dtype = info.dtype.map(|dtype| ("T", dtype.into()));
+    NewNode {
+        name: name.to_owned(),
+        op: node.op().to_owned(),
+        device: node.device().to_owned(),
+        inputs: std::iter::once(tensor).chain(node.inputs()[1..].iter().copied()).collect(),
+        controls: Vec::new(),
+        attrs: own.chain(dtype).collect(),
+        infos: vec![info],
+    }
 }

@@ -20,6 +20,7 @@ pub const SUITES: &[&str] = &[
     "fused_rowwise",
     "fused_reduce",
     "fused_reduce_epilogue",
+    "fused_argument",
     "fused_attention",
     "fused_attention_grad",
     "fused_concat",

@@ -1,11 +1,13 @@
 //! What stands in the way of fusion and costs dispatches for nothing: copies, conversions there and
 //! back, transposes and changes of shape that cancel, constants that wait for something, sums that
-//! are written as those of a bias, and nodes that nobody uses.
+//! are written as those of a bias, values that are asked for their shape alone, and nodes that
+//! nobody uses.
 //!
 //! TensorFlow's own passes remove what is redundant by itself; here goes what is so for these
 //! devices (an Identity on them is no more than a name), or because of what other passes of ours
 //! left.
 
+mod asked;
 mod biases;
 mod constants;
 mod reshapes;
@@ -73,6 +75,7 @@ fn source(graph: &Graph, id: NodeId) -> Option<Output> {
                 && outer.iter().enumerate().all(|(i, p)| inner.get(*p) == Some(&i));
             back.then_some(from.inputs()[0])
         }
+        "Shape" => asked::source(graph, id),
         _ => reshapes::source(graph, id),
     }
 }

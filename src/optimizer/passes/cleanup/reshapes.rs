@@ -12,9 +12,9 @@ const MAX_ROW: usize = 64;
 /// The tensor further up that has the shape of the node's output, and its elements.
 pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     let mut tensor = before(graph, id)?;
-    let dims = graph.info(Output { node: id, port: 0 }).dims()?;
+    let info = graph.info(Output { node: id, port: 0 });
     for _ in 0..MAX_ROW {
-        if graph.info(tensor).dims().as_ref() == Some(&dims) {
+        if graph.info(tensor).same_shape(info) {
             return Some(tensor);
         }
         tensor = before(graph, tensor.node).filter(|_| is_free(graph, id, tensor))?;

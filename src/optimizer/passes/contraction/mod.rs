@@ -9,7 +9,7 @@
 
 mod tail;
 
-use super::reshape::reshape;
+use super::reshape::{again, reshape};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::bias::ChannelAxis;
@@ -152,21 +152,8 @@ fn replace(graph: &mut Graph, root: &Root, tail: &Tail) {
             }
         }
     }
-    let old = graph.node(reshape);
-    let mut inputs = old.inputs().to_vec();
-    inputs[0] = Output { node: fused, port: 0 };
-    let attrs = ["T", "Tshape", "Tdim", "squeeze_dims"].into_iter().filter_map(|name| {
-        let value = if name == "T" { Some(output.into()) } else { old.attr(name).cloned() };
-        Some((name, value?))
-    });
-    let new = NewNode {
-        name: format!("{}/behind", old.name()),
-        op: old.op().to_owned(),
-        device,
-        inputs,
-        controls: Vec::new(),
-        attrs: attrs.collect(),
-        infos: vec![graph.info(exit).clone()],
-    };
+    let name = format!("{}/behind", graph.node(reshape).name());
+    let info = TensorInfo { dtype: Some(output), ..graph.info(exit).clone() };
+    let new = again(graph, &name, reshape, Output { node: fused, port: 0 }, info);
     graph.replace_region(&tail.nodes, new, &[(exit, 0)]);
 }

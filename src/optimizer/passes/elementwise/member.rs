@@ -4,7 +4,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
+use crate::kernels::expression::Call;
 use crate::kernels::fused::cost;
+use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::scalars::{SameShapes, Scalar, is_fusible};
 
@@ -35,6 +37,7 @@ impl Member {
         let is_view = match node.op() {
             "BroadcastTo" | "Tile" => false,
             "ExpandDims" | "Reshape" | "Squeeze" => true,
+            "BiasAdd" => return bias(graph, id).map(Self::Call),
             _ => return Scalar::of(shapes, id).map(Self::Call),
         };
         let output = Output { node: id, port: 0 };
@@ -84,6 +87,17 @@ impl Member {
             Self::Repeat(dtype) | Self::View(dtype) => dtype,
         }
     }
+}
+
+/// The addition of a bias to channels that are surely last, of which it surely has as many.
+fn bias(graph: &Graph, id: NodeId) -> Option<Scalar> {
+    let node = graph.node(id);
+    let format = node.attr("data_format").and_then(Attr::string).unwrap_or("NHWC");
+    let &[value, bias] = node.inputs() else { return None };
+    let dtype = node.dtype("T").filter(|t| node.on_wgpu() && is_fusible(*t) && format == "NHWC")?;
+    let [channels] = graph.info(bias).shape.as_deref()? else { return None };
+    let fits = graph.info(value).shape.as_ref()?.last()?.same(*channels);
+    fits.then_some(Scalar { call: Call::row("AddV2", dtype)?, attr: None })
 }
 
 /// The nodes whose value costs no more to compute than to read, and that several groups may want:

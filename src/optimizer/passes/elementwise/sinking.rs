@@ -7,7 +7,8 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::passes::reshape::again;
 use crate::optimizer::scalars::{SameShapes, Scalar};
 
 /// Most readers of a change of shape that are looked at.
@@ -76,25 +77,10 @@ impl Moved {
         let source = graph.node(view).inputs()[0];
         let mut own = info.clone();
         own.shape.clone_from(&graph.info(source).shape);
-        let made = graph.node(view);
-        let mut attrs: Vec<(&'static str, _)> = Vec::new();
-        for name in ["Tdim", "Tshape", "squeeze_dims"] {
-            attrs.extend(made.attr(name).map(|value| (name, value.clone())));
-        }
-        attrs.extend(info.dtype.map(|dtype| ("T", dtype.into())));
-        let (op, shape) = (made.op().to_owned(), made.inputs()[1..].to_vec());
-        let node = graph.node(id);
-        let new = NewNode {
-            name: format!("{}/behind", node.name()),
-            op,
-            device: node.device().to_owned(),
-            inputs: std::iter::once(output).chain(shape).collect(),
-            controls: Vec::new(),
-            attrs,
-            infos: vec![info],
-        };
+        let name = format!("{}/behind", graph.node(id).name());
         graph.set_inputs(id, inputs);
         graph.set_infos(id, vec![own]);
+        let new = again(graph, &name, view, output, info);
         let behind = graph.add(new);
         for (reader, index) in readers {
             graph.set_input(reader, index, Output { node: behind, port: 0 });

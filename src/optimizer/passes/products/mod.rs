@@ -4,12 +4,13 @@
 //! them, which TensorFlow then sums: one product over the rows of all, see [`summed`]. Products of
 //! one left operand are [`joined`], once their epilogues have been found; others make the gradient
 //! of a bias too: [`biases`]. Products whose results are added up are one over a longer index:
-//! [`added`].
+//! [`added`]. A product stores an activation and its argument: [`argument`].
 
 use crate::error::Result;
 use crate::optimizer::graph::Graph;
 
 pub mod added;
+pub mod argument;
 mod biased;
 pub mod joined;
 mod joined_sums;

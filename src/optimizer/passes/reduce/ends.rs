@@ -148,22 +148,9 @@ impl Reduction {
                 }
             })
             .collect();
-        let constants: Vec<Value> =
-            other.constants.iter().map(|_| both.expression.constant()).collect();
         both.constants.extend(&other.constants);
-        let mut steps: Vec<Value> = Vec::new();
-        let value = |steps: &[Value], value: &Value| match value {
-            Value::Input(at) => inputs[*at as usize],
-            Value::Constant(at) => constants[*at as usize],
-            Value::Step(at) => steps[*at as usize],
-        };
-        for step in other.expression.steps() {
-            let args: Vec<Value> = step.args.iter().map(|arg| value(&steps, arg)).collect();
-            steps.push(both.expression.step(step.call, &args).ok()?);
-        }
-        for output in other.expression.outputs() {
-            both.expression.output(value(&steps, output));
-        }
+        let values = both.expression.append(&other.expression, &inputs).ok()?;
+        values.into_iter().for_each(|value| both.expression.output(value));
         both.names.extend(other.names.iter().cloned());
         both.nodes.extend(&other.nodes);
         let states = both.states()?;

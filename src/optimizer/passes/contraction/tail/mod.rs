@@ -118,16 +118,11 @@ impl<'g> Builder<'g> {
         let value = if let Some(text) = node.attr("expression") {
             let old: Expression = text.string()?.parse().ok()?;
             constants = node.attr("constants")?.floats()?.to_vec();
+            (constants.len() == old.constants()).then_some(())?;
             let inputs: Vec<Value> = old.inputs().iter().map(|t| expression.input(*t)).collect();
             let whole = node.inputs()[2..].iter().map(|i| Extra { tensor: *i, dims: None });
-            extras.extend(whole.zip(inputs.into_iter().skip(1)));
-            for _ in &constants {
-                expression.constant();
-            }
-            for step in old.steps() {
-                expression.step(step.call, &step.args).ok()?;
-            }
-            *old.outputs().first()?
+            extras.extend(whole.zip(inputs.iter().skip(1).copied()));
+            *expression.append(&old, &inputs).ok()?.first()?
         } else {
             expression.input(root.dtype)
         };

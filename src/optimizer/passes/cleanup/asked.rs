@@ -1,0 +1,51 @@
+//! Shapes that gradients ask for. A value that is asked for its shape alone would be stored for
+//! that: the question goes to a tensor of the same shape further up, if somebody asks that one
+//! already.
+
+use crate::kernels::scalar;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+
+/// Most elementwise nodes between two tensors of one shape.
+const MAX_ROW: usize = 8;
+/// Most readers of a tensor that are looked at.
+const MAX_USERS: usize = 64;
+
+/// The answer to `Shape` node `id` that another node gives.
+pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
+    let node = graph.node(id);
+    let mut tensor = *node.inputs().first().filter(|_| node.op() == "Shape")?;
+    let shape = graph.info(tensor);
+    for _ in 0..MAX_ROW {
+        let maker = graph.node(tensor.node);
+        let elementwise =
+            scalar::find(maker.op()).is_some() || matches!(maker.op(), "AddN" | "Cast");
+        if !elementwise || maker.device() != node.device() {
+            return None;
+        }
+        tensor = *maker.inputs().iter().find(|input| graph.info(**input).same_shape(shape))?;
+        if let Some(other) = asked(graph, tensor, id) {
+            return Some(other);
+        }
+    }
+    None
+}
+
+/// The shape of a tensor, from a node like `id`.
+fn asked(graph: &Graph, tensor: Output, id: NodeId) -> Option<Output> {
+    if graph.users(tensor.node).len() > MAX_USERS {
+        return None;
+    }
+    let node = graph.node(id);
+    let kind = |id: NodeId| graph.node(id).attr("out_type").and_then(Attr::dtype);
+    let like = |other: &NodeId| {
+        let other_node = graph.node(*other);
+        *other != id
+            && other_node.op() == "Shape"
+            && other_node.device() == node.device()
+            && other_node.controls().is_empty()
+            && kind(*other) == kind(id)
+    };
+    let mut readers = graph.readers(tensor).map(|(reader, _)| reader);
+    readers.find(like).map(|node| Output { node, port: 0 })
+}

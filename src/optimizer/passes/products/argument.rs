@@ -1,0 +1,242 @@
+//! The gradient of an activation such as GELU reads its argument, so the product that makes the
+//! argument cannot end with the activation's value instead. It stores both, and the activation is
+//! no node of its own.
+//!
+//! A change of shape may lie between both; then the activation's readers get one too.
+
+use crate::error::Result;
+use crate::kernels::contract::epilogue::MAX_CONSTANTS;
+use crate::kernels::expression::{Expression, Value};
+use crate::kernels::fused::cost::{self, BOUND};
+use crate::kernels::fused::elementwise;
+use crate::kernels::fused::products::{MOST_BESIDE_ARGUMENT, WITH_ARGUMENT};
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
+use crate::optimizer::passes::reshape::again;
+use crate::optimizer::scalars::{SameShapes, Scalar};
+use crate::optimizer::shape::{Dim, TensorInfo};
+
+/// Columns that are stored at once.
+const COLUMNS: usize = 4;
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    if graph.has_control_flow() {
+        return Ok(());
+    }
+    let pairs: Vec<Pair> = {
+        let shapes = SameShapes::new(graph, &order);
+        order.iter().filter_map(|id| Pair::find(graph, &shapes, *id)).collect()
+    };
+    for pair in pairs {
+        // A product has one activation, and an earlier pair may be between both.
+        if graph.contains(pair.product) && graph.is_convex(&pair.nodes()) {
+            pair.replace(graph);
+        }
+    }
+    Ok(())
+}
+
+/// An activation and the product that makes its argument.
+struct Pair {
+    product: NodeId,
+    /// The change of shape between both.
+    view: Option<NodeId>,
+    activation: NodeId,
+    /// What the activation reads besides, behind what the product does.
+    extras: Vec<Output>,
+    expression: Expression,
+    constants: Vec<f32>,
+}
+
+impl Pair {
+    /// The pair of an activation.
+    fn find(graph: &Graph, shapes: &SameShapes<'_>, activation: NodeId) -> Option<Self> {
+        if !is_free(graph, activation) {
+            return None;
+        }
+        let node = graph.node(activation);
+        let function = function(graph, shapes, activation)?;
+        (0..node.inputs().len()).find_map(|at| Self::of(graph, shapes, activation, &function, at))
+    }
+
+    /// The same where input `at` is the argument.
+    fn of(
+        graph: &Graph,
+        shapes: &SameShapes<'_>,
+        activation: NodeId,
+        (function, constants): &(Expression, Vec<f32>),
+        at: usize,
+    ) -> Option<Self> {
+        let node = graph.node(activation);
+        let argument = node.inputs()[at];
+        let (product, view) = match graph.node(argument.node).op() {
+            "ExpandDims" | "Reshape" | "Squeeze" if is_free(graph, argument.node) => {
+                (graph.node(argument.node).inputs()[0], Some(argument.node))
+            }
+            _ => (argument, None),
+        };
+        let read_elsewhere = graph.users(product.node).len() > 1
+            || view.is_some_and(|view| graph.users(view).len() > 1);
+        if !read_elsewhere || !is_free(graph, product.node) {
+            return None;
+        }
+        let made = graph.node(product.node);
+        adjoints(made)?;
+        let (from, dtype) = (made.dtype("T")?, made.dtype("T_out").or_else(|| made.dtype("T"))?);
+        let columns = graph.info(product).shape.as_ref()?.last()?.known()?;
+        let fits = made.device() == node.device()
+            && from.is_single()
+            && dtype.is_single()
+            && columns.is_multiple_of(COLUMNS)
+            && columns > 0
+            && shapes.same(argument, Output { node: activation, port: 0 });
+        if !fits {
+            return None;
+        }
+        let others = node.inputs().iter().enumerate().filter(|(i, _)| *i != at).map(|(_, o)| *o);
+        let others: Vec<Output> = others.collect();
+        let readable = |other: &Output| {
+            let info = graph.info(*other);
+            let is_row =
+                is_row(info, columns) && view.is_none_or(|_| keeps(graph, argument, columns));
+            let is_full = view.is_none() && shapes.same(*other, argument);
+            info.rank() == Some(0) || is_row || is_full
+        };
+        if !others.iter().all(readable) {
+            return None;
+        }
+        let mut extras = made.inputs()[2..].to_vec();
+        let (mut expression, mut all) = (Expression::new(), Vec::new());
+        let first = expression.input(from);
+        let value = match made.attr("expression") {
+            None => first,
+            Some(text) => {
+                let own: Expression = text.string()?.parse().ok()?;
+                all.extend(made.attr("constants")?.floats()?);
+                let more = own.inputs()[1..].iter().map(|t| expression.input(*t));
+                let inputs: Vec<Value> =
+                    std::iter::once(first).chain(more.collect::<Vec<_>>()).collect();
+                *expression.append(&own, &inputs).ok()?.first()?
+            }
+        };
+        let mut inputs: Vec<Value> = Vec::new();
+        for (i, (input, dtype)) in node.inputs().iter().zip(function.inputs()).enumerate() {
+            if i == at {
+                inputs.push(value);
+                continue;
+            }
+            extras.push(*input);
+            inputs.push(expression.input(*dtype));
+        }
+        all.extend(constants);
+        let result = *expression.append(function, &inputs).ok()?.first()?;
+        expression.output(result);
+        expression.output(value);
+        let small = extras.len() <= MOST_BESIDE_ARGUMENT
+            && all.len() == expression.constants()
+            && all.len() <= MAX_CONSTANTS
+            && cost::contraction(cost::expression(&expression)) <= BOUND;
+        let typed = expression.output_types() == [dtype; 2];
+        (small && typed).then(|| Self {
+            product: product.node,
+            view,
+            activation,
+            extras,
+            expression,
+            constants: all,
+        })
+    }
+
+    fn nodes(&self) -> Vec<NodeId> {
+        [self.product, self.activation].into_iter().chain(self.view).collect()
+    }
+
+    fn replace(&self, graph: &mut Graph) {
+        let (product, activation) = (first(self.product), first(self.activation));
+        let node = graph.node(self.product);
+        let Some([adj_x, adj_y]) = adjoints(node) else { return };
+        let dtype = self.expression.output_types()[0];
+        let info = TensorInfo { dtype: Some(dtype), ..graph.info(product).clone() };
+        let new = NewNode {
+            name: format!("{}/with_argument", graph.node(self.activation).name()),
+            op: WITH_ARGUMENT.to_owned(),
+            device: node.device().to_owned(),
+            inputs: node.inputs()[..2].iter().chain(&self.extras).copied().collect(),
+            controls: Vec::new(),
+            attrs: vec![
+                ("T", self.expression.inputs()[0].into()),
+                ("T_extra", self.expression.inputs()[1..].into()),
+                ("T_out", dtype.into()),
+                ("adj_x", adj_x.into()),
+                ("adj_y", adj_y.into()),
+                ("constants", self.constants[..].into()),
+                ("expression", self.expression.to_string().into()),
+            ],
+            infos: vec![info.clone(), info],
+        };
+        let both = graph.add(new);
+        graph.replace_readers(product, Output { node: both, port: 1 });
+        let mut value = first(both);
+        if let Some(view) = self.view {
+            let (name, info) = (graph.node(self.activation).name(), graph.info(activation).clone());
+            let new = again(graph, &format!("{name}/behind"), view, value, info);
+            value = first(graph.add(new));
+        }
+        graph.replace_readers(activation, value);
+        graph.remove_all(&[self.activation, self.product]);
+    }
+}
+
+/// Whether nothing but its outputs ties a node to where it is.
+fn is_free(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    node.on_wgpu()
+        && !graph.is_preserved(id)
+        && node.controls().is_empty()
+        && graph.waiters(id).next().is_none()
+}
+
+/// What an elementwise node of one output computes, and its parameters.
+fn function(graph: &Graph, shapes: &SameShapes<'_>, id: NodeId) -> Option<(Expression, Vec<f32>)> {
+    let node = graph.node(id);
+    if node.op() == elementwise::OP {
+        let expression: Expression = node.attr("expression")?.string()?.parse().ok()?;
+        let constants = node.attr("constants")?.floats()?.to_vec();
+        return (expression.outputs().len() == 1).then_some((expression, constants));
+    }
+    let Scalar { call, attr } = Scalar::of(shapes, id)?;
+    let mut expression = Expression::new();
+    let mut args: Vec<Value> = call.inputs().into_iter().map(|t| expression.input(t)).collect();
+    args.extend(attr.map(|_| expression.constant()));
+    let value = expression.step(call, &args).ok()?;
+    expression.output(value);
+    (expression.inputs().len() == node.inputs().len())
+        .then(|| (expression, attr.into_iter().collect()))
+}
+
+/// Which operands of a product of matrices are turned.
+fn adjoints(node: &Node) -> Option<[bool; 2]> {
+    let names = match node.op() {
+        "MatMul" | "_WgpuFusedMatMul" => ["transpose_a", "transpose_b"],
+        "BatchMatMulV2" | "_WgpuFusedBatchMatMulV2" => ["adj_x", "adj_y"],
+        _ => return None,
+    };
+    Some(names.map(|name| node.attr(name).and_then(Attr::bool).unwrap_or(false)))
+}
+
+/// Whether a tensor surely is a vector of one element for each column.
+fn is_row(info: &TensorInfo, columns: usize) -> bool {
+    info.shape.as_deref() == Some(&[Dim::Known(columns)])
+}
+
+/// Whether a tensor's last dimension is the columns.
+fn keeps(graph: &Graph, tensor: Output, columns: usize) -> bool {
+    let last = graph.info(tensor).shape.as_ref().and_then(|s| s.last().copied());
+    last == Some(Dim::Known(columns))
+}
+
+const fn first(node: NodeId) -> Output {
+    Output { node, port: 0 }
+}

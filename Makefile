@@ -176,6 +176,10 @@ docs: ## Write docs/OPS.md from the registry.
 	cargo run --locked --quiet --example ops_table > docs/OPS.md.new
 	mv docs/OPS.md.new docs/OPS.md
 
+.PHONY: site
+site: setup ## The documentation as a site with search, into target/site.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file tools/site/mkdocs.yml
+
 $(VENV)/.setup: requirements-dev.txt
 	tools/system-packages python "$(PYTHON)"
 	$(PYTHON) -m venv $(VENV)

@@ -15,7 +15,8 @@ VERSIONS ?= 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0 2.22.0rc0
 TEST_VERSIONS := 2.16.2 2.19.1 2.22.0rc0
 SOURCES := $(shell find src shaders python -type f -not -name '*.pyc') \
 	$(wildcard build.rs proto/*) \
-	Cargo.toml Cargo.lock pyproject.toml hatch_build.py README.md
+	Cargo.toml Cargo.lock pyproject.toml hatch_build.py README.md \
+	THIRD-PARTY-LICENSES.txt tensorflow-wgpu.cdx.json
 BIN := $(VENV)/bin
 SITE := $(VENV)/lib/python3*/site-packages
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
@@ -175,6 +176,14 @@ lint: setup ## Lints and formatting, without tests.
 docs: ## Write docs/OPS.md from the registry.
 	cargo run --locked --quiet --example ops_table > docs/OPS.md.new
 	mv docs/OPS.md.new docs/OPS.md
+
+.PHONY: licenses
+licenses: ## THIRD-PARTY-LICENSES.txt and the SBOM, anew from Cargo.lock. Compiles its tools once.
+	$(PYTHON) tools/licenses
+
+.PHONY: site
+site: setup ## The documentation as a site with search, into target/site.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file tools/site/mkdocs.yml
 
 $(VENV)/.setup: requirements-dev.txt
 	tools/system-packages python "$(PYTHON)"

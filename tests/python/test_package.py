@@ -65,6 +65,8 @@ def test_the_wheel_says_what_it_is():
     assert [r for r in metadata.get_all("Requires-Dist") or [] if "extra" not in r] == []
     assert any("/LICENSE-MIT" in f for f in installed_files())
     assert any("/LICENSE-APACHE" in f for f in installed_files())
+    assert any("/THIRD-PARTY-LICENSES.txt" in f for f in installed_files())
+    assert any(f.endswith(".dist-info/sboms/tensorflow-wgpu.cdx.json") for f in installed_files())
 
 
 def test_the_library_needs_no_tensorflow():

@@ -3,8 +3,8 @@
 //     run_saved_model PLUGIN MODEL RUNS FETCH FEED=2x4 [FEED=2x1 ...]
 //
 // PLUGIN is libtensorflow_wgpu.so, MODEL the folder of a SavedModel. FETCH and FEED are names of
-// tensors as `saved_model_cli show` lists them, such as StatefulPartitionedCall:0. The values of the
-// feeds, float32, are read from stdin. Each of the RUNS prints what was fetched in a line; a
+// tensors as `saved_model_cli show` lists them, such as StatefulPartitionedCall:0. The values of
+// the feeds, float32, are read from stdin. Each of the RUNS prints what was fetched in a line; a
 // signature that trains changes the variables from one run to the next.
 
 #include <dlfcn.h>

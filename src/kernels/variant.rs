@@ -112,8 +112,6 @@ pub fn register(registry: &mut Registry) {
             .note(IN_HOST_MEMORY)
             .kernel(|attrs: &dyn Attrs| attrs.tensorflow_kernel());
     }
-    let counter = registry.op("DummyIterationCounter").need(Need::TensorFlowKernel);
-    counter.note(TENSORFLOWS).kernel(|attrs: &dyn Attrs| attrs.tensorflow_kernel());
     for &(op, types, host) in LISTS {
         // Lists only move their elements: an adapter needs no arithmetic of their type.
         let row = registry.op(op).types("element_dtype", types).host(host).unsupported_too();

@@ -232,3 +232,27 @@ def test_a_coordinator_with_workers_and_a_parameter_server():
     assert "/job:ps/" in found["on"]
     # Each step takes 0.01 times twice its number, six steps of 0 to 5.
     np.testing.assert_allclose(found["weights"], np.full((4, 4), 1 - 0.01 * 2 * 15), rtol=1e-5)
+
+
+def test_a_service_of_datasets_feeds_the_device():
+    ran = python(
+        """
+        import keras, tensorflow as tf
+        service = tf.data.experimental.service
+        dispatcher = service.DispatchServer()
+        address = dispatcher.target.partition("://")[2]
+        worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
+        data = tf.data.Dataset.range(32).map(lambda i: (tf.fill([4], tf.cast(i, tf.float32)), i))
+        way = service.distribute(processing_mode="parallel_epochs", service=dispatcher.target)
+        data = data.batch(8).apply(way)
+        total = tf.function(lambda x: tf.reduce_sum(x * 2.0))
+        sums = [total(x) for x, _ in data]
+        print(sum(map(float, sums)), sums[0].device[-6:])
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, "relu")])
+        model.compile("sgd", "mse")
+        print(len(model.fit(data, epochs=2, verbose=0).history["loss"]))
+        """
+    )
+    assert ran.stdout.splitlines() == [f"{2.0 * 4 * sum(range(32))} WGPU:0", "2"], ran.stderr[
+        -3000:
+    ]

@@ -333,15 +333,6 @@ def split(t: Types) -> Iterator[Program]:
     yield t.program(run, graph=True)
 
 
-@case("DummyIterationCounter")
-def counter(t: Types) -> Iterator[Program]:
-    def name() -> tf.Tensor:
-        handle = raw.DummyIterationCounter()
-        return tf.constant(handle.dtype == tf.resource and handle.shape == ())
-
-    yield t.program(name)
-
-
 def ragged_types(t: Types) -> tuple[np.ndarray, list[tf.DType]]:
     """Row splits, and types of values: what the op's registration leaves open."""
     splits = np.array([0, 2, 2, 5], t.numpy("Tsplits"))

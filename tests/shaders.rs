@@ -188,6 +188,7 @@ fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
         .map_err(|e| format!("SPIR-V: {e}"))
 }
 
+/// For macOS 12. naga knows no difference to a later version of the language, such as macOS 15's.
 fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
     let options = msl::Options { lang_version: (2, 4), ..Default::default() };
     let entry = msl::PipelineOptions {

@@ -32,18 +32,23 @@ pub fn register(registry: &mut Registry) {
             .types("T", rule.types)
             .host(rule.variables)
             .kernel(move |attrs| Ok(dense::Dense { step: step(rule, attrs)? }));
-        registry
-            .op(on_references(rule.op))
-            .types("T", rule.types)
-            .reference()
-            .kernel(move |attrs| Ok(dense::Dense { step: step(rule, attrs)? }));
-        if let Some(op) = rule.sparse_op {
+        let has_references = !RESOURCES_ONLY.contains(&rule.op);
+        if has_references {
             registry
-                .op(on_references(op))
-                .types("T", rule.sparse_types)
-                .types("Tindices", INDEX)
+                .op(on_references(rule.op))
+                .types("T", rule.types)
                 .reference()
-                .kernel(move |attrs| Ok(sparse::Sparse { step: step(rule, attrs)? }));
+                .kernel(move |attrs| Ok(dense::Dense { step: step(rule, attrs)? }));
+        }
+        if let Some(op) = rule.sparse_op {
+            if has_references {
+                registry
+                    .op(on_references(op))
+                    .types("T", rule.sparse_types)
+                    .types("Tindices", INDEX)
+                    .reference()
+                    .kernel(move |attrs| Ok(sparse::Sparse { step: step(rule, attrs)? }));
+            }
             registry
                 .op(op)
                 .types("T", rule.sparse_types)
@@ -52,6 +57,9 @@ pub fn register(registry: &mut Registry) {
         }
     }
 }
+
+/// Ops that TensorFlow has on resource variables alone.
+const RESOURCES_ONLY: [&str; 2] = ["ResourceApplyAdamWithAmsgrad", "ResourceApplyKerasMomentum"];
 
 /// What an op on resource variables is called on reference variables.
 fn on_references(op: &'static str) -> &'static str {

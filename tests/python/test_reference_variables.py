@@ -107,6 +107,16 @@ def test_a_value_that_somebody_holds_is_not_overwritten_by_an_assigned_tensor():
     assert [v.tolist() for v in values] == [[1, 2, 3], [11, 12, 13]]
 
 
+def test_a_variable_is_assigned_its_own_value():
+    with tf.Graph().as_default() as graph, tf.device(WGPU):
+        ref = tf.raw_ops.VariableV2(shape=[3], dtype=tf.float32)
+        start = tf.raw_ops.Assign(ref=ref, value=[1.0, 2.0, 3.0])
+        again = tf.raw_ops.Assign(ref=ref, value=tf.identity(ref))
+    with session(graph) as running:
+        running.run(start.op)
+        assert running.run(again).tolist() == [1, 2, 3]
+
+
 def test_no_change_is_lost_among_many_at_once():
     with tf.Graph().as_default() as graph, tf.device(WGPU):
         ref = tf.raw_ops.VariableV2(shape=[64], dtype=tf.int64)

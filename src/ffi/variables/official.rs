@@ -85,7 +85,10 @@ unsafe extern "C" fn copy(
                     // SAFETY: who put the context there waits for this callback.
                     let device = unsafe { (**ctx).device() };
                     let from = source.view()?;
-                    device.copy(dest.address(), from.address, from.bytes())?;
+                    // A variable may be assigned its own value.
+                    if dest.address() != from.address {
+                        device.copy(dest.address(), from.address, from.bytes())?;
+                    }
                 }
                 Some(OnCopy::Keep) => *on_copy = Some(OnCopy::Kept(source)),
                 _ => {

@@ -231,8 +231,11 @@ pub(super) fn assign(api: &'static CxxApi, ctx: &mut Context, same_shape: bool) 
         )));
     }
     if fits && old.is_initialized() {
-        let to = old.to_c(api, ctx)?;
-        ctx.device().copy(to.address(), from.address, from.bytes())?;
+        let to = old.to_c(api, ctx)?.address();
+        // A variable may be assigned its own value.
+        if to != from.address {
+            ctx.device().copy(to, from.address, from.bytes())?;
+        }
     } else {
         let fresh = ctx.allocate_temp(from.dtype, &from.dims)?;
         ctx.device().copy(fresh.address(), from.address, from.bytes())?;

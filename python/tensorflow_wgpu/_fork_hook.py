@@ -26,7 +26,9 @@ MESSAGE = (
 
 
 def install() -> None:
-    """Watches for forks from now on. To be called once."""
+    """Watches for forks from now on, where there are any: Windows has none. To be called once."""
+    if not hasattr(os, "register_at_fork"):
+        return
     # Asked for here: the library answers no forked child.
     os.register_at_fork(after_in_child=functools.partial(refuse, _library.device_type()))
 

@@ -43,6 +43,20 @@ pub(crate) struct Gpu {
     failures: Arc<Failures>,
     tracer: Arc<Tracer>,
     idle: Mutex<Vec<wgpu::Buffer>>,
+    /// Held while the fields above are dropped.
+    leaving: Option<Inside>,
+}
+
+/// The last handle closes the driver, and the thread that drops it may be one that nobody joins.
+/// The end of the process waits for that: Mesa's threads otherwise wait for each other for ever.
+/// When the process is ending already, the driver stays open.
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        match process::enter() {
+            Ok(inside) => self.leaving = Some(inside),
+            Err(_) => std::mem::forget((self.device.clone(), self.queue.clone())),
+        }
+    }
 }
 
 /// Bytes of idle read-back buffers that are kept.
@@ -63,7 +77,7 @@ impl Gpu {
         failures: Arc<Failures>,
         tracer: Arc<Tracer>,
     ) -> Self {
-        Self { device, queue, failures, tracer, idle: Mutex::default() }
+        Self { device, queue, failures, tracer, idle: Mutex::default(), leaving: None }
     }
 
     /// An idle or new buffer of at least `bytes` for the host to read.

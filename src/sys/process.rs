@@ -50,6 +50,9 @@ pub(crate) fn user() -> u32 {
 /// drivers have made more to destroy; only the first `end` counts. It returns whether all threads
 /// have left the drivers; where it does not, the process ends without its destructors, which must
 /// not run beneath a driver.
+///
+/// Nothing on Windows: a DLL's handlers run there when all other threads have been ended, with
+/// whatever locks these held. Python's end is watched on all systems.
 pub(crate) fn watch_exit(end: fn() -> bool) {
     #[cfg(unix)]
     {

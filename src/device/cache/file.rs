@@ -9,13 +9,15 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Larger ones are not kept. Drivers only ever add to their caches, so one that is too large starts
 /// anew.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// What a process that was killed while writing left behind is removed after this time.
 const ABANDONED: Duration = Duration::from_secs(3600);
+/// How long a file may be in the way of another that replaces it, on Windows.
+const RENAME_PATIENCE: Duration = Duration::from_secs(2);
 /// The last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"TFWGPUC\x01";
 /// Magic, checksum, length of the key, length of the data.
@@ -121,8 +123,23 @@ fn write_by(
     let written: std::io::Result<()> = write();
     drop(file);
     written
-        .and_then(|()| std::fs::rename(&temporary, path))
+        .and_then(|()| replace(&temporary, path))
         .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+}
+
+/// Renames a file onto another. Windows refuses that while another process reads or replaces the
+/// old one, where the file system has no renames as POSIX defines them.
+fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
+    let patience = if cfg!(windows) { RENAME_PATIENCE } else { Duration::ZERO };
+    let start = Instant::now();
+    loop {
+        match std::fs::rename(from, to) {
+            Err(e) if e.kind() == ErrorKind::PermissionDenied && start.elapsed() < patience => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Processes of the same number write into a directory that containers or computers share, so the

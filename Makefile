@@ -141,6 +141,19 @@ wheels: ## The wheels for Linux, Windows and macOS, built and checked here: docs
 wine: ## Load the wheel for Windows by Wine and run kernels on its adapters. After `wheels`.
 	$(PYTHON) tools/wheels/wine.py
 
+.PHONY: roots
+roots: setup ## The Python tests with the wheel in fresh Debian 12 and Ubuntu 24.04. Root.
+	tools/roots debian-12 ubuntu-24.04
+
+.PHONY: windows
+windows: setup ## The crate's tests, and TensorFlow for Windows with the wheel, under Wine. Root.
+	$(BIN)/python tools/windows rust
+	$(BIN)/python tools/windows python
+
+.PHONY: arm
+arm: ## A sample of the crate's tests for Linux on aarch64, under QEMU. Root.
+	tools/arm
+
 .PHONY: platforms
 platforms: ## What TensorFlow's wheels export on each system; writes docs/PLATFORMS.md. 13 GB.
 	$(PYTHON) tools/wheels --platforms

@@ -188,9 +188,13 @@ fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
         .map_err(|e| format!("SPIR-V: {e}"))
 }
 
-/// For macOS 12. naga knows no difference to a later version of the language, such as macOS 15's.
+/// For macOS 12 and 15, whose versions of the language these are.
 fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
-    let options = msl::Options { lang_version: (2, 4), ..Default::default() };
+    [(2, 4), (3, 2)].into_iter().try_for_each(|version| to_msl_of(version, module, info))
+}
+
+fn to_msl_of(version: (u8, u8), module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
+    let options = msl::Options { lang_version: version, ..Default::default() };
     let entry = msl::PipelineOptions {
         entry_point: Some((naga::ShaderStage::Compute, "main".to_owned())),
         ..Default::default()

@@ -1,0 +1,124 @@
+"""A Python for Windows from PyPI, with TensorFlow and the plug-in's wheel, made on Linux.
+
+No package of PyPI is CPython for Windows itself. panda3d's wheels carry the interpreter's DLL and
+its modules in C, as python.org signed them, for programs that it freezes. The modules in Python are
+the same on all systems: they are those of the Python that runs this, of the same minor version.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+
+import lief
+
+HERE = Path(__file__).parent
+#: The Python that TensorFlow for Windows with devices has wheels for, and Debian 12 as well.
+VERSION = (3, 11)
+PANDA3D = "panda3d==1.10.16"
+#: The newest TensorFlow that has WGPU devices on Windows (docs/PLATFORMS.md), and what tests need.
+REQUIREMENTS = (
+    "tensorflow==2.19.1",
+    "msvc-runtime",
+    "pytest==9.2.0",
+    "pytest-xdist==3.8.0",
+    "colorama",
+)
+#: Without what it requires, which would be all of a second TensorFlow.
+ALONE = ("tf_keras==2.19.0",)
+#: The C library's DLL of mathematics, and ours in its place.
+MATH = "api-ms-win-crt-math-l1-1-0.dll"
+OURS = "wgp" + MATH[3:]
+
+
+def make(folder: Path, wheel: Path) -> Path:
+    """Makes it where it is not there yet, installs the wheel anew, and returns python.exe."""
+    if sys.version_info[:2] != VERSION:
+        wanted = ".".join(map(str, VERSION))
+        raise SystemExit(f"windows: run this with Python {wanted}, whose library it takes")
+    program = folder / "python.exe"
+    packages = folder / "Lib/site-packages"
+    if not program.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        unpack(folder)
+        install(packages, *REQUIREMENTS)
+        install(packages, "--no-deps", *ALONE)
+        for library in (packages / "Scripts").glob("*.dll"):
+            shutil.copy(library, folder)
+        replace_math(packages / "tensorflow", folder)
+        compile_c("python.c", program, folder / "python311.dll", "-municode")
+    for name in ("tensorflow_wgpu", "tensorflow-plugins"):
+        shutil.rmtree(packages / name, ignore_errors=True)
+    install(packages, "--no-deps", "--upgrade", str(wheel))
+    return program
+
+
+def unpack(folder: Path) -> None:
+    """The interpreter's DLLs and its library."""
+    libraries = folder / "DLLs"
+    libraries.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as name:
+        pip("download", "--no-deps", "--dest", name, PANDA3D)
+        with zipfile.ZipFile(next(Path(name).glob("*.whl"))) as archive:
+            for member in archive.infolist():
+                path = Path(member.filename)
+                if path.parent.name == "deploy_libs" and not path.name.startswith("api-ms-"):
+                    with archive.open(member) as source:
+                        (libraries / path.name).write_bytes(source.read())
+    for name in ("python311.dll", "VCRUNTIME140.dll"):
+        shutil.move(libraries / name, folder)
+    left_out = shutil.ignore_patterns("__pycache__", "site-packages", "lib-dynload", "config-*")
+    shutil.copytree(sysconfig.get_path("stdlib"), folder / "Lib", ignore=left_out)
+    # Debian's says where its own packages go, which no other system's pip would find.
+    (folder / "Lib/EXTERNALLY-MANAGED").unlink(missing_ok=True)
+
+
+def install(packages: Path, *what: str) -> None:
+    """Puts packages for Windows into a folder."""
+    pip("install", "--target", str(packages), *what)
+
+
+def pip(command: str, *arguments: str) -> None:
+    """pip for Windows, on Linux."""
+    platform = ["--platform", "win_amd64", "--python-version", ".".join(map(str, VERSION))]
+    platform += ["--implementation", "cp", "--only-binary", ":all:"]
+    line = [sys.executable, "-m", "pip", command, "--quiet", *platform, *arguments]
+    subprocess.run(line, check=True)
+
+
+def replace_math(tensorflow: Path, folder: Path) -> None:
+    """Has TensorFlow's libraries take the C library's mathematics from a DLL of ours.
+
+    It hands all on to Wine's, but for the complex functions, which Wine lacks: `complex.c`. The
+    libraries' imports name it, so the name in them is changed, by one as long.
+    """
+    names: set[str] = set()
+    for library in [*tensorflow.rglob("*.pyd"), *tensorflow.rglob("*.dll")]:
+        imports = [i for i in lief.PE.parse(str(library)).imports if i.name == MATH]
+        if imports:
+            names |= {entry.name for i in imports for entry in i.entries}
+            library.write_bytes(library.read_bytes().replace(MATH.encode(), OURS.encode()))
+    with tempfile.TemporaryDirectory() as name:
+        unit, exports = Path(name) / "complex.o", Path(name) / "math.def"
+        compile_c("complex.c", unit, "-c")
+        listed = ["x86_64-w64-mingw32-nm", "--defined-only", "--extern-only", "-j", unit]
+        symbols = subprocess.run(listed, check=True, stdout=subprocess.PIPE, text=True).stdout
+        ours = {symbol for symbol in symbols.split() if symbol.startswith("shim_")}
+        lines = [f"LIBRARY {OURS}", "EXPORTS"]
+        for function in sorted(names):
+            target = f"shim_{function}"
+            lines.append(f"  {function} = {target if target in ours else f'ucrtbase.{function}'}")
+        exports.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        link = ["x86_64-w64-mingw32-gcc", "-shared", "-static-libgcc", "-o", folder / OURS]
+        subprocess.run([*link, unit, exports], check=True)
+
+
+def compile_c(source: str, output: Path, *options: str | Path) -> None:
+    """Compiles a file of this folder for Windows."""
+    command = ["x86_64-w64-mingw32-gcc", "-O1", "-Wall", "-Werror", "-o", output, HERE / source]
+    subprocess.run([*command, *options], check=True)

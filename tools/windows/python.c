@@ -1,0 +1,7 @@
+// python.exe: the interpreter of python3X.dll, as the one that CPython brings.
+
+#include <wchar.h>
+
+__declspec(dllimport) int Py_Main(int count, wchar_t **arguments);
+
+int wmain(int count, wchar_t **arguments) { return Py_Main(count, arguments); }

@@ -78,8 +78,8 @@ struct Event {
     /// Done when the work is done as far as the host can see. It is 0 behind copies from the host:
     /// their bytes are staged at once, so TensorFlow need not poll until the GPU has run them.
     observable: AtomicU64,
-    /// What the stream had not waited for yet when it was recorded. It does not count for who polls:
-    /// a copy to another device is behind it by that device's queue.
+    /// What the stream had not waited for yet when it was recorded. It does not count for who
+    /// polls: a copy to another device is behind it by that device's queue.
     awaited: Mutex<Awaited>,
 }
 

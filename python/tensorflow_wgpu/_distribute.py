@@ -2,8 +2,9 @@
 WGPU devices.
 
 `MirroredStrategy()` then has a replica on each of them, `MultiWorkerMirroredStrategy()` on each of
-its worker's, and `ParameterServerStrategy` counts those of its workers. Reductions are TensorFlow's
-own. `TF_WGPU_DISTRIBUTE=off` leaves the strategies as they are.
+its worker's, and `ParameterServerStrategy` counts those of its workers. Replicas of one process
+reduce in the host's memory (`_reduction.py`), workers by TensorFlow's collective ops.
+`TF_WGPU_DISTRIBUTE=off` leaves the strategies as they are, `collective` their reductions.
 """
 
 from __future__ import annotations
@@ -14,25 +15,34 @@ import os
 import types
 from typing import Any
 
-from tensorflow_wgpu import _library
+from tensorflow_wgpu import _library, _reduction
 
 log = logging.getLogger("tensorflow_wgpu")
 
-#: `off`: strategies count GPUs alone.
+#: `off`: strategies count GPUs alone. `collective`: they reduce as TensorFlow does it.
 VARIABLE = "TF_WGPU_DISTRIBUTE"
 
 
+def asked() -> str:
+    """What the environment says: `on`, `off` or `collective`."""
+    value = os.environ.get(VARIABLE, "").strip().lower() or "on"
+    if value not in ("on", "off", "collective"):
+        log.warning(
+            "%s=%s is none of on, off, collective; strategies take WGPU devices", VARIABLE, value
+        )
+    return value
+
+
 def is_off() -> bool:
-    """Whether strategies are to be left alone."""
-    value = os.environ.get(VARIABLE, "").strip().lower()
-    if value not in ("", "on", "off"):
-        log.warning("%s=%s: neither on nor off; strategies take WGPU devices", VARIABLE, value)
-    # The strategies know devices of the type GPU by themselves.
-    return value == "off" or _library.device_type() == "GPU"
+    """Whether strategies are not to be shown WGPU devices."""
+    # They know devices of the type GPU by themselves.
+    return asked() == "off" or _library.device_type() == "GPU"
 
 
 def patch_mirrored(module: types.ModuleType) -> None:
     """`MirroredStrategy()`, and what those that derive from it ask about their devices."""
+    if asked() not in ("off", "collective"):
+        patch_reduction(module)
     if is_off():
         return
     local, listed = module.all_local_devices, module._cluster_spec_to_device_list
@@ -51,6 +61,22 @@ def patch_mirrored(module: types.ModuleType) -> None:
     module.all_local_devices = all_local_devices
     module._cluster_spec_to_device_list = cluster_spec_to_device_list
     patch_gpu_device(module)
+
+
+def patch_reduction(module: types.ModuleType) -> None:
+    """`MirroredStrategy` on several of our devices reduces in the host's memory by default."""
+    extended = module.MirroredExtended
+    original = extended._make_collective_ops_with_fallbacks
+
+    @functools.wraps(original)
+    def make_ops(self: Any) -> Any:
+        made = original(self)
+        kinds = [module.tf_device.DeviceSpec.from_string(d).device_type for d in self._devices]
+        ours = len(kinds) > 1 and set(kinds) == {_library.device_type()}
+        is_ring = type(made) is module.cross_device_ops_lib.CollectiveAllReduce
+        return _reduction.on_the_host(module) if ours and is_ring else made
+
+    extended._make_collective_ops_with_fallbacks = make_ops
 
 
 def patch_gpu_device(module: types.ModuleType) -> None:

@@ -4,42 +4,17 @@ tutorials, in tests/python/distribute. Two devices are one adapter twice.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from clusters import ONE, TWO, cluster, start, task, told
 from support import python
 from tensorflow_wgpu._library import device_type
-
-SCRIPTS = Path(__file__).parent / "distribute"
-TWO = {"TF_WGPU_VISIBLE_DEVICES": "0,0"}
-ONE = {"TF_WGPU_VISIBLE_DEVICES": "0"}
-
-
-def start(script: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
-    """Starts a script."""
-    return subprocess.Popen(
-        [sys.executable, str(SCRIPTS / script), *arguments],
-        env={**os.environ, **env},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a script prints at its end."""
-    out, err = process.communicate(timeout=240)
-    assert process.returncode == 0, err[-4000:]
-    return json.loads(out.splitlines()[-1])
 
 
 def both(script: str, *arguments: str) -> list[dict[str, Any]]:
@@ -149,21 +124,6 @@ def test_a_replica_that_runs_out_of_memory_is_an_error_for_all():
         **TWO,
     )
     assert found.stdout.splitlines() == ["exhausted True", "[12.0, 12.0]"], found.stderr[-3000:]
-
-
-def cluster(**jobs: int) -> dict[str, list[str]]:
-    """Addresses on this machine for so many tasks of each job, whose ports nobody has."""
-    with contextlib.ExitStack() as open_until_all_are_known:
-        spec: dict[str, list[str]] = {job: [] for job in jobs}
-        for job in (job for job, count in jobs.items() for _ in range(count)):
-            free = open_until_all_are_known.enter_context(socket.socket())
-            free.bind(("127.0.0.1", 0))
-            spec[job].append(f"localhost:{free.getsockname()[1]}")
-    return spec
-
-
-def task(spec: dict[str, list[str]], job: str, index: int) -> dict[str, str]:
-    return {"TF_CONFIG": json.dumps({"cluster": spec, "task": {"type": job, "index": index}})}
 
 
 def workers(count: int, *arguments: str, **env: str) -> list[subprocess.Popen[str]]:

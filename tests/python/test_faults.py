@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from fault_layer import behind
 
 ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).with_name("fault_server.py")
@@ -136,36 +137,7 @@ class Server:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Variables for a process behind the layer, which is built first."""
-    built = subprocess.run(
-        ["cargo", "build", "--locked", "--package", "fault_layer", "--message-format", "json"],
-        cwd=ROOT,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    files = [f for line in built.stdout.splitlines() for f in json.loads(line).get("filenames", [])]
-    library = next(f for f in files if "fault_layer" in f and f.endswith(".so"))
-    directory = tmp_path_factory.mktemp("layer")
-    name = re.search(
-        r'NAME: &str = "(\w+)"', (ROOT / "tests/fault_layer/src/lib.rs").read_text()
-    ).group(1)
-    layer = {
-        "name": name,
-        "type": "GLOBAL",
-        "library_path": library,
-        "api_version": "1.3.0",
-        "implementation_version": "1",
-        "description": "fails chosen calls",
-    }
-    (directory / "faults.json").write_text(
-        json.dumps({"file_format_version": "1.2.0", "layer": layer})
-    )
-    return {
-        **os.environ,
-        "VK_LAYER_PATH": str(directory),
-        "VK_INSTANCE_LAYERS": name,
-        "TF_WGPU_FAULT_LAYER": library,
-    }
+    return behind(tmp_path_factory.mktemp("layer"))
 
 
 @pytest.fixture(scope="module")

@@ -194,6 +194,23 @@ fn copies_between_devices() {
 }
 
 #[cfg(target_os = "linux")]
+const SHUT: u64 = 0;
+#[cfg(target_os = "linux")]
+const OPEN: u64 = 1;
+
+/// Holds the device up until the gate is open. It opens by itself in the end, and says so.
+#[cfg(target_os = "linux")]
+unsafe extern "C" fn pass(argument: *mut c_void, _: *mut TF_Status) {
+    // SAFETY: the test passes its gate.
+    let gate = unsafe { &*argument.cast::<AtomicU64>() };
+    let begin = std::time::Instant::now();
+    while gate.load(Ordering::SeqCst) == SHUT && begin.elapsed().as_secs() < 30 {
+        std::thread::yield_now();
+    }
+    gate.fetch_or(2, Ordering::SeqCst);
+}
+
+#[cfg(target_os = "linux")]
 fn between_devices() {
     assert_eq!(plugin().devices.len(), 2, "two manifests, two devices");
     let (a, b) = (Device::nth(0), Device::nth(1));
@@ -219,6 +236,34 @@ fn between_devices() {
         stream_b.read_into(&mut got, on_b.address + shift);
         stream_b.block();
         assert!(got == data, "round {round}");
+    }
+    // A copy to a device that is busy holds nobody up, and comes behind what is there.
+    let gate = AtomicU64::new(SHUT);
+    let argument = (&raw const gate).cast_mut().cast::<c_void>();
+    a.write(on_a.address, &data);
+    stream_b.memset(on_b.address, 1, n);
+    // SAFETY: the gate lives until the stream is idle.
+    unsafe { b.se().host_callback.unwrap()(b.raw, stream_b.raw, Some(pass), argument) };
+    stream_a.depend_on(&stream_b);
+    stream_a.copy(on_b.address, on_a.address, n);
+    let event = a.event();
+    stream_a.record(&event);
+    while !event.is_complete() {
+        std::thread::yield_now();
+    }
+    assert_eq!(gate.swap(OPEN, Ordering::SeqCst), SHUT, "the sender waited for the receiver");
+    stream_b.block();
+    assert!(b.read(on_b.address, n as usize) == data);
+    // There and back: what is on its way to the sender is there first.
+    for round in 0..20_u8 {
+        let data: Vec<u8> = data.iter().map(|byte| byte ^ round).collect();
+        stream_b.write(on_b.address, &data);
+        stream_a.memset(on_a.address, round, n);
+        stream_b.copy(on_a.address, on_b.address, n);
+        stream_a.depend_on(&stream_b);
+        stream_a.copy(on_b.address + 8, on_a.address, n);
+        stream_a.block();
+        assert!(b.read(on_b.address + 8, n as usize) == data, "round {round}");
     }
     // Synchronously, in both directions, asked of either device.
     for d in [&a, &b] {

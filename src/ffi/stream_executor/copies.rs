@@ -5,9 +5,12 @@
 //! done. Copies between two of our devices, told by their addresses, go through host memory.
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::stream::{device_of, upload_device_of};
+use parking_lot::Mutex;
+
+use super::stream::{device_of, sender_of, upload_device_of};
 use super::{address, opened};
 use crate::device::{Device, process};
 use crate::error::{Error, Result};
@@ -103,6 +106,41 @@ fn owner(address: u64, default: &Arc<Device>) -> &Arc<Device> {
     plugin::get().devices().iter().map(|d| &d.device).find(|d| d.owns(address)).unwrap_or(default)
 }
 
+/// Where copies from other devices are on their way to.
+static ARRIVALS: Mutex<Vec<Range<u64>>> = Mutex::new(Vec::new());
+
+/// A copy from another device, until its upload is recorded.
+struct Arrival(Range<u64>);
+
+impl Arrival {
+    fn at(range: Range<u64>) -> Self {
+        ARRIVALS.lock().push(range.clone());
+        Self(range)
+    }
+
+    /// Whether a copy to some of these addresses is on its way.
+    fn is_awaited(range: &Range<u64>) -> bool {
+        ARRIVALS.lock().iter().any(|a| a.start < range.end && range.start < a.end)
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        let mut arrivals = ARRIVALS.lock();
+        if let Some(i) = arrivals.iter().position(|a| *a == self.0) {
+            arrivals.swap_remove(i);
+        }
+    }
+}
+
+/// Whether a copy on a stream of `device` comes behind all work of its receiver without a wait: it
+/// leaves the device, and nothing that it reads is on its way from another one.
+fn is_ordered_by_receiver(device: &Arc<Device>, to: u64, from: u64, size: u64) -> bool {
+    device.owns(from)
+        && !Arc::ptr_eq(owner(to, device), device)
+        && !Arrival::is_awaited(&(from..from.saturating_add(size)))
+}
+
 /// [`copy`], after whose failure nobody reads the destination: TensorFlow takes the copy for done.
 fn copy_or_spoil(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
     let spoil =
@@ -123,7 +161,9 @@ fn copy(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
     }
     if Arc::ptr_eq(source, device) {
         let receiver = destination.clone();
+        let arrival = Arrival::at(to..to + size);
         let sink = move |at, part: Result<&[u8]>| {
+            let _ = &arrival;
             // The upload is recorded before the source's serial counts as done, so whoever waits
             // for that comes behind it.
             if let Err(e) = part.and_then(|part| receiver.upload(to + at, part)) {
@@ -203,7 +243,14 @@ pub(super) unsafe extern "C" fn memcpy_dtod(
 ) {
     guard_status(status, "memcpy_dtod", || {
         // SAFETY: the stream is alive, the structs are TensorFlow's.
-        unsafe { copy_or_spoil(device_of(stream)?, address(destination)?, address(source)?, size) }
+        unsafe {
+            let (to, from) = (address(destination)?, address(source)?);
+            let mut device = sender_of(stream)?;
+            if !is_ordered_by_receiver(device, to, from, size) {
+                device = device_of(stream)?;
+            }
+            copy_or_spoil(device, to, from, size)
+        }
     });
 }
 

@@ -2,11 +2,13 @@
 //!
 //! All streams of a device are its one in-order queue, so they depend on each other by nature. An
 //! event is the serial of the queue when it was recorded. Between devices there is no GPU-side wait
-//! in wgpu: there the host waits.
+//! in wgpu: there the host waits, before the next work of the stream that needs it.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use super::opened;
 use crate::device::{Device, Serial, process};
@@ -26,7 +28,12 @@ struct Stream {
     device: &'static PluginDevice,
     /// How many copies from the host it carried; `NOT_ONLY_UPLOADS` once it carried anything else.
     uploads: AtomicU64,
+    /// What the stream's next work comes behind on other devices.
+    awaited: Mutex<Awaited>,
 }
+
+/// Devices, and up to which serial each.
+type Awaited = Vec<(&'static PluginDevice, Serial)>;
 
 const NOT_ONLY_UPLOADS: u64 = u64::MAX;
 
@@ -41,6 +48,25 @@ impl Stream {
             self.uploads.store(NOT_ONLY_UPLOADS, Ordering::Relaxed);
         }
     }
+
+    /// Puts what comes next behind the work of other devices.
+    fn order_after(&self, others: impl IntoIterator<Item = (&'static PluginDevice, Serial)>) {
+        let mut awaited = self.awaited.lock();
+        awaited.retain(|(other, serial)| !other.device.is_done(*serial));
+        awaited.extend(others.into_iter().filter(|(other, serial)| {
+            !Arc::ptr_eq(&self.device.device, &other.device) && !other.device.is_done(*serial)
+        }));
+    }
+
+    /// Waits for what the stream is to come behind. Others may use it meanwhile, and wait too.
+    fn catch_up(&self) -> Result<()> {
+        let awaited = self.awaited.lock().clone();
+        awaited.iter().try_for_each(|(other, serial)| other.device.wait(*serial))?;
+        if !awaited.is_empty() {
+            self.order_after([]);
+        }
+        Ok(())
+    }
 }
 
 /// Behind an SP_Event.
@@ -52,6 +78,9 @@ struct Event {
     /// Done when the work is done as far as the host can see. It is 0 behind copies from the host:
     /// their bytes are staged at once, so TensorFlow need not poll until the GPU has run them.
     observable: AtomicU64,
+    /// What the stream had not waited for yet when it was recorded. It does not count for who
+    /// polls: a copy to another device is behind it by that device's queue.
+    awaited: Mutex<Awaited>,
 }
 
 /// In place of a serial: what was to be recorded could not be. TensorFlow ignores that, and takes
@@ -104,6 +133,20 @@ unsafe fn event_ref<'a>(event: SP_Event) -> Result<&'a Event> {
 /// `stream` must be null or come from create_stream, and be alive.
 pub(crate) unsafe fn device_of(stream: SP_Stream) -> Result<&'static Arc<Device>> {
     // SAFETY: the caller's contract.
+    let device = unsafe { sender_of(stream) }?;
+    // SAFETY: as above.
+    unsafe { stream_ref(stream) }?.catch_up()?;
+    Ok(device)
+}
+
+/// Like [`device_of`], for a copy to the memory of another device, whose own queue puts it behind
+/// all that is there: the stream goes on waiting for it. TensorFlow makes each copy between devices
+/// wait for the receiver, and would hold up the sender until the receiver is idle.
+///
+/// # Safety
+/// As for [`device_of`].
+pub(super) unsafe fn sender_of(stream: SP_Stream) -> Result<&'static Arc<Device>> {
+    // SAFETY: the caller's contract.
     let stream = unsafe { stream_ref(stream) }?;
     stream.busy();
     Ok(&stream.device.device)
@@ -126,13 +169,8 @@ pub(super) unsafe fn upload_device_of(stream: SP_Stream) -> Result<&'static Arc<
             Ordering::Relaxed,
         );
     }
+    stream.catch_up()?;
     Ok(&stream.device.device)
-}
-
-/// Waits on the host until `other` has done everything up to `serial`, unless both are the same
-/// in-order queue.
-fn order_after(dependent: &PluginDevice, other: &PluginDevice, serial: Serial) -> Result<()> {
-    if Arc::ptr_eq(&dependent.device, &other.device) { Ok(()) } else { other.device.wait(serial) }
 }
 
 pub(super) unsafe extern "C" fn create_stream(
@@ -143,7 +181,11 @@ pub(super) unsafe extern "C" fn create_stream(
     guard_status(status, "create_stream", || {
         // SAFETY: TensorFlow passes its SP_Device and a place for the stream.
         unsafe {
-            let new = Stream { device: opened(device)?, uploads: AtomicU64::new(0) };
+            let new = Stream {
+                device: opened(device)?,
+                uploads: AtomicU64::new(0),
+                awaited: Mutex::default(),
+            };
             stream.write(Handle::give(new).cast());
         }
         Ok(())
@@ -164,7 +206,10 @@ pub(super) unsafe extern "C" fn create_stream_dependency(
     guard_status(status, "create_stream_dependency", || {
         // SAFETY: both streams are alive.
         let (dependent, other) = unsafe { (stream_ref(dependent)?, stream_ref(other)?) };
-        order_after(dependent.device, other.device, other.device.device.serial())
+        let serial = other.device.device.serial();
+        let awaited = other.awaited.lock().clone();
+        dependent.order_after(awaited.into_iter().chain([(other.device, serial)]));
+        Ok(())
     });
 }
 
@@ -192,6 +237,7 @@ pub(super) unsafe extern "C" fn create_event(
                 device: opened(device)?,
                 serial: AtomicU64::new(0),
                 observable: AtomicU64::new(0),
+                awaited: Mutex::default(),
             };
             event.write(Handle::give(new).cast());
         }
@@ -238,6 +284,8 @@ pub(super) unsafe extern "C" fn record_event(
                 "an event can be recorded on a stream of its own device only".into(),
             ));
         }
+        let awaited = stream.awaited.lock().clone();
+        *event.awaited.lock() = awaited;
         let serial = stream.device.device.serial();
         event.serial.store(serial, Ordering::Release);
         let only_uploads = !matches!(stream.uploads.load(Ordering::Relaxed), 0 | NOT_ONLY_UPLOADS);
@@ -255,7 +303,10 @@ pub(super) unsafe extern "C" fn wait_for_event(
     guard_status(status, "wait_for_event", || {
         // SAFETY: both are alive.
         let (stream, event) = unsafe { (stream_ref(stream)?, event_ref(event)?) };
-        order_after(stream.device, event.device, event.settle(&event.serial))
+        let serial = event.settle(&event.serial);
+        let awaited = event.awaited.lock().clone();
+        stream.order_after(awaited.into_iter().chain([(event.device, serial)]));
+        Ok(())
     });
 }
 
@@ -267,7 +318,9 @@ pub(super) unsafe extern "C" fn block_host_for_event(
     guard_status(status, "block_host_for_event", || {
         // SAFETY: the event is alive.
         let event = unsafe { event_ref(event) }?;
-        event.device.device.wait(event.settle(&event.serial))
+        event.device.device.wait(event.settle(&event.serial))?;
+        let awaited = event.awaited.lock().clone();
+        awaited.iter().try_for_each(|(other, serial)| other.device.wait(*serial))
     });
 }
 
@@ -278,7 +331,9 @@ pub(super) unsafe extern "C" fn block_host_until_done(
 ) {
     // SAFETY: the stream is alive.
     guard_status(status, "block_host_until_done", || {
-        unsafe { stream_ref(stream) }?.device.device.synchronize()
+        let stream = unsafe { stream_ref(stream) }?;
+        stream.catch_up()?;
+        stream.device.device.synchronize()
     });
 }
 

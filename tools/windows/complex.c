@@ -1,4 +1,4 @@
-// The functions of <complex.h> that Wine's ucrtbase.dll lacks and TensorFlow for Windows imports.
+// The functions of <complex.h> that Wine's ucrtbase.dll lacks, and TensorFlow and NumPy for Windows import.
 //
 // The types are Microsoft's, structures of two numbers, passed as such; a long double is a double
 // there. What is computed is mingw's.

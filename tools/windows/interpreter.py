@@ -50,7 +50,7 @@ def make(folder: Path, wheel: Path) -> Path:
         install(packages, "--no-deps", *ALONE)
         for library in (packages / "Scripts").glob("*.dll"):
             shutil.copy(library, folder)
-        replace_math(packages / "tensorflow", folder)
+        replace_math(packages, folder)
         compile_c("python.c", program, folder / "python311.dll", "-municode")
     for name in ("tensorflow_wgpu", "tensorflow-plugins"):
         shutil.rmtree(packages / name, ignore_errors=True)
@@ -91,15 +91,16 @@ def pip(command: str, *arguments: str) -> None:
     subprocess.run(line, check=True)
 
 
-def replace_math(tensorflow: Path, folder: Path) -> None:
-    """Has TensorFlow's libraries take the C library's mathematics from a DLL of ours.
+def replace_math(packages: Path, folder: Path) -> None:
+    """Has the packages' libraries take the C library's mathematics from a DLL of ours.
 
     It hands all on to Wine's, but for the complex functions, which Wine lacks: `complex.c`. The
     libraries' imports name it, so the name in them is changed, by one as long.
     """
     names: set[str] = set()
-    for library in [*tensorflow.rglob("*.pyd"), *tensorflow.rglob("*.dll")]:
-        imports = [i for i in lief.PE.parse(str(library)).imports if i.name == MATH]
+    for library in [*packages.rglob("*.pyd"), *packages.rglob("*.dll")]:
+        read = lief.PE.parse(str(library))
+        imports = [i for i in read.imports if i.name == MATH] if read else []
         if imports:
             names |= {entry.name for i in imports for entry in i.entries}
             library.write_bytes(library.read_bytes().replace(MATH.encode(), OURS.encode()))

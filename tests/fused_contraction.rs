@@ -23,7 +23,8 @@ enum Extra {
     /// The same, with ones for the other dimensions.
     Spread,
     Full,
-    /// One element for each index of the first dimension: nothing that a contraction reads.
+    /// One element for each index of the first dimension: of matrices one for each row, else
+    /// nothing that a contraction reads.
     Rows,
 }
 
@@ -321,6 +322,69 @@ fn batches_broadcast() {
                     Node::new("_WgpuFusedBatchMatMulV2").attr("adj_x", false).attr("adj_y", false);
                 check(&mut turn, &node, [&a, &b], &result, 0, &format!("{x:?} {y:?} {m}x{k}x{n}"));
             }
+        }
+    }
+}
+
+/// Products of int8 as quantized layers have them: scaled by rows and channels, with a bias. One
+/// that is cut, results of few columns, and operands at any address are among them.
+#[test]
+fn products_of_int8() {
+    let text = "x: int32, float32, float32, float32; c: 0; s0 = Cast<int32, float32>(x0); s1 = \
+                Mul<float32>(x1, x2); s2 = RealDiv<float32>(s0, s1); s3 = AddV2<float32>(s2, \
+                x3); s4 = Cast<float32, U>(s3); return s4";
+    let cases: [(&[usize], [usize; 3]); 7] = [
+        (&[], [5, 7, 12]),
+        (&[], [64, 48, 40]),
+        (&[2, 3], [4, 16, 8]),
+        (&[3], [5, 9, 3]),
+        (&[], [1, 33, 20]),
+        (&[], [20, 8, 1]),
+        (&[], [3, 20_000, 8]),
+    ];
+    for (turn, (batch, [m, k, n])) in cases.into_iter().enumerate() {
+        for (output, transposed) in [(DType::F32, false), (DType::F16, true)] {
+            let mut random = Random::new((m + n) as u64);
+            let mut int8 = |dims: &[usize]| {
+                let values: Vec<i8> =
+                    (0..dims.iter().product()).map(|_| random.below(255) as i8).collect();
+                let wide: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
+                (HostTensor::of(DType::I8, dims, &values), wide)
+            };
+            let (a, av) = int8(&[batch, &[m, k]].concat());
+            let (b, bv) = int8(&if transposed { [n, k] } else { [k, n] });
+            let rows = batch.iter().product::<usize>() * m;
+            let sums = matmul(&av, &bv, [rows, k, n], false, transposed);
+            // As large as they are for sums of such numbers, so that results are about 1.
+            let large = 70.0 * (k as f64).sqrt();
+            let mut scale = |dims: &[usize]| {
+                let count: usize = dims.iter().product();
+                let values: Vec<f32> = (0..count)
+                    .map(|_| (large * (1.0 + random.below(100) as f64 / 100.0)).sqrt() as f32 * 8.0)
+                    .collect();
+                let wide: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
+                (HostTensor::f32(dims, &values), wide)
+            };
+            let ((channels, cv), (columns, rv)) = (scale(&[n]), scale(&[batch, &[m, 1]].concat()));
+            let (bias, biases) = Random::new(3).tensor(DType::F32, &[n]);
+            let want: Vec<f64> =
+                (0..rows * n).map(|i| sums[i] / (cv[i % n] * rv[i / n]) + biases[i % n]).collect();
+            let node = Node::new("_WgpuFusedBatchMatMulV3")
+                .attr("T", DType::I8)
+                .attr("T_extra", &[DType::F32; 3][..])
+                .attr("T_out", output)
+                .attr("constants", &[][..] as &[f32])
+                .attr("expression", &text.replace('U', output.name())[..])
+                .attr("adj_x", false)
+                .attr("adj_y", transposed);
+            let profile = Profile::DISTINCT[turn % Profile::DISTINCT.len()];
+            let mut session = under(profile, session);
+            session.misalign = turn % 2;
+            let inputs: Vec<Input> = [a, b, channels, columns, bias].map(Input::from).to_vec();
+            let what = format!("{batch:?} {m}x{k}x{n} {output} {profile}");
+            let got = session.run(&node, &inputs).expect(&what);
+            assert_eq!(got[0].dims[..], [batch, &[m, n]].concat()[..], "{what}");
+            assert_close(&got[0], &want, 8.0, &what);
         }
     }
 }

@@ -63,6 +63,7 @@ const LEAST: &[(&str, usize)] = &[
     ("ZerosLike", 1),
     ("_SwitchN", 2),
     ("_WgpuFusedBatchMatMulV2", 2),
+    ("_WgpuFusedBatchMatMulV3", 2),
     ("_WgpuFusedConv2D", 2),
     ("_WgpuFusedConv3D", 2),
     ("_WgpuFusedDepthwiseConv2dNative", 2),

@@ -465,3 +465,110 @@ fn a_batch_normalization_of_variables_is_computed_in_place() {
         "#]],
     );
 }
+
+/// A product of int8 with what quantized layers do to it: the scales of its channels and rows, a
+/// bias and an activation.
+const INT8: &str = "
+    x = Placeholder -> int8[?2, 4]
+    w = Placeholder -> int8[4, 8]
+    scale = Placeholder -> float32[8]
+    row = Placeholder -> float32[?2, 1]
+    bias = Placeholder -> float32[8]
+    c = BatchMatMulV3(x, w) {Ta: int8, Tb: int8, Tout: int32, adj_x: false, adj_y: false, \
+                    grad_x: false, grad_y: false} -> int32[?2, 8]
+    f = Cast(c) {DstT: float32, SrcT: int32, Truncate: false} -> float32[?2, 8]
+    s = Mul(scale, row) {T: float32} -> float32[?2, 8]
+    d = RealDiv(f, s) {T: float32} -> float32[?2, 8]
+    v = BiasAdd(d, bias) {T: float32, data_format: \"NHWC\"} -> float32[?2, 8]
+    y = Relu(v) {T: float32} -> float32[?2, 8]
+    out = Identity(y) {T: float32}";
+
+#[test]
+fn a_product_of_int8_is_scaled() {
+    check(
+        "contraction",
+        &format!("preserve out{INT8}"),
+        &expect![[r#"
+        preserve out
+        x = Placeholder -> int8[?2, 4]
+        w = Placeholder -> int8[4, 8]
+        scale = Placeholder -> float32[8]
+        row = Placeholder -> float32[?2, 1]
+        bias = Placeholder -> float32[8]
+        out = Identity(y/fused) {T: float32}
+        y/fused = _WgpuFusedBatchMatMulV3(x, w, scale, row, bias) {T: int8, T_extra: [float32, float32, float32], T_out: float32, adj_x: false, adj_y: false, constants: [], expression: "x: int32, float32, float32, float32; c: 0; s0 = Cast<int32, float32>(x0); s1 = Mul<float32>(x1, x2); s2 = RealDiv<float32>(s0, s1); s3 = AddV2<float32>(s2, x3); s4 = Relu<float32>(s3); return s4"} -> float32[?2, 8]
+    "#]],
+    );
+}
+
+/// Without a conversion to floats it stays what it is.
+#[test]
+fn a_product_of_int8_that_stays_an_integer() {
+    refuse(
+        "contraction",
+        "preserve out
+         x = Placeholder -> int8[2, 4]
+         w = Placeholder -> int8[4, 8]
+         c = BatchMatMulV3(x, w) {Ta: int8, Tb: int8, Tout: int32, adj_x: false, adj_y: false, \
+                    grad_x: false, grad_y: false} -> int32[2, 8]
+         f = Cast(c) {DstT: int64, SrcT: int32, Truncate: false} -> int64[2, 8]
+         out = Identity(f) {T: int64}",
+    );
+}
+
+/// As an `EinsumDense` of several heads has it: behind the reshape that makes heads of channels.
+#[test]
+fn a_product_of_int8_whose_channels_are_split() {
+    check(
+        "contraction",
+        "preserve out
+         x = Placeholder -> int8[?2, 5, 16]
+         w = Placeholder -> int8[16, 32]
+         heads = Const {dtype: int32, value: tensor int32[4] [-1, 5, 4, 8]} -> int32[4]
+         scale = Placeholder -> float32[1, 1, 4, 8]
+         row = Placeholder -> float32[?2, 5, 1, 1]
+         bias = Placeholder -> float32[4, 8]
+         c = BatchMatMulV3(x, w) {Ta: int8, Tb: int8, Tout: int32, adj_x: false, adj_y: false, \
+                    grad_x: false, grad_y: false} -> int32[?2, 5, 32]
+         r = Reshape(c, heads) {T: int32, Tshape: int32} -> int32[?2, 5, 4, 8]
+         f = Cast(r) {DstT: float32, SrcT: int32, Truncate: false} -> float32[?2, 5, 4, 8]
+         s = Mul(row, scale) {T: float32} -> float32[?2, 5, 4, 8]
+         d = RealDiv(f, s) {T: float32} -> float32[?2, 5, 4, 8]
+         y = AddV2(d, bias) {T: float32} -> float32[?2, 5, 4, 8]
+         out = Identity(y) {T: float32}",
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> int8[?2, 5, 16]
+            w = Placeholder -> int8[16, 32]
+            heads = Const {dtype: int32, value: tensor int32[4] [-1, 5, 4, 8]} -> int32[4]
+            scale = Placeholder -> float32[1, 1, 4, 8]
+            row = Placeholder -> float32[?2, 5, 1, 1]
+            bias = Placeholder -> float32[4, 8]
+            out = Identity(r/behind) {T: float32}
+            row/before/shape = Const {dtype: int32, value: tensor int32[3] [-1, 5, 1]} -> int32[3]
+            row/before = Reshape(row, row/before/shape) {T: float32, Tshape: int32} -> float32[?, 5, 1]
+            scale/before/shape = Const {dtype: int32, value: tensor int32[1] [32]} -> int32[1]
+            scale/before = Reshape(scale, scale/before/shape) {T: float32, Tshape: int32} -> float32[32]
+            bias/before/shape = Const {dtype: int32, value: tensor int32[1] [32]} -> int32[1]
+            bias/before = Reshape(bias, bias/before/shape) {T: float32, Tshape: int32} -> float32[32]
+            y/fused = _WgpuFusedBatchMatMulV3(x, w, row/before, scale/before, bias/before) {T: int8, T_extra: [float32, float32, float32], T_out: float32, adj_x: false, adj_y: false, constants: [], expression: "x: int32, float32, float32, float32; c: 0; s0 = Cast<int32, float32>(x0); s1 = Mul<float32>(x1, x2); s2 = RealDiv<float32>(s0, s1); s3 = AddV2<float32>(s2, x3); return s3"} -> float32[?2, 5, 32]
+            r/behind = Reshape(y/fused, heads) {T: float32, Tshape: int32} -> float32[?2, 5, 4, 8]
+        "#]],
+    );
+}
+
+/// Who scales floats by rows mostly reduces them, too.
+#[test]
+fn a_product_of_floats_is_not_scaled_by_rows() {
+    refuse(
+        "contraction",
+        "preserve out
+         a = Placeholder -> float32[2, 4]
+         b = Placeholder -> float32[4, 8]
+         row = Placeholder -> float32[2, 1]
+         c = MatMul(a, b) {T: float32, grad_a: false, transpose_a: false, transpose_b: \
+                    false} -> float32[2, 8]
+         y = Mul(c, row) {T: float32} -> float32[2, 8]
+         out = Identity(y) {T: float32}",
+    );
+}

@@ -417,3 +417,47 @@ fn a_bias_is_an_addition() {
         refuse("elementwise", &text.replace(from, to));
     }
 }
+
+/// Two nodes that read one tensor find each other though a group stands between them in the order
+/// of its readers, which has no room for either.
+#[test]
+fn readers_on_both_sides_of_a_full_group() {
+    check(
+        "elementwise",
+        "preserve o0, o1, o2, o3, o4, n
+         x = Placeholder -> float32[8]
+         t = Placeholder -> float32[8]
+         q = Placeholder -> float32[8]
+         none = Const {dtype: int32, value: tensor int32[0] []} -> int32[0]
+         a = SquaredDifference(x, t) {T: float32} -> float32[8]
+         n = Mean(a, none) {T: float32, Tidx: int32, keep_dims: true} -> float32[8]
+         quarter = Const {dtype: float32, value: tensor float32[] [0.25]} -> float32[]
+         b0 = AddV2(n, quarter) {T: float32} -> float32[8]
+         b1 = Rsqrt(b0) {T: float32} -> float32[8]
+         b2 = Mul(t, b1) {T: float32} -> float32[8]
+         b3 = Sub(q, b2) {T: float32} -> float32[8]
+         b4 = Cos(b1) {T: float32} -> float32[8]
+         b5 = Reciprocal(b1) {T: float32} -> float32[8]
+         c = Sub(t, q) {T: float32} -> float32[8]
+         o0 = Identity(b0) {T: float32} -> float32[8]
+         o1 = Identity(b4) {T: float32} -> float32[8]
+         o2 = Identity(b5) {T: float32} -> float32[8]
+         o3 = Identity(b3) {T: float32} -> float32[8]
+         o4 = Identity(c) {T: float32} -> float32[8]",
+        &expect![[r#"
+            preserve n, o0, o1, o2, o3, o4
+            x = Placeholder -> float32[8]
+            t = Placeholder -> float32[8]
+            q = Placeholder -> float32[8]
+            none = Const {dtype: int32, value: tensor int32[0] []} -> int32[0]
+            n = Mean(c/wgpu_fused, none) {T: float32, Tidx: int32, keep_dims: true} -> float32[8]
+            o0 = Identity(b3/wgpu_fused) {T: float32} -> float32[8]
+            o1 = Identity(b3/wgpu_fused:2) {T: float32} -> float32[8]
+            o2 = Identity(b3/wgpu_fused:1) {T: float32} -> float32[8]
+            o3 = Identity(b3/wgpu_fused:3) {T: float32} -> float32[8]
+            o4 = Identity(c/wgpu_fused:1) {T: float32} -> float32[8]
+            c/wgpu_fused = _WgpuFusedElementwise(x, t, q) {T_in: [float32, float32, float32], T_out: [float32, float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = SquaredDifference<float32>(x0, x1); s1 = Sub<float32>(x1, x2); return s0, s1"} -> float32[8], float32[8]
+            b3/wgpu_fused = _WgpuFusedElementwise(n, t, q) {T_in: [float32, float32, float32], T_out: [float32, float32, float32, float32], constants: [0.25], expression: "x: float32, float32, float32; c: 1; s0 = AddV2<float32>(x0, c0); s1 = Rsqrt<float32>(s0); s2 = Reciprocal<float32>(s1); s3 = Cos<float32>(s1); s4 = Mul<float32>(x1, s1); s5 = Sub<float32>(x2, s4); return s0, s2, s3, s5"} -> float32[8], float32[8], float32[8], float32[8]
+        "#]],
+    );
+}

@@ -239,6 +239,45 @@ fn the_gradient_of_a_bias_goes_into_that_of_the_weights() {
     assert!(after.contains("_WgpuFusedMatMulWithSums(x, rows, c)"), "{after}");
 }
 
+/// That of a bias with an element for each unit of each head.
+#[test]
+fn the_gradient_of_a_bias_of_heads_goes_into_that_of_the_weights() {
+    let heads = |axes: &str| {
+        layer(
+            WEIGHTS,
+            &format!(
+                "axes = Const {{dtype: int32, value: tensor int32[2] {axes}}} -> int32[2]
+                 split = Const {{dtype: int32, value: tensor int32[4] [-1, 8, 2, 3]}} -> int32[4]
+                 h = Reshape(g, split) {{T: float32, Tshape: int32}} -> float32[?2, 8, 2, 3]
+                 s = Sum(h, axes) {{T: float32, Tidx: int32, keep_dims: true}} -> \
+                 float32[1, 1, 2, 3]"
+            ),
+            "",
+        )
+    };
+    check(
+        "biases",
+        &heads("[0, 1]"),
+        &expect![[r#"
+        preserve db, dw
+        x = Placeholder -> float32[?1, 4]
+        g = Placeholder -> float32[?2, 8, 6]
+        shape = Const {dtype: int32, value: tensor int32[2] [-1, 6]} -> int32[2]
+        rows = Reshape(g, shape) {T: float32, Tshape: int32} -> float32[?1, 6]
+        axes = Const {dtype: int32, value: tensor int32[2] [0, 1]} -> int32[2]
+        split = Const {dtype: int32, value: tensor int32[4] [-1, 8, 2, 3]} -> int32[4]
+        h = Reshape(g, split) {T: float32, Tshape: int32} -> float32[?2, 8, 2, 3]
+        dw = Identity(p/with_sums) {T: float32}
+        db = Identity(p/with_sums/sums) {T: float32}
+        p/with_sums = _WgpuFusedMatMulWithSums(x, rows) {T: float32, T_extra: [], T_out: float32, adj_x: true, constants: [], expression: "x: float32; c: 0; return x0"} -> float32[4, 6], float32[6]
+        p/with_sums/sums/shape = Const {dtype: int32, value: tensor int32[4] [1, 1, 2, 3]} -> int32[4]
+        p/with_sums/sums = Reshape(p/with_sums:1, p/with_sums/sums/shape) {T: float32, Tshape: int32} -> float32[1, 1, 2, 3]
+    "#]],
+    );
+    // Over heads, which are columns.
+    refuse("biases", &heads("[0, 2]").replace("float32[1, 1, 2, 3]", "float32[1, 8, 1, 3]"));
+}
+
 #[test]
 fn other_sums_beside_products_stay() {
     for (from, to) in [

@@ -264,6 +264,39 @@ fn reductions_share_a_pass_though_only_some_keep_their_axes() {
     );
 }
 
+/// As the gradients of repeated heads of key and value: each is summed behind a change of shape.
+#[test]
+fn reductions_of_what_one_node_makes_share_a_pass_behind_changes_of_shape() {
+    check(
+        "reduce",
+        "preserve out
+         x = Placeholder -> float32[2, 6, 6, 10]
+         axis = Const {dtype: int32, value: tensor int32[] [3]} -> int32[]
+         n = Const {dtype: int32, value: tensor int32[2] [5, 5]} -> int32[2]
+         m = SplitV(x, n, axis) {T: float32, Tlen: int32, num_split: 2} -> \
+                    float32[2, 6, 6, 5], float32[2, 6, 6, 5]
+         s = Const {dtype: int32, value: tensor int32[5] [2, 6, 2, 3, 5]} -> int32[5]
+         k = Reshape(m, s) {T: float32, Tshape: int32} -> float32[2, 6, 2, 3, 5]
+         v = Reshape(m:1, s) {T: float32, Tshape: int32} -> float32[2, 6, 2, 3, 5]
+         a = Const {dtype: int32, value: tensor int32[1] [3]} -> int32[1]
+         dk = Sum(k, a) {T: float32, Tidx: int32, keep_dims: false} -> float32[2, 6, 2, 5]
+         dv = Sum(v, a) {T: float32, Tidx: int32, keep_dims: false} -> float32[2, 6, 2, 5]
+         out = NoOp(^dk, ^dv)",
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> float32[2, 6, 6, 10]
+            axis = Const {dtype: int32, value: tensor int32[] [3]} -> int32[]
+            n = Const {dtype: int32, value: tensor int32[2] [5]} -> int32[2]
+            m = SplitV(x, n, axis) {T: float32, Tlen: int32, num_split: 2} -> float32[2, 6, 6, 5], float32[2, 6, 6, 5]
+            s = Const {dtype: int32, value: tensor int32[5] [2, 6, 2, 3, 5]} -> int32[5]
+            k = Reshape(m, s) {T: float32, Tshape: int32} -> float32[2, 6, 2, 3, 5]
+            v = Reshape(m:1, s) {T: float32, Tshape: int32} -> float32[2, 6, 2, 3, 5]
+            out = NoOp(^dk/reduce)
+            dk/reduce = _WgpuFusedReduce(v, k) {T_extra: [], T_in: [float32, float32], T_out: [float32, float32], axes: [3], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32, float32; c: 0; return x0, x1", keep_dims: false, reductions: "Sum,Sum", whole: false} -> float32[2, 6, 2, 5], float32[2, 6, 2, 5]
+        "#]],
+    );
+}
+
 #[test]
 fn reductions_of_the_outputs_of_one_node_share_a_pass() {
     check(

@@ -61,6 +61,7 @@ def compare(on_wgpu, on_cpu, arrays, signature=None, fused=1, tolerance=2e-5):
         size = max(1.0, float(np.abs(c).max()))
         np.testing.assert_allclose(a, c, rtol=tolerance, atol=tolerance * size)
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * size)
+    return found
 
 
 def layers(dtype="float32", **options):
@@ -92,6 +93,31 @@ def test_multi_head_attention(dtype, mask):
     compare(
         of(on_wgpu), of(on_cpu), [values(2, 11, 32)], tolerance=2e-5 if dtype == "float32" else 8e-3
     )
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_grouped_queries(mask):
+    """Keys and values are repeated for their queries; the gradients of both are one sum."""
+    models = []
+    for device in ("WGPU:0", "CPU:0"):
+        with tf.device(device):
+            models.append(keras.layers.GroupQueryAttention(16, 8, 2))
+            models[-1].build([2, 10, 64], [2, 10, 64])
+    wgpu, cpu = models
+    cpu.set_weights([values(*w.shape) * 0.3 for w in wgpu.weights])
+    wgpu.set_weights(cpu.get_weights())
+
+    def of(layer):
+        def call(x):
+            return layer(x, x, use_causal_mask=mask == "causal")
+
+        return gradients_of(call, layer.trainable_variables)
+
+    found = compare(of(wgpu), of(cpu), [values(2, 10, 64)], tolerance=1e-4)
+    # Those of heads that are repeated are one reduction; those of biases come with their weights'.
+    assert found["Sum"] == 0, found
+    assert found["_WgpuFusedReduce"] >= 1, found
+    assert found["_WgpuFusedMatMulWithSums"] == 4, found
 
 
 @pytest.mark.parametrize("mask", ["causal", "padding"])

@@ -18,6 +18,8 @@ pub struct Network {
     pub batch: usize,
     pub inputs: usize,
     pub units: usize,
+    /// Elements of a projected output, or 0.
+    pub projection: usize,
     pub skips: bool,
     pub time_major: bool,
     pub lengths: Option<Vec<i32>>,
@@ -31,6 +33,7 @@ pub const SMALL: Network = Network {
     batch: 2,
     inputs: 3,
     units: 2,
+    projection: 0,
     skips: false,
     time_major: true,
     lengths: None,
@@ -53,7 +56,9 @@ impl Network {
     /// The network as its op takes it: ours is one layer with sequences before steps.
     pub fn fitted(&self) -> Self {
         match self.is_ours() {
-            true => Self { layers: 1, skips: false, time_major: false, ..self.clone() },
+            true => {
+                Self { layers: 1, projection: 0, skips: false, time_major: false, ..self.clone() }
+            }
             false => self.clone(),
         }
     }
@@ -72,7 +77,7 @@ impl Network {
 
     /// Whether the op takes lengths.
     pub fn has_lengths(&self) -> bool {
-        self.is_ours() || !self.time_major || self.lengths.is_some()
+        self.is_ours() || !self.time_major || self.lengths.is_some() || self.projection > 0
     }
 
     pub fn has_cells(&self) -> bool {
@@ -88,13 +93,25 @@ impl Network {
         match layer {
             0 if self.skips => 0,
             0 => self.inputs,
-            _ => self.directions * self.units,
+            _ => self.directions * self.outputs(),
         }
     }
 
+    /// Elements of an output of a direction.
+    pub fn outputs(&self) -> usize {
+        if self.projects() { self.projection } else { self.units }
+    }
+
+    /// Whether there is a matrix that projects.
+    pub fn projects(&self) -> bool {
+        self.projection > 0 && self.projection < self.units && self.has_cells()
+    }
+
     pub fn params(&self) -> usize {
+        let projection = if self.projects() { self.projection * self.units } else { 0 };
         let of = |p: usize| {
-            self.gates() * self.units * (self.weighted(p / self.directions) + self.units + 2)
+            let columns = self.weighted(p / self.directions) + self.outputs() + 2;
+            self.gates() * self.units * columns + projection
         };
         (0..self.pseudo_layers()).map(of).sum()
     }
@@ -104,18 +121,24 @@ impl Network {
     }
 
     pub fn state_shape(&self) -> Vec<usize> {
-        self.ordered(self.pseudo_layers(), self.batch, self.units)
+        self.ordered(self.pseudo_layers(), self.batch, self.outputs())
+    }
+
+    pub fn cell_shape(&self) -> Vec<usize> {
+        match self.has_cells() {
+            true => self.ordered(self.pseudo_layers(), self.batch, self.units),
+            false => vec![],
+        }
     }
 
     pub fn output_shape(&self) -> Vec<usize> {
-        self.ordered(self.steps, self.batch, self.directions * self.units)
+        self.ordered(self.steps, self.batch, self.directions * self.outputs())
     }
 
     /// Shapes of input, input_h, input_c and params.
     pub fn shapes(&self) -> Vec<Vec<usize>> {
-        let c = if self.has_cells() { self.state_shape() } else { vec![] };
         let input = self.ordered(self.steps, self.batch, self.inputs);
-        vec![input, self.state_shape(), c, vec![self.params()]]
+        vec![input, self.state_shape(), self.cell_shape(), vec![self.params()]]
     }
 
     pub fn at(&self, extents: [usize; 3], outer: usize, inner: usize, i: usize) -> usize {
@@ -131,8 +154,10 @@ impl Network {
     /// Outputs, and states after the last step.
     pub fn run(&self, p: &[Vec<f64>]) -> [Vec<f64>; 3] {
         let Self { steps, batch, units, directions, .. } = *self;
-        let (width, gates) = (directions * units, self.gates());
-        let states = [self.pseudo_layers(), batch, units];
+        let (outputs, gates) = (self.outputs(), self.gates());
+        let width = directions * outputs;
+        let states = [self.pseudo_layers(), batch, outputs];
+        let cells = [self.pseudo_layers(), batch, units];
         let (mut last_h, mut last_c) = (p[1].clone(), p[2].clone());
         let mut x = p[0].clone();
         let mut weights_at = 0;
@@ -150,7 +175,7 @@ impl Network {
                     for s in 0..length {
                         let t = if direction == 1 { length - 1 - s } else { s };
                         let before: Vec<f64> =
-                            (0..units).map(|k| last_h[self.at(states, pseudo, b, k)]).collect();
+                            (0..outputs).map(|k| last_h[self.at(states, pseudo, b, k)]).collect();
                         // Of gate g and unit j.
                         let input_part = |g: usize, j: usize| {
                             let row = (g * units + j) * weighted;
@@ -163,19 +188,19 @@ impl Network {
                             sum + p[3][bias_at + g * units + j]
                         };
                         let recurrent_part = |g: usize, j: usize, before: &[f64]| {
-                            let row = recurrent_at + (g * units + j) * units;
-                            let sum: f64 = (0..units).map(|k| p[3][row + k] * before[k]).sum();
+                            let row = recurrent_at + (g * units + j) * outputs;
+                            let sum: f64 = (0..outputs).map(|k| p[3][row + k] * before[k]).sum();
                             sum + p[3][bias_at + (gates + g) * units + j]
                         };
                         let gate_of = |g: usize, j: usize, before: &[f64]| {
                             input_part(g, j) + recurrent_part(g, j, before)
                         };
+                        let mut given = vec![0.0; units];
                         for j in 0..units {
                             let from_input = |g: usize| input_part(g, j);
                             let from_before = |g: usize| recurrent_part(g, j, &before);
                             let gate = |g: usize| gate_of(g, j, &before);
-                            let at = self.at(states, pseudo, b, j);
-                            let h = match self.mode {
+                            given[j] = match self.mode {
                                 "rnn_relu" => gate(0).max(0.0),
                                 "rnn_tanh" => gate(0).tanh(),
                                 "rnn_linear" => gate(0),
@@ -193,17 +218,26 @@ impl Network {
                                     (1.0 - u) * c + u * before[j]
                                 }
                                 _ => {
+                                    let at = self.at(cells, pseudo, b, j);
                                     last_c[at] = sigmoid(gate(1)) * last_c[at]
                                         + sigmoid(gate(0)) * gate(2).tanh();
                                     sigmoid(gate(3)) * last_c[at].tanh()
                                 }
                             };
-                            last_h[at] = h;
-                            y[self.at([steps, batch, width], t, b, direction * units + j)] = h;
+                        }
+                        for i in 0..outputs {
+                            let row = recurrent_at + gates * units * outputs + i * units;
+                            let h = match self.projects() {
+                                true => (0..units).map(|j| p[3][row + j] * given[j]).sum(),
+                                false => given[i],
+                            };
+                            last_h[self.at(states, pseudo, b, i)] = h;
+                            y[self.at([steps, batch, width], t, b, direction * outputs + i)] = h;
                         }
                     }
                 }
-                weights_at = recurrent_at + gates * units * units;
+                let projection = if self.projects() { outputs * units } else { 0 };
+                weights_at = recurrent_at + gates * units * outputs + projection;
             }
             x = y;
         }
@@ -229,7 +263,12 @@ impl Network {
             .attr("dropout", 0.0)
             .attr("seed", 7i64)
             .attr("seed2", 8i64);
-        if v3 { node.attr("num_proj", 0i64).attr("time_major", self.time_major) } else { node }
+        match v3 {
+            true => {
+                node.attr("num_proj", self.projection as i64).attr("time_major", self.time_major)
+            }
+            false => node,
+        }
     }
 
     pub fn lengths_input(&self) -> HostTensor {

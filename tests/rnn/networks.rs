@@ -25,7 +25,10 @@ fn forward(
 /// Values and gradients of a network.
 fn check(session: &mut Session, n: &Network, dtype: DType, slope_bound: Option<f64>) {
     let n = &n.fitted();
-    let what = format!("{} {dtype} {}x{} layers", n.mode, n.layers, n.directions);
+    let what = format!(
+        "{} {dtype} {}x{} layers, projected to {}",
+        n.mode, n.layers, n.directions, n.projection
+    );
     let mut r = Random::new(n.units as u64 + 3);
     let (inputs, mut values) = random(&mut r, dtype, &n.shapes());
     let bound = match dtype {
@@ -57,8 +60,7 @@ fn check(session: &mut Session, n: &Network, dtype: DType, slope_bound: Option<f
         assert_eq!(plain[k], got[k], "{what}: without training");
     }
     let Some(slope_bound) = slope_bound else { return };
-    let c_shape = if n.has_cells() { n.state_shape() } else { vec![] };
-    let shapes = [n.output_shape(), n.state_shape(), c_shape];
+    let shapes = [n.output_shape(), n.state_shape(), n.cell_shape()];
     let (d_outputs, d_values) = random(&mut r, dtype, &shapes);
     let mut back: Vec<Input> = inputs.iter().cloned().map(Input::from).collect();
     if n.has_lengths() {
@@ -90,6 +92,19 @@ const OURS: [&str; 3] = ["gru_reset_before", "rnn_linear", "rnn_sigmoid"];
 /// Those that have a text of their own.
 const MODES: [&str; 5] = ["lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu"];
 
+/// LSTMs whose outputs are projected.
+fn projected() -> Vec<Network> {
+    let mut all = Vec::new();
+    for n in networks(&["lstm"]) {
+        let units = n.units + 2;
+        let inputs = if n.skips { units } else { n.inputs };
+        all.extend([1, 3].map(|projection| Network { projection, units, inputs, ..n.clone() }));
+    }
+    // As many as there are units: no projection.
+    all.push(Network { projection: 2, ..SMALL });
+    all
+}
+
 fn networks(modes: &[&'static str]) -> Vec<Network> {
     let mut all = Vec::new();
     for &mode in modes {
@@ -120,7 +135,7 @@ fn networks(modes: &[&'static str]) -> Vec<Network> {
 fn small_networks_and_their_gradients() {
     let mut session = session();
     for dtype in session.supported([DType::F32, DType::F64]) {
-        for n in networks(&[&CUDNN[..], &OURS].concat()) {
+        for n in networks(&[&CUDNN[..], &OURS].concat()).into_iter().chain(projected()) {
             check(&mut session, &n, dtype, Some(if dtype == DType::F32 { 2e-5 } else { 1e-6 }));
         }
     }
@@ -129,7 +144,7 @@ fn small_networks_and_their_gradients() {
 #[test]
 fn narrow_floats_are_computed_wide() {
     let mut session = session();
-    for n in networks(&[&CUDNN[..], &OURS].concat()) {
+    for n in networks(&[&CUDNN[..], &OURS].concat()).into_iter().chain(projected()) {
         check(&mut session, &n, DType::F16, Some(2e-2));
         check(&mut session, &n, DType::BF16, Some(1e-1));
     }
@@ -155,6 +170,10 @@ fn extents_of_all_kinds() {
                 for (steps, batch, inputs, units) in extents {
                     let n = Network { mode, steps, batch, inputs, units, directions: 2, ..SMALL };
                     check(&mut session, &n, DType::F32, None);
+                    if mode == "lstm" {
+                        let n = Network { projection: units / 3, time_major: false, ..n };
+                        check(&mut session, &n, DType::F32, None);
+                    }
                 }
             }
         });
@@ -173,6 +192,10 @@ fn gradients_of_larger_networks() {
                 for (steps, batch, units) in [(4, 11, 96), (3, 5, 260)] {
                     let n = Network { mode, steps, batch, inputs: 9, units, ..SMALL };
                     larger_gradient(&mut session, &n);
+                    if mode == "lstm" {
+                        let n = Network { projection: 40, layers: 2, directions: 2, ..n };
+                        larger_gradient(&mut session, &n);
+                    }
                 }
             }
         });
@@ -189,9 +212,8 @@ fn larger_gradient(session: &mut Session, n: &Network) {
     inputs[3] = HostTensor::floats(DType::F32, &[n.params()], &values[3]);
     values[3] = inputs[3].to_f64();
     let got = forward(session, n, &n.node(n.op(false), DType::F32), &inputs);
-    let c_shape = if n.has_cells() { n.state_shape() } else { vec![] };
     let (d_outputs, d_values) =
-        random(&mut r, DType::F32, &[n.output_shape(), n.state_shape(), c_shape]);
+        random(&mut r, DType::F32, &[n.output_shape(), n.state_shape(), n.cell_shape()]);
     if n.has_lengths() {
         inputs.push(n.lengths_input());
     }
@@ -232,6 +254,13 @@ fn tensors_beyond_one_binding() {
             Network { mode: smooth(mode), steps: 70, batch: 1, time_major: false, ..base.clone() },
         ] {
             check(&mut session, &n, DType::F32, (n.steps < 20).then_some(5e-5));
+        }
+        if mode == "lstm" {
+            let lengths = Some(vec![9, 10, 0, 4, 7, 1, 10]);
+            let n = Network { steps: 10, batch: 7, time_major: false, lengths, ..base.clone() };
+            check(&mut session, &Network { projection: 5, ..n }, DType::F32, Some(5e-5));
+            let n = Network { steps: 40, batch: 3, projection: 5, ..base.clone() };
+            check(&mut session, &n, DType::F32, None);
         }
         let n = Network { steps: 40, batch: 3, directions: 1, ..base };
         larger_gradient(&mut session, &Network { mode: smooth(mode), ..n });
@@ -299,6 +328,9 @@ fn empty_extents() {
         for (steps, batch) in [(0, 2), (2, 0), (0, 0)] {
             let n = Network { mode, steps, batch, ..SMALL };
             check(&mut session, &n, DType::F32, Some(1e-5));
+            if mode == "lstm" {
+                check(&mut session, &Network { projection: 1, ..n }, DType::F32, Some(1e-5));
+            }
         }
     }
 }
@@ -309,25 +341,33 @@ fn parameters_as_matrices_and_back() {
     let sizes = |n: &Network| {
         [n.layers, n.units, n.inputs].map(|v| Input::from(HostTensor::i32(&[], &[v as i32])))
     };
-    for n in networks(&CUDNN) {
-        let count = n.pseudo_layers() * 2 * n.gates();
+    for n in networks(&CUDNN).into_iter().chain(projected()) {
+        let biases = n.pseudo_layers() * 2 * n.gates();
+        let count = biases + if n.projects() { n.pseudo_layers() } else { 0 };
+        let projection = n.projection as i64;
         let attrs = |node: Node| {
-            node.attr("num_params_weights", count as i64).attr("num_params_biases", count as i64)
+            node.attr("num_params_weights", count as i64)
+                .attr("num_params_biases", biases as i64)
+                .attr("num_proj", projection)
         };
-        let size = session
-            .run(&n.node("CudnnRNNParamsSize", DType::F32).attr("S", DType::I32), &sizes(&n));
+        let size = n.node("CudnnRNNParamsSize", DType::F32).attr("S", DType::I32);
+        let size = session.run(&size.attr("num_proj", projection), &sizes(&n));
         assert_eq!(size.unwrap()[0], HostTensor::i32(&[1], &[n.params() as i32]));
         let (params, values) = Random::new(3).tensor(DType::F16, &[n.params()]);
-        let node = attrs(n.node("CudnnRNNParamsToCanonicalV2", DType::F16).attr("num_proj", 0i64));
+        let node = attrs(n.node("CudnnRNNParamsToCanonicalV2", DType::F16));
         let mut inputs = sizes(&n).to_vec();
         inputs.push(params.clone().into());
         let parts = session.run(&node, &inputs).unwrap();
-        assert_eq!(parts.len(), 2 * count);
+        assert_eq!(parts.len(), count + biases);
         let flat: Vec<f64> = parts.iter().flat_map(HostTensor::to_f64).collect();
         assert_eq!(flat, values);
         assert_eq!(parts[0].dims[..], [n.units, n.weighted(0)]);
+        assert_eq!(parts[n.gates()].dims[..], [n.units, n.outputs()]);
+        if n.projects() {
+            assert_eq!(parts[2 * n.gates()].dims[..], [n.projection, n.units]);
+        }
         assert_eq!(parts[count].dims[..], [n.units]);
-        let node = attrs(n.node("CudnnRNNCanonicalToParamsV2", DType::F16).attr("num_proj", 0i64));
+        let node = attrs(n.node("CudnnRNNCanonicalToParamsV2", DType::F16));
         let mut inputs = sizes(&n).to_vec();
         inputs.extend(parts.into_iter().map(Input::from));
         assert_eq!(session.run(&node, &inputs).unwrap()[0], params);
@@ -370,8 +410,26 @@ fn bad_input_is_told() {
     let made = session.run(&two.node(two.op(false), DType::F32), &inputs);
     let told = |m: &str| m.contains("one layer, got 2");
     assert!(matches!(&made, Err(Error::InvalidArgument(m)) if told(m)), "{made:?}");
-    let made = session.run(&node.clone().attr("num_proj", 2i64), &[]);
-    assert!(matches!(made, Err(Error::Unimplemented(_))), "{made:?}");
+    let made = session.run(&node.clone().attr("num_proj", -1i64), &[]);
+    assert!(matches!(made, Err(Error::InvalidArgument(_))), "{made:?}");
+    let mut inputs: Vec<Input> = good.iter().cloned().map(Input::from).collect();
+    inputs.push(n.lengths_input().into());
+    let made = session.run(&node.clone().attr("num_proj", 1i64), &inputs);
+    let words = "Invalid input_h and input_c w/ projection size: 1 [1,2,2] [1,2,2]";
+    assert!(matches!(&made, Err(Error::InvalidArgument(m)) if m.contains(words)), "{made:?}");
+    // TensorFlow's kernel looks at num_proj for LSTMs alone; cuDNN has no other network with it.
+    let gru = Network { mode: "gru", time_major: false, ..SMALL };
+    let (inputs, _) = random(&mut Random::new(1), DType::F32, &gru.shapes());
+    let node = gru.node("CudnnRNNV3", DType::F32);
+    let plain = forward(&mut session, &gru, &node, &inputs);
+    assert_eq!(forward(&mut session, &gru, &node.attr("num_proj", 1i64), &inputs), plain);
+    for (mode, projection) in [("gru", 1i64), ("lstm", 3)] {
+        let size = Network { mode, ..SMALL }.node("CudnnRNNParamsSize", DType::F32);
+        let size = size.attr("S", DType::I32).attr("num_proj", projection);
+        let sizes = [1, 2, 3].map(|v| Input::from(HostTensor::i32(&[], &[v])));
+        let made = session.run(&size, &sizes);
+        assert!(matches!(made, Err(Error::InvalidArgument(_))), "{made:?}");
+    }
     let size = session.run(
         &n.node("CudnnRNNParamsSize", DType::F32).attr("S", DType::I32),
         &[1, 1 << 30, 1 << 30].map(|v| Input::from(HostTensor::i32(&[], &[v]))),

@@ -2,8 +2,8 @@
 //! of the element and of up to five further operands. It may have a second value, such as the
 //! argument of an activation, which a gradient reads: that is stored to a result of its own.
 //!
-//! A further operand is a scalar, a vector with one element for each channel, or has the result's
-//! shape; which of them is part of the pipeline's key, its extents are not. Everything else that
+//! A further operand is a scalar, a vector with one element for each channel, a column with one for
+//! each row of channels that are last, or has the result's shape; which of them is part of the pipeline's key, its extents are not. Everything else that
 //! broadcasts is computed by an elementwise program behind the contraction ([`Epilogue::after`]),
 //! so that an op with an epilogue takes all shapes that the ops in its place would take.
 
@@ -69,6 +69,8 @@ pub enum Broadcast {
     Scalar,
     /// The element of the channel.
     Channel,
+    /// The element of the row, where channels are last.
+    Row,
     /// The element at the result's index.
     Full,
 }
@@ -224,7 +226,19 @@ fn broadcast(dims: &[usize], axis: usize, extra: &[usize]) -> Option<Broadcast> 
     } else if dims[..lead].iter().all(|d| *d == 1) && dims[lead..] == *extra {
         Some(Broadcast::Full)
     } else {
-        None
+        let (last, rows) = extra.split_last()?;
+        let is_row = axis + 1 == dims.len()
+            && *last == 1
+            && dims[..lead].iter().all(|d| *d == 1)
+            && dims[lead..axis] == *rows;
+        is_row.then_some(Broadcast::Row)
+    }
+}
+
+impl Broadcast {
+    /// Whether neighbouring columns have elements of their own.
+    const fn is_along_columns(self) -> bool {
+        matches!(self, Self::Channel | Self::Full)
     }
 }
 
@@ -254,6 +268,10 @@ impl Bound<'_> {
             let t = match broadcast {
                 Broadcast::Scalar => t.clone(),
                 Broadcast::Channel => windows::part(t, channel, seen),
+                Broadcast::Row => {
+                    let rows = (channel + len).div_ceil(self.channels);
+                    windows::part(t, first / self.channels, rows)
+                }
                 Broadcast::Full => windows::part(t, first, len),
             };
             (*broadcast, t)
@@ -271,7 +289,7 @@ impl Bound<'_> {
         let four = |broadcast: Broadcast, t: &Tensor| {
             let typed = t.dtype.is_single();
             vec4s
-                && broadcast != Broadcast::Scalar
+                && broadcast.is_along_columns()
                 && typed
                 && t.address.is_multiple_of(4 * t.dtype.size() as u64)
         };
@@ -316,7 +334,7 @@ impl EpilogueVariant {
     /// An epilogue of sample operands, for the list of variants.
     pub(crate) fn sample(epilogue: &Epilogue, broadcasts: &[Broadcast], vec4s: bool) -> Self {
         let types = &epilogue.expression().inputs()[1..];
-        let four = |t: DType, c: Broadcast| vec4s && c != Broadcast::Scalar && t.is_single();
+        let four = |t: DType, c: Broadcast| vec4s && c.is_along_columns() && t.is_single();
         Self {
             function: epilogue.function.clone(),
             extras: types.iter().zip(broadcasts).map(|(t, c)| (*t, *c, four(*t, *c))).collect(),
@@ -470,6 +488,7 @@ impl EpilogueVariant {
                 Broadcast::Scalar => format!("{name}_v"),
                 _ if *vec4s => format!("{name}_v.{lane}"),
                 Broadcast::Channel => format!("load_{name}({channel})"),
+                Broadcast::Row => format!("load_{name}(({at}) / p.channels_all)"),
                 Broadcast::Full => format!("load_{name}({at})"),
             });
         let constants =

@@ -425,6 +425,24 @@ pub fn samples(dtype: DType) -> Vec<(Epilogue, Vec<Broadcast>)> {
             vec![Broadcast::Scalar, Broadcast::Channel, Broadcast::Full],
         ),
     ];
+    parsed(texts)
+}
+
+/// The same of a product of int8, which is int32: it is scaled by rows and channels.
+fn int8_samples() -> Vec<(Epilogue, Vec<Broadcast>)> {
+    let text = |float: &str| {
+        format!(
+            "x: int32, {float}, {float}, {float}; c: 0; s0 = Cast<int32, {float}>(x0); s1 = \
+             Mul<{float}>(x1, x2); s2 = RealDiv<{float}>(s0, s1); s3 = AddV2<{float}>(s2, x3); \
+             return s3"
+        )
+    };
+    let broadcasts = vec![Broadcast::Channel, Broadcast::Row, Broadcast::Channel];
+    parsed(["float32", "float16"].map(|float| (text(float), broadcasts.clone())))
+}
+
+/// Epilogues of these texts.
+fn parsed<const N: usize>(texts: [(String, Vec<Broadcast>); N]) -> Vec<(Epilogue, Vec<Broadcast>)> {
     let constants = |e: &Expression| vec![1.0; e.constants()];
     let parsed = texts
         .into_iter()
@@ -477,8 +495,9 @@ fn joined_variants() -> Vec<Shader> {
 pub fn fused_variants() -> Vec<Shader> {
     let mut out = Vec::new();
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[2]).broadcast(&[2]).class();
-    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
-        for (epilogue, broadcasts) in samples(dtype) {
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8] {
+        let samples = if dtype == DType::I8 { int8_samples() } else { samples(dtype) };
+        for (epilogue, broadcasts) in samples {
             let result = epilogue.output();
             let tiles = tables::all().filter(|t| has_kind(t, dtype));
             for tile in tiles.step_by(3) {
@@ -502,7 +521,10 @@ pub fn fused_variants() -> Vec<Shader> {
                     if result.size() <= 4 {
                         push(RowsKind::Dense, 0, StoreKind::Vec4s, batch.clone());
                     }
-                    if result.lanes() == 1 {
+                    if result.lanes() == 1 && dtype == DType::I8 {
+                        push(RowsKind::Dense, 0, StoreKind::Elements, batch.clone());
+                        push(RowsKind::Dense, 0, StoreKind::Columns, None);
+                    } else if result.lanes() == 1 {
                         push(RowsKind::Patch, 2, StoreKind::Elements, batch.clone());
                         push(RowsKind::Patch, 3, StoreKind::Planes, batch);
                         push(RowsKind::Dense, 0, StoreKind::Columns, None);

@@ -28,11 +28,17 @@ pub const JOINED: &str = "_WgpuFusedJoinedMatMul";
 /// Element types, of the base op and of the result.
 const TYPES: &[DType] = types::FLOATS;
 
+/// The product of int8 in int32, whose epilogue makes floats of it.
+pub const INT8: &str = "_WgpuFusedBatchMatMulV3";
+
 /// The attributes of all.
 macro_rules! attrs {
     ($($own:literal),*) => {
+        attrs!(of "T: {float, half, bfloat16, double}"; $($own),*)
+    };
+    (of $dtype:literal; $($own:literal),*) => {
         &[
-            "T: {float, half, bfloat16, double}",
+            $dtype,
             "T_extra: list(type) >= 0",
             "T_out: {float, half, bfloat16, double}",
             "expression: string",
@@ -49,6 +55,14 @@ pub const DEFINITIONS: &[OpDefinition] = &[
         inputs: &["x: T", "y: T", "extra: T_extra"],
         outputs: &["output: T_out"],
         attrs: attrs!("adj_x: bool = false", "adj_y: bool = false"),
+        stateful: false,
+        shape: matmul_shape,
+    },
+    OpDefinition {
+        name: INT8,
+        inputs: &["x: T", "y: T", "extra: T_extra"],
+        outputs: &["output: T_out"],
+        attrs: attrs!(of "T: {int8}"; "adj_x: bool = false", "adj_y: bool = false"),
         stateful: false,
         shape: matmul_shape,
     },
@@ -120,18 +134,19 @@ pub const DEFINITIONS: &[OpDefinition] = &[
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
-    let mut op = |name: &'static str, base: fn(&dyn Attrs) -> Result<Box<dyn Product>>| {
-        r.op(name).types("T", TYPES).types("T_out", TYPES).kernel(move |attrs| {
-            Ok(Fused {
-                base: base(attrs)?,
-                epilogue: Epilogue::read(attrs, attrs.dtype("T")?)?,
-                op: name,
-            })
+    type Base = fn(&dyn Attrs) -> Result<Box<dyn Product>>;
+    let mut op_of = |name: &'static str, types: &'static [DType], base: Base| {
+        r.op(name).types("T", types).types("T_out", TYPES).kernel(move |attrs| {
+            let base = base(attrs)?;
+            let epilogue = Epilogue::read(attrs, base.result(attrs.dtype("T")?))?;
+            Ok(Fused { base, epilogue, op: name })
         });
     };
-    op("_WgpuFusedBatchMatMulV2", |attrs| {
-        Ok(Box::new(MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y")?))
-    });
+    let batches: Base =
+        |attrs| Ok(Box::new(MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y")?));
+    op_of(INT8, &[DType::I8], batches);
+    let mut op = |name, base| op_of(name, TYPES, base);
+    op("_WgpuFusedBatchMatMulV2", batches);
     op("_WgpuFusedConv2D", |attrs| Ok(Box::new(ConvAttributes::read(attrs, Family::CONV2D)?)));
     op("_WgpuFusedConv3D", |attrs| Ok(Box::new(ConvAttributes::read(attrs, Family::CONV3D)?)));
     op("_WgpuFusedDepthwiseConv2dNative", |attrs| {
@@ -232,7 +247,7 @@ impl Fused {
                 return Ok(Some(plan));
             }
         }
-        let between = ctx.temp(a.dtype, &result)?;
+        let between = ctx.temp(self.base.result(a.dtype), &result)?;
         self.base.plan(&profile, [a, b, &between], None)?.enqueue(ctx)?;
         self.epilogue.after(ctx.device(), &between, &extras, &outputs)?;
         Ok(None)

@@ -51,6 +51,20 @@ pub fn reshape(
     ))
 }
 
+/// Gives the sums of columns, which are a vector, the extents that their readers expect.
+pub fn give_extents(graph: &mut Graph, tensor: Output, dims: &[usize]) {
+    let readers: Vec<_> = graph.readers(tensor).collect();
+    if readers.is_empty() || graph.info(tensor).rank() == Some(dims.len()) {
+        return;
+    }
+    let name = format!("{}/sums", graph.node(tensor.node).name());
+    let dims: Vec<Option<usize>> = dims.iter().copied().map(Some).collect();
+    let Some(shaped) = reshape(graph, &name, tensor, &dims) else { return };
+    for (reader, index) in readers {
+        graph.set_input(reader, index, shaped);
+    }
+}
+
 /// The attributes of changes of shape, besides the type.
 const ATTRIBUTES: [&str; 3] = ["Tdim", "Tshape", "squeeze_dims"];
 

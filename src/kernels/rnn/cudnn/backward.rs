@@ -1,12 +1,13 @@
 //! CudnnRNNBackprop, V2 and V3, and that of a layer alone.
 
 use super::Version;
-use super::extents::{Extents, INPUT, PARAMS};
-use super::forward::{both_states, side_by_side};
+use super::extents::{Extents, INPUT, INPUT_C, INPUT_H, PARAMS};
 use super::model::{Mode, Model};
 use super::pieces::{Elementwise, gather, pack};
 use super::product::{Matrix, multiply};
+use super::projection::{Back, Projection, Slopes};
 use super::reserve::Reserve;
+use super::states::States;
 use super::steps;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
@@ -42,9 +43,12 @@ struct Layer<'a> {
     saved: Option<&'a Tensor>,
     x: &'a Tensor,
     dx: &'a Tensor,
-    state: &'a Tensor,
-    d_state: &'a Tensor,
-    y: &'a Tensor,
+    state: &'a States,
+    d_state: &'a States,
+    /// For gradients of the outputs before the first step, if they are projected.
+    d_before: &'a Tensor,
+    /// What the units gave: the outputs, unless they are projected.
+    m: &'a Tensor,
     dy: &'a Tensor,
     lengths: Option<&'a Tensor>,
 }
@@ -64,7 +68,7 @@ impl Backward {
         reserve: &Reserve,
     ) -> Result<usize> {
         let first = PARAMS + 1 + usize::from(self.version.has_lengths());
-        let (outputs, states) = (extents.outputs(), extents.states());
+        let (outputs, states, cells) = (extents.outputs(), extents.states(), extents.cells());
         let mut all = vec![
             ("output", OUTPUT, &outputs),
             ("output_h", OUTPUT_H, &states),
@@ -72,7 +76,7 @@ impl Backward {
             ("output_h_backprop", DH, &states),
         ];
         if self.model.mode.has_cells() {
-            all.extend([("output_c", OUTPUT_C, &states), ("output_c_backprop", DC, &states)]);
+            all.extend([("output_c", OUTPUT_C, &cells), ("output_c_backprop", DC, &cells)]);
         }
         for (name, i, dims) in all {
             let tensor = ctx.input(first + i)?;
@@ -95,27 +99,28 @@ impl Kernel for Backward {
         let d_input = Output::new(ctx, 0, dtype, &input.dims)?;
         let d_h = Output::new(ctx, 1, dtype, &extents.states())?;
         let cells = model.mode.has_cells();
-        let cell_dims = if cells { extents.states() } else { Dims::new() };
+        let cell_dims = if cells { extents.cells() } else { Dims::new() };
         let d_c = Output::new(ctx, 2, dtype, &cell_dims)?;
         let d_params = Output::new(ctx, 3, dtype, &[layout.len()])?;
         if !cells {
             d_c.clear(ctx)?;
             d_c.finish(ctx)?;
         }
-        let parts = if cells { &[first + DH, first + DC][..] } else { &[first + DH] };
+        let d_cells = cells.then_some(&d_c);
         if extents.rows() == 0 {
             d_params.clear(ctx)?;
             d_params.finish(ctx)?;
             if extents.batch > 0 {
-                let d_state = side_by_side(ctx, real, parts)?;
-                d_h.take(ctx, &d_state, 0)?;
-                if cells {
-                    d_c.take(ctx, &d_state, d_state.len() / 2)?;
+                let d_state = States::of(ctx, &extents, [first + DH, first + DC])?;
+                if let Some(d_after) = &d_state.projected {
+                    ctx.device().copy(d_h.wide.address, d_after.address, d_after.bytes())?;
                 }
+                d_state.give(ctx, &d_h, d_cells)?;
             }
             return Ok(());
         }
-        let (state, d_state) = (both_states(ctx, &extents)?, side_by_side(ctx, real, parts)?);
+        let state = States::of(ctx, &extents, [INPUT_H, INPUT_C])?;
+        let d_state = States::of(ctx, &extents, [first + DH, first + DC])?;
         let lengths = extents.upload_lengths(ctx)?;
         let params = ctx.input(PARAMS)?;
         let params = wide(ctx, &params)?;
@@ -142,6 +147,10 @@ impl Kernel for Backward {
                 Some((outputs, _)) => ctx.temp(real, &outputs.dims)?,
             };
             let saved = reserve.saved(&kept, layer);
+            let m = match layout.projects() {
+                true => reserve.unprojected(&kept, layer),
+                false => y.clone(),
+            };
             let tensors = Layer {
                 layer,
                 params: &params,
@@ -151,7 +160,8 @@ impl Kernel for Backward {
                 dx: &dx,
                 state: &state,
                 d_state: &d_state,
-                y: &y,
+                d_before: &d_h.wide,
+                m: &m,
                 dy: &dy,
                 lengths: lengths.as_ref(),
             };
@@ -165,11 +175,7 @@ impl Kernel for Backward {
         }
         d_input.finish(ctx)?;
         d_params.finish(ctx)?;
-        d_h.take(ctx, &d_state, 0)?;
-        if cells {
-            d_c.take(ctx, &d_state, d_state.len() / 2)?;
-        }
-        Ok(())
+        d_state.give(ctx, &d_h, d_cells)
     }
 }
 
@@ -177,28 +183,36 @@ impl Backward {
     /// The gradients of one layer.
     fn layer(&self, ctx: &mut dyn OpContext, extents: &Extents, layer: &Layer<'_>) -> Result<()> {
         let (layout, mode) = (extents.layout, self.model.mode);
-        let Layer { params, dx, .. } = *layer;
+        let Layer { params, dx, m, lengths, .. } = *layer;
         let (len, directions) =
             (extents.rows() * layout.units * (mode.slots() + 1), self.model.directions);
         let all = ctx.temp(params.dtype, &[directions * len])?;
         ctx.device().check_extent(len)?;
-        ctx.device().check_extent(layer.y.len())?;
-        let weights = pack(ctx, &layout, params, layer.layer, true)?;
+        ctx.device().check_extent(m.len())?;
+        let projection = Projection::of(ctx, extents, layer.layer, params, lengths)?;
+        let slopes = match projection.as_ref().zip(layer.d_state.projected.as_ref()) {
+            Some((projection, d_after)) => Some(projection.slopes(ctx, layer.dy, d_after)?),
+            None => None,
+        };
+        let recurrent = projection.as_ref().map(|p| &p.recurrent);
+        let weights = pack(ctx, &layout, params, recurrent, layer.layer, true)?;
         let tensors = steps::Backward {
             saved: layer.saved,
             weights: &weights,
-            state: layer.state,
-            y: layer.y,
-            dy: layer.dy,
-            d_state: layer.d_state,
+            state: &layer.state.units,
+            y: m,
+            dy: slopes.as_ref().map_or(layer.dy, |slopes| &slopes.dm),
+            d_state: &layer.d_state.units,
             grads: &all,
         };
-        extents.walk(layer.layer, layer.lengths).backward(ctx.device(), &tensors)?;
+        extents.walk(layer.layer, lengths).backward(ctx.device(), &tensors)?;
+        let projected = projection.as_ref().zip(slopes.as_ref());
         for direction in 0..directions {
             let grads = part(&all, direction * len, len);
             let own = if direction == 0 { dx.clone() } else { ctx.temp(dx.dtype, &dx.dims)? };
             let pseudo_layer = layer.layer * directions + direction;
             self.products(ctx, extents, pseudo_layer, layer, &grads, &own)?;
+            self.recurrent(ctx, extents, pseudo_layer, layer, &grads, projected)?;
             if direction > 0 {
                 Elementwise::Sum.enqueue(ctx.device(), 0.0, &[dx, &own, dx])?;
             }
@@ -206,7 +220,8 @@ impl Backward {
         Ok(())
     }
 
-    /// The gradients of the input and of the parameters of a pseudo-layer from those of its gates.
+    /// The gradients of the input of a pseudo-layer, of that one's weights and of the biases, from
+    /// those of its gates.
     fn products(
         &self,
         ctx: &mut dyn OpContext,
@@ -219,12 +234,7 @@ impl Backward {
         let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
         let (units, slots, gates) = (layout.units, mode.slots(), mode.gates());
         let Layer { params, d_params, x, .. } = *layer;
-        // The gates' gradients, first to last: of what the input adds, then of what the outputs
-        // before add, where that differs: in a GRU's candidate. One that is reset before has the
-        // outputs before as they were reset there.
-        let columns = |first: usize, count: usize| {
-            Matrix::new(grads, first * units, rows, count * units, (slots + 1) * units)
-        };
+        let of_gates = Matrix::new(grads, 0, rows, gates * units, (slots + 1) * units);
         let width = layout.width(p / self.model.directions);
         if layout.skips && p < self.model.directions {
             gather(ctx.device(), mode, grads, &dx.reshaped(&[rows, units]))?;
@@ -232,15 +242,57 @@ impl Backward {
             let at = layout.weights_at(p);
             let weights = Matrix::new(params, at, gates * units, width, width);
             let d_weights = Matrix::new(d_params, at, gates * units, width, width);
-            multiply(ctx, &columns(0, gates), &weights, &Matrix::whole(dx, width))?;
-            multiply(ctx, &columns(0, gates).turned(), &Matrix::whole(x, width), &d_weights)?;
-        }
-        for RecurrentPart { first, count, slot, before } in recurrent_parts(mode) {
-            let at = layout.recurrent_at(p) + first * units * units;
-            let d_weights = Matrix::new(d_params, at, count * units, units, units);
-            multiply(ctx, &columns(slot, count).turned(), &columns(before, 1), &d_weights)?;
+            multiply(ctx, &of_gates, &weights, &Matrix::whole(dx, width))?;
+            multiply(ctx, &of_gates.turned(), &Matrix::whole(x, width), &d_weights)?;
         }
         self.biases(ctx, extents, p, grads, d_params)
+    }
+
+    /// Those of its recurrent weights, and of a projection.
+    fn recurrent(
+        &self,
+        ctx: &mut dyn OpContext,
+        extents: &Extents,
+        p: usize,
+        layer: &Layer<'_>,
+        grads: &Tensor,
+        projected: Option<(&Projection<'_>, &Slopes)>,
+    ) -> Result<()> {
+        let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
+        let (units, slots) = (layout.units, mode.slots());
+        // The gates' gradients, first to last: of what the input adds, then of what the outputs
+        // before add, where that differs: in a GRU's candidate. One that is reset before has the
+        // outputs before as they were reset there.
+        let columns = |first: usize, count: usize| {
+            Matrix::new(grads, first * units, rows, count * units, (slots + 1) * units)
+        };
+        let len = mode.gates() * units * units;
+        let d_recurrent = match projected {
+            Some(_) => ctx.temp(grads.dtype, &[len])?,
+            None => part(layer.d_params, layout.recurrent_at(p), len),
+        };
+        for RecurrentPart { first, count, slot, before } in recurrent_parts(mode) {
+            let at = first * units * units;
+            let d_weights = Matrix::new(&d_recurrent, at, count * units, units, units);
+            multiply(ctx, &columns(slot, count).turned(), &columns(before, 1), &d_weights)?;
+        }
+        let (Some((projection, slopes)), Some(before), Some(d_after)) =
+            (projected, &layer.state.projected, &layer.d_state.projected)
+        else {
+            return Ok(());
+        };
+        let of = Back {
+            slopes,
+            m: layer.m,
+            grads,
+            numbers: slots + 1,
+            d_recurrent: &d_recurrent,
+            before,
+            d_after,
+            d_before: layer.d_before,
+            d_params: layer.d_params,
+        };
+        projection.back(ctx, p % self.model.directions, &of)
     }
 
     /// The gradients of the biases: sums over all rows.

@@ -85,12 +85,12 @@ impl Counted {
     /// The parts of `params`: weights, then biases.
     fn parts(&self, ctx: &mut dyn OpContext) -> Result<(Layout, Vec<Part>)> {
         let layout = layout(ctx, &self.model)?;
-        for given in [self.weights, self.biases] {
-            let found = layout.parts();
+        let (matrices, biases) = (layout.matrices(), layout.biases());
+        for (given, found) in [(self.weights, matrices.len()), (self.biases, biases.len())] {
             require!(given == found, "Number of params mismatch. Expected {given}, got {found}");
         }
-        let matrices = layout.matrices().into_iter().map(|[at, m, n]| (at, vec![m, n]));
-        let biases = layout.biases().into_iter().map(|at| (at, vec![layout.units]));
+        let matrices = matrices.into_iter().map(|[at, m, n]| (at, vec![m, n]));
+        let biases = biases.into_iter().map(|at| (at, vec![layout.units]));
         Ok((layout, matrices.chain(biases).collect()))
     }
 }

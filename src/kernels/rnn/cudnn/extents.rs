@@ -45,13 +45,14 @@ impl Extents {
         let [steps, batch] = if time_major { [0, 1] } else { [1, 0] }.map(|i| input.dims[i]);
         let states = h.dims[usize::from(!time_major)];
         let layers = states / model.directions;
-        let layout = model.layout(layers, h.dims[2], input.dims[2])?;
+        let units = if model.projection == 0 { h.dims[2] } else { projected(ctx, model, &h)? };
+        let layout = model.layout(layers, units, input.dims[2])?;
         let extents = Self { layout, steps, batch, time_major, lengths: None };
         extents.check("input_h", &h, &extents.states())?;
         require!(layers > 0 && h.dims[2] > 0, "RNN without units: input_h {}", shape_text(&h.dims));
         if model.mode.has_cells() {
             let c = ctx.input(INPUT_C)?;
-            extents.check("input_c", &c, &extents.states())?;
+            extents.check("input_c", &c, &extents.cells())?;
         }
         let params = ctx.input(PARAMS)?;
         extents.check("params", &params, &[layout.len()])?;
@@ -105,8 +106,13 @@ impl Extents {
         Dims::from_slice(&if self.time_major { [outer, inner, last] } else { [inner, outer, last] })
     }
 
-    /// The shape of states: of a network's, one for each pseudo-layer and sequence.
+    /// The shape of the outputs as states, one for each pseudo-layer and sequence.
     pub fn states(&self) -> Dims {
+        self.ordered(self.layout.pseudo_layers(), self.batch, self.layout.outputs)
+    }
+
+    /// The shape of the cells as states.
+    pub fn cells(&self) -> Dims {
         self.ordered(self.layout.pseudo_layers(), self.batch, self.layout.units)
     }
 
@@ -117,6 +123,11 @@ impl Extents {
 
     /// Elements of a step's output.
     pub fn width(&self) -> usize {
+        self.layout.model.directions * self.layout.outputs
+    }
+
+    /// Elements of what the units of a step give, before that is projected.
+    pub fn unit_width(&self) -> usize {
         self.layout.model.directions * self.layout.units
     }
 
@@ -125,15 +136,25 @@ impl Extents {
         self.steps * self.batch
     }
 
+    /// Rows between the steps of a sequence, and between sequences, in tensors over all of both.
+    pub fn row_strides(&self) -> [usize; 2] {
+        if self.time_major { [self.batch, 1] } else { [1, self.steps] }
+    }
+
+    /// In states of `width` elements, how far apart pseudo-layers are, and sequences.
+    pub fn state_strides(&self, width: usize) -> [usize; 2] {
+        match self.time_major {
+            true => [self.batch * width, width],
+            false => [width, self.layout.pseudo_layers() * width],
+        }
+    }
+
     /// The walk of a layer in all directions.
     pub fn walk<'a>(&self, layer: usize, lengths: Option<&'a Tensor>) -> Walk<'a> {
         let Layout { model, units, .. } = self.layout;
         let pseudo_layers = self.layout.pseudo_layers();
-        let (rows, direction, sequence) = if self.time_major {
-            ([self.batch, 1], self.batch * units, units)
-        } else {
-            ([1, self.steps], units, pseudo_layers * units)
-        };
+        let rows = self.row_strides();
+        let [direction, sequence] = self.state_strides(units);
         Walk {
             mode: model.mode,
             steps: self.steps,
@@ -142,10 +163,28 @@ impl Extents {
             direction: 0,
             directions: model.directions,
             rows,
-            y: self.width(),
+            y: self.unit_width(),
             state: [layer * model.directions * direction, direction, sequence],
             cell_part: pseudo_layers * self.batch * units,
             lengths,
         }
     }
+}
+
+/// The units of a network whose outputs are projected: those of its cells. With TensorFlow's check
+/// of both states.
+fn projected(ctx: &mut dyn OpContext, model: &Model, h: &Tensor) -> Result<usize> {
+    let c = ctx.input(INPUT_C)?;
+    let fits = c.rank() == 3
+        && h.dims[..2] == c.dims[..2]
+        && h.dims[2] == model.projection
+        && h.dims[2] <= c.dims[2];
+    require!(
+        fits,
+        "Invalid input_h and input_c w/ projection size: {} {} {}",
+        model.projection,
+        shape_text(&h.dims),
+        shape_text(&c.dims)
+    );
+    Ok(c.dims[2])
 }

@@ -7,7 +7,9 @@ use super::extents::{Extents, INPUT, INPUT_C, INPUT_H, PARAMS};
 use super::model::{Layout, Model};
 use super::pieces::{Elementwise, pack, spread};
 use super::product::{Matrix, multiply};
+use super::projection::Projection;
 use super::reserve::Reserve;
+use super::states::States;
 use super::steps;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -31,6 +33,22 @@ pub struct Forward {
     training: bool,
     time_major: bool,
     generator: Mutex<Generator>,
+}
+
+/// The tensors of a layer.
+struct Layer<'a> {
+    layer: usize,
+    params: &'a Tensor,
+    x: &'a Tensor,
+    /// For what the gradient needs, if it is wanted.
+    saved: Option<Tensor>,
+    state: &'a States,
+    /// For what the units give.
+    m: &'a Tensor,
+    /// For the outputs: the same tensor, unless they are projected.
+    y: &'a Tensor,
+    last: &'a States,
+    lengths: Option<&'a Tensor>,
 }
 
 impl Forward {
@@ -74,7 +92,7 @@ impl Kernel for Forward {
         let output = Output::new(ctx, OUTPUT, dtype, &extents.outputs())?;
         let output_h = Output::new(ctx, OUTPUT_H, dtype, &extents.states())?;
         let cells = model.mode.has_cells();
-        let cell_dims = if cells { extents.states() } else { Dims::new() };
+        let cell_dims = if cells { extents.cells() } else { Dims::new() };
         let output_c = Output::new(ctx, OUTPUT_C, dtype, &cell_dims)?;
         let reserve = Reserve::new(&extents);
         let kept = if self.training { &[reserve.len_in(dtype)][..] } else { &[] };
@@ -89,10 +107,13 @@ impl Kernel for Forward {
         if extents.batch == 0 {
             return Ok(());
         }
-        let state = both_states(ctx, &extents)?;
-        let last = ctx.temp(real, &state.dims)?;
+        let state = States::of(ctx, &extents, [INPUT_H, INPUT_C])?;
+        let last = States {
+            units: ctx.temp(real, &state.units.dims)?,
+            projected: state.projected.is_some().then(|| output_h.wide.clone()),
+        };
         if extents.steps == 0 {
-            ctx.device().copy(last.address, state.address, state.bytes())?;
+            state.copy_to(ctx.device(), &last)?;
         } else {
             let lengths = extents.upload_lengths(ctx)?;
             let params = ctx.input(PARAMS)?;
@@ -108,8 +129,24 @@ impl Kernel for Forward {
                 };
                 let saved = self.training.then(|| reserve.saved(&kept, layer));
                 let saved = saved.filter(|saved| !saved.is_empty());
-                let states = [&state, &y, &last];
-                self.layer(ctx, &extents, layer, &params, &x, saved, states, &lengths)?;
+                // What the units give, which is the output unless that is projected.
+                let m = match (&state.projected, self.training) {
+                    (None, _) => y.clone(),
+                    (Some(_), true) => reserve.unprojected(&kept, layer),
+                    (Some(_), false) => ctx.temp(real, &[extents.rows() * extents.unit_width()])?,
+                };
+                let tensors = Layer {
+                    layer,
+                    params: &params,
+                    x: &x,
+                    saved,
+                    state: &state,
+                    m: &m,
+                    y: &y,
+                    last: &last,
+                    lengths: lengths.as_ref(),
+                };
+                self.layer(ctx, &extents, tensors)?;
                 x = match reserve.factors(&kept, layer) {
                     Some(factors) if inner && self.training => self.drop(ctx, &y, &factors)?,
                     _ => y,
@@ -117,28 +154,14 @@ impl Kernel for Forward {
             }
         }
         output.finish(ctx)?;
-        output_h.take(ctx, &last, 0)?;
-        if cells {
-            output_c.take(ctx, &last, last.len() / 2)?;
-        }
-        Ok(())
+        last.give(ctx, &output_h, cells.then_some(&output_c))
     }
 }
 
 impl Forward {
-    /// One layer. `saved` is for what the gradient needs, if it is wanted.
-    #[expect(clippy::too_many_arguments, reason = "a layer has as many tensors")]
-    fn layer(
-        &self,
-        ctx: &mut dyn OpContext,
-        extents: &Extents,
-        layer: usize,
-        params: &Tensor,
-        x: &Tensor,
-        saved: Option<Tensor>,
-        [state, y, last]: [&Tensor; 3],
-        lengths: &Option<Tensor>,
-    ) -> Result<()> {
+    /// One layer.
+    fn layer(&self, ctx: &mut dyn OpContext, extents: &Extents, tensors: Layer<'_>) -> Result<()> {
+        let Layer { layer, params, x, saved, state, m, y, last, lengths } = tensors;
         let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
         let (units, real) = (layout.units, params.dtype);
         let directions = self.model.directions;
@@ -148,7 +171,7 @@ impl Forward {
             None => ctx.temp(real, &[directions * len])?,
         };
         ctx.device().check_extent(len)?;
-        ctx.device().check_extent(y.len())?;
+        ctx.device().check_extent(m.len())?;
         for direction in 0..directions {
             let gates = part(&gates, direction * len, len);
             if layout.skips && layer == 0 {
@@ -159,9 +182,21 @@ impl Forward {
                 input_product(ctx, &layout, pseudo_layer, params, x, &gates)?;
             }
         }
-        let weights = pack(ctx, &layout, params, layer, false)?;
-        let tensors = steps::Forward { gates: &gates, weights: &weights, state, y, last };
-        extents.walk(layer, lengths.as_ref()).forward(ctx.device(), &tensors)
+        let projection = Projection::of(ctx, extents, layer, params, lengths)?;
+        let projected = projection.as_ref().zip(state.projected.as_ref());
+        if let Some((projection, before)) = projected {
+            projection.begin(ctx, before, &gates)?;
+        }
+        let recurrent = projection.as_ref().map(|p| &p.recurrent);
+        let weights = pack(ctx, &layout, params, recurrent, layer, false)?;
+        let [first, end] = [&state.units, &last.units];
+        let tensors =
+            steps::Forward { gates: &gates, weights: &weights, state: first, y: m, last: end };
+        extents.walk(layer, lengths).forward(ctx.device(), &tensors)?;
+        match projected.zip(last.projected.as_ref()) {
+            Some(((projection, before), after)) => projection.finish(ctx, m, y, [before, after]),
+            None => Ok(()),
+        }
     }
 }
 
@@ -183,23 +218,4 @@ fn input_product(
     let weights = Matrix::new(params, layout.weights_at(pseudo_layer), columns, width, width);
     let sums = Matrix::new(gates, 0, rows, columns, mode.saved() * units);
     multiply(ctx, &Matrix::whole(x, width), &weights.turned(), &sums)
-}
-
-/// input_h and, of an LSTM, input_c behind it, in the type that is computed in.
-pub fn both_states(ctx: &mut dyn OpContext, extents: &Extents) -> Result<Tensor> {
-    let model = &extents.layout.model;
-    let parts = if model.mode.has_cells() { &[INPUT_H, INPUT_C][..] } else { &[INPUT_H] };
-    side_by_side(ctx, model.real(), parts)
-}
-
-/// Inputs of equal size behind each other.
-pub fn side_by_side(ctx: &mut dyn OpContext, real: DType, inputs: &[usize]) -> Result<Tensor> {
-    let first = ctx.input(inputs[0])?;
-    let all = ctx.temp(real, &[inputs.len(), first.len()])?;
-    for (i, input) in inputs.iter().enumerate() {
-        let input = ctx.input(*input)?;
-        let input = wide(ctx, &input)?;
-        ctx.device().copy(all.address + i as u64 * input.bytes(), input.address, input.bytes())?;
-    }
-    Ok(all)
 }

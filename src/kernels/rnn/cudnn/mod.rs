@@ -4,18 +4,21 @@
 //! A layer is one product for the inputs of all steps in each direction, then the steps of all
 //! directions ([`steps`]), then, for gradients, in each direction one product each for the input,
 //! its weights and the recurrent weights. Work is done in the accumulator's type of the tensors'
-//! type.
+//! type. Where outputs are projected, the steps are still those of the units ([`projection`]).
 
 mod backward;
 mod canonical;
+mod ends;
 mod extents;
 mod forward;
 pub mod layer;
 pub mod model;
 mod pieces;
 mod product;
+mod projection;
 mod reserve;
 mod software;
+mod states;
 mod steps;
 mod text;
 
@@ -61,7 +64,7 @@ impl Version {
 
     /// The network.
     fn model(self, attrs: &dyn Attrs) -> Result<Model> {
-        if self == Self::Layer { Model::of_layer(attrs) } else { Model::new(attrs) }
+        if self == Self::Layer { Model::of_layer(attrs) } else { Ok(Model::new(attrs)?.as_run()) }
     }
 }
 
@@ -97,5 +100,6 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let mut all = text::shaders();
     all.extend(pieces::shaders());
+    all.extend(ends::shaders());
     all
 }

@@ -1,7 +1,7 @@
 //! What the attributes of a recurrent network say, and how its parameters lie in memory.
 
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::op::Attrs;
 use crate::{invalid, require};
 
@@ -107,6 +107,8 @@ pub struct Model {
     pub directions: usize,
     /// Share of the values between layers that training drops.
     pub dropout: f32,
+    /// Elements of an output that is projected (`num_proj`); 0 where outputs are as they are.
+    pub projection: usize,
     skip: Skip,
 }
 
@@ -127,15 +129,20 @@ impl Model {
             "auto_select" => Skip::IfItFits,
             other => invalid!("Invalid RNN input mode: {other}"),
         };
-        if attrs.int("num_proj").unwrap_or(0) != 0 {
-            return Err(Error::Unimplemented(format!(
-                "{}: projections (num_proj) are not offered on WGPU",
-                attrs.op()
-            )));
-        }
+        // Older ops lack the attribute.
+        let num_proj = attrs.int("num_proj").unwrap_or(0);
+        let Ok(projection) = usize::try_from(num_proj) else {
+            invalid!("num_proj must not be negative, got {num_proj}")
+        };
         let dropout = attrs.float("dropout")?;
         require!((0.0..=1.0).contains(&dropout), "dropout must be in [0, 1], got {dropout}");
-        Ok(Self { dropout, skip, ..Self::of_layer(attrs)? })
+        Ok(Self { dropout, projection, skip, ..Self::of_layer(attrs)? })
+    }
+
+    /// The network as TensorFlow runs it: it looks at `num_proj` for networks with cells alone.
+    #[must_use]
+    pub fn as_run(self) -> Self {
+        Self { projection: if self.mode.has_cells() { self.projection } else { 0 }, ..self }
     }
 
     /// From the attributes that a layer alone has.
@@ -150,7 +157,7 @@ impl Model {
             other => invalid!("Invalid RNN direction mode: {other}"),
         };
         let dtype = attrs.dtype("T")?;
-        Ok(Self { dtype, mode, directions, dropout: 0.0, skip: Skip::Never })
+        Ok(Self { dtype, mode, directions, dropout: 0.0, projection: 0, skip: Skip::Never })
     }
 
     /// The type that is computed in, and in which work tensors are.
@@ -169,7 +176,18 @@ impl Model {
             !skips || inputs == units,
             "input_mode skip_input needs inputs of num_units = {units} elements, got {inputs}"
         );
-        let layout = Layout { model: *self, layers, units, inputs, skips };
+        let projection = self.projection;
+        require!(
+            projection == 0 || self.mode.has_cells(),
+            "num_proj is for rnn_mode lstm, not for {}",
+            self.mode.name()
+        );
+        require!(
+            projection <= units,
+            "num_proj must not exceed num_units = {units}, got {projection}"
+        );
+        let outputs = if projection == 0 { units } else { projection };
+        let layout = Layout { model: *self, layers, units, outputs, inputs, skips };
         require!(layout.checked_len().is_some(), "the network's parameters exceed the memory");
         Ok(layout)
     }
@@ -179,9 +197,10 @@ impl Model {
 ///
 /// A pseudo-layer is a layer in one direction; they follow each other layer by layer. First come
 /// the weights of all: of each those of its input, [gate, unit, element of the input], then the
-/// recurrent ones, [gate, unit, unit]. Then come the biases of all: of each those of the input,
-/// [gate, unit], then the recurrent ones. The gates' order is [`Mode`]'s. This is how cuDNN lays
-/// networks out, so what Keras makes of its layers fits.
+/// recurrent ones, [gate, unit, output], then, where outputs are projected, the projection,
+/// [output, unit]. Then come the biases of all: of each those of the input, [gate, unit], then the
+/// recurrent ones. The gates' order is [`Mode`]'s. This is how cuDNN lays networks out, so what
+/// Keras makes of its layers fits.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
     /// The network.
@@ -190,6 +209,8 @@ pub struct Layout {
     pub layers: usize,
     /// Units of a layer and direction.
     pub units: usize,
+    /// Elements of an output of a layer and direction: as many, or fewer, if it is projected.
+    pub outputs: usize,
     /// Elements of an input of the first layer.
     pub inputs: usize,
     /// Whether the first layer's input has no weights.
@@ -204,7 +225,13 @@ impl Layout {
 
     /// Elements of an input of a layer.
     pub const fn width(&self, layer: usize) -> usize {
-        if layer == 0 { self.inputs } else { self.model.directions * self.units }
+        if layer == 0 { self.inputs } else { self.model.directions * self.outputs }
+    }
+
+    /// Whether outputs are projected. With as many elements as there are units they are not, as in
+    /// cuDNN.
+    pub const fn projects(&self) -> bool {
+        self.outputs < self.units
     }
 
     /// Weights of the input of a pseudo-layer.
@@ -217,7 +244,12 @@ impl Layout {
 
     /// Recurrent weights of a pseudo-layer.
     const fn recurrent_weights(&self) -> usize {
-        self.model.mode.gates() * self.units * self.units
+        self.model.mode.gates() * self.units * self.outputs
+    }
+
+    /// Weights of the projection of a pseudo-layer.
+    const fn projection_weights(&self) -> usize {
+        if self.projects() { self.outputs * self.units } else { 0 }
     }
 
     /// Where the weights of the input of a pseudo-layer begin.
@@ -225,12 +257,17 @@ impl Layout {
         let first = pseudo_layer.min(self.model.directions);
         first * self.input_weights(0)
             + (pseudo_layer - first) * self.input_weights(1)
-            + pseudo_layer * self.recurrent_weights()
+            + pseudo_layer * (self.recurrent_weights() + self.projection_weights())
     }
 
     /// Where its recurrent weights begin.
     pub fn recurrent_at(&self, pseudo_layer: usize) -> usize {
         self.weights_at(pseudo_layer) + self.input_weights(pseudo_layer / self.model.directions)
+    }
+
+    /// Where the weights of its projection begin.
+    pub fn projection_at(&self, pseudo_layer: usize) -> usize {
+        self.recurrent_at(pseudo_layer) + self.recurrent_weights()
     }
 
     /// Where its biases begin.
@@ -247,29 +284,28 @@ impl Layout {
     /// The same, unless it is beyond what an address holds.
     fn checked_len(&self) -> Option<usize> {
         let gates = self.model.mode.gates().checked_mul(self.units)?;
-        let sides = self.inputs.checked_add(self.units.checked_mul(4)?)?.checked_add(2)?;
+        let sides = self.inputs.checked_add(self.units.checked_mul(5)?)?.checked_add(2)?;
         let bound = gates.checked_mul(sides)?.checked_mul(self.layers.checked_mul(2)?)?;
         (bound < 1 << 48).then(|| self.len())
     }
 
-    /// How many weight matrices there are, and as many bias vectors.
-    pub const fn parts(&self) -> usize {
-        self.pseudo_layers() * 2 * self.model.mode.gates()
-    }
-
     /// The weight matrices in the order in which TensorFlow names them: of each pseudo-layer those
-    /// of the input and then the recurrent ones, gate by gate. For each where it begins, its rows
-    /// and its columns. A network that skips the input's weights has none there.
+    /// of the input and then the recurrent ones, gate by gate, then the projection. For each where
+    /// it begins, its rows and its columns. A network that skips the input's weights has none
+    /// there.
     pub fn matrices(&self) -> Vec<[usize; 3]> {
         let mut all = Vec::new();
         for p in 0..self.pseudo_layers() {
             let (layer, gates) = (p / self.model.directions, self.model.mode.gates());
             let width = if layer == 0 && self.skips { 0 } else { self.width(layer) };
-            let parts = [(self.weights_at(p), width), (self.recurrent_at(p), self.units)];
+            let parts = [(self.weights_at(p), width), (self.recurrent_at(p), self.outputs)];
             for (at, columns) in parts {
                 all.extend(
                     (0..gates).map(|g| [at + g * self.units * columns, self.units, columns]),
                 );
+            }
+            if self.projects() {
+                all.push([self.projection_at(p), self.outputs, self.units]);
             }
         }
         all
@@ -277,7 +313,8 @@ impl Layout {
 
     /// The bias vectors in the same order; for each where it begins.
     pub fn biases(&self) -> Vec<usize> {
-        (0..self.parts()).map(|i| self.bias_at(0) + i * self.units).collect()
+        let parts = self.pseudo_layers() * 2 * self.model.mode.gates();
+        (0..parts).map(|i| self.bias_at(0) + i * self.units).collect()
     }
 }
 
@@ -286,18 +323,21 @@ mod tests {
     use super::*;
 
     fn model(mode: Mode, directions: usize, skip: Skip) -> Model {
-        Model { dtype: DType::F32, mode, directions, dropout: 0.0, skip }
+        Model { dtype: DType::F32, mode, directions, dropout: 0.0, projection: 0, skip }
     }
 
     #[test]
     fn parts_follow_each_other_without_gaps() {
-        for (mode, directions, skip) in [
-            (Mode::Lstm, 2, Skip::Never),
-            (Mode::Gru, 1, Skip::IfItFits),
-            (Mode::Tanh, 2, Skip::Always),
+        for (mode, directions, skip, projection) in [
+            (Mode::Lstm, 2, Skip::Never, 0),
+            (Mode::Lstm, 2, Skip::Never, 2),
+            (Mode::Lstm, 1, Skip::Always, 1),
+            (Mode::Gru, 1, Skip::IfItFits, 0),
+            (Mode::Tanh, 2, Skip::Always, 0),
         ] {
             let inputs = if skip == Skip::Always { 3 } else { 5 };
-            let layout = model(mode, directions, skip).layout(2, 3, inputs).unwrap();
+            let model = Model { projection, ..model(mode, directions, skip) };
+            let layout = model.layout(2, 3, inputs).unwrap();
             let mut parts: Vec<(usize, usize)> =
                 layout.matrices().iter().map(|[at, m, n]| (*at, m * n)).collect();
             parts.extend(layout.biases().iter().map(|at| (*at, 3)));
@@ -308,6 +348,18 @@ mod tests {
             }
             assert_eq!(end, layout.len());
         }
+    }
+
+    #[test]
+    fn projections_are_of_networks_with_cells() {
+        let of =
+            |mode, projection| Model { projection, ..model(mode, 1, Skip::Never) }.layout(1, 3, 4);
+        assert!(of(Mode::Lstm, 2).unwrap().projects());
+        assert!(!of(Mode::Lstm, 3).unwrap().projects());
+        assert!(of(Mode::Lstm, 4).is_err());
+        assert!(of(Mode::Gru, 2).is_err());
+        let run = Model { projection: 2, ..model(Mode::Gru, 1, Skip::Never) }.as_run();
+        assert!(!run.layout(1, 3, 4).unwrap().projects());
     }
 
     #[test]

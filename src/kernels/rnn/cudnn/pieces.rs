@@ -14,11 +14,13 @@ use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// The recurrent weights of a layer with the gates of a unit side by side, direction by direction:
-/// for steps backward (`turned`), or for steps forward with the biases behind them.
+/// for steps backward (`turned`), or for steps forward with the biases behind them. `recurrent` has
+/// those that are not in `params`.
 pub fn pack(
     ctx: &mut dyn OpContext,
     layout: &Layout,
     params: &Tensor,
+    recurrent: Option<&Tensor>,
     layer: usize,
     turned: bool,
 ) -> Result<Tensor> {
@@ -30,7 +32,10 @@ pub fn pack(
     let weights = units * units * mode.gates();
     for direction in 0..directions {
         let p = layer * directions + direction;
-        let recurrent = part(params, layout.recurrent_at(p), weights);
+        let recurrent = match recurrent {
+            Some(all) => part(all, direction * weights, weights),
+            None => part(params, layout.recurrent_at(p), weights),
+        };
         let biases = part(params, layout.bias_at(p), 2 * units * mode.gates());
         let own = part(&packed, direction * count * mode.lanes(), count * mode.lanes());
         ctx.device().enqueue(&Program {

@@ -42,7 +42,13 @@ impl Matrix {
         Self { turned: !self.turned, ..self }
     }
 
-    const fn extents(&self) -> [usize; 2] {
+    /// Its elements and what lies between its rows.
+    pub const fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// Rows and columns.
+    pub const fn extents(&self) -> [usize; 2] {
         if self.turned { [self.columns, self.rows] } else { [self.rows, self.columns] }
     }
 }

@@ -1,9 +1,9 @@
 //! What training keeps for the gradient, in the output `reserve_space`.
 //!
 //! For each layer, of each direction the gates of all rows (what [`super::steps`] leaves of them),
-//! of an LSTM with the cells; then, of all layers but the last, the outputs of all rows and, with
-//! dropout, the factors that they were multiplied by. A layer of one gate needs its outputs alone.
-//! All in the type that is computed in.
+//! of an LSTM with the cells; then, where outputs are projected, what the units gave; then, of all
+//! layers but the last, the outputs of all rows and, with dropout, the factors that they were
+//! multiplied by. A layer of one gate needs its outputs alone. All in the type that is computed in.
 
 use super::extents::Extents;
 use crate::dtype::DType;
@@ -13,6 +13,7 @@ use crate::tensor::Tensor;
 #[derive(Debug, Clone, Copy)]
 pub struct Reserve {
     saved: usize,
+    unprojected: usize,
     outputs: usize,
     drops: bool,
     layers: usize,
@@ -29,6 +30,7 @@ impl Reserve {
         };
         Self {
             saved,
+            unprojected: if extents.layout.projects() { rows * extents.unit_width() } else { 0 },
             outputs: rows * extents.width(),
             drops: model.dropout > 0.0,
             layers: extents.layout.layers,
@@ -37,7 +39,12 @@ impl Reserve {
     }
 
     const fn of_layer(&self) -> usize {
-        self.directions * self.saved + self.outputs * (1 + self.drops as usize)
+        self.directions * self.saved + self.unprojected + self.outputs * (1 + self.drops as usize)
+    }
+
+    /// Where the outputs of a layer are.
+    const fn outputs_at(&self, layer: usize) -> usize {
+        layer * self.of_layer() + self.directions * self.saved + self.unprojected
     }
 
     /// Elements in all.
@@ -56,15 +63,20 @@ impl Reserve {
         self.part(tensor, layer * self.of_layer(), self.directions * self.saved)
     }
 
+    /// What the units of a layer gave, where outputs are projected.
+    pub fn unprojected(&self, tensor: &Tensor, layer: usize) -> Tensor {
+        let at = layer * self.of_layer() + self.directions * self.saved;
+        self.part(tensor, at, self.unprojected)
+    }
+
     /// The outputs of a layer that is not the last.
     pub fn outputs(&self, tensor: &Tensor, layer: usize) -> Tensor {
-        let at = layer * self.of_layer() + self.directions * self.saved;
-        self.part(tensor, at, self.outputs)
+        self.part(tensor, self.outputs_at(layer), self.outputs)
     }
 
     /// The factors of these outputs, if there is dropout.
     pub fn factors(&self, tensor: &Tensor, layer: usize) -> Option<Tensor> {
-        let at = layer * self.of_layer() + self.directions * self.saved + self.outputs;
+        let at = self.outputs_at(layer) + self.outputs;
         self.drops.then(|| self.part(tensor, at, self.outputs))
     }
 

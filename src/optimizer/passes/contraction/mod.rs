@@ -5,7 +5,10 @@
 //! A tail is a set of elementwise nodes behind the contraction of which one value alone is used
 //! elsewhere. Where a value is needed elsewhere, as by gradients, the tail ends with it. Further
 //! operands may have any shape, for the fused kernel broadcasts as the ops did. An operand that the
-//! contraction's own program cannot read is left to other passes.
+//! contraction's own program cannot read is left to other passes. So is one that has an element for
+//! each row, behind a product of floats: who scales floats by rows mostly reduces them, too.
+//!
+//! A product of int8 is int32, which its tail begins by making floats of.
 
 mod tail;
 
@@ -13,7 +16,7 @@ use super::reshape::{again, reshape};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::bias::ChannelAxis;
-use crate::kernels::fused::contraction::DEFINITIONS;
+use crate::kernels::fused::contraction::{DEFINITIONS, INT8};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
@@ -22,6 +25,7 @@ use tail::{Extra, Tail};
 /// An op and the fused op in its place.
 const FUSED: &[(&str, &str)] = &[
     ("BatchMatMulV2", "_WgpuFusedBatchMatMulV2"),
+    ("BatchMatMulV3", INT8),
     ("Conv2D", "_WgpuFusedConv2D"),
     ("Conv3D", "_WgpuFusedConv3D"),
     ("DepthwiseConv2dNative", "_WgpuFusedDepthwiseConv2dNative"),
@@ -40,6 +44,7 @@ pub(super) fn fused_op(op: &str) -> Option<&'static str> {
 struct Root {
     id: NodeId,
     fused: &'static str,
+    /// The type of its result, which is int32 for products of int8.
     dtype: DType,
     channels: ChannelAxis,
     /// The least rank of its result.
@@ -50,7 +55,14 @@ impl Root {
     fn of(graph: &Graph, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
         let fused = fused_op(node.op()).filter(|_| node.on_wgpu() && !graph.is_preserved(id))?;
-        let dtype = node.dtype("T").filter(|t| t.is_float())?;
+        let dtype = if fused == INT8 {
+            let is_int8 = |names: &[&str]| names.iter().all(|n| node.dtype(n) == Some(DType::I8));
+            let found =
+                is_int8(&["T"]) || is_int8(&["Ta", "Tb"]) && node.dtype("Tout") == Some(DType::I32);
+            found.then_some(DType::I32)?
+        } else {
+            node.dtype("T").filter(|t| t.is_float())?
+        };
         let (channels, rank) = match node.attr("data_format").and_then(Attr::string) {
             None => (ChannelAxis::Last, if fused.contains("Conv3D") { 5 } else { 2 }),
             Some("NHWC") => (ChannelAxis::Last, 4),
@@ -97,8 +109,13 @@ pub(super) fn attributes(
     let mut attrs: Vec<(&'static str, Attr)> = names
         .filter(|name| !EPILOGUE.contains(name))
         .filter_map(|name| {
-            let missing = (name == "explicit_paddings").then(|| Attr::from(&[][..] as &[i64]));
-            Some((name, node.attr(name).cloned().or(missing)?))
+            let missing = || match name {
+                "explicit_paddings" => Some(Attr::from(&[][..] as &[i64])),
+                // The base op names the types of both operands.
+                "T" if fused == INT8 => Some(DType::I8.into()),
+                _ => None,
+            };
+            Some((name, node.attr(name).cloned().or_else(missing)?))
         })
         .collect();
     attrs.extend(epilogue);

@@ -29,6 +29,9 @@ use region::Region;
 const MAX_SMALL: usize = 4;
 /// Rounds of growing; a merge may make room for another.
 const ROUNDS: usize = 3;
+/// Most readers of a tensor before another one that it is tried with, where none of them has found
+/// company yet.
+const MAX_LONELY: usize = 8;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -203,6 +206,33 @@ impl<'g> Groups<'g> {
                 merged += usize::from(self.try_merge(a, b, true));
             }
         }
+        merged + self.among_lonely(&readers)
+    }
+
+    /// Merges groups that read the same tensor, sorted by it, and are not worth a node. Groups
+    /// between them keep them from being neighbours; once those are nodes, they would be.
+    fn among_lonely(&mut self, readers: &[(u32, Output, NodeId)]) -> usize {
+        let mut merged = 0;
+        let mut before: Vec<NodeId> = Vec::new();
+        let mut seen: Option<Output> = None;
+        for (_, tensor, id) in readers {
+            if seen != Some(*tensor) {
+                before.clear();
+                seen = Some(*tensor);
+            }
+            let is_lonely =
+                |r: &Region| self.shapes.same(r.shape, *tensor) && !self.is_worth_a_node(r);
+            if !self.region_of(*id).is_some_and(is_lonely) {
+                continue;
+            }
+            for other in &before {
+                merged += usize::from(self.try_merge(*other, *id, true));
+            }
+            if before.len() == MAX_LONELY {
+                before.remove(0);
+            }
+            before.push(*id);
+        }
         merged
     }
 
@@ -362,11 +392,17 @@ impl<'g> Groups<'g> {
     /// The groups that are worth a node of their own, in topological order.
     fn regions(self) -> Vec<Region> {
         let settled = self.regions.values().filter_map(|region| self.settled(region));
-        let computed =
-            |r: &Region| r.steps.iter().filter(|(_, m)| !matches!(m, Member::View(_))).count();
-        let mut regions: Vec<Region> = settled.filter(|r| computed(r) > 1).collect();
+        let mut regions: Vec<Region> = settled.filter(is_more_than_one).collect();
         regions.sort_unstable_by_key(|r| self.position[r.members[0].index()]);
         regions
+    }
+
+    /// Whether one node comes in the place of a group.
+    fn is_worth_a_node(&self, region: &Region) -> bool {
+        match region.covered {
+            true => is_more_than_one(region),
+            false => self.settled(region).is_some_and(|r| is_more_than_one(&r)),
+        }
     }
 
     /// The group, without repetitions where these alone give the iteration its shape.
@@ -382,6 +418,11 @@ impl<'g> Groups<'g> {
         }
         self.region(others, region.shape)
     }
+}
+
+/// Whether a group computes more than one node does.
+fn is_more_than_one(region: &Region) -> bool {
+    region.steps.iter().filter(|(_, member)| !matches!(member, Member::View(_))).nth(1).is_some()
 }
 
 /// What a node waits for outside of its group.

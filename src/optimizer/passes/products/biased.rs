@@ -1,5 +1,6 @@
 //! The gradient of a bias is the sum of the rows of what the layer's weights' gradient is a product
-//! with. The product's kernel adds them up on the way, so both become one node.
+//! with. The product's kernel adds them up on the way, so both become one node. A bias of several
+//! dimensions, as layers of heads have it, is summed over those before its own.
 
 use rustc_hash::FxHashMap;
 
@@ -7,6 +8,7 @@ use crate::error::Result;
 use crate::kernels::fused::products::WITH_SUMS;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::passes::reshape::give_extents;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
 /// Most changes of shape between a tensor and what reads it.
@@ -70,7 +72,13 @@ pub(super) fn columns(graph: &Graph, tensor: Output) -> Option<usize> {
 /// The elements of whose rows a node is the sum, and how many columns they have.
 fn summed(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
     let node = graph.node(id);
-    if node.op() != "BiasAddGrad" || !is_free(graph, id) {
+    if !is_free(graph, id) {
+        return None;
+    }
+    if node.op() == "Sum" {
+        return summed_over_first(graph, id);
+    }
+    if node.op() != "BiasAddGrad" {
         return None;
     }
     if node.attr("data_format").and_then(Attr::string).is_some_and(|f| f != "NHWC") {
@@ -78,6 +86,20 @@ fn summed(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
     }
     let rows = *node.inputs().first()?;
     Some((elements(graph, rows), columns(graph, rows)?))
+}
+
+/// The same of a sum over all dimensions but the last ones, whose elements are the columns.
+fn summed_over_first(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
+    let &[rows, axes] = graph.node(id).inputs() else { return None };
+    let shape = graph.info(rows).shape.as_ref()?;
+    let mut axes = graph.constant(axes)?.to_i64().ok()?;
+    let rank = shape.len() as i64;
+    axes.iter_mut().filter(|axis| **axis < 0).for_each(|axis| *axis += rank);
+    axes.sort_unstable();
+    let first = !axes.is_empty() && axes.iter().copied().eq(0..axes.len() as i64);
+    let columns = shape.get(axes.len()..)?.iter().map(|d| d.known());
+    let columns = columns.product::<Option<usize>>().filter(|n| *n > 0)?;
+    (first && axes.len() < shape.len()).then(|| (elements(graph, rows), columns))
 }
 
 /// The elements of the right operand of a product of matrices, and its columns.
@@ -100,6 +122,13 @@ fn right(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
 fn replace(graph: &mut Graph, product: NodeId, sum: NodeId, columns: usize) {
     let node = graph.node(product);
     let Some(dtype) = node.dtype("T") else { return };
+    // The extents that readers of the sums expect.
+    let dims = graph.info(first(sum)).shape.as_ref();
+    let dims = dims.and_then(|shape| shape.iter().map(|d| d.known()).collect::<Option<Vec<_>>>());
+    let Some(dims) = dims.filter(|dims| dims.iter().product::<usize>() == columns) else { return };
+    if graph.node(sum).dtype("T") != Some(dtype) {
+        return;
+    }
     let flag = |name: &str| node.attr(name).and_then(Attr::bool).unwrap_or(false);
     let plain = format!("x: {dtype}; c: 0; return x0");
     let expression = node.attr("expression").cloned().unwrap_or_else(|| plain.into());
@@ -128,7 +157,8 @@ fn replace(graph: &mut Graph, product: NodeId, sum: NodeId, columns: usize) {
             },
         ],
     };
-    graph.replace_region(&[product, sum], new, &[(first(product), 0), (first(sum), 1)]);
+    let new = graph.replace_region(&[product, sum], new, &[(first(product), 0), (first(sum), 1)]);
+    give_extents(graph, Output { node: new, port: 1 }, &dims);
 }
 
 const fn first(node: NodeId) -> Output {

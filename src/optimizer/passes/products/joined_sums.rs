@@ -12,7 +12,7 @@ use crate::kernels::fused::products::JOINED_WITH_SUMS;
 use crate::kernels::fused::reduce::OP as REDUCE;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
-use crate::optimizer::passes::reshape::reshape;
+use crate::optimizer::passes::reshape::give_extents;
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
 /// Sums of rows that one node makes, of all its inputs.
@@ -154,20 +154,6 @@ fn replace(graph: &mut Graph, product: NodeId, rights: &[Output], sums: &Sums) {
     let ports: Vec<(Output, u32)> = products.chain(of_sums).collect();
     let new = graph.replace_region(&[product, sums.node], new, &ports);
     for (dims, at) in wanted.iter().zip(places) {
-        give_shape(graph, of(new, count + at), dims);
-    }
-}
-
-/// Gives a vector of sums the extents that its readers expect.
-fn give_shape(graph: &mut Graph, sum: Output, dims: &[usize]) {
-    let readers: Vec<_> = graph.readers(sum).collect();
-    if readers.is_empty() || dims.len() == 1 {
-        return;
-    }
-    let name = format!("{}/sums", graph.node(sum.node).name());
-    let dims: Vec<Option<usize>> = dims.iter().copied().map(Some).collect();
-    let Some(shaped) = reshape(graph, &name, sum, &dims) else { return };
-    for (reader, index) in readers {
-        graph.set_input(reader, index, shaped);
+        give_extents(graph, of(new, count + at), dims);
     }
 }

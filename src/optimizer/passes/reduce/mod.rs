@@ -28,6 +28,8 @@ use roots::{Manner, Root, moments, reduction};
 use tail::{Search, Tail};
 use values::{Elementwise, Translation, Values, elementwise};
 
+/// Most changes of shape between a reduction and the node that makes what it reduces.
+const MAX_VIEWS: usize = 4;
 /// Most regions of one tensor to which a reduction is tried to be added: the last ones. So time is
 /// linear.
 const MAX_OPEN: usize = 32;
@@ -96,6 +98,21 @@ impl Plan {
     }
 }
 
+/// The node that makes a tensor's elements. Heads that are repeated have gradients that are summed
+/// behind a change of shape.
+fn maker(graph: &Graph, tensor: Output) -> NodeId {
+    let mut id = tensor.node;
+    for _ in 0..MAX_VIEWS {
+        let node = graph.node(id);
+        let is_view = matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze");
+        match node.inputs().first() {
+            Some(input) if is_view && node.controls().is_empty() => id = input.node,
+            _ => break,
+        }
+    }
+    id
+}
+
 /// Joins regions that can share a pass and read a common tensor, or outputs of one node.
 fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
     // With the nodes that each takes in.
@@ -111,7 +128,7 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
         let manner = *manners.entry(same).or_insert(count);
         let mut near: Vec<usize> = Vec::new();
         for input in &plan.values.inputs {
-            if let Some(regions) = open.get_mut(&(manner, input.node)) {
+            if let Some(regions) = open.get_mut(&(manner, maker(graph, *input))) {
                 regions.retain(|at| !full[*at]);
                 near.extend(&*regions);
             }
@@ -137,7 +154,7 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
         });
         let (at, region, plan) = joined.unwrap_or((all.len(), region, plan));
         for input in plan.values.inputs {
-            let regions = open.entry((manner, input.node)).or_default();
+            let regions = open.entry((manner, maker(graph, input))).or_default();
             if !regions.contains(&at) {
                 regions.push(at);
             }

@@ -13,8 +13,9 @@ use crate::kernels::scalar::row::Shapes;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
-/// Types of values in a row program. Tensors of int32 live in host memory.
-const TYPES: &[DType] = union!(types::FLOATS, &[Bool, I64]);
+/// Types of values in a row program. Tensors of int32 live in host memory. int8 is what quantized
+/// layers make of their inputs.
+const TYPES: &[DType] = union!(types::FLOATS, &[Bool, I8, I64]);
 
 /// How a tensor lies to the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

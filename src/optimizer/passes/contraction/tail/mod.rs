@@ -217,7 +217,8 @@ impl<'g> Builder<'g> {
                 let truncates = node.attr("Truncate").and_then(Attr::bool).unwrap_or(false);
                 let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
                 let known = |t: DType| t.is_float() || t == DType::Bool;
-                if truncates || !known(from) || !known(to) {
+                let of_int8 = self.root.dtype == DType::I32 && from == DType::I32;
+                if truncates || !(known(from) || of_int8) || !known(to) {
                     return None;
                 }
                 self.call(Call::Cast(from, to), &[first])?
@@ -313,16 +314,21 @@ impl<'g> Builder<'g> {
     }
 
     /// The extents that a tensor behind the reshape has before it: a vector of the channels that
-    /// the reshape splits, or a tensor of the whole shape.
+    /// the reshape splits, a column of all rows, or a tensor of the whole shape.
     fn before(&self, info: &TensorInfo) -> Option<Vec<Option<usize>>> {
         if self.is_split(info) {
             return Some(vec![Some(info.len()?)]);
         }
-        if !info.same_shape(self.graph.info(Output { node: self.reshape?, port: 0 })) {
+        let is_column = self.takes_columns() && self.is_column(info);
+        let whole = self.graph.info(Output { node: self.reshape?, port: 0 });
+        if !is_column && !info.same_shape(whole) {
             return None;
         }
         let result = self.graph.info(self.root.output()).shape.as_ref()?;
-        let dims: Vec<Option<usize>> = result.iter().map(|d| d.known()).collect();
+        let mut dims: Vec<Option<usize>> = result.iter().map(|d| d.known()).collect();
+        if is_column {
+            *dims.last_mut()? = Some(1);
+        }
         let unknown = dims.iter().filter(|d| d.is_none()).count();
         (unknown == 0 || unknown == 1 && !dims.contains(&Some(0))).then_some(dims)
     }
@@ -405,6 +411,26 @@ impl<'g> Builder<'g> {
             && ones.iter().all(|d| *d == Dim::Known(1))
     }
 
+    /// Whether the contraction reads tensors with an element for each of its rows. Other passes
+    /// take those that scale floats.
+    fn takes_columns(&self) -> bool {
+        self.root.dtype == DType::I32 && self.root.channels == ChannelAxis::Last
+    }
+
+    /// Whether a tensor behind the reshape has one element for each row of channels.
+    fn is_column(&self, info: &TensorInfo) -> bool {
+        let whole = self.reshape.map(|node| self.graph.info(Output { node, port: 0 }));
+        let (Some(channels), Some(shape), Some(whole)) =
+            (self.split(), info.shape.as_deref(), whole.and_then(|info| info.shape.as_deref()))
+        else {
+            return false;
+        };
+        let Some(rows) = whole.len().checked_sub(channels.len()) else { return false };
+        shape.len() == whole.len()
+            && shape[..rows].iter().zip(whole).all(|(a, b)| a.same(*b))
+            && shape[rows..].iter().all(|d| *d == Dim::Known(1))
+    }
+
     /// The rank behind the reshape.
     fn behind_full_rank(&self) -> Option<usize> {
         self.graph.info(Output { node: self.reshape?, port: 0 }).rank()
@@ -447,7 +473,9 @@ impl<'g> Builder<'g> {
             extra.iter().enumerate().all(|(d, extent)| f(lead + d, *extent))
         };
         let full = |shape: &Shape| shape[..lead].iter().all(|d| may_be(*d, Dim::Known(1)));
+        let column = |d: usize| if d == axis { Dim::Known(1) } else { result[d] };
         all(&|d, extent| may_be(extent, if d == axis { result[d] } else { Dim::Known(1) }))
             || (full(result) && all(&|d, extent| may_be(extent, result[d])))
+            || (self.takes_columns() && full(result) && all(&|d, e| may_be(e, column(d))))
     }
 }

@@ -53,7 +53,8 @@ def environment(adapter: dict[str, Any] | None) -> dict[str, Any]:
         "host": {
             "cpu": processor(),
             "threads": os.cpu_count(),
-            "load": list(os.getloadavg()),
+            # Windows has none.
+            "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
             "os": sys.platform,
         },
         "command": sys.argv,

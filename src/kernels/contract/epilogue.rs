@@ -3,9 +3,10 @@
 //! argument of an activation, which a gradient reads: that is stored to a result of its own.
 //!
 //! A further operand is a scalar, a vector with one element for each channel, a column with one for
-//! each row of channels that are last, or has the result's shape; which of them is part of the pipeline's key, its extents are not. Everything else that
-//! broadcasts is computed by an elementwise program behind the contraction ([`Epilogue::after`]),
-//! so that an op with an epilogue takes all shapes that the ops in its place would take.
+//! each row of channels that are last, or has the result's shape; which of them is part of the
+//! pipeline's key, its extents are not. Everything else that broadcasts is computed by an
+//! elementwise program behind the contraction ([`Epilogue::after`]), so that an op with an epilogue
+//! takes all shapes that the ops in its place would take.
 
 use std::sync::Arc;
 

@@ -8,13 +8,23 @@ import re
 import subprocess
 from pathlib import Path
 
+import support
+
 ROOT = Path(__file__).parents[2]
 
 
 def behind(directory: Path) -> dict[str, str]:
     """Variables for a process behind the layer, whose manifest goes into `directory`."""
     built = subprocess.run(
-        ["cargo", "build", "--locked", "--package", "fault_layer", "--message-format", "json"],
+        [
+            support.program("cargo"),
+            "build",
+            "--locked",
+            "--package",
+            "fault_layer",
+            "--message-format",
+            "json",
+        ],
         cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,

@@ -9,6 +9,7 @@ def test_matmul(rng):
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from tensorflow_wgpu import _fallbacks
 from tensorflow_wgpu._library import first_device
@@ -113,6 +115,17 @@ def float_ops(call: Callable[[], Any]) -> dict[str, Counter[str]]:
                 ):
                     ops.setdefault(node.device.rpartition("device:")[2], Counter())[node.op] += 1
     return ops
+
+
+def program(name: str) -> str:
+    """The path of a program that tests run. Without it the test is skipped; in CI it fails."""
+    found = shutil.which(name)
+    if found is None:
+        why = f"this machine has no {name}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(why)
+        pytest.skip(why)
+    return found
 
 
 def python(

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import support
 
 ROOT = Path(__file__).parents[2]
 SBOM = json.loads((ROOT / "tensorflow-wgpu.cdx.json").read_text(encoding="utf-8"))
@@ -25,7 +26,7 @@ def locked() -> dict[tuple[str, str], str]:
 
 def linked(*kinds: str) -> set[tuple[str, str]]:
     """The crates of this machine's library."""
-    tree = ["cargo", "tree", "--locked", "--prefix", "none", "--format", "{p}"]
+    tree = [support.program("cargo"), "tree", "--locked", "--prefix", "none", "--format", "{p}"]
     listed = subprocess.run(
         [*tree, "--edges", ",".join(("normal", *kinds))],
         cwd=ROOT,

@@ -5,13 +5,13 @@ TensorFlow's command line.
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import support
 import tensorflow as tf
 import tensorflow_wgpu
 from support import CPU, assert_close
@@ -85,8 +85,7 @@ def model(data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     """examples/c, linked to the libraries of the installed TensorFlow."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler, "a C compiler is missing"
+    compiler = support.program("cc")
     path = tmp_path_factory.mktemp("c") / "run_saved_model"
     command = [compiler, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o", path]
     command += [ROOT / "examples/c/run_saved_model.c", f"-I{TENSORFLOW / 'include'}"]

@@ -95,7 +95,7 @@ def python(arguments: list[str]) -> int:
     if len(wheels) != 1:
         print("windows: no wheel: make wheels SYSTEMS=windows-x86_64", file=sys.stderr)
         return 1
-    program = interpreter.make(ROOT / "target/windows/python", wheels[0])
+    program = interpreter.make(ROOT / "target/windows/Pythön 3", wheels[0])
     if not arguments:
         tests = ROOT / "tests/python"
         arguments = [str(tests), *(f"--ignore={tests / name}" for name in ELSEWHERE)]

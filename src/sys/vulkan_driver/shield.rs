@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::elf;
 use super::manifests::{self, Lookup};
 use crate::error::{Error, Result};
-use crate::sys::loaded::object;
+use crate::sys::loaded::{object, paths};
 
 /// The switch.
 pub(super) const SWITCH: &str = "TF_WGPU_DRIVER_SHIELD";
@@ -219,10 +219,60 @@ fn open(name: &[u8], driver: &Path) {
     }
 }
 
-/// The address that this process's libraries get for a name, or null.
+/// The address of the function that this process's libraries get for a name, or null.
+///
+/// In a program that is not position-independent, as Debian's Python is, all get the address of the
+/// program's own jump to it. The function is then that of the first library that has one.
 fn symbol(name: &CStr) -> *const c_void {
     // SAFETY: the name is NUL-terminated; the result is only looked at.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if !is_a_jump(address) {
+        return address;
+    }
+    paths().into_iter().find_map(|path| defined(&path, name)).unwrap_or(address)
+}
+
+/// Whether an object has this address for a symbol that another one defines.
+fn is_a_jump(address: *const c_void) -> bool {
+    /// Has `dladdr1` give the symbol's entry.
+    const SYMENT: c_int = 1;
+    unsafe extern "C" {
+        fn dladdr1(
+            address: *const c_void,
+            info: *mut libc::Dl_info,
+            entry: *mut *const libc::Elf64_Sym,
+            what: c_int,
+        ) -> c_int;
+    }
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let mut entry = std::ptr::null();
+    // SAFETY: any address may be asked for; both results have room. An entry lies in an object that
+    // stays loaded.
+    unsafe {
+        dladdr1(address, info.as_mut_ptr(), &raw mut entry, SYMENT) != 0
+            && !entry.is_null()
+            && (*entry).st_shndx == 0
+    }
+}
+
+/// A function that a loaded library itself defines.
+fn defined(path: &Path, name: &CStr) -> Option<*const c_void> {
+    // The program has no path, and is the one that jumps.
+    if path.as_os_str().is_empty() {
+        return None;
+    }
+    let library = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: nothing is loaded, and what is found is only looked at; the reference goes back.
+    let address = unsafe {
+        let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if handle.is_null() {
+            return None;
+        }
+        let address = libc::dlsym(handle, name.as_ptr());
+        libc::dlclose(handle);
+        address.cast_const()
+    };
+    object(address).is_some_and(|(_, of)| of == path).then_some(address)
 }
 
 #[cfg(test)]

@@ -6,18 +6,10 @@ import json
 import os
 import sys
 
+import servers
 import tensorflow as tf
 
-resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-if sys.argv[1] != "chief":
-    tf.distribute.Server(
-        resolver.cluster_spec(),
-        job_name=resolver.task_type,
-        task_index=resolver.task_id,
-        protocol="grpc",
-        start=True,
-    ).join()
-
+resolver = servers.coordinators_cluster()
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 with strategy.scope():

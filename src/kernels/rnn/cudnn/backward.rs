@@ -248,7 +248,7 @@ impl Backward {
         self.biases(ctx, extents, p, grads, d_params)
     }
 
-    /// Those of its recurrent weights, and of a projection.
+    /// The gradients of a pseudo-layer's recurrent weights, and of its projection.
     fn recurrent(
         &self,
         ctx: &mut dyn OpContext,

@@ -200,7 +200,7 @@ def main() -> int:
             "kind": "networks",
             "schema": 1,
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            "load": list(os.getloadavg()),
+            "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
             "command": sys.argv,
             "small": options.small,
             "peers": peers,

@@ -250,7 +250,7 @@ def main() -> int:
             "kind": "peers",
             "schema": 2,
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            "load": list(os.getloadavg()),
+            "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
             "command": sys.argv,
             "rows": [row._asdict() for row in ROWS],
             "runs": runs,

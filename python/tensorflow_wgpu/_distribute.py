@@ -66,7 +66,10 @@ def patch_mirrored(module: types.ModuleType) -> None:
 def patch_reduction(module: types.ModuleType) -> None:
     """`MirroredStrategy` on several of our devices reduces in the host's memory by default."""
     extended = module.MirroredExtended
-    original = extended._make_collective_ops_with_fallbacks
+    original = getattr(extended, "_make_collective_ops_with_fallbacks", None)
+    if original is None:
+        log.warning("MirroredStrategy reduces in a way of its own: this TensorFlow has no hook")
+        return
 
     @functools.wraps(original)
     def make_ops(self: Any) -> Any:

@@ -17,6 +17,7 @@ mod ledger;
 mod matrices;
 mod matrix_units;
 mod memory;
+mod open;
 mod parameters;
 mod pending;
 mod pipelines;
@@ -63,7 +64,6 @@ use completion::Completion;
 use failures::Failures;
 use gpu::Gpu;
 use ledger::{LARGE, Ledger};
-use matrix_units::Deterministic;
 use memory::{Blocks, Memory};
 use pending::{PendingDispatches, Waiting};
 use pipelines::Pipelines;
@@ -76,7 +76,6 @@ use tuning::Tuner;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::sys::guard::caught_as;
 
 /// How long a call that wgpu refused waits to hear that the device is lost.
 const LOSS_PATIENCE: Duration = Duration::from_millis(10);
@@ -111,98 +110,6 @@ impl std::fmt::Debug for Device {
     }
 }
 
-/// What a device does beside what its profile says.
-#[derive(Debug, Clone, Copy)]
-struct Settings {
-    /// Whether it times programs in the place of each other.
-    tunes: bool,
-    /// Who decides about its cooperative matrices.
-    matrices: Policy,
-    /// How many devices have the adapter's memory.
-    sharers: u32,
-}
-
-impl Settings {
-    /// What the environment asks for; emulated matrices are for tests, which want them used.
-    fn of(adapter: &wgpu::Adapter, profile: &Profile) -> Self {
-        let is_software = adapter.get_info().device_type == wgpu::DeviceType::Cpu;
-        let matrices = if profile.capabilities.matrices.are_real() {
-            Policy::of(&|name| std::env::var(name).ok(), is_software)
-        } else {
-            Policy::Forced
-        };
-        Self { tunes: false, matrices, sharers: 1 }
-    }
-}
-
-/// Asks for a device with `features`, and with those of cooperative matrices if they are wanted.
-fn request(
-    adapter: &wgpu::Adapter,
-    features: wgpu::Features,
-    limits: &wgpu::Limits,
-    matrices: &Matrices,
-) -> Result<(wgpu::Device, wgpu::Queue)> {
-    let cooperative = matrices.are_real();
-    let mut wanted = if cooperative { Matrices::FEATURES } else { wgpu::Features::empty() };
-    wanted.set(wgpu::Features::SHADER_F16, cooperative && matrices.f16.is_some());
-    let failed =
-        |why: &str| Error::Unavailable(format!("cannot open {}: {why}", adapter.get_info().name));
-    let request = || {
-        let requested = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-            label: Some("tensorflow-wgpu"),
-            required_features: features | wanted,
-            required_limits: limits.clone(),
-            experimental_features: if cooperative {
-                crate::sys::experimental::cooperative_matrices()
-            } else {
-                wgpu::ExperimentalFeatures::disabled()
-            },
-            ..Default::default()
-        }));
-        requested.map_err(|e| failed(&e.to_string()))
-    };
-    // wgpu uses what it has just made: a driver without memory for that ends in a panic there.
-    caught_as(request, failed)
-}
-
-/// Has the device lost when wgpu says that it is, and when it reports what no call asked about:
-/// nobody can tell then what did not happen.
-fn watch(raw: &wgpu::Device, failures: &Arc<Failures>) {
-    let reported = Arc::downgrade(failures);
-    raw.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
-        if let Some(failures) = reported.upgrade() {
-            lose(&failures, checked::explain("work for the GPU", &e));
-        }
-    }));
-    let lost = Arc::downgrade(failures);
-    raw.set_device_lost_callback(move |reason, message| {
-        // Who drops a device has no failures any more.
-        match (lost.upgrade(), reason) {
-            (Some(failures), wgpu::DeviceLostReason::Unknown) => {
-                lose(
-                    &failures,
-                    Error::Unavailable(format!(
-                        "the GPU was lost ({})",
-                        message.trim_end_matches('.')
-                    )),
-                );
-            }
-            (Some(failures), wgpu::DeviceLostReason::Destroyed) => {
-                failures.lose(Error::Unavailable("the GPU was lost (it was destroyed)".into()));
-            }
-            (None, _) => {}
-        }
-    });
-}
-
-fn lose(failures: &Failures, error: Error) {
-    if failures.lose(error)
-        && let Some(e) = failures.lost()
-    {
-        log::error!("{e}");
-    }
-}
-
 impl Drop for Device {
     /// A lost device stays with wgpu, whose code for the end of a device relies on what failed: it
     /// destroys a semaphore twice, and asserts that everything else went well.
@@ -214,156 +121,6 @@ impl Drop for Device {
 }
 
 impl Device {
-    /// Opens a device on `adapter`.
-    pub fn open(adapter: &wgpu::Adapter) -> Result<Arc<Self>> {
-        Self::open_cached(adapter, None)
-    }
-
-    /// Opens a device on `adapter` that keeps compiled pipelines in a directory, where the backend
-    /// has a way to.
-    pub fn open_cached(adapter: &wgpu::Adapter, directory: Option<&Path>) -> Result<Arc<Self>> {
-        Self::open_with(adapter, Profile::of(adapter), directory)
-    }
-
-    /// Opens a device on `adapter` that does as if the adapter were as `profile` says; it must be
-    /// able to.
-    pub fn open_with(
-        adapter: &wgpu::Adapter,
-        profile: Profile,
-        directory: Option<&Path>,
-    ) -> Result<Arc<Self>> {
-        Self::open_for(adapter, profile, directory, 1, || false)
-    }
-
-    /// The same for one of `sharers` devices of the adapter, each of which has its share of the
-    /// memory, and for a program that may ask for deterministic ops: kernels that are timed while
-    /// it runs (`TF_WGPU_AUTOTUNE`, matrix units) are not while `deterministic` says so.
-    pub fn open_for(
-        adapter: &wgpu::Adapter,
-        profile: Profile,
-        directory: Option<&Path>,
-        sharers: u32,
-        deterministic: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Result<Arc<Self>> {
-        let wanted = tuning::is_wanted(&|name| std::env::var(name).ok(), profile.is_software());
-        let settings = Settings { tunes: wanted, sharers, ..Settings::of(adapter, &profile) };
-        Self::open_as(adapter, profile, directory, settings, Arc::new(deterministic))
-    }
-
-    /// The same for one that tunes, whatever the adapter and the environment are, except while
-    /// `deterministic` says that it must not: for tests on any adapter.
-    pub fn open_tuning(
-        adapter: &wgpu::Adapter,
-        profile: Profile,
-        directory: Option<&Path>,
-        deterministic: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Result<Arc<Self>> {
-        let settings = Settings { tunes: true, ..Settings::of(adapter, &profile) };
-        Self::open_as(adapter, profile, directory, settings, Arc::new(deterministic))
-    }
-
-    /// One whose matrix units a probe decides on, emulated ones too: for tests.
-    pub fn open_probing(adapter: &wgpu::Adapter, profile: Profile) -> Result<Arc<Self>> {
-        let settings = Settings { matrices: Policy::Probed, ..Settings::of(adapter, &profile) };
-        Self::open_as(adapter, profile, None, settings, Arc::new(|| false))
-    }
-
-    fn open_as(
-        adapter: &wgpu::Adapter,
-        mut profile: Profile,
-        directory: Option<&Path>,
-        settings: Settings,
-        deterministic: Deterministic,
-    ) -> Result<Arc<Self>> {
-        process::check()?;
-        process::watch_forks();
-        let info = adapter.get_info();
-        if settings.matrices == Policy::Off {
-            profile.capabilities.matrices = Matrices::NONE;
-        }
-        let asked = deterministic.clone();
-        let tuner = settings.tunes.then(|| Tuner::open(&info, directory, move || asked()));
-        let kept = directory;
-        let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
-        let cache_feature =
-            if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
-        // Only Vulkan has no notion of read-only storage buffers.
-        profile.own_barriers &= info.backend == wgpu::Backend::Vulkan
-            && adapter.features().contains(wgpu::Features::PASSTHROUGH_SHADERS);
-        let own =
-            Capabilities::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits());
-        let offered = profile.capabilities.common(own);
-        let mut features = offered.features() | cache_feature;
-        features.set(wgpu::Features::PASSTHROUGH_SHADERS, profile.own_barriers);
-        let limits = offered.limits(adapter.limits());
-        let matrices = profile.capabilities.matrices;
-        let (raw, queue) = match request(adapter, features, &limits, &matrices) {
-            Err(e) if matrices.are_real() => {
-                log::warn!(
-                    "{}: no cooperative matrices, since the device does not open with them: {e}",
-                    info.name
-                );
-                profile.capabilities.matrices = Matrices::NONE;
-                request(adapter, features, &limits, &Matrices::NONE)
-            }
-            opened => opened,
-        }?;
-        let matrix_units = MatrixUnits::open(
-            settings.matrices,
-            &profile.capabilities.matrices,
-            &info,
-            kept,
-            deterministic,
-        );
-        let capabilities = profile.capabilities;
-        let failures = Arc::new(Failures::default());
-        watch(&raw, &failures);
-        let tracer = Arc::new(Tracer::default());
-        let gpu = Arc::new(Gpu::new(raw.clone(), queue, failures.clone(), tracer.clone()));
-        let completion = Completion::start(gpu.clone(), failures.clone());
-        let submitter = Submitter::start(gpu.clone(), completion.clone(), failures.clone());
-        let recorder = Recorder::new(
-            gpu.clone(),
-            profile.own_barriers,
-            completion.clone(),
-            submitter.clone(),
-        )?;
-        let failed = failures.clone();
-        let failed = move |e| {
-            // As in `settled`, for calls that have returned.
-            if matches!(e, Error::Unavailable(_)) {
-                return lose(&failed, e);
-            }
-            log::error!("{e}");
-            failed.raise(e);
-        };
-        let total = budget::of(adapter, &info, capabilities.max_buffer, 0, settings.sharers).total;
-        let cache = directory.map(|directory| DiskCache::open(&raw, &info, directory));
-        let device = Arc::new(Self {
-            adapter: adapter.clone(),
-            sharers: settings.sharers,
-            info,
-            profile,
-            memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
-            pipelines: Pipelines::new(raw.clone(), &profile, cache, tracer.clone()),
-            recorder: PendingDispatches::new(recorder, failed),
-            completion,
-            submitter,
-            failures,
-            staging: Staging::default(),
-            matrix_units: Arc::new(matrix_units),
-            tuner: tuner.map(Arc::new),
-            tracer,
-            ledger: Ledger::default(),
-            max_groups: raw.limits().max_compute_workgroups_per_dimension,
-            gpu,
-        });
-        // The driver and what it has made for the device are older than this, so they are destroyed
-        // later.
-        process::watch_exit();
-        Ok(device)
-    }
-
     /// Name, vendor, driver and backend.
     pub const fn info(&self) -> &wgpu::AdapterInfo {
         &self.info
@@ -746,7 +503,7 @@ impl Device {
 
     /// Ends the device: every later call returns `error` with the advice to restart the process.
     pub fn lose(&self, error: Error) {
-        lose(&self.failures, error);
+        open::lose(&self.failures, error);
     }
 
     /// Destroys the device below, as a driver does that loses its GPU: for tests.

@@ -23,6 +23,7 @@ from tensorflow_wgpu import (
     _fork_hook,
     _jit,
     _keras,
+    _prefetch,
     _recurrent,
     _recurrent_legacy,
     _recurrent_ops,
@@ -59,6 +60,7 @@ PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
     "tensorflow.python.distribute.parameter_server_strategy_v2": (
         _distribute.patch_parameter_server
     ),
+    "tensorflow.python.data.experimental.ops.prefetching_ops": _prefetch.patch_prefetching,
     "keras.src.trainers.trainer": _keras.patch_trainer,
     "keras.src.backend.tensorflow.nn": _keras.patch_nn,
     "tensorflow.python.ops.cudnn_rnn_grad": _recurrent_ops.patch_gradients,

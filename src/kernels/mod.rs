@@ -25,6 +25,7 @@ pub mod movement;
 pub mod norm;
 pub mod op;
 pub mod parallel_concat;
+pub mod parked;
 pub mod patches;
 pub mod pool;
 pub mod quantize;
@@ -89,6 +90,7 @@ families! {
     movement,
     norm,
     parallel_concat,
+    parked,
     patches,
     pool,
     quantize,

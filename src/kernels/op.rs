@@ -162,6 +162,22 @@ pub trait OpContext {
         Err(Error::Unimplemented("variants are TensorFlow's, which does not run here".to_owned()))
     }
 
+    /// Keeps input 0 on the device as long as somebody refers to output 0, a number in host memory
+    /// ([`crate::kernels::parked`]).
+    fn park(&mut self) -> Result<()> {
+        Err(Error::Unimplemented("tickets are TensorFlow's, which does not run here".to_owned()))
+    }
+
+    /// Sets output 0 to what waits for the number at input 0.
+    ///
+    /// # Errors
+    /// `NotFound` where nothing waits for it, `InvalidArgument` where a tensor of another type or
+    /// device does.
+    fn unpark(&mut self, dtype: DType) -> Result<()> {
+        let _ = dtype;
+        self.park()
+    }
+
     /// TensorFlow's handle of this execution, if it is one of TensorFlow's.
     fn execution(&self) -> Option<Execution> {
         None

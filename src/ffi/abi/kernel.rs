@@ -73,6 +73,8 @@ pub(crate) type CreateFn = unsafe extern "C" fn(*mut TF_OpKernelConstruction) ->
 pub(crate) type ComputeFn = unsafe extern "C" fn(*mut c_void, *mut TF_OpKernelContext);
 /// Frees a node's kernel.
 pub(crate) type DeleteFn = unsafe extern "C" fn(*mut c_void);
+/// Frees a tensor's memory, of so many bytes; the last argument is TF_NewTensor's.
+pub(crate) type DeallocatorFn = unsafe extern "C" fn(*mut c_void, usize, *mut c_void);
 
 type Construction = *mut TF_OpKernelConstruction;
 type Context = *mut TF_OpKernelContext;
@@ -151,6 +153,8 @@ symbol_table! {
             TF_DeleteBuffer: unsafe extern "C" fn(*mut TF_Buffer),
             TF_GetRegisteredKernelsForOp: unsafe extern "C" fn(Name,
                 *mut TF_Status) -> *mut TF_Buffer,
+            TF_NewTensor: unsafe extern "C" fn(TF_DataType, *const i64, c_int, *mut c_void, usize,
+                DeallocatorFn, *mut c_void) -> *mut TF_Tensor,
             TF_KernelBuilder_Priority: unsafe extern "C" fn(*mut TF_KernelBuilder, i32),
         }
     }

@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{KernelApi, TF_OpKernelContext};
 use crate::ffi::status::Status;
-use crate::ffi::{stream_executor, variables, variants};
+use crate::ffi::{parked, stream_executor, variables, variants};
 use crate::kernels::op::{Execution, OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::{HostTensor, Tensor};
 
@@ -190,6 +190,14 @@ impl OpContext for Context {
 
     fn zero_variant(&mut self) -> Result<()> {
         variants::zeros_like(self)
+    }
+
+    fn park(&mut self) -> Result<()> {
+        parked::park(self)
+    }
+
+    fn unpark(&mut self, dtype: DType) -> Result<()> {
+        parked::unpark(self, dtype)
     }
 
     fn execution(&self) -> Option<Execution> {

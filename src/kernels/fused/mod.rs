@@ -17,7 +17,7 @@ pub mod update;
 
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::registry::Registry;
-use crate::kernels::rnn;
+use crate::kernels::{parked, rnn};
 use crate::shader::Shader;
 
 /// The ops, one list for each file. The last are emitted by the Python package.
@@ -33,6 +33,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     rowwise::DEFINITIONS,
     stack::DEFINITIONS,
     update::DEFINITIONS,
+    parked::DEFINITIONS,
     rnn::DEFINITIONS,
 ];
 

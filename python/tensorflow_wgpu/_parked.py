@@ -1,0 +1,130 @@
+"""Elements of datasets that wait on a device. Imports TensorFlow: see `_prefetch.py`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.data.util import nest
+from tensorflow.python.eager import context, execute
+from tensorflow.python.framework import composite_tensor, kernels, op_def_library, ops
+
+PARK, PARKED = "_WgpuPark", "_WgpuParked"
+
+LAST = "prefetch_to_device and copy_to_device must be the last transformation of a dataset"
+
+tf.no_gradient(PARK)
+tf.no_gradient(PARKED)
+
+
+def wgpu_device(name: Any) -> str | None:
+    """The full name of a device of the type WGPU, None for others."""
+    with tf.Graph().as_default(), tf.device(name):
+        spec = tf.DeviceSpec.from_string(tf.no_op().device)
+    return spec.to_string() if spec.device_type == "WGPU" else None
+
+
+@functools.cache
+def types() -> frozenset[tf.DType]:
+    """What can wait on a device."""
+    rows = kernels.get_registered_kernels_for_op(PARK).kernel
+    found = (row.constraint[0].allowed_values.list.type[0] for row in rows)
+    return frozenset(map(tf.as_dtype, found))
+
+
+def _call(op: str, value: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """The output of an op of ours, which `tf.raw_ops` does not have."""
+    if tf.executing_eagerly():
+        attributes = ("T", dtype.as_datatype_enum)
+        (found,) = execute.execute(
+            op.encode(), 1, inputs=[value], attrs=attributes, ctx=context.context()
+        )
+        return found
+    named = {"value": value} if op == PARK else {"ticket": value, "T": dtype}
+    return op_def_library._apply_op_helper(op, name=op[1:], **named)[2].outputs[0]
+
+
+class Parked(composite_tensor.CompositeTensor):
+    """A tensor that waits on a device, as datasets carry it."""
+
+    def __init__(self, ticket: tf.Tensor, spec: ParkedSpec) -> None:
+        """`ticket` is what its op gave."""
+        self.ticket = ticket
+        self._spec = spec
+
+    @property
+    def _type_spec(self) -> ParkedSpec:
+        return self._spec
+
+
+class ParkedSpec(tf.TypeSpec):
+    """The type of an element that waits: whoever takes it from an iterator gets the tensor."""
+
+    __slots__ = ("device", "dtype", "shape")
+
+    def __init__(self, shape: tf.TensorShape, dtype: tf.DType, device: str) -> None:
+        """Of a tensor of this shape and type, on that device."""
+        self.shape, self.dtype, self.device = tf.TensorShape(shape), dtype, device
+
+    @property
+    def value_type(self) -> type:
+        """What Python sees of such an element."""
+        return tf.Tensor
+
+    @property
+    def _component_specs(self) -> tf.TensorSpec:
+        return tf.TensorSpec([], tf.int32)
+
+    def _serialize(self) -> tuple[Any, ...]:
+        return self.shape, self.dtype, self.device
+
+    def _to_legacy_output_shapes(self) -> tf.TensorShape:
+        return self.shape
+
+    # What asks for it makes a plain tensor's type of it, and would take tickets for elements.
+    def _to_legacy_output_classes(self) -> Any:
+        raise TypeError(LAST)
+
+    def _batch(self, _: int | None) -> Any:
+        raise TypeError(f"{LAST}; no batch may follow")
+
+    def _unbatch(self) -> Any:
+        raise TypeError(f"{LAST}; no unbatch may follow")
+
+    def _to_batched_tensor_list(self, _: Any) -> Any:
+        raise TypeError(f"{LAST}; no unbatch may follow")
+
+    def park(self, value: tf.Tensor) -> Parked:
+        """Uploads a tensor."""
+        with tf.device(self.device):
+            return Parked(_call(PARK, value, self.dtype), self)
+
+    def _to_components(self, value: Parked | tf.Tensor) -> tf.Tensor:
+        return (value if isinstance(value, Parked) else self.park(value)).ticket
+
+    def _from_components(self, components: tf.Tensor) -> tf.Tensor:
+        # TensorFlow has the ops behind an iterator's beside the iterator.
+        with ops.colocate_with(None, ignore_existing=True), tf.device(self.device):
+            value = _call(PARKED, components, self.dtype)
+        if not tf.executing_eagerly():
+            value.set_shape(self.shape)
+        return value
+
+
+def on_device(dataset: tf.data.Dataset, device: str) -> tf.data.Dataset:
+    """The dataset, with those of its tensors on the device that it can hold."""
+    spec = dataset.element_spec
+
+    def parked(part: Any, value: Any) -> Any:
+        if isinstance(part, tf.TensorSpec) and part.dtype in types():
+            return ParkedSpec(part.shape, part.dtype, device).park(value)
+        return value
+
+    @tf.autograph.experimental.do_not_convert
+    def upload(*element: Any) -> Any:
+        # As `map` unpacks it.
+        whole = element if type(spec) is tuple else element[0]
+        return nest.map_structure(parked, spec, whole)
+
+    return dataset.map(upload)

@@ -1,0 +1,29 @@
+"""`tf.data.experimental.prefetch_to_device` and `copy_to_device` for devices of the type WGPU.
+
+TensorFlow has kernels of datasets for CPUs and GPUs alone, and no way for a plug-in to register
+one. So an element is uploaded within a `Dataset.map`, waits on the device, and travels on as a
+ticket in host memory, until an iterator is asked for it (`_parked.py`).
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from tensorflow_wgpu import _library
+
+
+def patch_prefetching(module: types.ModuleType) -> None:
+    """Datasets that are copied to a WGPU device."""
+    original = module._CopyToDeviceDataset
+
+    def new(cls: type, input_dataset: Any, target_device: Any, *_: Any, **__: Any) -> Any:
+        # TensorFlow has kernels for devices of the type GPU.
+        if _library.device_type() == "WGPU":
+            from tensorflow_wgpu import _parked
+
+            if device := _parked.wgpu_device(target_device):
+                return _parked.on_device(input_dataset, device)
+        return super(original, cls).__new__(cls)
+
+    original.__new__ = new

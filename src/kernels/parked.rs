@@ -1,0 +1,57 @@
+//! `_WgpuPark` and `_WgpuParked`: a tensor that waits on the device while a ticket for it, a number
+//! in host memory, goes where only host memory goes. TensorFlow's datasets are such a place: a
+//! plug-in cannot register dataset kernels, so elements that were uploaded ahead of time travel
+//! through `Dataset.prefetch` as tickets (`python/tensorflow_wgpu/_prefetch.py`).
+//!
+//! A tensor stays as long as somebody refers to its ticket's memory. A copy of a ticket does not
+//! count: `_WgpuParked` then fails with `NotFound`. Tickets are int32, the one type of numbers that
+//! TensorFlow leaves in host memory where functions and eager ops begin and end.
+
+use super::definition::{OpDefinition, ShapeInputs};
+use super::movement::MOVED_I32;
+use super::op::{Attrs, OpContext};
+use super::registry::Registry;
+use crate::error::Result;
+use crate::shader::Shader;
+
+/// Their signatures.
+pub const DEFINITIONS: &[OpDefinition] = &[
+    OpDefinition {
+        name: "_WgpuPark",
+        inputs: &["value: T"],
+        outputs: &["ticket: int32"],
+        attrs: &["T: type"],
+        // Or TensorFlow would share the ticket of two equal calls, or compute it ahead of time.
+        stateful: true,
+        shape: |_: &ShapeInputs<'_>| Ok(vec![Some(Vec::new())]),
+    },
+    OpDefinition {
+        name: "_WgpuParked",
+        inputs: &["ticket: int32"],
+        outputs: &["value: T"],
+        attrs: &["T: type"],
+        stateful: true,
+        shape: |_: &ShapeInputs<'_>| Ok(Vec::new()),
+    },
+];
+
+/// Adds the ops.
+pub fn register(registry: &mut Registry) {
+    registry
+        .op("_WgpuPark")
+        .types("T", MOVED_I32)
+        .host(&["ticket"])
+        .unsupported_too()
+        .kernel(|_| Ok(|ctx: &mut dyn OpContext| -> Result<()> { ctx.park() }));
+    registry.op("_WgpuParked").types("T", MOVED_I32).host(&["ticket"]).unsupported_too().kernel(
+        |attrs: &dyn Attrs| {
+            let dtype = attrs.dtype("T")?;
+            Ok(move |ctx: &mut dyn OpContext| ctx.unpark(dtype))
+        },
+    );
+}
+
+/// The family has none: nothing is computed.
+pub fn shaders() -> Vec<Shader> {
+    Vec::new()
+}

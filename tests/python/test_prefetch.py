@@ -1,0 +1,221 @@
+"""`tf.data.experimental.prefetch_to_device` and `copy_to_device`: elements of a dataset wait on the
+device, whoever iterates over them, and are freed when nobody can ask for them any more.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import CPU, DEVICE, WGPU, assert_close
+from tensorflow_wgpu import _parked
+
+prefetch, copy = tf.data.experimental.prefetch_to_device, tf.data.experimental.copy_to_device
+WAYS = {"prefetch": prefetch, "copy": copy, "two": lambda device: prefetch(device, 2)}
+MIB = 1 << 20
+
+
+def rows(count: int, elements: int = 4) -> tf.data.Dataset:
+    """Tensors whose elements are their number."""
+    return tf.data.Dataset.range(count).map(lambda i: tf.fill([elements], tf.cast(i, tf.float32)))
+
+
+def firsts(dataset: tf.data.Dataset) -> list[float]:
+    return [float(row[0]) for row in dataset]
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Whether something comes true within a while: datasets end in threads of their own."""
+    end = time.monotonic() + 20
+    while not (held := holds()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return held
+
+
+def in_use() -> int:
+    gc.collect()
+    return tf.config.experimental.get_memory_info(DEVICE)["current"]
+
+
+@pytest.mark.parametrize("name", [DEVICE, f"/{DEVICE}", WGPU, "full"])
+@pytest.mark.parametrize("way", WAYS)
+def test_elements_are_on_the_device_in_order(way: str, name: str):
+    name = tf.config.list_logical_devices("WGPU")[0].name if name == "full" else name
+    found = list(rows(7).batch(2).apply(WAYS[way](name)))
+    assert [row.shape for row in found] == [(2, 4)] * 3 + [(1, 4)]
+    assert all(row.device.endswith(WGPU) for row in found)
+    assert np.concatenate(found)[:, 0].tolist() == list(range(7))
+
+
+@pytest.mark.parametrize("dtype", sorted(_parked.types(), key=lambda t: t.name))
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3)])
+def test_every_type_and_shape(dtype: tf.DType, shape: tuple[int, ...]):
+    with tf.device(CPU):
+        values = tf.cast(np.arange(2 * np.prod(shape, dtype=int)).reshape((2, *shape)) % 2, dtype)
+        dataset = tf.data.Dataset.from_tensor_slices(values)
+    found = list(dataset.apply(prefetch(DEVICE)))
+    assert len(found) == 2
+    for row, value in zip(found, values):
+        assert row.device.endswith(WGPU)
+        assert_close(row.numpy(), value.numpy())
+
+
+def test_structures_keep_their_form_and_strings_stay_on_the_host():
+    parts = {"x": np.arange(6.0), "name": [str(i) for i in range(6)]}
+    whole = tf.data.Dataset.from_tensor_slices((parts, np.arange(6, dtype=np.int32)))
+    ragged = tf.data.Dataset.range(6).map(lambda i: tf.ragged.range([i, 2]))
+    dataset = tf.data.Dataset.zip(whole, ragged).batch(2).apply(prefetch(DEVICE))
+    ((inputs, label), lines) = next(iter(dataset))
+    assert inputs["x"].device.endswith(WGPU)
+    assert label.device.endswith(WGPU)
+    assert inputs["x"].numpy().tolist() == [0, 1]
+    assert label.numpy().tolist() == [0, 1]
+    assert inputs["name"].device.endswith(CPU)
+    assert inputs["name"].numpy().tolist() == [b"0", b"1"]
+    assert lines.to_list() == [[[], [0, 1]], [[0], [0, 1]]]
+
+
+def test_functions_take_datasets_and_iterators():
+    dataset = rows(4).apply(prefetch(DEVICE))
+
+    @tf.function
+    def total(elements: tf.data.Dataset) -> tf.Tensor:
+        result = tf.zeros([])
+        for row in elements:
+            result += tf.reduce_sum(row)
+        return result
+
+    @tf.function
+    def following(iterator: tf.data.Iterator) -> tf.Tensor:
+        row = next(iterator)
+        assert row.shape == [4]
+        return row * 2.0
+
+    with tf.device(WGPU):
+        assert total(dataset).numpy() == 24
+        iterator = iter(dataset)
+        found = [following(iterator) for _ in range(4)]
+    assert all(row.device.endswith(WGPU) for row in found)
+    assert [float(row[0]) for row in found] == [0, 2, 4, 6]
+    with pytest.raises(tf.errors.OutOfRangeError):
+        following(iterator)
+
+
+def test_gradients_of_what_elements_are_used_for():
+    x = next(iter(rows(3).skip(2).apply(prefetch(DEVICE))))
+    with tf.device(WGPU), tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.reduce_sum(x * x)
+        assert tape.gradient(y, x).numpy().tolist() == [4.0] * 4
+
+
+def test_keras_trains_as_without(rng):
+    x = rng.normal(size=(50, 8)).astype("float32")
+    y = (x.sum(1) > 0).astype("int32")
+    found = []
+    tf.config.set_soft_device_placement(True)
+    for way in (None, prefetch(DEVICE)):
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.layers.Dense(16, "relu"), keras.layers.Dense(2)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss, metrics=["accuracy"])
+        dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(12)
+        dataset = dataset.apply(way) if way else dataset
+        history = model.fit(dataset, epochs=2, verbose=0).history
+        told = model.evaluate(dataset, verbose=0), model.predict(dataset, verbose=0).tolist()
+        found.append((history, *told))
+    assert found[0] == found[1]
+
+
+def test_take_skip_repeat_prefetch_shuffle_and_cache_may_follow():
+    dataset = rows(4).apply(copy(DEVICE))
+    assert firsts(dataset.take(2)) == [0, 1]
+    assert firsts(dataset.skip(3)) == [3]
+    assert firsts(dataset.repeat(2)) == [0, 1, 2, 3] * 2
+    assert firsts(dataset.prefetch(3)) == [0, 1, 2, 3]
+    assert sorted(firsts(dataset.shuffle(4))) == [0, 1, 2, 3]
+    cached = dataset.cache()
+    assert firsts(cached) == firsts(cached) == [0, 1, 2, 3]
+
+
+def test_a_map_that_follows_computes_on_the_device():
+    dataset = rows(3).apply(copy(DEVICE))
+
+    def twice(row: tf.Tensor) -> tf.Tensor:
+        with tf.device(WGPU):
+            return row * 2.0
+
+    assert firsts(dataset.map(twice)) == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda dataset: dataset.batch(2),
+        lambda dataset: dataset.rebatch(2),
+        lambda dataset: dataset.unbatch(),
+        lambda dataset: dataset.window(2).flat_map(lambda part: part.batch(2)),
+    ],
+    ids=["batch", "rebatch", "unbatch", "window"],
+)
+def test_what_cannot_follow_says_so(after: Callable[[tf.data.Dataset], tf.data.Dataset]):
+    dataset = rows(4).apply(prefetch(DEVICE))
+    with pytest.raises(TypeError, match="must be the last transformation"):
+        after(dataset)
+
+
+def test_an_iterator_that_is_saved(tmp_path):
+    checkpoint = tf.train.Checkpoint(iterator=iter(rows(4).apply(prefetch(DEVICE))))
+    with pytest.raises(tf.errors.FailedPreconditionError, match="_WgpuPark is stateful"):
+        checkpoint.write(tmp_path / "iterator")
+
+
+def test_elements_that_nobody_took_are_freed():
+    before = in_use()
+    iterator = iter(rows(100, MIB // 4).apply(prefetch(DEVICE, 4)))
+    assert next(iterator)[0] == 0
+    assert eventually(lambda: in_use() >= before + 4 * MIB)
+    # Four in the buffer, and the one that it has no place for yet.
+    assert in_use() < before + 7 * MIB
+    del iterator
+    assert eventually(lambda: in_use() <= before + MIB // 2)
+
+
+def test_elements_that_were_taken_are_freed():
+    before = in_use()
+    for number, row in enumerate(rows(30, MIB // 4).apply(prefetch(DEVICE, 2))):
+        assert row[0] == number
+        assert in_use() < before + 7 * MIB
+    del row
+    assert eventually(lambda: in_use() <= before + MIB // 2)
+
+
+def test_tickets_that_are_none():
+    with tf.device(WGPU):
+        with pytest.raises(tf.errors.NotFoundError, match="no longer on the device"):
+            _parked._call(_parked.PARKED, tf.constant(-1, tf.int32), tf.float32)
+        ticket = _parked._call(_parked.PARK, tf.ones([3]), tf.float32)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a float32 tensor waits"):
+            _parked._call(_parked.PARKED, ticket, tf.float64)
+        # Nothing is lost by it.
+        assert _parked._call(_parked.PARKED, ticket, tf.float32).numpy().tolist() == [1, 1, 1]
+        number = tf.constant(ticket.numpy())
+        del ticket
+        with pytest.raises(tf.errors.NotFoundError, match="must be the last transformation"):
+            _parked._call(_parked.PARKED, number, tf.float32)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="ticket must be a scalar"):
+            _parked._call(_parked.PARKED, tf.zeros([2], tf.int32), tf.float32)
+
+
+def test_a_device_that_is_not_there():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="WGPU:77"):
+        list(rows(2).apply(prefetch("WGPU:77")))
+
+
+def test_other_devices_are_tensorflows():
+    assert firsts(rows(3).apply(prefetch("/cpu:0"))) == [0, 1, 2]

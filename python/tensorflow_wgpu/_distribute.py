@@ -152,6 +152,43 @@ def patch_parameter_server(module: types.ModuleType) -> None:
     extended.worker_devices = property(devices, doc=worker_devices.__doc__)
 
 
+def patch_multi_device(module: types.ModuleType) -> None:
+    """Each replica's share of the next batch waits on its device, as it does on GPUs."""
+    if is_off():
+        return
+    create, spec = module._create_device_dataset, module.MultiDeviceIteratorSpec
+    component_specs = spec._component_specs
+
+    @functools.wraps(create)
+    def create_device_dataset(
+        prototype_ds: Any, incarnation_id: Any, prefetch_buffer_size: int, experimental_slack: bool
+    ) -> Any:
+        from tensorflow_wgpu import _parked
+
+        device = _parked.device_here()
+        if device is None:
+            return create(prototype_ds, incarnation_id, prefetch_buffer_size, experimental_slack)
+        dataset = _parked.on_device(create(prototype_ds, incarnation_id, 0, False), device)
+        if prefetch_buffer_size and experimental_slack:
+            return module.prefetch_op._PrefetchDataset(
+                dataset, prefetch_buffer_size, slack_period=1
+            )
+        return dataset.prefetch(prefetch_buffer_size) if prefetch_buffer_size else dataset
+
+    def of_devices(self: Any) -> list[Any]:
+        from tensorflow_wgpu import _parked
+
+        first, *iterators = component_specs.fget(self)
+        for i, name in enumerate(self._devices):
+            if device := _parked.wgpu_device(name):
+                element = _parked.spec_on(self._element_spec, device)
+                iterators[i] = module.iterator_ops.IteratorSpec(element)
+        return [first, *iterators]
+
+    module._create_device_dataset = create_device_dataset
+    spec._component_specs = property(of_devices)
+
+
 def _own_devices(module: types.ModuleType) -> list[Any]:
     return list(module.config.list_logical_devices("WGPU"))
 

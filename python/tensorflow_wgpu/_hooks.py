@@ -60,6 +60,7 @@ PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
     "tensorflow.python.distribute.parameter_server_strategy_v2": (
         _distribute.patch_parameter_server
     ),
+    "tensorflow.python.data.ops.multi_device_iterator_ops": _distribute.patch_multi_device,
     "tensorflow.python.data.experimental.ops.prefetching_ops": _prefetch.patch_prefetching,
     "keras.src.trainers.trainer": _keras.patch_trainer,
     "keras.src.backend.tensorflow.nn": _keras.patch_nn,

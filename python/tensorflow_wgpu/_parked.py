@@ -25,6 +25,13 @@ def wgpu_device(name: Any) -> str | None:
     return spec.to_string() if spec.device_type == "WGPU" else None
 
 
+def device_here() -> str | None:
+    """The same of the device that `tf.device` asks for here."""
+    return wgpu_device(
+        context.context().device_name if tf.executing_eagerly() else tf.no_op().device
+    )
+
+
 @functools.cache
 def types() -> frozenset[tf.DType]:
     """What can wait on a device."""
@@ -112,14 +119,25 @@ class ParkedSpec(tf.TypeSpec):
         return value
 
 
+def spec_on(spec: Any, device: str) -> Any:
+    """The type of elements that are like `spec`, with those of their tensors on the device that it
+    can hold.
+    """
+
+    def parked(part: Any) -> Any:
+        if isinstance(part, tf.TensorSpec) and part.dtype in types():
+            return ParkedSpec(part.shape, part.dtype, device)
+        return part
+
+    return nest.map_structure(parked, spec)
+
+
 def on_device(dataset: tf.data.Dataset, device: str) -> tf.data.Dataset:
     """The dataset, with those of its tensors on the device that it can hold."""
-    spec = dataset.element_spec
+    spec = spec_on(dataset.element_spec, device)
 
     def parked(part: Any, value: Any) -> Any:
-        if isinstance(part, tf.TensorSpec) and part.dtype in types():
-            return ParkedSpec(part.shape, part.dtype, device).park(value)
-        return value
+        return part.park(value) if isinstance(part, ParkedSpec) else value
 
     @tf.autograph.experimental.do_not_convert
     def upload(*element: Any) -> Any:

@@ -36,6 +36,17 @@ def test_keras_fits_evaluates_predicts_and_saves():
     assert two["alone"] == pytest.approx(two["evaluation"])
 
 
+def test_each_share_of_a_batch_waits_on_its_device():
+    """The last batch has no part for the second one."""
+    _, two = both("shares.py")
+    assert two["devices"] == [devices(2)] * 4
+    assert two["batches"] == [
+        *([[i, i + 1], [i + 2, i + 3]] for i in (0, 4, 8)),
+        [[12], []],
+    ]
+    assert (two["sums"], two["total"]) == ([6, 22, 38], 78)
+
+
 @pytest.mark.parametrize("with_halves", [False, True])
 def test_a_loop_of_ones_own_is_as_on_one_device(with_halves: bool):
     words = ("synchronized", "mixed") if with_halves else ("synchronized",)

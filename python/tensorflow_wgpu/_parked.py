@@ -81,7 +81,7 @@ class ParkedSpec(tf.TypeSpec):
 
     @property
     def _component_specs(self) -> tf.TensorSpec:
-        return tf.TensorSpec([], tf.int32)
+        return tf.TensorSpec([], tf.string)
 
     def _serialize(self) -> tuple[Any, ...]:
         return self.shape, self.dtype, self.device

@@ -2,12 +2,10 @@
 //! ([`crate::kernels::parked`]).
 //!
 //! A ticket is a tensor whose memory is ours: TensorFlow frees it by our function when the last
-//! reference goes, wherever the ticket has been by then, and the tensor goes with it. The number of
-//! a tensor that is gone is given again after 2³¹ others.
+//! reference goes, wherever the ticket has been by then, and the tensor goes with it.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::sync::LazyLock;
 
 use parking_lot::Mutex;
@@ -15,15 +13,41 @@ use parking_lot::Mutex;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ffi::abi::kernel::STRING;
 use crate::ffi::guard::guard_or;
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::kernel::context::Context;
 use crate::ffi::kernel::tensor::OwnedTensor;
-use crate::kernels::op::OpContextExt;
+use crate::require;
 
-/// A ticket's memory. TensorFlow copies what is not aligned as its own tensors are.
+/// A string as TensorFlow has it in memory (`TF_TString` of ctstring_internal.h) on little-endian
+/// machines. One of up to 22 bytes is stored within: four times its length, then its bytes. The two
+/// lowest bits of the first byte are zero for that kind alone.
+type Text = [u8; 24];
+
+/// Digits of a number.
+const DIGITS: usize = 16;
+
+/// A number as a string.
+fn text(number: u64) -> Text {
+    let mut text = [0; 24];
+    text[0] = 4 * DIGITS as u8;
+    text[1..=DIGITS].copy_from_slice(format!("{number:0DIGITS$x}").as_bytes());
+    text
+}
+
+/// The number that a string is, if it is one.
+fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.get(1..=DIGITS).filter(|_| text[0] == 4 * DIGITS as u8)?;
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// A ticket's memory, aligned as TensorFlow's tensors are.
 #[repr(C, align(64))]
-struct Ticket(i32);
+struct Ticket {
+    text: Text,
+    number: u64,
+}
 
 impl Held for Ticket {
     const NAME: &'static str = "ticket";
@@ -32,7 +56,7 @@ impl Held for Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         // Freed behind the lock, for freeing calls TensorFlow.
-        let waiting = PARKED.lock().tensors.remove(&self.0);
+        let waiting = PARKED.lock().tensors.remove(&self.number);
         drop(waiting);
     }
 }
@@ -49,20 +73,16 @@ unsafe impl Send for Waiting {}
 
 #[derive(Default)]
 struct Parked {
-    last: i32,
-    tensors: HashMap<i32, Waiting>,
+    last: u64,
+    tensors: HashMap<u64, Waiting>,
 }
 
 impl Parked {
-    /// Takes a tensor in, by the next number that is free.
-    fn take(&mut self, waiting: Waiting) -> i32 {
-        loop {
-            self.last = self.last.checked_add(1).unwrap_or(0);
-            if let Entry::Vacant(place) = self.tensors.entry(self.last) {
-                place.insert(waiting);
-                return self.last;
-            }
-        }
+    /// Takes a tensor in, by the next number.
+    fn take(&mut self, waiting: Waiting) -> u64 {
+        self.last += 1;
+        self.tensors.insert(self.last, waiting);
+        self.last
     }
 }
 
@@ -75,18 +95,18 @@ pub(crate) fn park(ctx: &mut Context) -> Result<()> {
     })?;
     let waiting = Waiting { tensor: ctx.get_input(0)?, device: ctx.device() };
     let number = PARKED.lock().take(waiting);
-    let handle = Handle::give(Ticket(number));
+    let handle = Handle::give(Ticket { text: text(number), number });
     // SAFETY: given right now.
     let ticket: *const Ticket = unsafe { Handle::<Ticket>::borrow(handle) }?;
-    // SAFETY: a scalar has no dims; the memory is the number in a ticket, which TensorFlow only
+    // SAFETY: a scalar has no dims; the memory is the string in a ticket, which TensorFlow only
     // reads, and which `leave` frees, also where TensorFlow makes no tensor of it.
     let raw = unsafe {
         new_tensor(
-            DType::I32 as c_int,
+            STRING,
             std::ptr::null(),
             0,
             ticket.cast_mut().cast(),
-            size_of::<i32>(),
+            size_of::<Text>(),
             leave,
             handle,
         )
@@ -98,9 +118,14 @@ pub(crate) fn park(ctx: &mut Context) -> Result<()> {
 
 /// Makes the tensor of the ticket at input 0 the output 0.
 pub(crate) fn unpark(ctx: &mut Context, dtype: DType) -> Result<()> {
-    let ticket = ctx.host_i64(0, "ticket")?;
+    let ticket = ctx.get_input(0)?;
+    let is_scalar = ticket.type_number() == STRING && ticket.dims().is_empty();
+    require!(is_scalar && !ctx.device().owns(ticket.address()), "ticket must be a scalar string");
+    // SAFETY: the address is not the device's, so TensorFlow keeps the input where it was
+    // registered: on the host. Nobody writes a kernel's input.
+    let number = number(unsafe { ticket.host_bytes() });
     let parked = PARKED.lock();
-    let waiting = i32::try_from(ticket).ok().and_then(|ticket| parked.tensors.get(&ticket));
+    let waiting = number.and_then(|number| parked.tensors.get(&number));
     let Some(Waiting { tensor, device }) = waiting else {
         return Err(Error::NotFound(GONE.to_owned()));
     };
@@ -123,4 +148,30 @@ const GONE: &str = "the dataset's element is no longer on the device. prefetch_t
 unsafe extern "C" fn leave(_: *mut c_void, _: usize, handle: *mut c_void) {
     // SAFETY: `park` gave it with the memory, which TensorFlow frees once.
     guard_or((), "a ticket's deallocator", || unsafe { Handle::<Ticket>::destroy(handle) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_string_and_back() {
+        for n in [0, 1, 0xabc, u64::MAX] {
+            assert_eq!(number(&text(n)), Some(n));
+        }
+        assert_eq!(&text(255)[..18], b"\x4000000000000000ff\0");
+    }
+
+    #[test]
+    fn other_strings_are_none() {
+        let mut long = text(1);
+        long[0] |= 1;
+        let mut odd = text(1);
+        odd[3] = b'x';
+        let mut raw = text(1);
+        raw[5] = 0xff;
+        for text in [&long[..], &odd, &raw, &[], &[64], &text(1)[..16]] {
+            assert_eq!(number(text), None, "{text:?}");
+        }
+    }
 }

@@ -162,13 +162,13 @@ pub trait OpContext {
         Err(Error::Unimplemented("variants are TensorFlow's, which does not run here".to_owned()))
     }
 
-    /// Keeps input 0 on the device as long as somebody refers to output 0, a number in host memory
+    /// Keeps input 0 on the device as long as somebody refers to output 0, a string in host memory
     /// ([`crate::kernels::parked`]).
     fn park(&mut self) -> Result<()> {
         Err(Error::Unimplemented("tickets are TensorFlow's, which does not run here".to_owned()))
     }
 
-    /// Sets output 0 to what waits for the number at input 0.
+    /// Sets output 0 to what waits for the ticket at input 0.
     ///
     /// # Errors
     /// `NotFound` where nothing waits for it, `InvalidArgument` where a tensor of another type or

@@ -1,11 +1,12 @@
-//! `_WgpuPark` and `_WgpuParked`: a tensor that waits on the device while a ticket for it, a number
+//! `_WgpuPark` and `_WgpuParked`: a tensor that waits on the device while a ticket for it, a string
 //! in host memory, goes where only host memory goes. TensorFlow's datasets are such a place: a
 //! plug-in cannot register dataset kernels, so elements that were uploaded ahead of time travel
 //! through `Dataset.prefetch` as tickets (`python/tensorflow_wgpu/_prefetch.py`).
 //!
 //! A tensor stays as long as somebody refers to its ticket's memory. A copy of a ticket does not
-//! count: `_WgpuParked` then fails with `NotFound`. Tickets are int32, the one type of numbers that
-//! TensorFlow leaves in host memory where functions and eager ops begin and end.
+//! count: `_WgpuParked` then fails with `NotFound`. Tickets are strings, which TensorFlow keeps in
+//! host memory everywhere: numbers are copied to the device and back where a function begins, or
+//! within an optional.
 
 use super::definition::{OpDefinition, ShapeInputs};
 use super::movement::MOVED_I32;
@@ -19,7 +20,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[
     OpDefinition {
         name: "_WgpuPark",
         inputs: &["value: T"],
-        outputs: &["ticket: int32"],
+        outputs: &["ticket: string"],
         attrs: &["T: type"],
         // Or TensorFlow would share the ticket of two equal calls, or compute it ahead of time.
         stateful: true,
@@ -27,7 +28,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[
     },
     OpDefinition {
         name: "_WgpuParked",
-        inputs: &["ticket: int32"],
+        inputs: &["ticket: string"],
         outputs: &["value: T"],
         attrs: &["T: type"],
         stateful: true,

@@ -8,7 +8,6 @@ import gc
 import time
 from collections.abc import Callable
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -114,7 +113,11 @@ def test_gradients_of_what_elements_are_used_for():
         assert tape.gradient(y, x).numpy().tolist() == [4.0] * 4
 
 
-def test_keras_trains_as_without(rng):
+@pytest.mark.parametrize("package", ["keras", "tf_keras"])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_keras_trains_as_without(package: str, steps: int, rng):
+    """With several steps in a call, elements go through optionals."""
+    keras = pytest.importorskip(package)
     x = rng.normal(size=(50, 8)).astype("float32")
     y = (x.sum(1) > 0).astype("int32")
     found = []
@@ -123,13 +126,31 @@ def test_keras_trains_as_without(rng):
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.layers.Dense(16, "relu"), keras.layers.Dense(2)])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile("adam", loss, metrics=["accuracy"])
+        model.compile("sgd", loss, metrics=["accuracy"], steps_per_execution=steps)
         dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(12)
         dataset = dataset.apply(way) if way else dataset
-        history = model.fit(dataset, epochs=2, verbose=0).history
+        fit = model.fit(dataset, epochs=2, class_weight={0: 1.0, 1: 2.0}, verbose=0)
         told = model.evaluate(dataset, verbose=0), model.predict(dataset, verbose=0).tolist()
-        found.append((history, *told))
+        found.append((fit.history, *told))
     assert found[0] == found[1]
+
+
+def test_optionals_hold_elements():
+    @tf.function
+    def total(iterator: tf.data.Iterator) -> tf.Tensor:
+        result, more = tf.zeros([]), tf.constant(True)
+        while more:
+            element = iterator.get_next_as_optional()
+            more = element.has_value()
+            if more:
+                result += tf.reduce_sum(element.get_value())
+        return result
+
+    for device in (WGPU, CPU):
+        with tf.device(device):
+            assert total(iter(rows(5).apply(prefetch(DEVICE)))).numpy() == 40
+    optional = iter(rows(5).apply(prefetch(DEVICE))).get_next_as_optional()
+    assert optional.get_value().device.endswith(WGPU)
 
 
 def test_take_skip_repeat_prefetch_shuffle_and_cache_may_follow():
@@ -198,7 +219,7 @@ def test_elements_that_were_taken_are_freed():
 def test_tickets_that_are_none():
     with tf.device(WGPU):
         with pytest.raises(tf.errors.NotFoundError, match="no longer on the device"):
-            _parked._call(_parked.PARKED, tf.constant(-1, tf.int32), tf.float32)
+            _parked._call(_parked.PARKED, tf.constant("0123456789abcdef"), tf.float32)
         ticket = _parked._call(_parked.PARK, tf.ones([3]), tf.float32)
         with pytest.raises(tf.errors.InvalidArgumentError, match="a float32 tensor waits"):
             _parked._call(_parked.PARKED, ticket, tf.float64)
@@ -208,8 +229,8 @@ def test_tickets_that_are_none():
         del ticket
         with pytest.raises(tf.errors.NotFoundError, match="must be the last transformation"):
             _parked._call(_parked.PARKED, number, tf.float32)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="ticket must be a scalar"):
-            _parked._call(_parked.PARKED, tf.zeros([2], tf.int32), tf.float32)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="ticket must be a scalar string"):
+            _parked._call(_parked.PARKED, tf.constant(["a", "b"]), tf.float32)
 
 
 def test_a_device_that_is_not_there():

@@ -36,6 +36,9 @@ pub(crate) type TF_DataType = c_int;
 /// What the number of a reference type has on top of its type's.
 pub(crate) const REFERENCE: TF_DataType = 100;
 
+/// The number of the type string.
+pub(crate) const STRING: TF_DataType = 7;
+
 /// A string that is not terminated; its memory belongs to whoever returned it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]

@@ -120,6 +120,20 @@ impl OwnedTensor {
         Ok(Tensor { dtype: self.dtype()?, dims: self.dims(), address: self.address() })
     }
 
+    /// The bytes of a tensor in host memory.
+    ///
+    /// # Safety
+    /// The tensor must be in host memory, and nobody may write it through the borrow.
+    pub unsafe fn host_bytes(&self) -> &[u8] {
+        // SAFETY: the caller vouches that TF_TensorData is host memory; it has TF_TensorByteSize
+        // bytes and lives as long as the tensor. It is null for an empty tensor.
+        unsafe {
+            let data = (self.api.TF_TensorData)(self.as_ptr()).cast::<u8>().cast_const();
+            let len = (self.api.TF_TensorByteSize)(self.as_ptr());
+            if data.is_null() { &[] } else { std::slice::from_raw_parts(data, len) }
+        }
+    }
+
     /// A copy of a tensor in host memory.
     ///
     /// # Safety
@@ -129,17 +143,8 @@ impl OwnedTensor {
         if dtype.size() == 0 {
             return Err(Error::Internal(format!("a {dtype} tensor has no bytes to read")));
         }
-        // SAFETY: the caller vouches that TF_TensorData is host memory; it has TF_TensorByteSize
-        // bytes and lives as long as the tensor. It is null for an empty tensor.
-        let bytes = unsafe {
-            let data = (self.api.TF_TensorData)(self.as_ptr()).cast::<u8>().cast_const();
-            let len = (self.api.TF_TensorByteSize)(self.as_ptr());
-            if data.is_null() || len == 0 {
-                Vec::new()
-            } else {
-                std::slice::from_raw_parts(data, len).to_vec()
-            }
-        };
+        // SAFETY: the caller's contract.
+        let bytes = unsafe { self.host_bytes() }.to_vec();
         Ok(HostTensor { dtype, dims, bytes })
     }
 

@@ -33,7 +33,7 @@ fn main() {
 
 /// Families that only copy, and families whose kernels are TensorFlow's own, on tensors of this
 /// device.
-const WITHOUT_SHADERS: &[&str] = &["parallel_concat", "variant"];
+const WITHOUT_SHADERS: &[&str] = &["parallel_concat", "parked", "variant"];
 
 fn check_family(family: &Family) -> Result<(), Failed> {
     let shaders = (family.shaders)();

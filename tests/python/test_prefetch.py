@@ -113,6 +113,15 @@ def test_gradients_of_what_elements_are_used_for():
         assert tape.gradient(y, x).numpy().tolist() == [4.0] * 4
 
 
+@pytest.fixture
+def soft_placement():
+    """As users have it."""
+    tf.config.set_soft_device_placement(True)
+    yield
+    tf.config.set_soft_device_placement(False)
+
+
+@pytest.mark.usefixtures("soft_placement")
 @pytest.mark.parametrize("package", ["keras", "tf_keras"])
 @pytest.mark.parametrize("steps", [1, 3])
 def test_keras_trains_as_without(package: str, steps: int, rng):
@@ -121,7 +130,6 @@ def test_keras_trains_as_without(package: str, steps: int, rng):
     x = rng.normal(size=(50, 8)).astype("float32")
     y = (x.sum(1) > 0).astype("int32")
     found = []
-    tf.config.set_soft_device_placement(True)
     for way in (None, prefetch(DEVICE)):
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.layers.Dense(16, "relu"), keras.layers.Dense(2)])

@@ -12,14 +12,20 @@ from typing import Any
 
 from tensorflow_wgpu import _library
 
+#: This process's host, as programs write it.
+HOST = ("/cpu:0", "cpu:0", "/device:cpu:0")
+
 
 def patch_prefetching(module: types.ModuleType) -> None:
     """Datasets that are copied to a WGPU device."""
     original = module._CopyToDeviceDataset
 
-    def new(cls: type, input_dataset: Any, target_device: Any, *_: Any, **__: Any) -> Any:
-        # TensorFlow has kernels for devices of the type GPU.
-        if _library.device_type() == "WGPU":
+    def new(
+        cls: type, input_dataset: Any, target_device: Any, source_device: str = "/cpu:0"
+    ) -> Any:
+        # TensorFlow has kernels for devices of the type GPU. A dataset of another place than this
+        # process's host is TensorFlow's, too.
+        if _library.device_type() == "WGPU" and source_device.lower() in HOST:
             from tensorflow_wgpu import _parked
 
             if device := _parked.wgpu_device(target_device):

@@ -142,7 +142,7 @@ pub(crate) fn unpark(ctx: &mut Context, dtype: DType) -> Result<()> {
 /// Why there is no tensor.
 const GONE: &str = "the dataset's element is no longer on the device. prefetch_to_device and \
                     copy_to_device must be the last transformation of a dataset, but for take, \
-                    skip, repeat and prefetch, and such an iterator cannot be saved";
+                    skip, repeat, prefetch, shuffle and cache, and its iterators cannot be saved";
 
 /// Frees a ticket, and with it what waits for it.
 unsafe extern "C" fn leave(_: *mut c_void, _: usize, handle: *mut c_void) {

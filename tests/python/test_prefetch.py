@@ -15,7 +15,12 @@ from support import CPU, DEVICE, WGPU, assert_close
 from tensorflow_wgpu import _parked
 
 prefetch, copy = tf.data.experimental.prefetch_to_device, tf.data.experimental.copy_to_device
-WAYS = {"prefetch": prefetch, "copy": copy, "two": lambda device: prefetch(device, 2)}
+WAYS = {
+    "prefetch": prefetch,
+    "copy": copy,
+    "from": lambda device: copy(device, source_device="/CPU:0"),
+    "two": lambda device: prefetch(device, 2),
+}
 MIB = 1 << 20
 
 

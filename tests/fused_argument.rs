@@ -6,9 +6,9 @@ mod numeric;
 #[expect(dead_code, reason = "there are no convolutions here")]
 mod products;
 
-use numeric::bindings::{self, under};
+use numeric::bindings::{dispatches, under};
 use numeric::{Random, assert_close, epsilon, session};
-use products::matmul;
+use products::{fused, matmul};
 use tensorflow_wgpu::device::{Capabilities, Profile, Schedule};
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
@@ -20,16 +20,10 @@ const GATED: &str = "x: T, T, T; c: 1; s0 = AddV2<T>(x0, x1); s1 = Mul<T>(s0, x2
                      Mul<T>(s1, c0); return s2, s0";
 
 fn node(dtype: DType, flags: [bool; 2], epilogue: &str) -> Node {
-    let text = epilogue.replace('T', dtype.name());
     let constants = if epilogue == GATED { &[0.5_f32][..] } else { &[] };
-    Node::new("_WgpuFusedMatMulWithArgument")
-        .attr("T", dtype)
-        .attr("T_out", dtype)
-        .attr("T_extra", &vec![dtype; epilogue.matches(", T").count()][..])
+    fused("_WgpuFusedMatMulWithArgument", dtype, epilogue, constants)
         .attr("adj_x", flags[0])
         .attr("adj_y", flags[1])
-        .attr("expression", &text[..])
-        .attr("constants", constants)
 }
 
 /// Runs a product of `[m, k, n]` and compares both results.
@@ -114,16 +108,6 @@ fn misaligned_results() {
     assert_eq!(got[0].to_f64(), [9.0, 1.0, 25.0, 9.0, 49.0, 1.0, 81.0, 9.0]);
 }
 
-/// Dispatches on an adapter of `profile`, whose device is no other test's.
-fn dispatches(profile: Profile, extents: [usize; 3], epilogue: &str) -> u64 {
-    under(profile, || {
-        let device = bindings::session().device.clone();
-        let before = device.statistics().dispatches;
-        check(DType::F32, extents, [false; 2], epilogue);
-        device.statistics().dispatches - before
-    })
-}
-
 #[test]
 fn both_results_are_one_dispatch() {
     let profile = Profile { workgroups: 73, ..Profile::NVIDIA };
@@ -139,7 +123,8 @@ fn both_results_are_one_dispatch() {
         // Seven bindings, with room for partial sums, are one too many.
         (Profile { capabilities: six, ..profile }, [128, 64, 256], GATED, 2),
     ] {
-        assert_eq!(dispatches(profile, extents, epilogue), wanted, "{extents:?} {epilogue}");
+        let run = || check(DType::F32, extents, [false; 2], epilogue);
+        assert_eq!(dispatches(profile, run), wanted, "{extents:?} {epilogue}");
     }
 }
 

@@ -6,26 +6,20 @@ mod numeric;
 #[expect(dead_code, reason = "there are no convolutions here")]
 mod products;
 
-use numeric::bindings::{self, under};
+use numeric::bindings::{dispatches, under};
 use numeric::{Random, assert_close, session};
-use products::matmul;
+use products::{fused, matmul};
 use tensorflow_wgpu::device::{Capabilities, Profile};
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
 /// A joined product of `count` parts with an epilogue.
 fn node(dtype: DType, count: usize, [ta, tb]: [bool; 2], epilogue: &str, extras: usize) -> Node {
-    let text = epilogue.replace('T', dtype.name());
-    Node::new("_WgpuFusedJoinedMatMul")
-        .attr("T", dtype)
-        .attr("T_out", dtype)
+    fused("_WgpuFusedJoinedMatMul", dtype, epilogue, &[])
         .attr("N", count as i64)
-        .attr("T_extra", &vec![dtype; extras][..])
         .attr("T_extras", &vec![dtype; extras * count][..])
         .attr("adj_x", ta)
         .attr("adj_y", tb)
-        .attr("expression", &text[..])
-        .attr("constants", &[][..] as &[f32])
 }
 
 const PLAIN: &str = "x: T; c: 0; return x0";
@@ -97,16 +91,6 @@ fn a_batch_of_rows() {
     }
 }
 
-/// Dispatches of a joined product on an adapter of `profile`, whose device is no other test's.
-fn dispatches(profile: Profile, extents: [usize; 3], epilogue: &str) -> u64 {
-    under(profile, || {
-        let device = bindings::session().device.clone();
-        let before = device.statistics().dispatches;
-        check(DType::F32, extents, 3, [false; 2], epilogue);
-        device.statistics().dispatches - before
-    })
-}
-
 #[test]
 fn small_products_are_one_dispatch() {
     let most = session().device.profile().capabilities.max_bindings;
@@ -126,7 +110,7 @@ fn small_products_are_one_dispatch() {
         // Thirteen.
         (profile, [1, 32, 64], BOTH, if most < 13 { 3 } else { 1 }),
     ] {
-        let got = dispatches(profile, extents, epilogue);
+        let got = dispatches(profile, || check(DType::F32, extents, 3, [false; 2], epilogue));
         assert_eq!(got, wanted, "{extents:?} {epilogue}");
     }
 }

@@ -7,9 +7,9 @@ mod numeric;
 #[expect(dead_code, reason = "there are no convolutions here")]
 mod products;
 
-use numeric::bindings::{self, under};
+use numeric::bindings::{dispatches, under};
 use numeric::{Random, assert_close, session};
-use products::matmul;
+use products::{fused, matmul};
 use tensorflow_wgpu::device::{Capabilities, Profile, Schedule};
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
@@ -17,19 +17,8 @@ use tensorflow_wgpu::{DType, Error, HostTensor};
 const PLAIN: &str = "x: T; c: 0; return x0";
 const SCALED: &str = "x: T, T; c: 0; s0 = Mul<T>(x0, x1); return s0";
 
-fn node(op: &str, dtype: DType, epilogue: &str) -> Node {
-    let text = epilogue.replace('T', dtype.name());
-    let extras = epilogue.matches(", T").count();
-    Node::new(op)
-        .attr("T", dtype)
-        .attr("T_out", dtype)
-        .attr("T_extra", &vec![dtype; extras][..])
-        .attr("expression", &text[..])
-        .attr("constants", &[][..] as &[f32])
-}
-
 fn with_sums(dtype: DType, turned: bool, epilogue: &str) -> Node {
-    node("_WgpuFusedMatMulWithSums", dtype, epilogue).attr("adj_x", turned)
+    fused("_WgpuFusedMatMulWithSums", dtype, epilogue, &[]).attr("adj_x", turned)
 }
 
 /// Runs a product of `[m, k, n]` with its sums and compares.
@@ -92,16 +81,6 @@ fn sums_of_parts() {
     }
 }
 
-/// Dispatches on an adapter of `profile`, whose device is no other test's.
-fn dispatches(profile: Profile, run: impl FnOnce()) -> u64 {
-    under(profile, || {
-        let device = bindings::session().device.clone();
-        let before = device.statistics().dispatches;
-        run();
-        device.statistics().dispatches - before
-    })
-}
-
 #[test]
 fn sums_take_no_dispatch_of_their_own() {
     // Each profile's device is no other test's.
@@ -124,7 +103,7 @@ fn check_joined(dtype: DType, [m, k, n]: [usize; 3], count: usize, turned: bool)
     let inputs: Vec<Input> =
         std::iter::once(a).chain(rights.iter().map(|(b, _)| b.clone())).map(Into::into).collect();
     let what = format!("{count} of {m}x{k}x{n} {dtype} {turned}");
-    let node = node("_WgpuFusedJoinedMatMulWithSums", dtype, PLAIN)
+    let node = fused("_WgpuFusedJoinedMatMulWithSums", dtype, PLAIN, &[])
         .attr("N", count as i64)
         .attr("adj_x", turned);
     let got = session().run(&node, &inputs).expect(&what);
@@ -181,7 +160,7 @@ fn joined_products_and_their_sums_are_one_dispatch() {
 fn operands_that_do_not_go_together_are_refused() {
     let (a, b) = (HostTensor::f32(&[4, 2], &[1.0; 8]), HostTensor::f32(&[4, 3], &[1.0; 12]));
     let run = |count: i64, epilogue: &str, inputs: &[&HostTensor]| {
-        let node = node("_WgpuFusedJoinedMatMulWithSums", DType::F32, epilogue)
+        let node = fused("_WgpuFusedJoinedMatMulWithSums", DType::F32, epilogue, &[])
             .attr("N", count)
             .attr("adj_x", true);
         let inputs: Vec<Input> = inputs.iter().map(|t| (*t).clone().into()).collect();
@@ -219,7 +198,7 @@ fn check_added(
         inputs.push(e.into());
     }
     let what = format!("{count} of {m}x{k}x{n} {dtype} {flags:?} {epilogue}");
-    let node = node("_WgpuFusedAddedMatMul", dtype, epilogue)
+    let node = fused("_WgpuFusedAddedMatMul", dtype, epilogue, &[])
         .attr("N", count as i64)
         .attr("adj_x", ta)
         .attr("adj_y", tb);

@@ -40,6 +40,16 @@ pub fn under<R>(profile: Profile, f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Dispatches of `f` under `profile`, whose device must be no other test's.
+pub fn dispatches(profile: Profile, f: impl FnOnce()) -> u64 {
+    under(profile, || {
+        let device = session().device.clone();
+        let before = device.statistics().dispatches;
+        f();
+        device.statistics().dispatches - before
+    })
+}
+
 /// A GPU that runs so many workgroups of 256 invocations at once, and takes this schedule and the
 /// tile of this id wherever they are known.
 pub fn scheduling(schedule: Schedule, tile: u32, workgroups: usize) -> Profile {

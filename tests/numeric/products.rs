@@ -1,5 +1,6 @@
 //! Products of matrices and convolutions in f64, by their definitions.
 
+use tensorflow_wgpu::DType;
 use tensorflow_wgpu::local::Node;
 
 /// `c[m][n]`, with the operands' transposes undone by indexing.
@@ -15,6 +16,18 @@ pub fn matmul(a: &[f64], b: &[f64], [m, k, n]: [usize; 3], ta: bool, tb: bool) -
         }
     }
     c
+}
+
+/// A fused op's node whose tensors and epilogue, in which T stands for it, are all of one type.
+#[allow(dead_code, reason = "not every test needs it")]
+pub fn fused(op: &str, dtype: DType, epilogue: &str, constants: &[f32]) -> Node {
+    let text = epilogue.replace('T', dtype.name());
+    Node::new(op)
+        .attr("T", dtype)
+        .attr("T_out", dtype)
+        .attr("T_extra", &vec![dtype; epilogue.matches(", T").count()][..])
+        .attr("expression", &text[..])
+        .attr("constants", constants)
 }
 
 /// The element of a tensor of shape `from` that broadcasts to element `z` of shape `to`.

@@ -7,8 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.data.util import nest
-from tensorflow.python.eager import context, execute
-from tensorflow.python.framework import composite_tensor, kernels, op_def_library, ops
+from tensorflow.python.eager import context
+from tensorflow.python.framework import composite_tensor, kernels, ops
+
+from tensorflow_wgpu import _own_ops
 
 PARK, PARKED = "_WgpuPark", "_WgpuParked"
 
@@ -38,18 +40,6 @@ def types() -> frozenset[tf.DType]:
     rows = kernels.get_registered_kernels_for_op(PARK).kernel
     found = (row.constraint[0].allowed_values.list.type[0] for row in rows)
     return frozenset(map(tf.as_dtype, found))
-
-
-def _call(op: str, value: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """The output of an op of ours, which `tf.raw_ops` does not have."""
-    if tf.executing_eagerly():
-        attributes = ("T", dtype.as_datatype_enum)
-        (found,) = execute.execute(
-            op.encode(), 1, inputs=[value], attrs=attributes, ctx=context.context()
-        )
-        return found
-    named = {"value": value} if op == PARK else {"ticket": value, "T": dtype}
-    return op_def_library._apply_op_helper(op, name=op[1:], **named)[2].outputs[0]
 
 
 class Parked(composite_tensor.CompositeTensor):
@@ -105,7 +95,8 @@ class ParkedSpec(tf.TypeSpec):
     def park(self, value: tf.Tensor) -> Parked:
         """Uploads a tensor."""
         with tf.device(self.device):
-            return Parked(_call(PARK, value, self.dtype), self)
+            (ticket,) = _own_ops.call(PARK, {"value": value}, self.dtype)
+        return Parked(ticket, self)
 
     def _to_components(self, value: Parked | tf.Tensor) -> tf.Tensor:
         return (value if isinstance(value, Parked) else self.park(value)).ticket
@@ -113,7 +104,7 @@ class ParkedSpec(tf.TypeSpec):
     def _from_components(self, components: tf.Tensor) -> tf.Tensor:
         # TensorFlow has the ops behind an iterator's beside the iterator.
         with ops.colocate_with(None, ignore_existing=True), tf.device(self.device):
-            value = _call(PARKED, components, self.dtype)
+            (value,) = _own_ops.call(PARKED, {"ticket": components}, self.dtype)
         if not tf.executing_eagerly():
             value.set_shape(self.shape)
         return value

@@ -12,6 +12,8 @@ import sys
 import types
 from typing import Any
 
+from tensorflow_wgpu import _own_ops
+
 #: Gates of a unit of each kind of layer.
 GATES = {
     "gru": 3,
@@ -52,25 +54,6 @@ def op_of(mode: str) -> str | None:
     return name if registry.get(name) else None
 
 
-def _call(op: str, inputs: dict[str, Any], **attributes: Any) -> list[Any]:
-    """The outputs of an op of ours, which `tf.raw_ops` does not have."""
-    execute = importlib.import_module("tensorflow.python.eager.execute")
-    context = importlib.import_module("tensorflow.python.eager.context").context()
-    if context.executing_eagerly():
-        dtype = inputs["input"].dtype.as_datatype_enum
-        named = ("T", dtype, *(part for item in attributes.items() for part in item))
-        given = list(inputs.values())
-        found = execute.execute(op.encode(), 4, inputs=given, attrs=named, ctx=context)
-    else:
-        library = importlib.import_module("tensorflow.python.framework.op_def_library")
-        node = library._apply_op_helper(op, **inputs, **attributes)[2]
-        named = tuple(part for name in attributes for part in (name, node.get_attr(name)))
-        given, found = node.inputs, node.outputs
-    if execute.must_record_gradient():
-        execute.record_gradient(op, given, named, found)
-    return found
-
-
 def run(
     mode: str,
     x: Any,
@@ -101,7 +84,7 @@ def run(
     if mode in OURS:
         inputs["sequence_lengths"] = tf.convert_to_tensor(lengths)
         attributes = {"rnn_mode": mode.encode(), "direction": direction.encode()}
-        found = _call(LAYER, inputs, **attributes, is_training=True)
+        found = _own_ops.call(LAYER, inputs, x.dtype, 4, **attributes, is_training=True)
         # Older releases' C API hides the states' shapes from the shape function.
         found[0].set_shape([None, None, sum(s[0].shape[-1] for s in states)])
     else:
@@ -168,7 +151,7 @@ def _gradient(op: Any, *grads: Any) -> list[Any]:
     inputs |= {f"{name}_backprop": grad for name, grad in zip(outputs, grads)}
     inputs["reserve_space"] = op.outputs[3]
     attributes = {name: op.get_attr(name) for name in ("rnn_mode", "direction")}
-    return [*_call(GRADIENT, inputs, **attributes), None]
+    return [*_own_ops.call(GRADIENT, inputs, op.inputs[0].dtype, 4, **attributes), None]
 
 
 def _network(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import CPU, DEVICE, WGPU, assert_close
-from tensorflow_wgpu import _parked
+from tensorflow_wgpu import _own_ops, _parked
 
 prefetch, copy = tf.data.experimental.prefetch_to_device, tf.data.experimental.copy_to_device
 WAYS = {
@@ -230,21 +230,25 @@ def test_elements_that_were_taken_are_freed():
     assert eventually(lambda: in_use() <= before + MIB // 2)
 
 
+def taken(ticket, dtype):
+    return _own_ops.call(_parked.PARKED, {"ticket": ticket}, dtype)[0]
+
+
 def test_tickets_that_are_none():
     with tf.device(WGPU):
         with pytest.raises(tf.errors.NotFoundError, match="no longer on the device"):
-            _parked._call(_parked.PARKED, tf.constant("0123456789abcdef"), tf.float32)
-        ticket = _parked._call(_parked.PARK, tf.ones([3]), tf.float32)
+            taken(tf.constant("0123456789abcdef"), tf.float32)
+        (ticket,) = _own_ops.call(_parked.PARK, {"value": tf.ones([3])}, tf.float32)
         with pytest.raises(tf.errors.InvalidArgumentError, match="a float32 tensor waits"):
-            _parked._call(_parked.PARKED, ticket, tf.float64)
+            taken(ticket, tf.float64)
         # Nothing is lost by it.
-        assert _parked._call(_parked.PARKED, ticket, tf.float32).numpy().tolist() == [1, 1, 1]
+        assert taken(ticket, tf.float32).numpy().tolist() == [1, 1, 1]
         number = tf.constant(ticket.numpy())
         del ticket
         with pytest.raises(tf.errors.NotFoundError, match="must be the last transformation"):
-            _parked._call(_parked.PARKED, number, tf.float32)
+            taken(number, tf.float32)
         with pytest.raises(tf.errors.InvalidArgumentError, match="ticket must be a scalar string"):
-            _parked._call(_parked.PARKED, tf.constant(["a", "b"]), tf.float32)
+            taken(tf.constant(["a", "b"]), tf.float32)
 
 
 def test_a_device_that_is_not_there():

@@ -1,0 +1,45 @@
+"""Calls the ops that the plug-in defines itself."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def call(
+    op: str, inputs: dict[str, Any], dtype: Any, outputs: int = 1, **attributes: Any
+) -> list[Any]:
+    """The outputs of an op of ours, which `tf.raw_ops` does not have.
+
+    `inputs` and `attributes` are named as the op's definition names them and in its order; `dtype`
+    is its attribute T. `outputs` is the count of outputs. Gradients are recorded.
+    """
+    execute = importlib.import_module("tensorflow.python.eager.execute")
+    context = importlib.import_module("tensorflow.python.eager.context").context()
+    if context.executing_eagerly():
+        named = ("T", dtype.as_datatype_enum, *_flat(attributes))
+        given = list(inputs.values())
+        found = execute.execute(op.encode(), outputs, inputs=given, attrs=named, ctx=context)
+    else:
+        node = _node(op, inputs, attributes if _infers_type(op) else attributes | {"T": dtype})
+        named = _flat({name: node.get_attr(name) for name in attributes})
+        given, found = node.inputs, node.outputs
+    if execute.must_record_gradient():
+        execute.record_gradient(op, given, named, found)
+    return found
+
+
+def _node(op: str, inputs: dict[str, Any], attributes: dict[str, Any]) -> Any:
+    library = importlib.import_module("tensorflow.python.framework.op_def_library")
+    # A node's name does not begin with an underscore.
+    return library._apply_op_helper(op, name=op.lstrip("_"), **inputs, **attributes)[2]
+
+
+def _infers_type(op: str) -> bool:
+    """Whether an input tells the attribute T, which nobody may give then."""
+    registry = importlib.import_module("tensorflow.python.framework.op_def_registry")
+    return any(argument.type_attr == "T" for argument in registry.get(op).input_arg)
+
+
+def _flat(attributes: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(part for item in attributes.items() for part in item)

@@ -82,8 +82,19 @@ fn a_graph_is_what_its_text_says() {
 
 #[test]
 fn the_optimizer_keeps_its_rules() {
-    let layers = (0..200).map(|seed| (seed, LAYERS));
-    for (seed, profile) in (0..1000).map(|seed| (seed, EVERYTHING)).chain(layers) {
+    let cases = [
+        (1000, EVERYTHING),
+        (200, LAYERS),
+        // Larger graphs find more: what waits for what, and levels of updates.
+        (400, Profile { nodes: 42, ..EVERYTHING }),
+        (400, Profile { nodes: 80, ..EVERYTHING }),
+        (200, Profile { nodes: 200, ..EVERYTHING }),
+        (200, Profile { nodes: 120, ..LAYERS }),
+        (400, Profile { nodes: 41, ..BRANCHES }),
+    ];
+    for (seed, profile) in
+        cases.into_iter().flat_map(|(seeds, profile)| (0..seeds).map(move |seed| (seed, profile)))
+    {
         let case = case(seed, profile);
         let before = parsed(&case);
         let mut after = optimized(&case);

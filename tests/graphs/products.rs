@@ -291,6 +291,13 @@ fn other_sums_beside_products_stay() {
         ("MatMul(x, rows)", "MatMul(x, batch)"),
         // One of both waits for the other.
         ("BiasAddGrad(g)", "BiasAddGrad(g, ^p)"),
+        // The product reads the sum.
+        (
+            "MatMul(x, rows) {T: float32, ",
+            "_WgpuFusedMatMul(x, rows, s) {T: float32, T_extra: [float32], T_out: float32, \
+             constants: [], expression: \"x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); \
+             return s0\", ",
+        ),
         // Somewhere else.
         ("\"NHWC\"} -> ", "\"NHWC\"} @CPU:0 -> "),
     ] {
@@ -510,6 +517,12 @@ fn a_product_stores_an_activation_and_its_argument() {
     let after = super::after("arguments", &activated(&plain));
     let wanted = "s1 = LeakyRelu<float32>(s0, c0); return s1, s0";
     assert!(after.contains(wanted) && after.contains("z = Cumsum(a/with_argument:1)"), "{after}");
+    // One that reads it twice.
+    let text = activated(&plain)
+        .replace("LeakyRelu(p) {T: float32, alpha: 0.25}", "Mul(p, p) {T: float32}");
+    let after = super::after("arguments", &text);
+    let wanted = "a/with_argument = _WgpuFusedMatMulWithArgument(x, w, b)";
+    assert!(after.contains(wanted) && after.contains("s1 = Mul<float32>(s0, s0)"), "{after}");
 }
 
 #[test]

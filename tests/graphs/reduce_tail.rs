@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, refuse};
+use super::{after, check, refuse};
 
 #[test]
 fn a_normalization_leaves_scale_and_shift() {
@@ -181,4 +181,28 @@ fn what_is_no_tail_stays() {
     ] {
         refuse("reduce", &around(rest));
     }
+}
+
+#[test]
+fn what_a_value_waits_for_does_not_leave_without_it() {
+    // One value more than a node gives. Without `n` it reads two tensors less, but `w`, which the
+    // others need, waits for it.
+    let others = ["Abs", "Erf", "Exp", "Relu", "Sigmoid", "Tanh"];
+    let nodes: String =
+        others.iter().map(|op| format!("f{op} = {op}(w) {{T: float32}} -> float32[3]\n")).collect();
+    let text = format!(
+        "preserve x, d, e, out
+         x = Placeholder -> float32[8, 3]
+         d = Placeholder -> float32[3]
+         e = Placeholder -> float32[3]
+         a = Const {{value: tensor int32[1] [0]}} -> int32[1]
+         r = Sum(x, a) {{T: float32, keep_dims: false}} -> float32[3]
+         n = AddN(r, d, e) {{T: float32, N: 3}} -> float32[3]
+         w = Neg(r, ^n) {{T: float32}} -> float32[3]
+         out = Custom(n, f{})\n{nodes}",
+        others.join(", f")
+    );
+    let after = after("reduce", &text);
+    assert!(after.contains("r/reduce = _WgpuFusedReduce(x, d, e)"), "{after}");
+    assert!(after.contains("out = Custom(r/reduce, "), "{after}");
 }

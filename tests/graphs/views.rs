@@ -183,3 +183,23 @@ fn changes_of_shape_stay_where_others_meet() {
         assert!(after.contains("= Reshape(b/wgpu_fused, d"), "{after}");
     }
 }
+
+#[test]
+fn what_is_computed_again_behind_a_view_reads_one_tensor() {
+    // `c` is computed again by `s`, whose value has its shape from it, and by `m`, which has
+    // another tensor of that shape.
+    let after = super::after(
+        "elementwise",
+        "preserve x, t, out
+         x = Placeholder -> float16[3]
+         t = Placeholder -> float32[1, 3]
+         d = Const {dtype: int32, value: tensor int32[2] [1, 3]} -> int32[2]
+         v = Reshape(x, d) {T: float16, Tshape: int32} -> float16[1, 3]
+         c = Cast(v) {SrcT: float16, DstT: float32, Truncate: false} -> float32[1, 3]
+         s = Square(c) {T: float32} -> float32[1, 3]
+         m = Mul(c, t) {T: float32} -> float32[1, 3]
+         sum = AddV2(s, m) {T: float32} -> float32[1, 3]
+         out = Custom(sum)",
+    );
+    assert!(after.contains("sum/wgpu_fused = _WgpuFusedElementwise(v, t)"), "{after}");
+}

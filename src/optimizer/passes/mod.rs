@@ -59,7 +59,7 @@ pub const PASSES: &[Pass] = &[
 
 /// Most times that [`run_all`] runs the passes. What one of them makes lets another do more at most
 /// once or twice.
-const MAX_ROUNDS: usize = 4;
+const MAX_ROUNDS: usize = 8;
 
 /// Runs passes in their order, again and again until they find nothing more: so a second run
 /// changes nothing.
@@ -67,22 +67,24 @@ const MAX_ROUNDS: usize = 4;
 /// # Errors
 /// Those of the passes.
 pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
-    // How often the graph had been changed when each pass ended last: until it changes again, the
-    // pass has nothing to do.
-    let mut ended: Vec<Option<u64>> = vec![None; passes.len()];
+    // How often the graph had been changed when each pass found nothing: until it changes again,
+    // the pass has nothing to do.
+    let mut idle: Vec<Option<u64>> = vec![None; passes.len()];
     for round in 1..=MAX_ROUNDS {
-        for (pass, ended) in passes.iter().zip(&mut ended) {
-            if *ended == Some(graph.edits()) {
+        for (pass, idle) in passes.iter().zip(&mut idle) {
+            let before = graph.edits();
+            if *idle == Some(before) {
                 continue;
             }
             let start = Instant::now();
             (pass.run)(graph)?;
-            *ended = Some(graph.edits());
+            *idle = (graph.edits() == before).then_some(before);
             log::debug!(
-                "optimizer, round {round}: {} took {:.1?}, {} nodes",
+                "optimizer, round {round}: {} took {:.1?}, {} nodes, {} edits",
                 pass.name,
                 start.elapsed(),
-                graph.len()
+                graph.len(),
+                graph.edits() - before
             );
         }
     }

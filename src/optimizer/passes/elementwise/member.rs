@@ -147,12 +147,13 @@ pub fn recomputed(
 }
 
 /// The nodes that may read what is behind a [`Member::View`] instead of it, for something else
-/// gives their value its shape.
+/// gives their value its shape. A recomputed node may if all that compute it again may.
 pub fn looking_through(
     graph: &Graph,
     shapes: &SameShapes<'_>,
     uniforms: &Uniforms,
     members: &FxHashMap<NodeId, Member>,
+    order: &[NodeId],
     recomputed: &FxHashSet<NodeId>,
 ) -> FxHashSet<NodeId> {
     let is_view = |id: NodeId| matches!(members.get(&id), Some(Member::View(_)));
@@ -169,7 +170,15 @@ pub fn looking_through(
             Member::View(_) => false,
         }
     };
-    members.iter().filter(|(id, member)| looks(**id, **member)).map(|(id, _)| *id).collect()
+    let computed = members.iter().filter(|(id, _)| !recomputed.contains(id));
+    let mut through: FxHashSet<NodeId> =
+        computed.filter(|(id, member)| looks(**id, **member)).map(|(id, _)| *id).collect();
+    for id in order.iter().rev().filter(|id| recomputed.contains(id)) {
+        if graph.users(*id).iter().all(|user| through.contains(user)) {
+            through.insert(*id);
+        }
+    }
+    through
 }
 
 /// The tensors that are constant but perhaps for their shape, with one value of a type that a

@@ -64,7 +64,7 @@ struct Groups<'g> {
     /// Nodes without a group: views, and nodes that every reader computes again, see
     /// [`recomputed`].
     bypassed: FxHashSet<NodeId>,
-    /// Members that read what is behind a view.
+    /// Members, and nodes that are computed again, that read what is behind a view.
     through: FxHashSet<NodeId>,
     clusters: Clusters,
     /// Under which conditions nodes run, where not all of them do.
@@ -90,7 +90,7 @@ impl<'g> Groups<'g> {
             .filter_map(|id| Some((*id, Member::of(graph, &shapes, &uniforms, *id)?)))
             .collect();
         let mut bypassed = recomputed(graph, &order, &uniforms, &members);
-        let through = looking_through(graph, &shapes, &uniforms, &members, &bypassed);
+        let through = looking_through(graph, &shapes, &uniforms, &members, &order, &bypassed);
         bypassed.extend(order.iter().filter(|id| matches!(members.get(id), Some(Member::View(_)))));
         let mut groups = Self {
             clusters: Clusters::bypassing(graph, &bypassed)?,
@@ -130,15 +130,23 @@ impl<'g> Groups<'g> {
         matches!(self.members.get(&id), Some(Member::View(_)))
     }
 
-    /// Whether the group of `reader`, a member, computes `id` again, or does without it.
+    /// Whether the group of `reader`, a member or a node that it computes again, computes `id`
+    /// again, or does without it.
     fn does_without(&self, reader: NodeId, id: NodeId) -> bool {
         self.bypassed.contains(&id) && (!self.is_view(id) || self.through.contains(&reader))
+    }
+
+    /// Who reads what `id`, which `reader` does without, reads: itself if it computes.
+    fn reader(&self, reader: NodeId, id: NodeId) -> NodeId {
+        if self.is_view(id) { reader } else { id }
     }
 
     /// What a member reads, where that is stored.
     fn reads(&self, id: NodeId) -> impl Iterator<Item = Output> + '_ {
         let stored = move |mut tensor: Output| {
-            while self.does_without(id, tensor.node) {
+            let mut reader = id;
+            while self.does_without(reader, tensor.node) {
+                reader = self.reader(reader, tensor.node);
                 tensor = self.graph.node(tensor.node).inputs()[0];
             }
             tensor
@@ -160,9 +168,15 @@ impl<'g> Groups<'g> {
         let mut open = vec![(value, false)];
         while let Some((value, viewed)) = open.pop() {
             for (reader, _) in self.graph.readers_in_any_order(value) {
-                if self.bypassed.contains(&reader) {
-                    open.push((Output { node: reader, port: 0 }, viewed || self.is_view(reader)));
-                } else if !inside.contains(&reader) || viewed && !self.through.contains(&reader) {
+                let next = Output { node: reader, port: 0 };
+                let is_bypassed = self.bypassed.contains(&reader);
+                if is_bypassed && self.is_view(reader) {
+                    open.push((next, true));
+                } else if viewed && !self.through.contains(&reader) {
+                    return true;
+                } else if is_bypassed {
+                    open.push((next, false));
+                } else if !inside.contains(&reader) {
                     return true;
                 }
             }
@@ -347,11 +361,14 @@ impl<'g> Groups<'g> {
         let mut ids = members.to_vec();
         let mut seen: FxHashSet<NodeId> = members.iter().copied().collect();
         for id in members {
-            let mut above = self.graph.node(*id).inputs().to_vec();
-            while let Some(input) = above.pop() {
-                if self.does_without(*id, input.node) && seen.insert(input.node) {
-                    ids.push(input.node);
-                    above.extend(self.graph.node(input.node).inputs());
+            let inputs = |reader: NodeId, id: NodeId| {
+                self.graph.node(id).inputs().iter().map(move |input| (reader, input.node))
+            };
+            let mut above: Vec<(NodeId, NodeId)> = inputs(*id, *id).collect();
+            while let Some((reader, input)) = above.pop() {
+                if self.does_without(reader, input) && seen.insert(input) {
+                    ids.push(input);
+                    above.extend(inputs(self.reader(reader, input), input));
                 }
             }
         }

@@ -95,9 +95,12 @@ impl Pair {
         if !fits {
             return None;
         }
-        let others = node.inputs().iter().enumerate().filter(|(i, _)| *i != at).map(|(_, o)| *o);
+        let others = node.inputs().iter().copied().filter(|other| *other != argument);
         let others: Vec<Output> = others.collect();
         let readable = |other: &Output| {
+            if other.node == product.node || Some(other.node) == view {
+                return false;
+            }
             let info = graph.info(*other);
             let is_row =
                 is_row(info, columns) && view.is_none_or(|_| keeps(graph, argument, columns));
@@ -122,8 +125,8 @@ impl Pair {
             }
         };
         let mut inputs: Vec<Value> = Vec::new();
-        for (i, (input, dtype)) in node.inputs().iter().zip(function.inputs()).enumerate() {
-            if i == at {
+        for (input, dtype) in node.inputs().iter().zip(function.inputs()) {
+            if *input == argument {
                 inputs.push(value);
                 continue;
             }

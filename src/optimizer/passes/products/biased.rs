@@ -30,6 +30,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             && let Some(sum) = sums.get(&(rows, columns)).copied()
             && graph.node(sum).device() == graph.node(product).device()
             && graph.is_convex(&[product, sum])
+            && !graph.used(product).any(|used| used == sum)
         {
             sums.remove(&(rows, columns));
             replace(graph, product, sum, columns);

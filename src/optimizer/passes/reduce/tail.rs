@@ -92,10 +92,8 @@ impl Search<'_> {
             if let Some(tail) = self.draft(&nodes).filter(Tail::fits) {
                 return Some(tail);
             }
-            let reads = |user: NodeId, used: NodeId| {
-                self.graph.node(user).inputs().iter().any(|i| i.node == used)
-            };
-            let is_leaf = |at: &usize| nodes.iter().all(|user| !reads(*user, nodes[*at]));
+            let uses = |user: NodeId, used: NodeId| self.graph.used(user).any(|id| id == used);
+            let is_leaf = |at: &usize| nodes.iter().all(|user| !uses(*user, nodes[*at]));
             let without =
                 |at: usize| nodes.iter().copied().filter(|id| *id != nodes[at]).collect::<Vec<_>>();
             let size =

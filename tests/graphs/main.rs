@@ -22,8 +22,9 @@ mod views;
 
 use bytes::Bytes;
 use expect_test::Expect;
-use tensorflow_wgpu::optimizer::graph::Graph;
-use tensorflow_wgpu::optimizer::passes;
+use tensorflow_wgpu::Error;
+use tensorflow_wgpu::optimizer::graph::{Graph, Output};
+use tensorflow_wgpu::optimizer::passes::{self, Pass};
 
 /// Runs the pass `name` on a graph in text and compares the result ([`after`]).
 fn check(name: &str, text: &str, expected: &Expect) {
@@ -54,4 +55,21 @@ fn refuse(name: &str, text: &str) {
     let before = graph.to_text();
     (pass.run)(&mut graph).unwrap();
     assert_eq!(graph.to_text(), before, "{name} changed what it should leave alone");
+}
+
+#[test]
+fn a_cycle_that_passes_close_is_an_error() {
+    let run = |graph: &mut Graph| {
+        let (a, b) = (graph.find("a").unwrap(), graph.find("b").unwrap());
+        graph.set_input(a, 0, Output { node: b, port: 0 });
+        Ok(())
+    };
+    let pass = Pass { name: "wrong", run };
+    let text = "preserve b\nx = Placeholder -> float32[2]\na = Neg(x) {T: float32} -> \
+                float32[2]\nb = Neg(a) {T: float32} -> float32[2]";
+    let mut graph = Graph::from_text(text).unwrap();
+    let error = passes::run_all(&[&pass], &mut graph).unwrap_err();
+    assert!(matches!(&error, Error::Internal(m) if m.contains("cycle")), "{error}");
+    // One that was there is not theirs.
+    assert!(passes::run_all(&[&pass], &mut graph).is_ok());
 }

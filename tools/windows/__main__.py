@@ -11,6 +11,7 @@ the plug-in loads in TensorFlow's own process there, and computes, and what Pyth
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -34,7 +35,7 @@ LEFT_OUT = {
 SKIPPED = {
     "Pow float64": "the reference is mingw's pow, of which 14 digits are right",
 }
-#: What Python tests are left out, with the reason.
+#: Files of Python tests that are left out, with the reason.
 ELSEWHERE = {
     "test_faults.py": "its layer between plug-in and driver is a library for Linux",
     "test_gpu_kit.py": "the kit is for Linux",
@@ -96,20 +97,25 @@ def python(arguments: list[str]) -> int:
         print("windows: no wheel: make wheels SYSTEMS=windows-x86_64", file=sys.stderr)
         return 1
     program = interpreter.make(ROOT / "target/windows/Pythön 3", wheels[0])
-    if not arguments:
-        tests = ROOT / "tests/python"
-        arguments = [str(tests), *(f"--ignore={tests / name}" for name in ELSEWHERE)]
-    for command in (["-m", "tensorflow_wgpu"], ["-m", "pytest", "--numprocesses=2", *arguments]):
-        if status := wine([program, *command]):
-            return status
-    return 0
+    pytest = [program, "-m", "pytest", "--numprocesses=2"]
+    if arguments:
+        return wine([*pytest, *arguments])
+    tests = "tests/python"
+    left_out = [f"--ignore={tests}/{name}" for name in ELSEWHERE]
+    left_out += [f"--deselect={tests}/{test}" for test in DESELECTED]
+    runs = [
+        wine([program, "-m", "tensorflow_wgpu"]),
+        wine([*pytest, tests, *left_out]),
+        wine([*pytest, f"{tests}/test_drop_in.py"], TF_WGPU_DEVICE_TYPE="GPU"),
+    ]
+    return max(runs)
 
 
-def wine(command: list[str | Path]) -> int:
-    """The exit status of a program for Windows."""
+def wine(command: list[str | Path], **settings: str) -> int:
+    """The exit status of a program for Windows, with these environment variables."""
     script = Path(__file__).parent / "wine.sh"
     inside = [ROOT / "tools/roots", "--in", SYSTEM, script, *command]
-    return subprocess.run(inside, cwd=ROOT, check=False).returncode
+    return subprocess.run(inside, cwd=ROOT, env=os.environ | settings, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::graph::Graph;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 mod attention;
 mod cleanup;
@@ -65,8 +65,9 @@ const MAX_ROUNDS: usize = 8;
 /// changes nothing.
 ///
 /// # Errors
-/// Those of the passes.
+/// Those of the passes, or a cycle that they closed.
 pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
+    let had_order = graph.order().is_some();
     // How often the graph had been changed when each pass found nothing: until it changes again,
     // the pass has nothing to do.
     let mut idle: Vec<Option<u64>> = vec![None; passes.len()];
@@ -87,6 +88,9 @@ pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
                 graph.edits() - before
             );
         }
+    }
+    if had_order && graph.order().is_none() {
+        return Err(Error::Internal("the optimizer's passes closed a cycle".into()));
     }
     Ok(())
 }

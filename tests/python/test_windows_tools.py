@@ -24,6 +24,10 @@ def test_what_is_left_out_exists() -> None:
         assert f"mod {suite};" in modules or f'name = "{suite}"' in targets
     for name in main["ELSEWHERE"]:
         assert (ROOT / "tests/python" / name).is_file()
+    for test in main["DESELECTED"]:
+        name, function = test.split("::")
+        text = (ROOT / "tests/python" / name).read_text(encoding="utf-8")
+        assert f"def {function.partition('[')[0]}(" in text
 
 
 def test_another_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

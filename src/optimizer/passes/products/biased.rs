@@ -4,6 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::are_independent;
 use crate::error::Result;
 use crate::kernels::fused::products::WITH_SUMS;
 use crate::optimizer::attr::Attr;
@@ -29,8 +30,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             && let Some((rows, columns)) = right(graph, product)
             && let Some(sum) = sums.get(&(rows, columns)).copied()
             && graph.node(sum).device() == graph.node(product).device()
-            && graph.is_convex(&[product, sum])
-            && !graph.used(product).any(|used| used == sum)
+            && are_independent(graph, product, sum)
         {
             sums.remove(&(rows, columns));
             replace(graph, product, sum, columns);

@@ -4,6 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::are_independent;
 use super::biased::{columns, elements};
 use crate::error::Result;
 use crate::kernels::expression::{Expression, Value};
@@ -41,7 +42,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             && let Some((rights, columns)) = rights(graph, product)
             && let Some(sums) = known.remove(&(sorted(&rights), columns))
             && graph.node(sums.node).device() == graph.node(product).device()
-            && graph.is_convex(&[product, sums.node])
+            && are_independent(graph, product, sums.node)
         {
             replace(graph, product, &rights, &sums);
         }

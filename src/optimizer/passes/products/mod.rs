@@ -7,7 +7,7 @@
 //! [`added`]. A product stores an activation and its argument: [`argument`].
 
 use crate::error::Result;
-use crate::optimizer::graph::Graph;
+use crate::optimizer::graph::{Graph, NodeId};
 
 pub mod added;
 pub mod argument;
@@ -20,4 +20,10 @@ pub mod summed;
 pub fn biases(graph: &mut Graph) -> Result<()> {
     biased::run(graph)?;
     joined_sums::run(graph)
+}
+
+/// Whether surely no path leads from either node to the other: only then can one node compute both.
+fn are_independent(graph: &Graph, a: NodeId, b: NodeId) -> bool {
+    let uses = |user: NodeId, used: NodeId| graph.used(user).any(|id| id == used);
+    !uses(a, b) && !uses(b, a) && graph.is_convex(&[a, b])
 }

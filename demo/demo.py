@@ -107,7 +107,7 @@ def train_on_cpu(epochs: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "cpu.json"
         command = [sys.executable, __file__, "--epochs", str(epochs), "--cpu-result", str(result)]
-        subprocess.run(command, env={**os.environ, "TF_WGPU_VISIBLE_DEVICES": ""}, check=True)
+        subprocess.run(command, env={**os.environ, "TF_WGPU_VISIBLE_DEVICES": "-1"}, check=True)
         return json.loads(result.read_text())
 
 

@@ -134,7 +134,7 @@ def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
             "CPU device is faster.",
             "If this machine has a GPU, install its Vulkan driver. "
             + driver_advice()
-            + " If not, TF_WGPU_VISIBLE_DEVICES= (empty) switches WGPU off.",
+            + " If not, TF_WGPU_VISIBLE_DEVICES=-1 switches WGPU off.",
         )
 
 
@@ -206,7 +206,7 @@ def diagnose_tensorflow(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]
         yield (
             "error",
             f"A program that imports TensorFlow and uses the devices failed: {error}",
-            "See whether it works with TF_WGPU_VISIBLE_DEVICES= (no device); if not, install "
+            "See whether it works with TF_WGPU_VISIBLE_DEVICES=-1 (no device); if not, install "
             "TensorFlow again.",
         )
         return

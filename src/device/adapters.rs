@@ -68,7 +68,8 @@ impl Selection {
         let visible = lookup("TF_WGPU_VISIBLE_DEVICES").map(|v| visible_devices(&v)).transpose()?;
         if visible.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::FailedPrecondition(
-                "TF_WGPU_VISIBLE_DEVICES is empty, which hides every device; unset it to use all"
+                "TF_WGPU_VISIBLE_DEVICES is empty or -1, which hides every device; unset it to \
+                 use all"
                     .into(),
             ));
         }
@@ -181,18 +182,18 @@ pub fn vendor_name(id: u32) -> String {
         .map_or_else(|| format!("vendor {id:#06x}"), |(_, name)| (*name).to_owned())
 }
 
-/// `"0,2"` as indices. Anything but non-negative numbers is an error. An index that comes twice is
-/// two devices of one adapter.
+/// `"0,2"` as indices. An index that comes twice is two devices of one adapter. `-1` ends the list,
+/// as in `CUDA_VISIBLE_DEVICES`: Windows knows no empty variables. Anything else is an error.
 fn visible_devices(value: &str) -> Result<Vec<usize>> {
     let mut indices = Vec::new();
     if value.trim().is_empty() {
         return Ok(indices);
     }
-    for part in value.split(',') {
-        let index: usize = part.trim().parse().map_err(|_| {
+    for part in value.split(',').map(str::trim).take_while(|part| *part != "-1") {
+        let index: usize = part.parse().map_err(|_| {
             Error::InvalidArgument(format!(
                 "TF_WGPU_VISIBLE_DEVICES={value:?}: {part:?} is not a device index; give a list \
-                 such as 0,1"
+                 such as 0,1, or -1 for none"
             ))
         })?;
         indices.push(index);
@@ -311,8 +312,11 @@ mod tests {
     fn visible_devices_accepts_indices_only() {
         assert_eq!(visible_devices(" 1, 0 ").unwrap(), [1, 0]);
         assert_eq!(visible_devices("0,0").unwrap(), [0, 0]);
-        assert!(visible_devices("").unwrap().is_empty());
-        for bad in ["-1", "a", "0,,1", "0;1", "1.0"] {
+        for none in ["", " ", "-1", " -1 ", "-1,0"] {
+            assert!(visible_devices(none).unwrap().is_empty(), "{none:?}");
+        }
+        assert_eq!(visible_devices("1,-1,0").unwrap(), [1]);
+        for bad in ["-2", "a", "0,,1", "0;1", "1.0"] {
             assert!(
                 matches!(visible_devices(bad),
                     Err(Error::InvalidArgument(m)) if m.contains("TF_WGPU_VISIBLE_DEVICES")),

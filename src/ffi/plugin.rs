@@ -95,7 +95,7 @@ impl Plugin {
             SAID.call_once(|| {
                 log::warn!(
                     "no usable GPU was found: {} is {}, a software adapter, and TensorFlow's own \
-                     CPU device is faster. TF_WGPU_VISIBLE_DEVICES= (empty) switches WGPU off; \
+                     CPU device is faster. TF_WGPU_VISIBLE_DEVICES=-1 switches WGPU off; \
                      TF_WGPU_VISIBLE_DEVICES=0 keeps it without this line",
                     device_type::get().device(0),
                     device.device.info().name

@@ -67,7 +67,7 @@ def test_the_demo_needs_a_device():
         sys.argv = ["demo.py"]
         sys.exit(demo.main())
         """,
-        TF_WGPU_VISIBLE_DEVICES="",
+        TF_WGPU_VISIBLE_DEVICES="-1",
     )
     assert ran.returncode == 1
     assert "sees no WGPU device" in ran.stderr

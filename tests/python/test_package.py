@@ -200,6 +200,7 @@ def test_registered_ops_are_the_reported_ones():
     ("variable", "value", "says"),
     [
         ("TF_WGPU_VISIBLE_DEVICES", "", "hides every device"),
+        ("TF_WGPU_VISIBLE_DEVICES", "-1", "hides every device"),
         ("TF_WGPU_VISIBLE_DEVICES", "99", "there are only"),
         ("TF_WGPU_VISIBLE_DEVICES", "first", "is not a device index"),
         ("WGPU_BACKEND", "vulcan", "is none of vulkan, metal, dx12"),
@@ -347,6 +348,6 @@ def test_windows_lacks_two_releases():
 def test_visible_devices_chooses_and_orders():
     code = "import tensorflow as tf; print(len(tf.config.list_physical_devices('WGPU')))"
     assert python(code, TF_WGPU_VISIBLE_DEVICES="0").stdout.strip() == "1"
-    hidden = python(code, TF_WGPU_VISIBLE_DEVICES="")
+    hidden = python(code, TF_WGPU_VISIBLE_DEVICES="-1")
     assert hidden.stdout.strip() == "0"
     assert "hides every device" in hidden.stderr

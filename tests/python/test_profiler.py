@@ -219,7 +219,7 @@ def test_profile_without_a_device_says_so():
     done = python(
         """
         import os
-        os.environ["TF_WGPU_VISIBLE_DEVICES"] = ""
+        os.environ["TF_WGPU_VISIBLE_DEVICES"] = "-1"
         import tensorflow_wgpu
         for use in (lambda: tensorflow_wgpu.profile().__enter__(),
                     lambda: tensorflow_wgpu.warmup(lambda: None)):

@@ -88,7 +88,7 @@ def test_json_holds_the_same():
 
 
 def test_without_a_device_it_fails():
-    ran = python(PROGRAM.format("", RUN), TF_WGPU_VISIBLE_DEVICES="")
+    ran = python(PROGRAM.format("", RUN), TF_WGPU_VISIBLE_DEVICES="-1")
     assert ran.returncode == 1
     assert "there is no WGPU device" in ran.stdout
 

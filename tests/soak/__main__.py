@@ -35,7 +35,7 @@ def start(seconds: float, device: str, seed: int, rounds: int, log: Path) -> sub
     """A worker whose figures go to `log`."""
     arguments = ["--seconds", seconds, "--device", device, "--seed", seed, "--rounds", rounds]
     program = [sys.executable, Path(worker.__file__), *map(str, arguments)]
-    env = {**os.environ, **({"TF_WGPU_VISIBLE_DEVICES": ""} if device == "CPU:0" else {})}
+    env = {**os.environ, **({"TF_WGPU_VISIBLE_DEVICES": "-1"} if device == "CPU:0" else {})}
     return subprocess.Popen(
         program, env=env, stdout=log.open("w"), stderr=log.with_suffix(".err").open("w")
     )

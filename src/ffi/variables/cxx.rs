@@ -215,7 +215,7 @@ impl Variable {
             let version = symbols::tensorflow_version().unwrap_or("of unknown version");
             return Err(Error::Internal(format!(
                 "variables of TensorFlow {version} are not laid out as in the releases this \
-                 plugin knows; set TF_WGPU_VISIBLE_DEVICES= (empty) to go without WGPU, and \
+                 plugin knows; set TF_WGPU_VISIBLE_DEVICES=-1 to go without WGPU, and \
                  please report this build of TensorFlow"
             )));
         }

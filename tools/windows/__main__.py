@@ -56,6 +56,8 @@ DESELECTED = {
     "test_profiler_operations.py::test_an_op_counts[integers]": _INT32,
     "test_recurrent.py::test_a_model_trains_as_on_the_cpu": _VARIANTS,
     "test_smoke.py::test_a_profile_shows_the_device": "its profiler writes no events there",
+    "test_sweep.py::test_every_case_is_of_a_registered_op": _VARIANTS,
+    "test_sweep.py::test_sweep[AddN-T:variant]": _VARIANTS,
     "test_variant_values.py::test_errors_of_lists": _VARIANTS,
     "test_variant_values.py::test_errors_of_optionals": _VARIANTS,
     "test_variant_values.py::test_no_memory_is_lost": "needs Linux's account of memory",

@@ -57,8 +57,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "ends", run: reduce::ends::run },
 ];
 
-/// Most times that [`run_all`] runs the passes. What one of them makes lets another do more at most
-/// once or twice.
+/// Most times that [`run_all`] runs the passes, were two of them to undo each other.
 const MAX_ROUNDS: usize = 8;
 
 /// Runs passes in their order, again and again until they find nothing more: so a second run

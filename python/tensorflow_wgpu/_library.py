@@ -61,6 +61,13 @@ def devices() -> dict[str, dict[str, str]]:
     return read("tensorflow_wgpu_devices")
 
 
+def unoptimized() -> list[str]:
+    """The errors for which the optimizer left graphs of this process as TensorFlow gave them. Each
+    is a fault of the plug-in and worth a report.
+    """
+    return read("tensorflow_wgpu_unoptimized")
+
+
 @functools.cache
 def device_type() -> str:
     """The type by which the TensorFlow of this process knows the devices: `WGPU`, or `GPU` where

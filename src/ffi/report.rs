@@ -5,6 +5,7 @@ use std::ffi::{CString, c_char};
 
 use serde_json::Value;
 
+use crate::ffi::graph;
 use crate::ffi::guard::guard_or;
 use crate::ffi::handle::{self, Handle};
 use crate::ffi::plugin::{self, PluginDevice, init_logging};
@@ -55,6 +56,15 @@ extern "C" fn tensorflow_wgpu_device_type() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_device_type", || {
         init_logging();
         Ok(c_json(&device_type::get().name().into()))
+    })
+}
+
+/// Returns the errors for which the optimizer left graphs of this process as they are, as a JSON
+/// list of strings, as [`tensorflow_wgpu_report`] does.
+#[unsafe(no_mangle)]
+extern "C" fn tensorflow_wgpu_unoptimized() -> *mut c_char {
+    guard_or(std::ptr::null_mut(), "tensorflow_wgpu_unoptimized", || {
+        Ok(c_json(&graph::left().into()))
     })
 }
 

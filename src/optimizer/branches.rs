@@ -129,10 +129,12 @@ impl Branches {
         limited(all)
     }
 
-    /// Of a node that runs when one input is there.
+    /// Of a node that runs when one input is there. That of the next step is there only if the first
+    /// one was.
     fn merged(&self, graph: &Graph, id: NodeId) -> Option<Vec<Condition>> {
         let node = graph.node(id);
-        let inputs = node.inputs().iter().map(|input| self.of_input(graph, *input));
+        let inputs = node.inputs().iter().filter(|input| !graph.is_back_edge(input.node, id));
+        let inputs = inputs.map(|input| self.of_input(graph, *input));
         let controls =
             node.controls().iter().map(|c| self.sets[self.conditions(*c) as usize].clone());
         let mut sets = inputs.chain(controls);
@@ -147,6 +149,26 @@ impl Branches {
     /// The conditions of a node: equal numbers are equal conditions.
     pub fn conditions(&self, id: NodeId) -> Conditions {
         self.of[id.index()]
+    }
+
+    /// Whether two tensors are surely never there at once: they come out of two branches of one
+    /// decision. Where nothing is known of one of them, they are taken to be so.
+    pub fn exclude(&self, graph: &Graph, a: Output, b: Output) -> bool {
+        let (Some(a), Some(b)) = (self.of_input(graph, a), self.of_input(graph, b)) else {
+            return true;
+        };
+        a.iter().any(|condition| {
+            let Condition::Branch(decision, port) = condition else { return false };
+            let other =
+                |c: &Condition| matches!(c, Condition::Branch(d, p) if d == decision && p != port);
+            b.iter().any(other)
+        })
+    }
+
+    /// Whether a tensor comes out of a branch. Where nothing is known of it, it is taken to do so.
+    pub fn is_conditional(&self, graph: &Graph, tensor: Output) -> bool {
+        let set = self.of_input(graph, tensor);
+        set.is_none_or(|set| set.iter().any(|c| matches!(c, Condition::Branch(..))))
     }
 
     /// Whether a node is part of a loop, or may be.

@@ -22,6 +22,7 @@ pub mod settings;
 pub mod shape;
 pub mod text;
 pub mod variables;
+pub mod verify;
 pub mod wire;
 
 use std::time::Instant;

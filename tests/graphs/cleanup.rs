@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, refuse};
+use super::{after, check, refuse};
 
 #[test]
 fn copies_go_and_control_edges_stay() {
@@ -295,4 +295,35 @@ fn a_reshape_to_the_same_unknown_extents_goes() {
     assert!(after.contains("out = Custom(x)"), "{after}");
     refuse("cleanup", &text.replace("int32} -> float32[?1, 4]", "int32} -> float32[?2, 4]"));
     refuse("cleanup", &text.replace("?1", "?"));
+}
+
+/// The pivot of a branch says that the branch runs. What waits for it must not wait for the switch
+/// instead, which runs whatever is chosen.
+#[test]
+fn what_waits_for_a_branch_of_several_goes_on_to() {
+    let text = "preserve m
+        i = Placeholder -> int32[]
+        x = Placeholder -> float32[]
+        s = _SwitchN(i, i) {T: int32, num_outs: 2} -> int32[], int32[]
+        pivot = Identity(s) {T: int32} -> int32[]
+        d = _SwitchN(x, i) {T: float32, num_outs: 2} -> float32[], float32[]
+        a = Const(^pivot) {value: tensor float32[] [1], dtype: float32} -> float32[]
+        b = Neg(d:1) {T: float32} -> float32[]
+        m = Merge(a, b) {N: 2, T: float32} -> float32[], int32[]";
+    refuse("cleanup", text);
+}
+
+#[test]
+fn what_waits_for_a_conversion_of_a_branch_stays_in_the_branch() {
+    let text = "preserve m
+        p = Placeholder -> bool[]
+        x = Placeholder -> float32[]
+        s = Switch(x, p) {T: float32} -> float32[], float32[]
+        w = Cast(s) {SrcT: float32, DstT: float64} -> float64[]
+        n = Cast(w) {SrcT: float64, DstT: float32} -> float32[]
+        a = Const(^n) {value: tensor float32[] [1], dtype: float32} -> float32[]
+        b = Neg(s:1) {T: float32} -> float32[]
+        m = Merge(a, b) {N: 2, T: float32} -> float32[], int32[]";
+    let after = after("cleanup", text);
+    assert!(after.contains("a = Const(^s/branch_0)"), "{after}");
 }

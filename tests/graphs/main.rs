@@ -25,6 +25,7 @@ use expect_test::Expect;
 use tensorflow_wgpu::Error;
 use tensorflow_wgpu::optimizer::graph::{Graph, Output};
 use tensorflow_wgpu::optimizer::passes::{self, Pass};
+use tensorflow_wgpu::optimizer::verify::Verifier;
 
 /// Runs the pass `name` on a graph in text and compares the result ([`after`]).
 fn check(name: &str, text: &str, expected: &Expect) {
@@ -37,7 +38,9 @@ fn check(name: &str, text: &str, expected: &Expect) {
 fn after(name: &str, text: &str) -> String {
     let pass = passes::find(name).expect("the pass exists");
     let mut graph = Graph::from_text(text).unwrap();
+    let verifier = Verifier::new(&graph);
     (pass.run)(&mut graph).unwrap();
+    verifier.check(&graph).unwrap_or_else(|e| panic!("{name}: {e}\n{}", graph.to_text()));
     let once = graph.to_text();
     (pass.run)(&mut graph).unwrap();
     assert_eq!(graph.to_text(), once, "{name} run twice differs from once");

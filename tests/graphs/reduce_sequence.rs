@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, refuse};
+use super::{after, check, refuse};
 
 #[test]
 fn the_sum_of_the_rows_means_is_one_reduction() {
@@ -138,5 +138,29 @@ fn the_gradient_of_a_bias_is_a_sum() {
             "reduce",
             &format!("preserve x, u, b\nx = Placeholder -> float32[8, 3]\nu = Placeholder\n{rest}"),
         );
+    }
+}
+
+/// A reduction of a reduction in each step of a loop. What takes their place has constants, which
+/// TensorFlow refuses where they come from outside of the loop.
+#[test]
+fn in_a_loop_the_constants_are_in_the_loop() {
+    let text = "preserve y
+        x = Placeholder -> float32[4, 8]
+        e = Enter(x) {T: float32, frame_name: \"f\"} -> float32[4, 8]
+        m = Merge(e, n) {N: 2, T: float32} -> float32[4, 8], int32[]
+        go = LoopCond(test) -> bool[]
+        test = Custom(m) -> bool[]
+        s = Switch(m, go) {T: float32} -> float32[4, 8], float32[4, 8]
+        one = Const(^s) {value: tensor int32[1] [1], dtype: int32} -> int32[1]
+        zero = Const(^s) {value: tensor int32[1] [0], dtype: int32} -> int32[1]
+        a = Mean(s:1, one) {T: float32, Tidx: int32, keep_dims: false} -> float32[4]
+        b = Sum(a, zero) {T: float32, Tidx: int32, keep_dims: false} -> float32[]
+        c = AddV2(s:1, b) {T: float32} -> float32[4, 8]
+        n = NextIteration(c) {T: float32} -> float32[4, 8]
+        y = Exit(s) {T: float32} -> float32[4, 8]";
+    let after = after("reduce", text);
+    for line in ["b/axes = Const(^s)", "b/factor = Const(^b)"] {
+        assert!(after.contains(line), "{line} is not in\n{after}");
     }
 }

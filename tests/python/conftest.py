@@ -8,6 +8,7 @@ CPU.
 
 import os
 import zlib
+from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 # The CPU's channels-first convolutions are oneDNN's, which TensorFlow switches on by itself on some
@@ -17,7 +18,7 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_wgpu._library import device_type
+from tensorflow_wgpu._library import device_type, unoptimized
 
 # Needs devices of the type GPU, which `TF_WGPU_DEVICE_TYPE=GPU` gives on a TensorFlow without CUDA.
 collect_ignore = [] if device_type() == "GPU" else ["test_drop_in.py"]
@@ -51,6 +52,17 @@ def seeds(request: pytest.FixtureRequest) -> None:
     seed = zlib.crc32(request.node.nodeid.encode()) % 2**31
     tf.random.set_seed(seed)
     np.random.seed(seed)
+
+
+@pytest.fixture(autouse=True)
+def optimized() -> Iterator[None]:
+    """No graph of a test may be one that the optimizer breaks or gives up. Users get such a graph
+    as TensorFlow made it, so that nothing else would tell.
+    """
+    before = unoptimized()
+    yield
+    new = [error for error in unoptimized() if error not in before]
+    assert not new, new
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use std::mem::offset_of;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::ffi::abi::graph::{
@@ -110,6 +111,26 @@ unsafe fn register(params: *mut TP_OptimizerRegistrationParams) -> Result<()> {
     Ok(())
 }
 
+/// Errors for which graphs were left as they are, each once.
+static LEFT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Most errors that are kept.
+const MAX_LEFT: usize = 16;
+
+/// Tells why a graph is left as it is. A program that traces one function many times hears it once.
+fn leave(error: &Error) {
+    let text = error.to_string();
+    let mut left = LEFT.lock();
+    if !left.contains(&text) && left.len() < MAX_LEFT {
+        log::warn!("a graph is left as it is: {text}");
+        left.push(text);
+    }
+}
+
+/// Errors for which graphs of this process were left as they are.
+pub(crate) fn left() -> Vec<String> {
+    LEFT.lock().clone()
+}
+
 /// An optimizer of one graph, which TensorFlow runs several times.
 struct Optimizer {
     settings: Settings,
@@ -162,7 +183,7 @@ unsafe extern "C" fn optimize(
             optimizer::optimize(&Bytes::copy_from_slice(bytes), &item, settings, memory)
         });
         let optimized = optimized.unwrap_or_else(|e| {
-            log::warn!("a graph is left as it is: {e}");
+            leave(&e);
             None
         });
         // SAFETY: the out buffer is TensorFlow's, empty, and ours to fill.

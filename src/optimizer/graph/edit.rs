@@ -64,7 +64,8 @@ impl Graph {
         name
     }
 
-    /// Adds a node.
+    /// Adds a node. It is in the frame of what it reads and waits for; a constant that a loop may read
+    /// comes by [`Self::add_constant`].
     pub fn add(&mut self, new: NewNode) -> NodeId {
         self.edits += 1;
         let node = Node {
@@ -88,6 +89,7 @@ impl Graph {
         for control in new.controls {
             self.add_control(id, control);
         }
+        self.find_frame(id);
         id
     }
 

@@ -6,6 +6,7 @@
 
 mod edges;
 mod edit;
+mod frames;
 mod node;
 mod walk;
 
@@ -27,6 +28,8 @@ use crate::optimizer::shape::{Dim, TensorInfo};
 use crate::optimizer::wire;
 use crate::tensor::HostTensor;
 use edges::Users;
+pub use frames::Frame;
+use frames::Frames;
 pub use node::{NewNode, Node, NodeId, Output, device_type};
 use node::{Texts, parse_node};
 
@@ -64,6 +67,11 @@ const CONTROL_FLOW: &[&str] = &[
     "_SwitchN",
 ];
 
+/// Whether nodes of this op decide which parts of a graph run, and how often.
+pub fn is_control_flow(op: &str) -> bool {
+    CONTROL_FLOW.binary_search(&op).is_ok()
+}
+
 /// A graph with edges in both directions.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
@@ -82,8 +90,14 @@ pub struct Graph {
     suffixes: FxHashMap<String, u32>,
     /// An order of the nodes, with the edits that it follows.
     order: RefCell<Option<(u64, Arc<[NodeId]>)>>,
+    /// Whether there was a node of [`CONTROL_FLOW`].
+    has_control_flow: bool,
     /// Whether there was a loop of TensorFlow 1.
     has_loops: bool,
+    /// Whether there was a node that leads into a frame.
+    has_frames: bool,
+    /// The frame of each node.
+    frames: Frames,
 }
 
 impl Graph {
@@ -118,6 +132,7 @@ impl Graph {
         for (id, name) in inputs {
             graph.connect(id, name)?;
         }
+        graph.find_frames();
         Ok(graph)
     }
 
@@ -130,7 +145,9 @@ impl Graph {
         if self.index.insert(node.name.clone(), id).is_some() {
             invalid!("the graph has two nodes named {}", node.name);
         }
+        self.has_control_flow |= is_control_flow(node.op());
         self.has_loops |= matches!(node.op(), "NextIteration" | "RefNextIteration");
+        self.has_frames |= matches!(node.op(), "Enter" | "RefEnter");
         self.nodes.push(Some(node));
         self.users.push(Users::default());
         Ok(id)
@@ -243,8 +260,8 @@ impl Graph {
     }
 
     /// Whether nodes may run under different conditions: else all of them run, once.
-    pub fn has_control_flow(&self) -> bool {
-        self.nodes.iter().flatten().any(|node| CONTROL_FLOW.contains(&node.op()))
+    pub const fn has_control_flow(&self) -> bool {
+        self.has_control_flow
     }
 
     /// Whether the node does nothing but compute its outputs from its data inputs. Unknown ops are

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::graph::Graph;
+use super::verify::Verifier;
 use crate::error::{Error, Result};
 
 mod attention;
@@ -61,12 +62,12 @@ pub const PASSES: &[Pass] = &[
 const MAX_ROUNDS: usize = 8;
 
 /// Runs passes in their order, again and again until they find nothing more: so a second run
-/// changes nothing.
+/// changes nothing. The graph is verified after each pass that changed it.
 ///
 /// # Errors
-/// Those of the passes, or a cycle that they closed.
+/// Those of the passes; `Internal` where a pass broke the graph, with its name.
 pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
-    let had_order = graph.order().is_some();
+    let verifier = Verifier::new(graph);
     // How often the graph had been changed when each pass found nothing: until it changes again,
     // the pass has nothing to do.
     let mut idle: Vec<Option<u64>> = vec![None; passes.len()];
@@ -78,20 +79,30 @@ pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
             }
             let start = Instant::now();
             (pass.run)(graph)?;
+            let run = start.elapsed();
             *idle = (graph.edits() == before).then_some(before);
+            if idle.is_none() {
+                verifier.check(graph).map_err(|e| broken(pass, &e))?;
+            }
             log::debug!(
-                "optimizer, round {round}: {} took {:.1?}, {} nodes, {} edits",
+                "optimizer, round {round}: {} took {run:.1?}, verifying {:.1?}, {} nodes, {} edits",
                 pass.name,
-                start.elapsed(),
+                start.elapsed() - run,
                 graph.len(),
                 graph.edits() - before
             );
         }
     }
-    if had_order && graph.order().is_none() {
-        return Err(Error::Internal("the optimizer's passes closed a cycle".into()));
-    }
     Ok(())
+}
+
+/// The error for a graph that a pass broke, which is a fault of ours.
+fn broken(pass: &Pass, rule: &Error) -> Error {
+    Error::Internal(format!(
+        "the optimizer's pass {} broke it ({rule}). This is a fault of tensorflow-wgpu: please \
+         report it with the program. TF_WGPU_OPTIMIZER=off silences this line",
+        pass.name
+    ))
 }
 
 /// The pass of this name.

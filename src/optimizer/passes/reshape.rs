@@ -21,34 +21,18 @@ pub fn reshape(
         .map(|d| d.map_or(Some(-1), |extent| i32::try_from(extent).ok()))
         .collect::<Option<Vec<i32>>>()?;
     let shape = HostTensor::i32(&[extents.len()], &extents);
-    let mut add = |name: String, op: &str, inputs, attrs, info| {
-        let node = graph.add(NewNode {
-            name,
-            op: op.to_owned(),
-            device: device.clone(),
-            inputs,
-            controls: Vec::new(),
-            attrs,
-            infos: vec![info],
-        });
-        Output { node, port: 0 }
-    };
-    let of_shape = TensorInfo::known(DType::I32, &[extents.len()]);
-    let shape = add(
-        format!("{name}/shape"),
-        "Const",
-        Vec::new(),
-        vec![("dtype", DType::I32.into()), ("value", (&shape).into())],
-        of_shape,
-    );
+    let shape = graph.add_constant(format!("{name}/shape"), &device, &shape, tensor);
     let dims: Shape = dims.iter().map(|d| d.map_or(Dim::Unknown, Dim::Known)).collect();
-    Some(add(
-        name.to_owned(),
-        "Reshape",
-        vec![tensor, shape],
-        vec![("T", dtype.into()), ("Tshape", DType::I32.into())],
-        TensorInfo { dtype: Some(dtype), shape: Some(dims) },
-    ))
+    let node = graph.add(NewNode {
+        name: name.to_owned(),
+        op: "Reshape".to_owned(),
+        device,
+        inputs: vec![tensor, shape],
+        controls: Vec::new(),
+        attrs: vec![("T", dtype.into()), ("Tshape", DType::I32.into())],
+        infos: vec![TensorInfo { dtype: Some(dtype), shape: Some(dims) }],
+    });
+    Some(Output { node, port: 0 })
 }
 
 /// Gives the sums of columns, which are a vector, the extents that their readers expect.

@@ -92,15 +92,11 @@ impl Build<'_> {
         Output { node, port: 0 }
     }
 
-    fn constant(&mut self, dims: &[usize], value: usize) -> Option<Output> {
+    /// A constant that is there where `operand` is.
+    fn constant(&mut self, operand: Output, dims: &[usize], value: usize) -> Option<Output> {
         let value = HostTensor::i32(dims, &[i32::try_from(value).ok()?]);
-        Some(self.add(
-            "extent",
-            "Const",
-            Vec::new(),
-            vec![("dtype", DType::I32.into()), ("value", (&value).into())],
-            dims,
-        ))
+        let name = format!("{}/extent", self.name);
+        Some(self.graph.add_constant_from(name, &self.device, &value, &[operand]))
     }
 
     /// The extent of an axis, from the operand that has it.
@@ -112,12 +108,12 @@ impl Build<'_> {
         let info = self.graph.info(operand);
         let shape = info.shape.clone()?;
         if let Some(known) = shape.get(axis)?.known() {
-            return self.constant(&[], known);
+            return self.constant(operand, &[], known);
         }
         let attrs = vec![("T", info.dtype?.into()), ("out_type", DType::I32.into())];
         let whole = self.add("operand", "Shape", vec![operand], attrs, &[shape.len()]);
-        let (begin, end, step) =
-            (self.constant(&[1], axis)?, self.constant(&[1], axis + 1)?, self.constant(&[1], 1)?);
+        let mut constant = |value| self.constant(operand, &[1], value);
+        let (begin, end, step) = (constant(axis)?, constant(axis + 1)?, constant(1)?);
         let mut attrs = vec![
             ("Index", DType::I32.into()),
             ("T", DType::I32.into()),

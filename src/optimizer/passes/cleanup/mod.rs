@@ -14,7 +14,7 @@ mod reshapes;
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::graph::{Graph, NodeId, Output, is_control_flow};
 
 /// Ops whose output is their input.
 const COPIES: &[&str] = &["Identity", "PreventGradient", "Snapshot", "StopGradient"];
@@ -59,9 +59,7 @@ fn source(graph: &Graph, id: NodeId) -> Option<Output> {
         op if COPIES.contains(&op) => {
             // An Identity behind a Switch says which branch runs, and one of another device is a
             // transfer.
-            let plain = from.device() == node.device()
-                && !matches!(from.op(), "Switch" | "Merge" | "Enter" | "Exit" | "NextIteration");
-            plain.then_some(input)
+            (from.device() == node.device() && !is_control_flow(from.op())).then_some(input)
         }
         "Cast" if from.op() == "Cast" && from.on_wgpu() => {
             let (first, between, last) =
@@ -100,6 +98,9 @@ fn permutation(graph: &Graph, perm: Output) -> Option<Vec<usize>> {
 /// Lets the node's users use `source` instead.
 fn bypass(graph: &mut Graph, id: NodeId, source: Output) {
     graph.replace_readers(Output { node: id, port: 0 }, source);
-    graph.replace_waiters(id, source.node);
+    if graph.waiters(id).next().is_some() {
+        let there = graph.control_of(source);
+        graph.replace_waiters(id, there);
+    }
     graph.remove(id);
 }

@@ -4,9 +4,9 @@
 
 use super::{Shapes, extents};
 use crate::dtype::DType;
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::passes::cleanup;
-use crate::optimizer::shape::{Dim, TensorInfo};
+use crate::optimizer::shape::Dim;
 use crate::tensor::HostTensor;
 
 /// What is to be a constant.
@@ -64,16 +64,14 @@ pub fn replace(graph: &mut Graph, settled: Vec<Settled>) {
         let node = graph.node(id);
         let is_shape = node.op() == "Reshape";
         let suffix = if is_shape { "shape" } else { "settled" };
-        let constant = graph.add(NewNode {
-            name: format!("{}/{suffix}", graph.node(id).name()),
-            op: "Const".to_owned(),
-            device: graph.node(id).device().to_owned(),
-            inputs: Vec::new(),
-            controls: Vec::new(),
-            attrs: vec![("dtype", value.dtype.into()), ("value", (&value).into())],
-            infos: vec![TensorInfo::known(value.dtype, &value.dims)],
-        });
-        let new = Output { node: constant, port: 0 };
+        let (name, device) = (format!("{}/{suffix}", node.name()), node.device().to_owned());
+        let input = node.inputs()[0];
+        let new = if is_shape {
+            graph.add_constant(name, &device, &value, input)
+        } else {
+            let sources = sources(graph, input);
+            graph.add_constant_from(name, &device, &value, &sources)
+        };
         if is_shape {
             left.push(graph.node(id).inputs()[1].node);
             graph.set_input(id, 1, new);
@@ -88,6 +86,26 @@ pub fn replace(graph: &mut Graph, settled: Vec<Settled>) {
             graph.remove(id);
         }
     }
+}
+
+/// The tensors whose shapes decide a number: a constant in the number's place is there when they
+/// are.
+fn sources(graph: &Graph, number: Output) -> Vec<Output> {
+    let mut sources = Vec::new();
+    let mut open = vec![number];
+    while let Some(output) = open.pop() {
+        let node = graph.node(output.node);
+        match node.op() {
+            "Const" => {}
+            "Shape" | "ShapeN" => sources.push(node.inputs()[output.port as usize]),
+            "Cast" | "ConcatV2" | "ExpandDims" | "GatherV2" | "Identity" | "Pack" | "Prod"
+            | "Slice" | "StridedSlice" => open.extend(node.inputs()),
+            _ => sources.push(output),
+        }
+    }
+    sources.sort_unstable();
+    sources.dedup();
+    sources
 }
 
 /// Most nodes that are looked at for one edge.

@@ -73,7 +73,7 @@ impl Joined {
         };
         let name = outer.name().to_owned();
         let controls = graph.node(self.inner).controls().to_vec();
-        let axes = constant(graph, format!("{name}/axes"), &device, &axes);
+        let axes = graph.add_constant(format!("{name}/axes"), &device, &axes, tensor);
         graph.set_inputs(id, vec![tensor, axes]);
         controls.into_iter().for_each(|control| graph.add_control(id, control));
         graph.set_attr(id, "keep_dims", self.keep_dims);
@@ -85,12 +85,8 @@ impl Joined {
             return Ok(());
         };
         let output = Output { node: id, port: 0 };
-        let factor = constant(
-            graph,
-            format!("{name}/factor"),
-            &device,
-            &HostTensor::floats(dtype, &[], &[factor]),
-        );
+        let factor = HostTensor::floats(dtype, &[], &[factor]);
+        let factor = graph.add_constant(format!("{name}/factor"), &device, &factor, output);
         let readers: Vec<_> = graph.readers(output).collect();
         let scaled = graph.add(NewNode {
             name: format!("{name}/scaled"),
@@ -132,18 +128,4 @@ fn extent(info: &TensorInfo, axes: &[i64]) -> Option<f64> {
     let extents = axes.iter().map(|a| shape.get(usize::try_from(*a).ok()?)?.known());
     let product = extents.collect::<Option<Vec<_>>>()?.into_iter().product::<usize>();
     (product > 0).then_some(product as f64)
-}
-
-fn constant(graph: &mut Graph, name: String, device: &str, value: &HostTensor) -> Output {
-    let info = TensorInfo::known(value.dtype, &value.dims);
-    let node = graph.add(NewNode {
-        name,
-        op: "Const".to_owned(),
-        device: device.to_owned(),
-        inputs: Vec::new(),
-        controls: Vec::new(),
-        attrs: vec![("dtype", value.dtype.into()), ("value", value.into())],
-        infos: vec![info],
-    });
-    Output { node, port: 0 }
 }

@@ -1,0 +1,168 @@
+//! Whether a node has the inputs, ports and types of its op's definition.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::definition::OpDefinition;
+use crate::kernels::fused::DEFINITIONS;
+use crate::optimizer::graph::{Graph, Node, NodeId};
+use crate::optimizer::proto::attr_value::Value;
+use crate::optimizer::proto::op_def::ArgDef;
+
+/// The arguments of one direction, lists flattened: the type of each, where it is one of ours.
+/// `None` where the node lacks an attribute that says so.
+type Types = Option<Vec<Option<DType>>>;
+
+/// Checks a node, as far as its op is known.
+///
+/// # Errors
+/// `Internal`, with the input or port that is not as the definition has it.
+pub fn check(graph: &Graph, id: NodeId) -> Result<()> {
+    let node = graph.node(id);
+    let (inputs, outputs) = signature(graph, node);
+    let failed =
+        |what: String| Err(Error::Internal(format!("{} of op {} {what}", node.name(), node.op())));
+    if let Some(inputs) = inputs {
+        if inputs.len() != node.inputs().len() {
+            return failed(format!(
+                "has {} inputs, its definition {}",
+                node.inputs().len(),
+                inputs.len()
+            ));
+        }
+        for (at, (want, input)) in inputs.iter().zip(node.inputs()).enumerate() {
+            let got = graph.info(*input).dtype;
+            if let (Some(want), Some(got)) = (want, got)
+                && *want != got
+            {
+                return failed(format!(
+                    "wants {} as input {at}, but {} gives {}",
+                    want.name(),
+                    graph.node(input.node).name(),
+                    got.name()
+                ));
+            }
+        }
+    }
+    if let Some(outputs) = outputs {
+        for (at, (want, info)) in outputs.iter().zip(node.infos()).enumerate() {
+            if let (Some(want), Some(got)) = (want, info.dtype)
+                && *want != got
+            {
+                return failed(format!("gives {} at {at}, not {}", want.name(), got.name()));
+            }
+        }
+        for user in graph.users(id) {
+            let mut ports =
+                graph.node(*user).inputs().iter().filter(|input| input.node == id).map(|i| i.port);
+            if let Some(port) = ports.find(|port| *port as usize >= outputs.len()) {
+                return failed(format!(
+                    "has {} outputs, but {} reads number {port}",
+                    outputs.len(),
+                    graph.node(*user).name()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The types of a node's inputs and outputs.
+fn signature(graph: &Graph, node: &Node) -> (Types, Types) {
+    if let Some(def) = ours(node.op()) {
+        let types = |args: &[&str]| {
+            args.iter().try_fold(Vec::new(), |mut all, arg| {
+                let (_, kind) = arg.split_once(": ")?;
+                match kind.split_once(" * ") {
+                    Some((count, kind)) => all.extend(repeated(node, count, kind)?),
+                    None => all.extend(named(node, kind)?),
+                }
+                Some(all)
+            })
+        };
+        return (types(def.inputs), types(def.outputs));
+    }
+    let Some(def) = graph.op_def(node.op()) else { return (None, None) };
+    let types = |args: &[ArgDef]| {
+        args.iter().try_fold(Vec::new(), |mut all, arg| {
+            if arg.is_ref {
+                return None;
+            }
+            let fixed = vec![DType::from_tf(arg.r#type)];
+            let one =
+                |kind: &str| if kind.is_empty() { Some(fixed.clone()) } else { named(node, kind) };
+            if !arg.type_list_attr.is_empty() {
+                all.extend(named(node, &arg.type_list_attr)?);
+            } else if !arg.number_attr.is_empty() {
+                let count = usize::try_from(node.attr(&arg.number_attr)?.int()?).ok()?;
+                let [dtype] = one(&arg.type_attr)?[..] else { return None };
+                all.extend(std::iter::repeat_n(dtype, count));
+            } else {
+                all.extend(one(&arg.type_attr)?);
+            }
+            Some(all)
+        })
+    };
+    (types(&def.input_arg), types(&def.output_arg))
+}
+
+/// The definition of an op of ours.
+fn ours(op: &str) -> Option<&'static OpDefinition> {
+    if !op.starts_with("_Wgpu") {
+        return None;
+    }
+    DEFINITIONS.iter().flat_map(|list| list.iter()).find(|def| def.name == op)
+}
+
+/// The types that an attribute, or TensorFlow's name of a type, stands for.
+fn named(node: &Node, kind: &str) -> Types {
+    match node.attr(kind).map(|attr| attr.value()) {
+        Some(Some(Value::Type(number))) => Some(vec![DType::from_tf(*number)]),
+        Some(Some(Value::List(list))) => {
+            Some(list.r#type.iter().map(|number| DType::from_tf(*number)).collect())
+        }
+        Some(_) => None,
+        None => match kind {
+            "float" => Some(vec![Some(DType::F32)]),
+            "double" => Some(vec![Some(DType::F64)]),
+            _ => DType::ALL.into_iter().find(|dtype| dtype.name() == kind).map(|d| vec![Some(d)]),
+        },
+    }
+}
+
+/// The type `kind` as often as an attribute says.
+fn repeated(node: &Node, count: &str, kind: &str) -> Types {
+    let count = usize::try_from(node.attr(count)?.int()?).ok()?;
+    let [dtype] = named(node, kind)?[..] else { return None };
+    Some(vec![dtype; count])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_text(text: &str) -> String {
+        let graph = Graph::from_text(text).unwrap();
+        let outcome: Result<()> = graph.ids().try_for_each(|id| check(&graph, id));
+        outcome.err().map(|e| e.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn inputs_ports_and_types_are_those_of_the_definition() {
+        let text = |node: &str, reader: &str| {
+            format!(
+                "a = Placeholder -> float32[2]\nb = Placeholder -> int32[2]\nn = {node}\n{reader}"
+            )
+        };
+        let fused = "_WgpuFusedElementwise(a, a) {T_in: [float32, float32], T_out: \
+                     [float32]} -> float32[2]";
+        assert_eq!(check_text(&text(fused, "r = Neg(n)")), "");
+        let one = check_text(&text(&fused.replace("(a, a)", "(a)"), ""));
+        assert!(one.contains("has 1 inputs, its definition 2"), "{one}");
+        let other = check_text(&text(&fused.replace("(a, a)", "(a, b)"), ""));
+        assert!(other.contains("wants float32 as input 1, but b gives int32"), "{other}");
+        let port = check_text(&text(fused, "r = Neg(n:1)"));
+        assert!(port.contains("has 1 outputs, but r reads number 1"), "{port}");
+        let result = check_text(&text(&fused.replace("-> float32", "-> int32"), ""));
+        assert!(result.contains("gives float32 at 0, not int32"), "{result}");
+    }
+}

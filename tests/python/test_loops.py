@@ -1,0 +1,93 @@
+"""Loops and branches: every program of a table, with its first and second gradients, under all
+passes of the optimizer and under pairs of them.
+
+The whole table of pairs takes hours: `TF_WGPU_LOOPS=all` runs it. Otherwise each pair of passes runs
+with some of the programs, so that all pairs and all programs occur.
+"""
+
+import itertools
+import os
+
+import loops
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_wgpu._library import first_device
+
+PASSES = [
+    *("lists", "cleanup", "predicates", "stacks", "reads", "folding", "invariants", "sums"),
+    *("attention", "recompute", "contraction", "rowwise", "reduce", "update", "concat"),
+    *("elementwise", "joined", "added", "biases", "arguments", "ends"),
+]
+PAIRS = list(itertools.combinations(PASSES, 2))
+WHOLE = os.environ.get("TF_WGPU_LOOPS") == "all"
+
+CASES = [
+    (program, order)
+    for program in loops.PROGRAMS
+    for order in loops.ORDERS
+    # TensorFlow has no gradient of a gradient here, on no device.
+    if not (program in (loops.vectorized_loop, loops.vectorized_scan) and order is loops.second)
+]
+NAMES = [f"{program.__name__}-{order.__name__}" for program, order in CASES]
+
+_wanted: dict[str, np.ndarray] = {}
+
+
+def _arguments() -> list[np.ndarray]:
+    generator = np.random.default_rng(5)
+    x = generator.normal(size=[4, 6]).astype(np.float32)
+    return [x, (generator.normal(size=[6, 6]) * 0.3).astype(np.float32)]
+
+
+def _run(function, device: str) -> np.ndarray:
+    arguments = _arguments()
+    with tf.device(device):
+        tensors = [tf.constant(a) for a in arguments]
+        # What loops need of the host, such as a TensorArray's handle, may be there.
+        tf.config.set_soft_device_placement(True)
+        try:
+            return tf.function(function, autograph=False)(*tensors).numpy()
+        finally:
+            tf.config.set_soft_device_placement(False)
+
+
+def _compare(program, order, passes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = order(program)
+    name = f"{program.__name__}-{order.__name__}"
+    if name not in _wanted:
+        _wanted[name] = _run(function, "CPU:0")
+    monkeypatch.setenv("TF_WGPU_OPTIMIZER", passes)
+    got = _run(function, first_device())
+    want = _wanted[name]
+    scale = np.abs(want).max()
+    np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5 * max(scale, 1.0), err_msg=passes)
+
+
+@pytest.mark.parametrize(("program", "order"), CASES, ids=NAMES)
+def test_all_passes(program, order, monkeypatch):
+    """The numbers are the CPU's."""
+    _compare(program, order, "", monkeypatch)
+
+
+@pytest.mark.parametrize("number", range(len(PAIRS)), ids=["+".join(pair) for pair in PAIRS])
+def test_pairs(number, monkeypatch):
+    """Two passes alone may leave what the others would have cleaned up."""
+    cases = CASES if WHOLE else [CASES[(number * 7 + 3) % len(CASES)]]
+    for program, order in cases:
+        _compare(program, order, ",".join(PAIRS[number]), monkeypatch)
+
+
+def test_the_passes_are_the_optimizers(monkeypatch, capfd):
+    """A pass that this file does not know would not be in the pairs."""
+    monkeypatch.setenv("TF_WGPU_OPTIMIZER", "nonsense")
+    import subprocess
+    import sys
+
+    code = (
+        "import tensorflow as tf\n"
+        f"with tf.device('{first_device()}'): tf.function(lambda: tf.ones([2]) + 1)()"
+    )
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    named = child.stderr.split("one of the passes ")[1].splitlines()[0]
+    assert named.split(", ") == PASSES

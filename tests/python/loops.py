@@ -62,7 +62,9 @@ def loop_in_cond(x, w):
         return tf.while_loop(lambda i, _: i < 3, lambda i, h: (i + 1, _cell(w, h, x)), [0, x])[1]
 
     first = tf.cond(tf.reduce_sum(x) > 1e6, lambda: tf.ones_like(x), loop)
-    second = tf.cond(tf.reduce_sum(x) < 1e6, lambda: tf.reduce_mean(x, -1, keepdims=True), lambda: x[:, :1])
+    second = tf.cond(
+        tf.reduce_sum(x) < 1e6, lambda: tf.reduce_mean(x, -1, keepdims=True), lambda: x[:, :1]
+    )
     return first + second
 
 
@@ -164,7 +166,12 @@ def cached_decoder(x, w):
         scores = tf.matmul(query, keys, transpose_b=True) / 2.5
         scores = tf.where(tf.range(4)[None] <= i, scores, -1e9)
         h = tf.matmul(tf.nn.softmax(scores), values) + x[i][None]
-        return i + 1, h / tf.sqrt(tf.reduce_mean(tf.square(h), -1, keepdims=True) + 1e-3), keys, values
+        return (
+            i + 1,
+            h / tf.sqrt(tf.reduce_mean(tf.square(h), -1, keepdims=True) + 1e-3),
+            keys,
+            values,
+        )
 
     start = [0, x[:1], tf.zeros([4, 6]), tf.zeros([4, 6])]
     return tf.while_loop(lambda i, *_: i < 4, body, start)[1]
@@ -178,7 +185,9 @@ def sliced_cache(x, w):
         before, after = cache[: i + 1], cache[i + 2 :]
         return i + 1, tf.ensure_shape(tf.concat([before, row, after], 0), [4, 6])
 
-    return tf.while_loop(lambda i, _: i < 3, body, [0, x], [tf.TensorShape([]), tf.TensorShape([4, 6])])[1]
+    return tf.while_loop(
+        lambda i, _: i < 3, body, [0, x], [tf.TensorShape([]), tf.TensorShape([4, 6])]
+    )[1]
 
 
 def greedy(x, w):

@@ -201,6 +201,16 @@ impl Graph {
         })
     }
 
+    /// The last output of a node that something reads, with a node that reads it.
+    pub fn last_port_read(&self, id: NodeId) -> Option<(u32, NodeId)> {
+        let users = &self.users[id.index()];
+        let ports = users.nodes.iter().zip(&users.slots).filter_map(|(user, slot)| match *slot {
+            Slot::Input(at) => Some((self.node(*user).inputs[at as usize].port, *user)),
+            Slot::Control(_) => None,
+        });
+        ports.max()
+    }
+
     /// Whether some node reads an output of this one.
     pub fn is_read(&self, id: NodeId) -> bool {
         self.users[id.index()].slots.iter().any(|slot| matches!(slot, Slot::Input(_)))

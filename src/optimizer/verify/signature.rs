@@ -51,16 +51,14 @@ pub fn check(graph: &Graph, id: NodeId) -> Result<()> {
                 return failed(format!("gives {} at {at}, not {}", want.name(), got.name()));
             }
         }
-        for user in graph.users(id) {
-            let mut ports =
-                graph.node(*user).inputs().iter().filter(|input| input.node == id).map(|i| i.port);
-            if let Some(port) = ports.find(|port| *port as usize >= outputs.len()) {
-                return failed(format!(
-                    "has {} outputs, but {} reads number {port}",
-                    outputs.len(),
-                    graph.node(*user).name()
-                ));
-            }
+        if let Some((port, reader)) = graph.last_port_read(id)
+            && port as usize >= outputs.len()
+        {
+            return failed(format!(
+                "has {} outputs, but {} reads number {port}",
+                outputs.len(),
+                graph.node(reader).name()
+            ));
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Elementwise nodes as calls of expressions, and which of their tensors surely have the same
 //! shape.
 
-use super::graph::{Graph, NodeId, Output};
+use super::graph::{Graph, Node, NodeId, Output};
 use crate::dtype::DType;
 use crate::kernels::expression::Call;
 use crate::kernels::fused::cost;
@@ -16,16 +16,46 @@ pub struct Scalar {
     pub attr: Option<f32>,
 }
 
-/// Libraries whose functions loop so long that several in one invocation come near
-/// `Profile::loop_limit`.
-const LONG_LOOPS: &[&str] = &["gamma", "incomplete_beta", "incomplete_gamma", "zeta"];
-
 /// Whether tensors of the type may be inputs and outputs of expressions. int32 tensors are
 /// TensorFlow's shapes, in host memory.
 pub const fn is_fusible(dtype: DType) -> bool {
     dtype.is_float()
         || dtype.is_integer() && !matches!(dtype, DType::I32)
         || matches!(dtype, DType::Bool)
+}
+
+/// The function that a node calls for its inputs' elements, with each further input of a sum
+/// ([`is_sum`]). `None` for a node that is not elementwise, and for one whose function must not be
+/// part of a larger kernel. Every pass asks here; shapes and types are its own matter.
+pub fn call_of(node: &Node) -> Option<Call> {
+    let call = match node.op() {
+        "Cast" => {
+            if node.attr("Truncate").and_then(|a| a.bool()) == Some(true) {
+                return None;
+            }
+            Call::Cast(node.dtype("SrcT")?, node.dtype("DstT")?)
+        }
+        "AddN" => Call::row("AddV2", node.dtype("T")?)?,
+        op => {
+            let row = crate::kernels::scalar::find(op)?;
+            if node.inputs().len() != row.inputs.len() {
+                return None;
+            }
+            Call::row(op, if row.is_typed() { node.dtype("T")? } else { DType::Bool })?
+        }
+    };
+    (!cost::loops_long(call)).then_some(call)
+}
+
+/// Whether a node adds any number of tensors of one shape.
+pub fn is_sum(node: &Node) -> bool {
+    node.op() == "AddN"
+}
+
+/// Whether a comparison ([`Shapes::BroadcastOr`]) of shapes that do not broadcast is an error, as it
+/// is by TensorFlow's default.
+pub fn must_broadcast(node: &Node) -> bool {
+    node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true))
 }
 
 impl Scalar {
@@ -37,40 +67,18 @@ impl Scalar {
             return None;
         }
         let same = |ports: &[Output]| ports.windows(2).all(|w| shapes.same(w[0], w[1]));
-        let (call, attr) = match node.op() {
-            "Cast" => {
-                if node.attr("Truncate").and_then(|a| a.bool()) == Some(true) {
-                    return None;
-                }
-                (Call::Cast(node.dtype("SrcT")?, node.dtype("DstT")?), None)
-            }
-            "AddN" => {
-                if node.inputs().len() < 2 || !same(node.inputs()) {
-                    return None;
-                }
-                (Call::row("AddV2", node.dtype("T")?)?, None)
-            }
-            op => {
-                let row = crate::kernels::scalar::find(op)?;
-                let dtype = if row.is_typed() { node.dtype("T")? } else { DType::Bool };
-                let attr = match row.attr {
-                    Some(name) => Some(node.attr(name)?.float()?),
-                    None => None,
-                };
-                if node.inputs().len() != row.inputs.len() || !shapes_fit(shapes, id, row) {
-                    return None;
-                }
-                (Call::row(op, dtype)?, attr)
-            }
+        let call = call_of(node)?;
+        let fits = match call {
+            _ if is_sum(node) => node.inputs().len() > 1 && same(node.inputs()),
+            Call::Row(row, _) => shapes_fit(shapes, id, row),
+            Call::Cast(..) => true,
         };
-        let loops = match call {
-            Call::Row(row, dtype) => {
-                row.case(dtype)?.libraries.iter().any(|l| LONG_LOOPS.contains(l))
-            }
-            Call::Cast(..) => false,
+        let attr = match call {
+            Call::Row(Row { attr: Some(name), .. }, _) => Some(node.attr(name)?.float()?),
+            _ => None,
         };
         let fusible = call.inputs().into_iter().chain([call.output()]).all(is_fusible);
-        (fusible && !loops).then_some(Self { call, attr })
+        (fits && fusible).then_some(Self { call, attr })
     }
 
     /// Whether computing it again for each element of something larger costs next to nothing.
@@ -87,9 +95,7 @@ fn shapes_fit(shapes: &SameShapes<'_>, id: NodeId, row: &Row) -> bool {
     let same = |a: &Output, b: &Output| shapes.same(*a, *b);
     match row.shapes {
         Shapes::Broadcast => true,
-        Shapes::BroadcastOr(_) => {
-            node.attr("incompatible_shape_error").and_then(|a| a.bool()) == Some(true)
-        }
+        Shapes::BroadcastOr(_) => must_broadcast(node),
         Shapes::Same => inputs.windows(2).all(|w| same(&w[0], &w[1])),
         Shapes::Select => {
             same(&inputs[1], &inputs[2]) && (is_scalar(&inputs[0]) || same(&inputs[0], &inputs[1]))

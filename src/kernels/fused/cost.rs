@@ -61,6 +61,21 @@ pub fn is_cheap(call: Call) -> bool {
     weight(call) <= READ
 }
 
+/// Libraries whose functions loop so long that several in one invocation come near
+/// `Profile::loop_limit`.
+const LONG_LOOPS: &[&str] = &["gamma", "incomplete_beta", "incomplete_gamma", "zeta"];
+
+/// Whether a call loops so long that no kernel may have it beside others, or more than once in an
+/// invocation.
+pub fn loops_long(call: Call) -> bool {
+    match call {
+        Call::Row(row, dtype) => row
+            .case(dtype)
+            .is_some_and(|case| case.libraries.iter().any(|l| LONG_LOOPS.contains(l))),
+        Call::Cast(..) => false,
+    }
+}
+
 fn counted(call: Call) -> u32 {
     let function = call.wgsl();
     let own = functions(&function.text);

@@ -244,7 +244,7 @@ impl Search<'_> {
             self.results.iter().find(|(result, _)| *result == tensor).map(|(_, dtype)| *dtype);
         result.or_else(|| match follower(self.graph, tensor.node)? {
             Elementwise::Call(call) => Some(call.output()),
-            Elementwise::Sum(dtype) => Some(dtype),
+            Elementwise::Sum(call) => Some(call.output()),
             Elementwise::Repeat => None,
         })
     }

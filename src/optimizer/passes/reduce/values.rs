@@ -7,6 +7,7 @@ use crate::kernels::expression::{Call, Expression, Value};
 use crate::kernels::fused::cost::{self, BOUND};
 use crate::kernels::scalar::row::{Row, Shapes};
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::scalars::{call_of, is_sum, must_broadcast};
 use crate::optimizer::shape::TensorInfo;
 
 /// The most constants in one node.
@@ -16,8 +17,8 @@ const MAX_CONSTANTS: usize = 16;
 pub enum Elementwise {
     /// Calls a function.
     Call(Call),
-    /// Adds all its inputs.
-    Sum(DType),
+    /// Adds all its inputs by this function.
+    Sum(Call),
     /// Repeats its first input along axes of extent 1.
     Repeat,
 }
@@ -28,31 +29,22 @@ pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elem
     let node = graph.node(id);
     let info = |k: usize| graph.info(node.inputs()[k]);
     let fits = |k: usize| info(k).broadcasts_to(space);
-    match node.op() {
-        "Cast" => {
-            let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
-            let rounds = to.is_narrow_float() && from != DType::Bool;
-            // Within an expression 16-bit floats are not rounded; a conversion to them has to.
-            let plain = node.attr("Truncate").is_none_or(|t| t.bool() == Some(false));
-            (plain && !rounds && is_ours(from) && is_ours(to))
-                .then_some(Elementwise::Call(Call::Cast(from, to)))
-        }
-        "AddN" => {
-            let dtype = node.dtype("T")?;
-            let same = (0..node.inputs().len()).all(|k| info(k).same_shape(space));
-            (same && is_ours(dtype) && Call::row("AddV2", dtype).is_some())
-                .then_some(Elementwise::Sum(dtype))
-        }
-        "Tile" | "BroadcastTo" => fits(0).then_some(Elementwise::Repeat),
-        op => {
-            let dtype = if op.starts_with("Logical") { DType::Bool } else { node.dtype("T")? };
-            let call = Call::row(op, dtype)?;
-            let Call::Row(row, _) = call else { return None };
-            let types = call.inputs().into_iter().chain([call.output()]);
-            let whole = (0..node.inputs().len()).all(fits) && shapes_agree(graph, node, row, space);
-            (whole && types.into_iter().all(is_ours)).then_some(Elementwise::Call(call))
-        }
+    if matches!(node.op(), "Tile" | "BroadcastTo") {
+        return fits(0).then_some(Elementwise::Repeat);
     }
+    let call = call_of(node)?;
+    if !call.inputs().into_iter().chain([call.output()]).all(is_ours) {
+        return None;
+    }
+    let mut all = 0..node.inputs().len();
+    if is_sum(node) {
+        return all.all(|k| info(k).same_shape(space)).then_some(Elementwise::Sum(call));
+    }
+    let whole = match call {
+        Call::Row(row, _) => all.all(fits) && shapes_agree(graph, node, row, space),
+        Call::Cast(..) => true,
+    };
+    whole.then_some(Elementwise::Call(call))
 }
 
 /// Types that live on the device and that reductions and expressions share.
@@ -67,9 +59,7 @@ fn shapes_agree(graph: &Graph, node: &Node, row: &Row, space: &TensorInfo) -> bo
     let mut all = 0..node.inputs().len();
     match row.shapes {
         Shapes::Broadcast => true,
-        Shapes::BroadcastOr(_) => {
-            node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true))
-        }
+        Shapes::BroadcastOr(_) => must_broadcast(node),
         Shapes::Same | Shapes::Select => all.all(same),
         Shapes::SameOrScalar | Shapes::Bounds => all.all(|k| same(k) || scalar(k)),
     }
@@ -194,11 +184,10 @@ impl<'g> Values<'g> {
         };
         match kind? {
             Elementwise::Repeat => self.value(node.inputs()[0], node.dtype("T")?),
-            Elementwise::Sum(dtype) => {
-                let add = Call::row("AddV2", dtype)?;
+            Elementwise::Sum(add) => {
                 let mut sum = None;
                 for input in node.inputs() {
-                    let value = self.value(*input, dtype)?;
+                    let value = self.value(*input, add.output())?;
                     sum = Some(match sum {
                         None => value,
                         Some(sum) => self.expression.step(add, &[sum, value]).ok()?,
@@ -238,12 +227,6 @@ pub fn follower(graph: &Graph, id: NodeId) -> Option<Elementwise> {
     let node = graph.node(id);
     match node.op() {
         "Tile" | "BroadcastTo" => None,
-        "Cast" => {
-            let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
-            let plain = node.attr("Truncate").is_none_or(|t| t.bool() == Some(false));
-            (plain && is_ours(from) && is_ours(to))
-                .then_some(Elementwise::Call(Call::Cast(from, to)))
-        }
         _ if reshapes(node) => Some(Elementwise::Repeat),
         _ => elementwise(graph, id, graph.info(Output { node: id, port: 0 })),
     }

@@ -8,9 +8,9 @@ use crate::kernels::expression::Call;
 use crate::kernels::fused::cost;
 use crate::kernels::fused::rowwise::program::{REDUCED, reduction};
 use crate::kernels::reduce::table::Reduction;
-use crate::kernels::scalar;
 use crate::kernels::scalar::row::Shapes;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::scalars::{call_of, is_sum, must_broadcast};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
 /// Types of values in a row program. Tensors of int32 live in host memory. int8 is what quantized
@@ -173,29 +173,17 @@ impl Space {
 /// The function that an elementwise node calls.
 fn elementwise(graph: &Graph, id: NodeId) -> Option<Role> {
     let node = graph.node(id);
-    match node.op() {
-        "Cast" => {
-            let is_plain = !node.attr("Truncate").and_then(|a| a.bool()).unwrap_or(false);
-            let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
-            (is_plain && from != to).then_some(Role::Call(Call::Cast(from, to)))
-        }
-        "AddN" => Call::row("AddV2", node.dtype("T")?).map(Role::Fold),
-        op => {
-            let row = scalar::find(op)?;
-            let fits = match row.shapes {
-                Shapes::Broadcast | Shapes::Same => true,
-                Shapes::BroadcastOr(_) => {
-                    node.attr("incompatible_shape_error").and_then(|a| a.bool()).unwrap_or(true)
-                }
-                _ => false,
-            };
-            let dtype = if row.is_typed() { node.dtype("T")? } else { Bool };
-            if !fits || node.inputs().len() != row.inputs.len() {
-                return None;
-            }
-            Call::row(op, dtype).map(Role::Call)
-        }
-    }
+    let call = call_of(node)?;
+    let fits = match call {
+        _ if is_sum(node) => return Some(Role::Fold(call)),
+        Call::Cast(from, to) => from != to,
+        Call::Row(row, _) => match row.shapes {
+            Shapes::Broadcast | Shapes::Same => true,
+            Shapes::BroadcastOr(_) => must_broadcast(node),
+            _ => false,
+        },
+    };
+    fits.then_some(Role::Call(call))
 }
 
 /// The axes that a reduction of a tensor of this rank names, counted from the end, sorted.

@@ -2,11 +2,11 @@
 
 use crate::dtype::DType;
 use crate::kernels::expression::Call;
-use crate::kernels::scalar::row::{Output as RowOutput, Row};
 use crate::optimizer::branches::Branches;
-use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::history::{History, Writer};
 use crate::optimizer::paths::Places;
+use crate::optimizer::scalars::{call_of, is_sum};
 use crate::optimizer::shape::TensorInfo;
 use crate::optimizer::variables::{ASSIGNS, Variable, Variables};
 
@@ -67,12 +67,7 @@ impl View<'_> {
         if !output.has_dims(dims) || self.graph.is_preserved(id) || !node.on_wgpu() {
             return None;
         }
-        let call = if node.op() == "Cast" {
-            let truncates = node.attr("Truncate").and_then(|a| a.bool()).unwrap_or(false);
-            (!truncates).then_some(Call::Cast(node.dtype("SrcT")?, node.dtype("DstT")?))?
-        } else {
-            row(node)?
-        };
+        let call = call_of(node).filter(|_| !is_sum(node))?;
         let types = call.inputs();
         let fits = node.inputs().len() == types.len()
             && node.inputs().iter().all(|input| self.fits(self.graph.info(*input), dims))
@@ -104,11 +99,4 @@ impl View<'_> {
 /// the host.
 pub fn on_device(dtype: DType) -> bool {
     dtype.is_float() || matches!(dtype, DType::I64 | DType::Bool)
-}
-
-fn row(node: &Node) -> Option<Call> {
-    let row: &Row = crate::kernels::scalar::find(node.op())?;
-    let dtype = if row.is_typed() { node.dtype("T")? } else { DType::Bool };
-    let real = matches!(row.output, RowOutput::Same | RowOutput::Always(_));
-    Call::row(node.op(), dtype).filter(|_| real)
 }

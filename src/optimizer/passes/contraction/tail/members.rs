@@ -10,6 +10,7 @@ use crate::kernels::expression::Call;
 use crate::kernels::fused::cost;
 use crate::kernels::scalar::row::Shapes;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::scalars::{call_of, is_sum, must_broadcast};
 use crate::optimizer::shape::{Dim, TensorInfo};
 
 /// Most nodes behind a contraction that are looked at.
@@ -104,14 +105,11 @@ pub(super) fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<
 
 /// The call of an elementwise node whose shapes broadcast.
 pub(super) fn row(node: &Node) -> Option<Call> {
-    let dtype = if node.op().starts_with("Logical") { DType::Bool } else { node.dtype("T")? };
-    let call = Call::row(node.op(), dtype)?;
+    let call = call_of(node).filter(|_| !is_sum(node))?;
     let Call::Row(row, _) = call else { return None };
     let broadcasts = match row.shapes {
         Shapes::Broadcast => true,
-        Shapes::BroadcastOr(_) => {
-            node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true))
-        }
+        Shapes::BroadcastOr(_) => must_broadcast(node),
         Shapes::Same => row.inputs.len() == 1,
         _ => false,
     };

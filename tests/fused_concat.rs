@@ -30,15 +30,22 @@ fn node(dtype: DType, text: &str, parts: &[i64], axis: i64) -> Node {
         .attr("axis", axis)
 }
 
-/// Elements of the part `part` of `count` along `axis`, and its dims.
-fn cut(dims: &[usize], values: &[f64], axis: usize, part: usize, count: usize) -> HostTensor {
+/// The part `part` of `count` along `axis` of `values` of `dims`.
+fn cut(
+    dtype: DType,
+    dims: &[usize],
+    values: &[f64],
+    axis: usize,
+    part: usize,
+    count: usize,
+) -> HostTensor {
     let (len, inner) = (dims[axis] / count, dims[axis + 1..].iter().product::<usize>());
     let run = len * inner;
     let kept: Vec<f64> =
         values.chunks(run.max(1)).skip(part).step_by(count).flatten().copied().collect();
     let mut dims = dims.to_vec();
     dims[axis] = len;
-    HostTensor::floats(DType::F32, &dims, &kept)
+    HostTensor::floats(dtype, &dims, &kept)
 }
 
 /// Runs it on tensors of these dims and compares. The axis counts from the back.
@@ -49,15 +56,15 @@ fn check(dtype: DType, text: &str, inputs: &[(&[usize], i64)], axis: usize) {
     let what = format!("{dtype} {text} of {inputs:?} along -{axis}");
     let values: Vec<Input> = given.iter().map(|(t, _)| t.clone().into()).collect();
     let got = session().run(&node(dtype, text, &parts, -(axis as i64)), &values).expect(&what);
-    let wide: Expression = text.replace('T', "float32").parse().unwrap();
-    let count = wide.outputs().len();
+    let expression: Expression = text.replace('T', dtype.name()).parse().unwrap();
+    let count = expression.outputs().len();
     let read: Vec<HostTensor> = (given.iter().zip(inputs))
         .map(|((_, values), (dims, part))| match usize::try_from(*part) {
-            Ok(part) => cut(dims, values, dims.len() - axis, part, count),
-            Err(_) => HostTensor::floats(DType::F32, dims, values),
+            Ok(part) => cut(dtype, dims, values, dims.len() - axis, part, count),
+            Err(_) => HostTensor::floats(dtype, dims, values),
         })
         .collect();
-    let want = wide.evaluate_tensors(&read, &vec![0.5; wide.constants()]).unwrap();
+    let want = expression.evaluate_tensors(&read, &vec![0.5; expression.constants()]).unwrap();
     // Where each part broadcasts to its place in the result.
     let part = want.iter().max_by_key(|t| t.dims.len() * 1000 + t.to_f64().len()).unwrap();
     let mut dims = part.dims.to_vec();

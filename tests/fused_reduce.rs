@@ -148,8 +148,14 @@ fn check(session: &mut Session, case: &Case<'_>, inputs: &[Array], dims: &[usize
     let kept: Vec<usize> = (0..dims.len()).filter(|d| !axes.contains(d)).map(|d| dims[d]).collect();
     let mut outputs = out.iter();
     for (k, name) in reductions.split(',').enumerate() {
-        let element =
-            |i: usize| values(&inputs.iter().map(|x| at(x, dims, i)).collect::<Vec<_>>())[k];
+        // As memory would hold it.
+        let element = |i: usize| {
+            let value = values(&inputs.iter().map(|x| at(x, dims, i)).collect::<Vec<_>>())[k];
+            match types[k] {
+                F16 | BF16 => HostTensor::floats(types[k], &[], &[value]).to_f64()[0],
+                _ => value,
+            }
+        };
         let wanted: Vec<_> =
             gather(dims, axes, element).iter().map(|run| reference(name, run)).collect();
         for part in 0..1 + usize::from(*name == *MOMENTS) {

@@ -13,20 +13,20 @@
 //! `x` are the inputs' types, `c` the number of parameters, which are `f32` and stand for values of
 //! float32, float16 or bfloat16; an attribute of a row is a parameter after the arguments. What the
 //! parameters are is no part of the text, so it is no part of a pipeline's key either. Values
-//! between steps are kept as WGSL computes them: those of 16-bit floats in f32, unrounded but by a
-//! `Cast` to their type.
+//! between steps are those of the plain kernels, bit for bit: see [`wgsl`].
+
+pub mod wgsl;
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::str::FromStr;
 
 use smallvec::SmallVec;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::scalar::row::{Function, Row, scalar_wgsl};
+use crate::kernels::scalar::row::{Function, Rounding, Row, scalar_wgsl};
 use crate::kernels::scalar::{self, cast};
-use crate::shader::codec;
 use crate::{invalid, require};
 
 /// Where an argument comes from.
@@ -92,27 +92,18 @@ impl Call {
             Self::Row(row, dtype) => {
                 scalar_wgsl(row, dtype).expect("a call exists only for a row's own types")
             }
-            Self::Cast(from, to) => cast_wgsl(from, to),
+            Self::Cast(from, to) => cast::function(from, to, false),
         }
     }
-}
 
-/// The function of a `Cast` within an expression. Values of 16-bit floats are kept in f32, so what
-/// a store to memory rounds is rounded here.
-fn cast_wgsl(from: DType, to: DType) -> Function {
-    let mut function = cast::function(from, to, false);
-    let (Some(library), Some(round)) = (codec::library(to), codec::rounded(to)) else {
-        return function;
-    };
-    let (inner, value) = (function.name, from.value());
-    function.name = format!("{inner}_rounded");
-    let _ = write!(
-        function.text,
-        "\nfn round_{inner}(v: f32) -> f32 {{\n    return {round};\n}}\n\nfn {inner}_rounded(x: \
-         {value}) -> f32 {{\n    return round_{inner}({inner}(x));\n}}\n"
-    );
-    function.libraries.push(library);
-    function
+    /// What rounding means for it.
+    pub const fn rounding(self) -> Rounding {
+        match self {
+            Self::Row(row, _) => row.rounding,
+            Self::Cast(from, to) if from as u8 == to as u8 => Rounding::Moves(1),
+            Self::Cast(..) => Rounding::Rounds,
+        }
+    }
 }
 
 /// One call of an expression.
@@ -282,67 +273,6 @@ impl Expression {
             }
             _ => invalid!("there is no value {value} in {self}"),
         }
-    }
-
-    /// The WGSL function `name(x0, x1, …, c0, c1, …)`, with the functions that it calls. With one
-    /// output it returns the value, with several the struct `NAME_values` with the members `y0`,
-    /// `y1`, ….
-    pub fn wgsl(&self, name: &str) -> Function {
-        Self::wgsl_all(&[(name, self)])
-    }
-
-    /// The WGSL functions of several expressions by their names, as [`Expression::wgsl`] writes
-    /// them; each function that they call is there once. The name is the last one's.
-    pub fn wgsl_all(expressions: &[(&str, &Self)]) -> Function {
-        let mut all = Function { name: String::new(), libraries: Vec::new(), text: String::new() };
-        let mut defined: Vec<String> = Vec::new();
-        for (name, expression) in expressions {
-            for step in &expression.steps {
-                let function = step.call.wgsl();
-                if !defined.contains(&function.name) {
-                    all.text.push_str(&function.text);
-                    all.text.push('\n');
-                    all.libraries.extend(function.libraries);
-                    defined.push(function.name);
-                }
-            }
-            expression.write_wgsl(name, &mut all.text);
-            (*name).clone_into(&mut all.name);
-        }
-        all.libraries.sort_unstable();
-        all.libraries.dedup();
-        all
-    }
-
-    fn write_wgsl(&self, name: &str, text: &mut String) {
-        let mut body = String::new();
-        for (i, step) in self.steps.iter().enumerate() {
-            let args: Vec<String> = step.args.iter().map(ToString::to_string).collect();
-            let _ =
-                writeln!(body, "    let s{i} = {}({});", step.call.wgsl().name, args.join(", "));
-        }
-        let parameters: Vec<String> = (self.inputs.iter().enumerate())
-            .map(|(i, t)| format!("x{i}: {}", t.value()))
-            .chain((0..self.constants).map(|i| format!("c{i}: f32")))
-            .collect();
-        let types = self.output_types();
-        let (result, value) = if let ([value], [dtype]) = (&self.outputs[..], &types[..]) {
-            (dtype.value().to_owned(), value.to_string())
-        } else {
-            let members: String = types
-                .iter()
-                .enumerate()
-                .map(|(i, t)| format!("    y{i}: {},\n", t.value()))
-                .collect();
-            let _ = writeln!(text, "struct {name}_values {{\n{members}}}\n");
-            let values: Vec<String> = self.outputs.iter().map(ToString::to_string).collect();
-            (format!("{name}_values"), format!("{name}_values({})", values.join(", ")))
-        };
-        let _ = writeln!(
-            text,
-            "fn {name}({}) -> {result} {{\n{body}    return {value};\n}}",
-            parameters.join(", ")
-        );
     }
 }
 
@@ -530,30 +460,5 @@ mod tests {
         ] {
             assert!(text.parse::<Expression>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn expressions_of_one_shader_share_functions() {
-        let e = chain();
-        let function = Expression::wgsl_all(&[("first", &e), ("second", &e)]);
-        assert_eq!(function.name, "second");
-        for text in ["fn Mul_float32(", "fn first(", "fn second("] {
-            assert_eq!(function.text.matches(text).count(), 1, "{text} in {}", function.text);
-        }
-    }
-
-    #[test]
-    fn several_outputs_are_a_struct() {
-        let e: Expression = "x: float32; c: 0; s0 = Exp<float32>(x0); s1 = Greater<float32>(s0, \
-                             x0); return s0, s1"
-            .parse()
-            .unwrap();
-        let function = e.wgsl("fused");
-        assert!(
-            function.text.contains("struct fused_values {\n    y0: f32,\n    y1: bool,\n}"),
-            "{}",
-            function.text
-        );
-        assert!(function.text.contains("fn fused(x0: f32) -> fused_values {"), "{}", function.text);
     }
 }

@@ -51,6 +51,15 @@ pub(crate) const fn rounded(dtype: DType) -> Option<&'static str> {
     }
 }
 
+/// The library with the function of the same name that rounds as [`rounded`] does.
+pub(crate) const fn rounding(dtype: DType) -> Option<&'static str> {
+    match dtype {
+        DType::F16 => Some("round_f16"),
+        DType::BF16 => Some("round_bf16"),
+        _ => None,
+    }
+}
+
 /// The library that [`bits`], [`rounded`] and [`pack`] take.
 pub(crate) const fn library(dtype: DType) -> Option<&'static str> {
     match dtype {

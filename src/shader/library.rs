@@ -54,6 +54,8 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("quotient", include_str!("../../shaders/lib/quotient.wgsl")),
     ("root", include_str!("../../shaders/lib/root.wgsl")),
     ("root64", include_str!("../../shaders/lib/root64.wgsl")),
+    ("round_bf16", include_str!("../../shaders/lib/round_bf16.wgsl")),
+    ("round_f16", include_str!("../../shaders/lib/round_f16.wgsl")),
     ("round_f64", include_str!("../../shaders/lib/round_f64.wgsl")),
     ("softplus", include_str!("../../shaders/lib/softplus.wgsl")),
     ("softplus_f64", include_str!("../../shaders/lib/softplus_f64.wgsl")),

@@ -336,6 +336,16 @@ impl Shader {
                 "fn rounds(n: u32) -> u32 {{\n    return n + (p.off_{name} >> 31u);\n}}\n"
             );
         }
+        for (value, bits) in [("f32", "u32"), ("f64", "u64")] {
+            if body.contains(&format!("opaque_{value}(")) {
+                let (name, _) = self.bindings.first().expect("a shader has a binding");
+                let _ = writeln!(
+                    out,
+                    "fn opaque_{value}(v: {value}) -> {value} {{\n    return \
+                     bitcast<{value}>(bitcast<{bits}>(v) ^ {bits}(p.off_{name} >> 31u));\n}}\n"
+                );
+            }
+        }
         out.push_str(&body.replace("{{ENTRY}}", &self.entry()));
         out
     }

@@ -1,5 +1,5 @@
 //! Row programs in plain f64: the scalar functions are the references of their rows, everything
-//! else is written out.
+//! else is written out. Values of 16-bit floats are rounded to their type after every step.
 
 use tensorflow_wgpu::HostTensor;
 use tensorflow_wgpu::dtype::DType;
@@ -37,11 +37,19 @@ fn element(array: &Array, index: &[usize]) -> f64 {
     array.1[at]
 }
 
+/// `value` as memory holds one of a 16-bit float.
+fn rounded(dtype: DType, value: f64) -> f64 {
+    match dtype {
+        DType::F16 | DType::BF16 => HostTensor::floats(dtype, &[], &[value]).to_f64()[0],
+        _ => value,
+    }
+}
+
 fn apply(call: Call, args: &[&Array]) -> Array {
     let dims = args.iter().fold(Vec::new(), |dims, a| broadcast(&dims, &a.0));
     let of = |index: Vec<usize>| {
         let values: Vec<f64> = args.iter().map(|a| element(a, &index)).collect();
-        let Call::Row(row, dtype) = call else { return values[0] };
+        let Call::Row(row, dtype) = call else { return rounded(call.output(), values[0]) };
         let typed: Vec<row::Value> =
             (values.iter().zip(row.input_types(dtype)))
                 .map(|(v, t)| {
@@ -53,7 +61,7 @@ fn apply(call: Call, args: &[&Array]) -> Array {
                 })
                 .collect();
         match row.case(dtype).unwrap().reference.evaluate(dtype, &typed) {
-            row::Value::Float(v) => v,
+            row::Value::Float(v) => rounded(call.output(), v),
             row::Value::Int(v) => v as f64,
         }
     };
@@ -81,7 +89,7 @@ fn run(expression: &Expression, inputs: &[Array], constants: &[f32]) -> Vec<Arra
     expression.outputs().iter().map(of).collect()
 }
 
-fn reduce(reduction: &Reduction, array: &Array, axes: &[i64]) -> Array {
+fn reduce(reduction: &Reduction, dtype: DType, array: &Array, axes: &[i64]) -> Array {
     let rank = array.0.len() as i64;
     let is_axis = |d: usize| axes.contains(&(d as i64 - rank));
     let kept: Vec<usize> =
@@ -92,7 +100,7 @@ fn reduce(reduction: &Reduction, array: &Array, axes: &[i64]) -> Array {
             kept.iter().zip(&index).fold(0, |at, (d, i)| at * d + if *d == 1 { 0 } else { *i });
         rows[row].push(element(array, &index));
     }
-    (kept, rows.iter().map(|row| (reduction.reference)(row)).collect())
+    (kept, rows.iter().map(|row| rounded(dtype, (reduction.reference)(row))).collect())
 }
 
 /// The outputs of the program.
@@ -108,7 +116,9 @@ pub fn evaluate(
         let values = run(&stage.expression, &known, constants);
         match &stage.action {
             Action::Reduce(reductions) => {
-                known.extend(reductions.iter().zip(&values).map(|(r, v)| reduce(r, v, axes)));
+                let types = stage.expression.output_types();
+                let each = reductions.iter().zip(types).zip(&values);
+                known.extend(each.map(|((r, t), v)| reduce(r, t, v, axes)));
             }
             Action::Row => known.extend(values),
             Action::Full => full = values,

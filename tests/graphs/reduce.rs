@@ -177,6 +177,28 @@ fn all_elements_and_tests() {
 }
 
 #[test]
+fn values_that_are_rounded_are_reduced() {
+    // The kernel rounds them, so a test of overflow sees what it would see in memory.
+    check(
+        "reduce",
+        "preserve out
+         x = Placeholder -> float32[?2, 3]
+         a = Const {value: tensor int32[1] [0]} -> int32[1]
+         y = Cast(x) {SrcT: float32, DstT: float16} -> float16[?2, 3]
+         s = Square(y) {T: float16} -> float16[?2, 3]
+         f = IsFinite(s) {T: float16} -> bool[?2, 3]
+         r = All(f, a) {keep_dims: false} -> bool[3]
+         out = NoOp(^r)",
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> float32[?2, 3]
+            out = NoOp(^r/reduce)
+            r/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [bool], axes: [0], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; s0 = Cast<float32, float16>(x0); s1 = Square<float16>(s0); s2 = IsFinite<float16>(s1); return s2", keep_dims: false, reductions: "All", whole: false} -> bool[3]
+        "#]],
+    );
+}
+
+#[test]
 fn what_is_not_sure_stays() {
     let around = |before: &str, reduction: &str| {
         format!(

@@ -14,8 +14,10 @@ use rustc_hash::FxHashMap;
 
 use super::rowwise::program::{Action, RowProgram, Stage};
 use crate::dtype::DType;
+use crate::kernels::expression::wgsl::needs_settling;
 use crate::kernels::expression::{Call, Expression};
 use crate::kernels::scalar;
+use crate::shader::codec;
 use crate::shader::library::LIBRARIES;
 
 /// The most that the optimizer puts into one op. Software adapters compile it in one to two
@@ -40,8 +42,23 @@ const STEP: u32 = 2;
 pub const READ: u32 = 32;
 
 /// The weight of one call within an expression: its operations, with everything that it calls
-/// written out.
+/// written out, and the rounding of its value to 16 bits.
 pub fn weight(call: Call) -> u32 {
+    let rounding = if needs_settling(call) { codec::rounding(call.output()) } else { None };
+    function(call) + rounding.map_or(0, |name| LIBRARY[name])
+}
+
+/// What a call weighs that is computed again in place of a read. The rounding of a row's value does
+/// not count, so that the same is computed again in all types of float.
+pub fn again(call: Call) -> u32 {
+    match call {
+        Call::Row(..) => function(call),
+        Call::Cast(..) => weight(call),
+    }
+}
+
+/// The weight of a call's function.
+fn function(call: Call) -> u32 {
     // The optimizer asks for every elementwise node of a graph, many times.
     static ROWS: LazyLock<FxHashMap<(&str, DType), u32>> = LazyLock::new(|| {
         let types = scalar::rows().flat_map(|row| row.types().map(move |dtype| (row, dtype)));
@@ -58,7 +75,7 @@ pub fn weight(call: Call) -> u32 {
 /// Whether a call is computed again rather than its value read from memory. No row weighs between
 /// 20 and 39 in 32 bits: `Relu6` is cheap, `Tanh` is not.
 pub fn is_cheap(call: Call) -> bool {
-    weight(call) <= READ
+    again(call) <= READ
 }
 
 /// Libraries whose functions loop so long that several in one invocation come near

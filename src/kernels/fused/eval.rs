@@ -1,8 +1,8 @@
 //! Expressions on host values, by the references of their rows: the oracle of tests and of the
 //! random-graph generator.
 //!
-//! Values are f64 or i128 and rounded where the shader's are: floats of at most 32 bits to float32
-//! after every call, to a 16-bit type by a `Cast` and in memory; integers wrap.
+//! Values are f64 or i128 and rounded where the shader's are: to their type after every call, and a
+//! 16-bit type's to float32 before; integers wrap.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -17,7 +17,7 @@ impl Expression {
     pub fn evaluate(&self, inputs: &[Scalar], constants: &[f32]) -> Vec<Scalar> {
         let mut steps: Vec<Scalar> = Vec::with_capacity(self.steps().len());
         let get = |steps: &[Scalar], value: Value| match value {
-            Value::Input(i) => inputs[i as usize],
+            Value::Input(i) => stored(self.inputs()[i as usize], inputs[i as usize]),
             Value::Constant(i) => Scalar::Float(f64::from(constants[i as usize])),
             Value::Step(i) => steps[i as usize],
         };
@@ -77,7 +77,7 @@ impl Expression {
 fn computed(dtype: DType, value: Scalar) -> Scalar {
     match value {
         Scalar::Float(v) if dtype == DType::F64 => Scalar::Float(v),
-        Scalar::Float(v) if dtype.is_float() => Scalar::Float(f64::from(v as f32)),
+        Scalar::Float(v) if dtype.is_float() => stored(dtype, Scalar::Float(f64::from(v as f32))),
         Scalar::Int(v) if dtype.is_integer() => Scalar::Int(wrap(dtype, v)),
         _ => value,
     }

@@ -147,7 +147,8 @@ pub(super) const ROWS: &[Row] = &[
             case(FLOATS, "abs(x)", Float1(f64::abs)),
             case(SIGNED_BUT_I32, "abs(x)", Int1(i128::abs)),
         ],
-    ),
+    )
+    .moves(0b1),
     binary(
         "Add",
         &[
@@ -185,7 +186,7 @@ pub(super) const ROWS: &[Row] = &[
     binary("BitwiseAnd", &[case(INTS, "x & y", Int2(|x, y| x & y))]),
     binary("BitwiseOr", &[case(INTS, "x | y", Int2(|x, y| x | y))]),
     binary("BitwiseXor", &[case(INTS, "x ^ y", Int2(|x, y| x ^ y))]),
-    unary("Ceil", &[case(FLOATS, "ceil(x)", Float1(f64::ceil))]),
+    unary("Ceil", &[case(FLOATS, "ceil(x)", Float1(f64::ceil))]).exact(),
     binary(
         "Div",
         &[
@@ -213,7 +214,7 @@ pub(super) const ROWS: &[Row] = &[
     )
     .test()
     .shapes(Shapes::BroadcastOr(false)),
-    unary("Floor", &[case(FLOATS, "floor(x)", Float1(f64::floor))]),
+    unary("Floor", &[case(FLOATS, "floor(x)", Float1(f64::floor))]).exact(),
     binary(
         "FloorDiv",
         &[
@@ -305,14 +306,16 @@ pub(super) const ROWS: &[Row] = &[
             case(FLOATS, "max_{T}(x, y)", Float2(max)).lib(&["special"]),
             case(INTS_BUT_I32, "max(x, y)", Int2(i128::max)),
         ],
-    ),
+    )
+    .moves(0b11),
     binary(
         "Minimum",
         &[
             case(FLOATS, "min_{T}(x, y)", Float2(min)).lib(&["special"]),
             case(INTS_BUT_I32, "min(x, y)", Int2(i128::min)),
         ],
-    ),
+    )
+    .moves(0b11),
     binary(
         "Mod",
         &[
@@ -335,7 +338,8 @@ pub(super) const ROWS: &[Row] = &[
             Float2(|x, y| if y == 0.0 { 0.0 } else { x * y }),
         )],
     ),
-    unary("Neg", &[case(FLOATS, "-x", Float1(|x| -x)), case(SIGNED_BUT_I32, "-x", Int1(|x| -x))]),
+    unary("Neg", &[case(FLOATS, "-x", Float1(|x| -x)), case(SIGNED_BUT_I32, "-x", Int1(|x| -x))])
+        .moves(0b1),
     binary(
         "NextAfter",
         &[
@@ -398,7 +402,8 @@ pub(super) const ROWS: &[Row] = &[
             case(&[F16, F32], "round(x)", Float1(f64::round_ties_even)),
             case(&[F64], "round_f64(x)", Float1(f64::round_ties_even)).lib(&["round"]),
         ],
-    ),
+    )
+    .exact(),
     unary(
         "Round",
         &[
@@ -406,7 +411,8 @@ pub(super) const ROWS: &[Row] = &[
             case(&[F64], "round_f64(x)", Float1(f64::round_ties_even)).lib(&["round"]),
             case(&[I32, I64], "x", Int1(|x| x)),
         ],
-    ),
+    )
+    .exact(),
     unary(
         "Sign",
         &[
@@ -417,7 +423,8 @@ pub(super) const ROWS: &[Row] = &[
                 Int1(i128::signum),
             ),
         ],
-    ),
+    )
+    .exact(),
     unary(
         "Square",
         &[
@@ -484,10 +491,11 @@ pub(super) const CHOICES: &[Row] = &[
             ),
         ],
     )
+    .moves(0b111)
     .of(&[input("t"), input("low"), input("high")])
     .shapes(Shapes::Bounds),
-    binary("Select", SELECT).of(CONDITION).shapes(Shapes::Select),
-    binary("SelectV2", SELECT).of(CONDITION),
+    binary("Select", SELECT).moves(0b110).of(CONDITION).shapes(Shapes::Select),
+    binary("SelectV2", SELECT).moves(0b110).of(CONDITION),
 ];
 
 const CONDITION: &[Input] =

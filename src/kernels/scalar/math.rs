@@ -257,7 +257,8 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             case(&[I8, I16, I64], "max(x, {T}(0))", Int1(|x| x.max(0))),
             case(&[U8, U16, U32, U64], "x", Int1(|x| x)),
         ],
-    ),
+    )
+    .moves(0b1),
     unary(
         "Relu6",
         &[case(
@@ -266,7 +267,8 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             Float1(|x| if x > 6.0 { 6.0 } else { relu(x) }),
         )
         .lib(&["special"])],
-    ),
+    )
+    .moves(0b1),
     gradient(
         "Relu6Grad",
         GRADIENTS_FEATURES,
@@ -275,7 +277,8 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             "select(0.0, gradients, features > 0.0 && features < 6.0)",
             Float2(|g, x| if x > 0.0 && x < 6.0 { g } else { 0.0 }),
         )],
-    ),
+    )
+    .moves(0b1),
     gradient(
         "ReluGrad",
         GRADIENTS_FEATURES,
@@ -284,7 +287,8 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             "select(0.0, gradients, features > 0.0)",
             Float2(|g, x| if x > 0.0 { g } else { 0.0 }),
         )],
-    ),
+    )
+    .moves(0b1),
     gradient(
         "RsqrtGrad",
         Y_DY,

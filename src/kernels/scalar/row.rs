@@ -18,6 +18,8 @@ pub struct Row {
     /// A float attribute that the function receives after the inputs; never part of a pipeline's
     /// key.
     pub attr: Option<&'static str>,
+    /// What rounding to a 16-bit float means for arguments and result.
+    pub rounding: Rounding,
     /// Definitions, each for some types of the attribute `T`.
     pub cases: &'static [Case],
 }
@@ -42,6 +44,19 @@ pub enum Output {
     Part,
     /// The complex type whose parts are of type `T`; also the attribute `Tout`.
     Complex,
+}
+
+/// What rounding to a 16-bit float means for a function that is computed in f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rounding {
+    /// The arguments have to be rounded, and so has the result.
+    Rounds,
+    /// The arguments have to be rounded; the result then is a value of their type.
+    Exact,
+    /// The result is a constant of the type or one of the arguments in this mask, perhaps with
+    /// another sign, and it is the same whether these are rounded before or the result is
+    /// afterwards. The other arguments have to be rounded.
+    Moves(u8),
 }
 
 /// A complex number, as the references see it.
@@ -238,12 +253,22 @@ const XY: &[Input] = &[input("x"), input("y")];
 
 /// A function `op(x)`.
 pub const fn unary(op: &'static str, cases: &'static [Case]) -> Row {
-    Row { op, inputs: X, output: Output::Same, shapes: Shapes::Same, attr: None, cases }
+    of(op, X, Shapes::Same, cases)
 }
 
 /// A function `op(x, y)` with broadcasting.
 pub const fn binary(op: &'static str, cases: &'static [Case]) -> Row {
-    Row { op, inputs: XY, output: Output::Same, shapes: Shapes::Broadcast, attr: None, cases }
+    of(op, XY, Shapes::Broadcast, cases)
+}
+
+const fn of(
+    op: &'static str,
+    inputs: &'static [Input],
+    shapes: Shapes,
+    cases: &'static [Case],
+) -> Row {
+    let (output, rounding) = (Output::Same, Rounding::Rounds);
+    Row { op, inputs, output, shapes, attr: None, rounding, cases }
 }
 
 impl Row {
@@ -293,6 +318,21 @@ impl Row {
     #[must_use]
     pub const fn attr(mut self, name: &'static str) -> Self {
         self.attr = Some(name);
+        self
+    }
+
+    /// The same row with results that need no rounding where the arguments are rounded.
+    #[must_use]
+    pub const fn exact(mut self) -> Self {
+        self.rounding = Rounding::Exact;
+        self
+    }
+
+    /// The same row with a result that is one of the arguments in this mask; see
+    /// [`Rounding::Moves`].
+    #[must_use]
+    pub const fn moves(mut self, arguments: u8) -> Self {
+        self.rounding = Rounding::Moves(arguments);
         self
     }
 

@@ -17,7 +17,7 @@ use crate::kernels::reduce::table::REDUCTIONS;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::scalars::{SameShapes, Scalar};
 
-/// Most nodes of a value that are computed again, and their weight ([`cost::weight`]).
+/// Most nodes of a value that are computed again, and their weight ([`cost::again`]).
 const MAX_NODES: usize = 24;
 const MAX_WEIGHT: u32 = 256;
 /// Most readers of a value that are looked at.
@@ -181,7 +181,7 @@ impl<'g> Values<'g> {
         }
         let scalar = self.scalars[id.index()].filter(|_| self.plain[id.index()])?;
         let node = self.graph.node(id);
-        found.weight += cost::weight(scalar.call) * (node.inputs().len().max(2) - 1) as u32;
+        found.weight += cost::again(scalar.call) * (node.inputs().len().max(2) - 1) as u32;
         if found.seen.len() > MAX_NODES || found.weight > MAX_WEIGHT {
             return None;
         }

@@ -5,6 +5,8 @@ use crate::device::Key;
 use crate::dtype::DType;
 use crate::kernels::contract::element::lane;
 use crate::kernels::contract::parts;
+use crate::kernels::expression::Expression;
+use crate::kernels::expression::wgsl::{Ends, Sink};
 use crate::shader::{Field, Shader};
 
 impl EpilogueVariant {
@@ -91,7 +93,8 @@ impl EpilogueVariant {
 
     fn declare_function(&self, mut shader: Shader) -> Shader {
         shader = shader.u32s(&["channel_inner", "channels_all"]);
-        let function = self.function.expression.wgsl("epilogue");
+        let ends = Ends { sums: 1, sink: Sink::Memory };
+        let function = Expression::wgsl_all(&[("epilogue", &self.function.expression, ends)]);
         for name in &CONSTANTS[..self.function.expression.constants()] {
             shader = shader.param(*name, Field::F32);
         }

@@ -9,6 +9,7 @@ use super::state::States;
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::expression::wgsl::{Ends, Sink};
 use crate::kernels::expression::{Expression, Value};
 use crate::kernels::op::Attrs;
 use crate::require;
@@ -194,9 +195,9 @@ impl Part {
         self.expression.output_types().iter().all(|t| [1, self.unit()].contains(&t.lanes()))
     }
 
-    /// The function, to be named `tail`.
-    pub const fn expression(&self) -> &Expression {
-        &self.expression
+    /// The function `tail`.
+    pub fn named(&self) -> (&'static str, &Expression, Ends) {
+        ("tail", &self.expression, Ends { sums: self.results.len(), sink: Sink::Memory })
     }
 
     /// Adds it to a pipeline's key.

@@ -4,6 +4,7 @@
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
+use crate::kernels::expression::wgsl::{Ends, Sink};
 use crate::kernels::reduce::program::lanes;
 use crate::layout::AccessClass;
 use crate::shader::{Field, Shader, vec4};
@@ -95,7 +96,7 @@ impl Variant<'_> {
                 let read = |j: u32| format!("load_state(at + {j}u * stride)");
                 let advance = |n: u32| format!("at += {n}u * stride;");
                 let function = Expression::wgsl_all(
-                    &self.finish.iter().map(|f| ("tail", f.expression())).collect::<Vec<_>>(),
+                    &self.finish.iter().map(|part| part.named()).collect::<Vec<_>>(),
                 );
                 for library in &function.libraries {
                     shader = shader.library(library);
@@ -151,12 +152,9 @@ impl Variant<'_> {
 
     /// Adds the inputs and their accesses.
     fn elements(&self, mut shader: Shader, expression: &Expression, class: &AccessClass) -> Shader {
-        let functions: Vec<(&str, &Expression)> = self
-            .finish
-            .iter()
-            .map(|f| ("tail", f.expression()))
-            .chain([("fused", expression)])
-            .collect();
+        let values = ("fused", expression, Ends { sums: 0, sink: Sink::Reduction });
+        let functions: Vec<(&str, &Expression, Ends)> =
+            self.finish.iter().map(|part| part.named()).chain([values]).collect();
         let function = Expression::wgsl_all(&functions);
         let inputs = expression.inputs();
         for library in &function.libraries {

@@ -11,8 +11,9 @@ use super::walk::Walk;
 use crate::device::{Key, Params};
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
+use crate::kernels::expression::wgsl::{Ends, Sink};
 use crate::kernels::reduce::table::{Identity, Reduction};
-use crate::shader::{Field, Shader, vec4};
+use crate::shader::{Field, Shader, codec, vec4};
 
 /// Names of the inputs' bindings.
 const INPUTS: [&str; 7] = ["in0", "in1", "in2", "in3", "in4", "in5", "in6"];
@@ -165,13 +166,14 @@ impl Variant<'_> {
         }
         let names: Vec<String> =
             (0..self.program.stages().len()).map(|i| format!("stage{i}")).collect();
-        let stages: Vec<(&str, &Expression)> = names
+        let stages: Vec<(&str, &Expression, Ends)> = names
             .iter()
             .zip(self.program.stages())
-            .map(|(n, s)| (n.as_str(), &s.expression))
+            .map(|(n, s)| (n.as_str(), &s.expression, Ends { sums: 0, sink: sink(&s.action) }))
             .collect();
         let functions = Expression::wgsl_all(&stages);
-        for library in functions.libraries {
+        let rounds = self.program.row_types().into_iter().filter_map(codec::rounding);
+        for library in functions.libraries.into_iter().chain(rounds) {
             shader = shader.library(library);
         }
         let main = self.main();
@@ -392,7 +394,12 @@ impl Variant<'_> {
                 "a / count" => &format!(" / {t}(p.columns)"),
                 _ => "",
             };
-            format!("    let r{} = {all}{count};\n", rows + k)
+            let value = match codec::rounding(types[k]) {
+                Some(round) => format!("{round}({all}{count})"),
+                None if t == "f32" => format!("opaque_f32({all}{count})"),
+                None => format!("opaque_f64({all}{count})"),
+            };
+            format!("    let r{} = {value};\n", rows + k)
         }));
     }
 
@@ -421,6 +428,15 @@ impl Variant<'_> {
             }
         }
         text.push_str("    }\n");
+    }
+}
+
+/// Where the values of a stage go.
+const fn sink(action: &Action) -> Sink {
+    match action {
+        Action::Reduce(_) => Sink::Reduction,
+        Action::Row => Sink::Expression,
+        Action::Full => Sink::Memory,
     }
 }
 

@@ -66,12 +66,21 @@ impl Member {
         }
     }
 
-    /// The weight of what a node of so many inputs computes.
+    /// The weight of a node with `inputs` inputs.
     pub fn weight(self, inputs: usize) -> u32 {
+        self.of_inputs(inputs, cost::weight)
+    }
+
+    /// What the node weighs where it is computed again in place of a read.
+    fn again(self, inputs: usize) -> u32 {
+        self.of_inputs(inputs, cost::again)
+    }
+
+    fn of_inputs(self, inputs: usize, weight: fn(Call) -> u32) -> u32 {
         match self {
             Self::Call(scalar) => {
                 let further = inputs.saturating_sub(scalar.call.inputs().len()) as u32;
-                cost::weight(scalar.call).saturating_mul(1 + further)
+                weight(scalar.call).saturating_mul(1 + further)
             }
             Self::Repeat(_) | Self::View(_) => 0,
         }
@@ -137,7 +146,7 @@ pub fn recomputed(
         let Some(member) = members.get(id) else { continue };
         let inputs = graph.node(*id).inputs();
         let above = inputs.first().and_then(|input| weights.get(&input.node)).copied().unwrap_or(0);
-        let weight = member.weight(inputs.len()).saturating_add(above);
+        let weight = member.again(inputs.len()).saturating_add(above);
         let is_view = matches!(member, Member::View(_)) && above > 0;
         if is_view || (weight <= cost::READ && is_recomputed(*id, *member) == Some(true)) {
             weights.insert(*id, weight);

@@ -65,11 +65,6 @@ fn shapes_agree(graph: &Graph, node: &Node, row: &Row, space: &TensorInfo) -> bo
     }
 }
 
-/// Whether the op looks at what rounding to 16 bits makes of its argument.
-fn sees_overflow(op: &str) -> bool {
-    matches!(op, "IsFinite" | "IsInf" | "IsNan")
-}
-
 /// Translates tensors to values of one expression.
 pub struct Values<'g> {
     graph: &'g Graph,
@@ -198,14 +193,7 @@ impl<'g> Values<'g> {
             Elementwise::Call(call) => {
                 let mut args = Vec::new();
                 for (input, dtype) in node.inputs().iter().zip(call.inputs()) {
-                    let value = self.value(*input, dtype)?;
-                    if sees_overflow(node.op())
-                        && dtype.size() == 2
-                        && matches!(value, Value::Step(_))
-                    {
-                        return None;
-                    }
-                    args.push(value);
+                    args.push(self.value(*input, dtype)?);
                 }
                 if let Call::Row(Row { attr: Some(attr), .. }, _) = call {
                     self.constants.push(node.attr(attr)?.float()?);

@@ -7,7 +7,7 @@ mod numeric;
 mod products;
 
 use numeric::bindings::{dispatches, under};
-use numeric::{Random, assert_close, epsilon, session};
+use numeric::{Random, assert_close, either, rounded, session};
 use products::{fused, matmul};
 use tensorflow_wgpu::device::{Capabilities, Profile, Schedule};
 use tensorflow_wgpu::local::{Input, Node};
@@ -41,14 +41,14 @@ fn check(dtype: DType, [m, k, n]: [usize; 3], flags: [bool; 2], epilogue: &str) 
     let what = format!("{m}x{k}x{n} {dtype} {flags:?} {epilogue}");
     let got = session().run(&node(dtype, flags, epilogue), &inputs).expect(&what);
     let product = matmul(&av, &bv, [m, k, n], ta, tb);
-    let argument: Vec<f64> = product.iter().enumerate().map(|(i, x)| x + biases[i % n]).collect();
+    let argument: Vec<f64> = (product.iter().enumerate())
+        .map(|(i, x)| rounded(dtype, rounded(dtype, *x) + biases[i % n]))
+        .collect();
     let value = |(x, gate): (&f64, &f64)| if epilogue == GATED { x * gate * 0.5 } else { x * x };
     let value: Vec<f64> = argument.iter().zip(&gates).map(value).collect();
     assert_eq!((&got[0].dims[..], &got[1].dims[..]), (&[m, n][..], &[m, n][..]), "{what}");
     let largest = argument.iter().fold(1.0, |largest: f64, x| largest.max(x.abs()));
-    // Where the product is stored first, it is rounded.
-    let rounded = if n % 4 == 0 { 0.0 } else { 1e6 * epsilon(dtype) * (largest + 1.0) };
-    let terms = k as f64 + 4.0 + rounded;
+    let terms = k as f64 + 4.0 + either(dtype, largest + 1.0);
     assert_close(&got[0], &value, 2.0 * terms * largest, &what);
     assert_close(&got[1], &argument, terms, &format!("the argument of {what}"));
 }

@@ -185,8 +185,7 @@ fn check_sample(
     session.misalign = misalign;
     // A sum between two 16-bit values may be rounded to either.
     let largest = result.values.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
-    let rounded =
-        if dtype.is_narrow_float() { largest * numeric::epsilon(dtype) / 1e-6 } else { 0.0 };
+    let rounded = numeric::either(dtype, largest);
     let got = session.run(&node, &inputs).expect(&what);
     assert_eq!((got[0].dtype, &got[0].dims[..]), (output, &result.dims[..]), "{what}");
     // Sums of 16-bit floats are added in float32, whatever they are converted to.

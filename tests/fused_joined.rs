@@ -7,7 +7,7 @@ mod numeric;
 mod products;
 
 use numeric::bindings::{dispatches, under};
-use numeric::{Random, assert_close, session};
+use numeric::{Random, assert_close, either, rounded, session};
 use products::{fused, matmul};
 use tensorflow_wgpu::device::{Capabilities, Profile};
 use tensorflow_wgpu::local::{Input, Node};
@@ -50,12 +50,14 @@ fn check(dtype: DType, [m, k, n]: [usize; 3], count: usize, flags: [bool; 2], ep
     for ((got, (_, bv)), own) in got.iter().zip(&rights).zip(&operands) {
         let product = matmul(&av, bv, [m, k, n], ta, tb);
         let value = |(i, x): (usize, &f64)| {
-            let x = own.first().map_or(*x, |(_, vector)| x + vector[i % n]);
+            let x = rounded(dtype, *x);
+            let x = own.first().map_or(x, |(_, vector)| rounded(dtype, x + vector[i % n]));
             own.get(1).map_or(x, |(_, matrix)| x * matrix[i])
         };
         let want: Vec<f64> = product.iter().enumerate().map(value).collect();
         assert_eq!(got.dims[..], [m, n], "{what}");
-        assert_close(got, &want, k as f64 + 4.0, &what);
+        let largest = product.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+        assert_close(got, &want, k as f64 + 4.0 + either(dtype, largest + 1.0), &what);
     }
 }
 

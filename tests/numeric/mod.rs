@@ -55,6 +55,22 @@ pub fn epsilon(dtype: DType) -> f64 {
     }
 }
 
+/// `value` as memory holds one of a 16-bit float.
+#[allow(dead_code, reason = "not every suite has values between steps")]
+pub fn rounded(dtype: DType, value: f64) -> f64 {
+    match dtype {
+        DType::F16 | DType::BF16 => HostTensor::floats(dtype, &[], &[value]).to_f64()[0],
+        _ => value,
+    }
+}
+
+/// What the scale of [`assert_close`] grows by where sums up to `largest` are rounded in between:
+/// one that is between two 16-bit values may become either.
+#[allow(dead_code, reason = "as above")]
+pub fn either(dtype: DType, largest: f64) -> f64 {
+    if dtype.is_narrow_float() { largest * epsilon(dtype) / 1e-6 } else { 0.0 }
+}
+
 /// Compares with a reference. `scale[i]` is the sum of the absolute values that element i was
 /// summed from.
 pub fn assert_close(got: &HostTensor, want: &[f64], scale: f64, what: &str) {

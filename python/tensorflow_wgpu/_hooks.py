@@ -10,12 +10,9 @@ TensorFlow or Keras by itself.
 
 from __future__ import annotations
 
-import importlib.abc
 import logging
 import sys
 import types
-from collections.abc import Callable
-from typing import Any
 
 from tensorflow_wgpu import (
     _details,
@@ -28,6 +25,7 @@ from tensorflow_wgpu import (
     _recurrent_legacy,
     _recurrent_ops,
 )
+from tensorflow_wgpu._import_hook import Patch, PostImport
 
 log = logging.getLogger("tensorflow_wgpu")
 
@@ -48,7 +46,7 @@ def watch_fallbacks() -> None:
         _fallbacks.install(mode)
 
 
-PATCHES: dict[str, Callable[[types.ModuleType], None]] = {
+PATCHES: dict[str, Patch] = {
     "tensorflow.python.eager.context": patch_context,
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": _jit.patch_function,
     "tensorflow.python.eager.polymorphic_function.function_context": _jit.patch_function_context,
@@ -90,73 +88,8 @@ def install() -> None:
     again.
     """
     if not any(isinstance(finder, PostImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, PostImport(dict(PATCHES)))
+        sys.meta_path.insert(0, PostImport(PATCHES, _jit.ADVICE))
         _fork_hook.install()
-
-
-class PostImport(importlib.abc.MetaPathFinder):
-    """Runs a patch right after its module was imported."""
-
-    def __init__(self, pending: dict[str, Callable[[types.ModuleType], None]]) -> None:
-        self.pending = pending
-        self.patch_imported()
-
-    def patch_imported(self) -> None:
-        """Patches modules whose import began before this finder was there, once it is finished."""
-        for name in list(self.pending):
-            module = sys.modules.get(name)
-            spec = getattr(module, "__spec__", None)
-            if module is not None and not getattr(spec, "_initializing", False):
-                self.patch(name, module)
-
-    def patch(self, name: str, module: types.ModuleType) -> None:
-        """Patches a module, once. An unknown version of it is no reason to fail."""
-        patch = self.pending.pop(name, None)
-        if patch is None:
-            return
-        # A patch that fails half-way leaves nothing of it behind.
-        before = dict(vars(module))
-        try:
-            patch(module)
-        except Exception as e:
-            for key in set(vars(module)) - set(before):
-                delattr(module, key)
-            vars(module).update(before)
-            log.warning(
-                "%s is not as tensorflow-wgpu expects (%s: %s) and stays as it is; %s",
-                name,
-                type(e).__name__,
-                e,
-                _jit.ADVICE,
-            )
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Lets the other finders find the module, and hooks into its loader."""
-        if not self.pending:
-            return None
-        self.patch_imported()
-        if fullname not in self.pending or fullname in sys.modules:
-            return None
-        for finder in sys.meta_path:
-            find_spec = None if finder is self else getattr(finder, "find_spec", None)
-            spec = find_spec(fullname, path, target) if find_spec else None
-            if spec is not None:
-                break
-        else:
-            return None
-        execute = getattr(spec.loader, "exec_module", None)
-        if execute is None:
-            return spec
-
-        def exec_module(module: types.ModuleType) -> None:
-            execute(module)
-            self.patch(fullname, module)
-
-        try:
-            spec.loader.exec_module = exec_module
-        except (AttributeError, TypeError) as e:
-            log.warning("the loader of %s cannot be hooked into (%s); %s", fullname, e, _jit.ADVICE)
-        return spec
 
 
 install()

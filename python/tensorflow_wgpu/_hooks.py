@@ -15,6 +15,7 @@ import sys
 import types
 
 from tensorflow_wgpu import (
+    _converters,
     _details,
     _distribute,
     _fork_hook,
@@ -80,6 +81,7 @@ PATCHES: dict[str, Patch] = {
     "tf_keras.src.layers.rnn.gru_v1": _recurrent_legacy.patch_gru_v1,
     "tf_keras.src.layers.rnn.simple_rnn": _recurrent_legacy.patch_simple_rnn,
     "tf_keras.src.saving.legacy.saved_model.save": _recurrent_legacy.patch_save,
+    **_converters.PATCHES,
 }
 
 

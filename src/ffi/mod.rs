@@ -9,6 +9,7 @@ mod environment;
 mod graph;
 pub(crate) mod guard;
 pub(crate) mod handle;
+mod hidden;
 pub(crate) mod kernel;
 pub(crate) mod parked;
 mod plugin;

@@ -193,6 +193,30 @@ def test_an_explicit_jit_runs_without_xla():
         assert double(tf.ones(2)).numpy().tolist() == [2, 2]
 
 
+@pytest.mark.parametrize("kind", ["float32", "int8"])
+def test_a_model_becomes_a_tflite_model(tmp_path, rng, kind):
+    """TensorFlow's converter loads the variables in C++, and the calibrator runs the model."""
+    module = tf.Module()
+    with tf.device(WGPU):
+        module.w = tf.Variable(rng.normal(size=(5, 3)).astype("float32"))
+        module.call = tf.function(
+            lambda x: tf.nn.relu(x @ module.w), input_signature=[tf.TensorSpec((1, 5))]
+        )
+    tf.saved_model.save(module, str(tmp_path), {"serving_default": module.call})
+    rows = rng.normal(size=(8, 1, 5)).astype("float32")
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path))
+    if kind == "int8":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = lambda: ([row] for row in rows)
+    interpreter = tf.lite.Interpreter(model_content=converter.convert())
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], rows[0])
+    interpreter.invoke()
+    got = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    want = np.maximum(rows[0] @ module.w.numpy(), 0)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=0.2 if kind == "int8" else 1e-5)
+
+
 def test_legacy_keras_trains():
     """tf_keras, which `TF_USE_LEGACY_KERAS=1` puts in the place of Keras 3."""
     ran = python(

@@ -11,7 +11,7 @@ use crate::ffi::abi::stream_executor::{
 };
 use crate::ffi::guard::{guard_or, guard_status};
 use crate::ffi::status::TF_Status;
-use crate::ffi::{copy_function, device_type, plugin, python, second_copy};
+use crate::ffi::{copy_function, device_type, hidden, plugin, python, second_copy};
 
 /// Entry point of the StreamExecutor C API. Trouble with drivers, adapters or the environment is
 /// not an error here, which would abort `import tensorflow`: it means 0 devices and a line in the
@@ -94,8 +94,10 @@ unsafe extern "C" fn get_device_count(
     status: *mut TF_Status,
 ) {
     guard_status(status, "get_device_count", || {
-        let devices =
-            guard_or(0, "get_device_count", || Ok(plugin::get().devices().len() as c_int));
+        let devices = guard_or(0, "get_device_count", || {
+            let is_hidden = hidden::from_this_thread();
+            Ok(if is_hidden { 0 } else { plugin::get().devices().len() as c_int })
+        });
         // SAFETY: TensorFlow passes a valid pointer to its count.
         unsafe { count.write(devices) };
         Ok(())

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tensorflow_wgpu import _library
+from tensorflow_wgpu import _library, _placement
 
 MESSAGE = (
     "forked process: this process was forked from one that uses WGPU devices, and cannot use "
@@ -60,8 +60,7 @@ def refusing(context: Any, device_type: str, original: Callable[..., Any]) -> Ca
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        name = context.context().device_name or ""
-        if not name or f":{device_type}:" in name.upper():
+        if _placement.scope_device_type() in (None, device_type):
             raise sys.modules["tensorflow.python.framework.errors_impl"].UnavailableError(
                 None, None, MESSAGE
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+from typing import Any
 
 from tensorflow_wgpu._library import device_type
 
@@ -26,22 +27,46 @@ def has_wgpu() -> bool:
 
 
 def scope_device_type() -> str | None:
-    """The device type that the innermost `tf.device` asks for, None if there is none."""
+    """The device type that the innermost `tf.device` asks for, None if there is none.
+
+    A type that has no device is none: TensorFlow then chooses as if nobody had asked, unless soft
+    placement is off, and then it refuses the op.
+    """
     context = _context()
-    if context.executing_eagerly():
-        names = [context.device_name]
-    else:
+    names: list[Any] = []
+    if not context.executing_eagerly():
         graph = sys.modules["tensorflow.python.framework.ops"].get_default_graph()
-        # A function's graph does not show the scope around its call, which decides when it is
-        # silent.
-        names = [str(spec.display_name) for spec in graph._device_function_stack.peek_objs()] + [
-            context.device_name
-        ]
-    for name in names:
-        _, found, rest = (name or "").lower().rpartition("device:")
-        if found:
-            return rest.split(":")[0].upper()
-    return None
+        for scope in graph._device_function_stack.peek_objs():
+            if scope.function is None:
+                # `tf.device(None)` leaves the scopes around it.
+                break
+            names.append(scope.raw_string or scope.display_name)
+    # A function's graph does not show the scope around its call, which decides when it is silent.
+    names.append(context.device_name)
+    found = next(filter(None, map(type_of, names)), None)
+    return found if found is None or _has_device(found) else None
+
+
+def type_of(device: Any) -> str | None:
+    """The device type in what `tf.device` takes, None where it names none."""
+    spec = sys.modules["tensorflow.python.framework.device_spec"]
+    if isinstance(device, spec.DeviceSpecV2):
+        return device.device_type
+    try:
+        return spec.DeviceSpecV2.from_string(str(device or "")).device_type
+    except ValueError:
+        # A function of the node, or a name that TensorFlow refuses.
+        return None
+
+
+def _has_device(device_type: str) -> bool:
+    """Whether there is a device of a type, here or in a cluster that this process has joined."""
+    context = _context()
+    # The physical ones alone until the context is open, which is not to happen here.
+    logical = getattr(context, "_logical_devices", None) or ()
+    return any(
+        device.device_type == device_type for device in (*context.get_visible_devices(), *logical)
+    )
 
 
 def runs_on(*device_types: str) -> bool:

@@ -193,6 +193,18 @@ def test_an_explicit_jit_runs_without_xla():
         assert double(tf.ones(2)).numpy().tolist() == [2, 2]
 
 
+def test_a_scope_of_a_type_that_has_no_device_is_none():
+    double = tf.function(lambda x: x * 2, jit_compile=True)
+    tf.config.set_soft_device_placement(True)
+    try:
+        with tf.device("/TPU:0"):
+            result = double(tf.ones(2))
+    finally:
+        tf.config.set_soft_device_placement(False)
+    assert result.numpy().tolist() == [2, 2]
+    assert result.device.endswith(DEVICE)
+
+
 @pytest.mark.parametrize("kind", ["float32", "int8"])
 def test_a_model_becomes_a_tflite_model(tmp_path, rng, kind):
     """TensorFlow's converter loads the variables in C++, and the calibrator runs the model."""

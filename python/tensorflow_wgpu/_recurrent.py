@@ -22,6 +22,7 @@ from typing import Any
 from tensorflow_wgpu._library import device_type
 from tensorflow_wgpu._placement import kernel_types, runs_on
 from tensorflow_wgpu._recurrent_ops import ACTIVATIONS, op_of, run, tensorflow
+from tensorflow_wgpu._stock import Stock
 
 log = logging.getLogger("tensorflow_wgpu")
 
@@ -146,14 +147,17 @@ def run_layer(
     return last_output, tf.transpose(outputs, [1, 0, 2]) if time_major else outputs, last
 
 
-def mode_of(layer: Any, gates: str, functions: types.ModuleType) -> str | None:
+def mode_of(layer: Any, stock: Stock, gates: str, functions: types.ModuleType) -> str | None:
     """The kind of layer that computes what a layer of Keras does; None where no op does.
 
-    `gates` is the kind of a layer with gates; empty for one without.
+    `stock` is the class of the cells that Keras gives such layers. `gates` is the kind of a layer
+    with gates; empty for one without.
     """
     cell = layer.cell
     if (
-        getattr(layer, "use_cudnn", "auto") not in ("auto", True)
+        not stock.made(cell)
+        or getattr(layer, "use_cudnn", "auto") not in ("auto", True)
+        or getattr(cell, "activity_regularizer", None) is not None
         or cell.recurrent_dropout
         or layer.unroll
     ):
@@ -193,6 +197,7 @@ class _Pair:
         both = (self.forward, self.backward)
         return not (
             self.has_states
+            or None in modes
             or modes[0] != modes[1]
             or self.forward.go_backwards
             or (mask is not None and len(mask.shape) != 2)
@@ -210,6 +215,7 @@ class _Pair:
     def run(
         self,
         layer: Any,
+        stock: Stock,
         modes: Callable[[Any], str | None],
         parts: Callable,
         x: Any,
@@ -217,14 +223,16 @@ class _Pair:
         mask: Any,
         training: bool,
     ) -> tuple | None:
-        """What the loop of one of the layers returns, unless each goes by itself."""
+        """What the loop of one of the layers returns, unless each goes by itself. `stock` is the
+        class of layers whose calls add nothing to their loops.
+        """
         tf = tensorflow()
         graph = None if tf.executing_eagerly() else x.graph
         if layer is self.backward and self._left is not None and self._left[0] is graph:
             results, self._left = self._left[1], None
             return results
         both = [self.forward, self.backward]
-        kinds = [modes(layer) if type(layer) is type(both[0]) else None for layer in both]
+        kinds = [modes(layer) if stock.made(layer) else None for layer in both]
         if layer is not self.forward or not self._goes_together(kinds, mask, training):
             return None
         params = [_params(layer, parts, x.dtype) for layer in both]
@@ -270,6 +278,7 @@ def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callabl
     """Keras 3: the loop of a layer. One that has none of its own gets one."""
     cls = getattr(module, name)
     original = cls.inner_loop
+    stock_layer, stock_cell = Stock(cls), Stock(getattr(module, f"{name}Cell"))
     # Names that another version lacks end the patch here, not a call.
     backend, functions = module.backend.backend, module.activations
     is_nested = sys.modules["keras.src.tree"].is_nested
@@ -280,7 +289,12 @@ def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callabl
     def inner_loop(
         self: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False
     ) -> Any:
-        mode = mode_of(self, gates, functions) if backend() == "tensorflow" else None
+        def modes(layer: Any) -> str | None:
+            # A cell casts inputs to its own type.
+            casts = getattr(layer.cell, "compute_dtype", None) != sequences.dtype
+            return None if casts else mode_of(layer, stock_cell, gates, functions)
+
+        mode = modes(self) if backend() == "tensorflow" else None
         if mode is None or not is_fused(sequences.dtype, mode):
             return original(self, sequences, initial_state, mask, training=training)
         tf = tensorflow()
@@ -292,15 +306,7 @@ def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callabl
         pair = getattr(_current, "pair", None)
         if pair is not None:
             zeros = [tf.cast(s, x.dtype) for s in states]
-            found = pair.run(
-                self,
-                lambda layer: mode_of(layer, gates, functions),
-                parts,
-                x,
-                zeros,
-                mask,
-                training,
-            )
+            found = pair.run(self, stock_layer, modes, parts, x, zeros, mask, training)
             if found is not None:
                 return found
         if training and cell.dropout:
@@ -317,6 +323,7 @@ def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callabl
         )
 
     cls.inner_loop = inner_loop
+    stock_layer.note()
 
 
 def patch_lstm(module: types.ModuleType) -> None:

@@ -26,6 +26,7 @@ from tensorflow_wgpu._recurrent import (
     run_layer,
 )
 from tensorflow_wgpu._recurrent_ops import GATES, tensorflow
+from tensorflow_wgpu._stock import Stock
 
 
 class _Call(NamedTuple):
@@ -122,6 +123,8 @@ def patch_backend(module: types.ModuleType) -> None:
             # That of ragged rows is a tensor.
             or not (length is None or isinstance(length, int))
             or not is_fused(x.dtype, call.mode)
+            # The cell would cast the inputs to a type of its own.
+            or call.layer.cell.compute_dtype != x.dtype
         ):
             # The loop's cells are none of the layer's business.
             with _within(None):
@@ -154,15 +157,16 @@ def _patch_call(module: types.ModuleType, name: str, gates: str, parts: Callable
     """A layer tells the loop that it builds whose loop that is."""
     cls = getattr(module, name)
     original, functions = cls.call, module.activations
+    stock = Stock(getattr(module, f"{name}Cell"))
 
     # The layer reads the names of the arguments.
     @functools.wraps(original)
     def call(
         self: Any, inputs: Any, mask: Any = None, training: Any = None, initial_state: Any = None
     ) -> Any:
-        mode = mode_of(self, gates, functions)
+        mode = mode_of(self, stock, gates, functions)
         # Another implementation has a dropout mask for each gate.
-        if self.cell.dropout and getattr(self.cell, "implementation", 2) != 2:
+        if mode and self.cell.dropout and getattr(self.cell, "implementation", 2) != 2:
             mode = None
         with _within(_Call(self, mode, parts, training)):
             return original(self, inputs, mask=mask, training=training, initial_state=initial_state)

@@ -194,5 +194,5 @@ def _own_devices(module: types.ModuleType) -> list[Any]:
 
 
 def _count(module: types.ModuleType) -> int:
-    """WGPU devices of this process."""
-    return len(module.context.context().list_physical_devices("WGPU"))
+    """WGPU devices of this process that are not hidden."""
+    return len(module.context.context().get_visible_devices("WGPU"))

@@ -25,6 +25,7 @@ from tensorflow_wgpu import (
     _recurrent,
     _recurrent_legacy,
     _recurrent_ops,
+    _visible,
 )
 from tensorflow_wgpu._import_hook import Patch, PostImport
 
@@ -32,11 +33,12 @@ log = logging.getLogger("tensorflow_wgpu")
 
 
 def patch_context(module: types.ModuleType) -> None:
-    """Names adapters; and `TF_WGPU_FALLBACK`: float ops that run on the CPU are logged or refused,
-    in this whole process.
+    """Names adapters, and hides devices where programs ask for it; and `TF_WGPU_FALLBACK`: float
+    ops that run on the CPU are logged or refused, in this whole process.
     """
     watch_fallbacks()
     _details.patch_context(module)
+    _visible.patch_context(module)
 
 
 def watch_fallbacks() -> None:

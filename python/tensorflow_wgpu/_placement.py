@@ -18,9 +18,9 @@ log = logging.getLogger("tensorflow_wgpu")
 
 
 def has_wgpu() -> bool:
-    """Whether TensorFlow sees a WGPU device."""
+    """Whether TensorFlow sees a WGPU device that the program did not hide."""
     try:
-        return bool(_context().list_physical_devices(device_type()))
+        return bool(_context().get_visible_devices(device_type()))
     except Exception as e:
         _warn(f"{type(e).__name__}: {e}")
         return False

@@ -483,7 +483,10 @@ impl OpContext for LocalContext<'_> {
     }
 
     fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()> {
-        let variables = inputs.iter().map(|i| self.variable(*i)).collect::<Result<Vec<_>>>()?;
+        let places = inputs.iter().map(|i| self.variable(*i)).collect::<Result<Vec<_>>>()?;
+        let mut variables = places.clone();
+        variables.sort_unstable();
+        variables.dedup();
         let mut fresh = Vec::new();
         for variable in &variables {
             let old = self.session.variables[*variable].tensor.clone();
@@ -491,7 +494,9 @@ impl OpContext for LocalContext<'_> {
             self.session.device.copy(address, old.address, old.bytes())?;
             fresh.push(Tensor::new(old.dtype, &old.dims, address));
         }
-        let updated = update(self, &fresh);
+        let value = |place: &usize| fresh[variables.partition_point(|v| v < place)].clone();
+        let values: Vec<Tensor> = places.iter().map(value).collect();
+        let updated = update(self, &values);
         for (variable, tensor) in variables.into_iter().zip(fresh) {
             let new = Variable { block: tensor.address, tensor };
             let freed = if updated.is_ok() {

@@ -298,3 +298,46 @@ fn what_does_not_fit_is_an_error_and_changes_nothing() {
     types.scalars.clear();
     assert!(message(&types).contains("does not fit"));
 }
+
+#[test]
+fn a_variable_of_several_places_takes_every_change() {
+    let mut session = session();
+    for dtype in floats(&session) {
+        // Two members of two variables each; the second member has the first one's again.
+        let text = format!(
+            "x: {dtype}, {dtype}, {dtype}; c: 0; s0 = AddV2<{dtype}>(x0, x2); s1 = \
+             AddV2<{dtype}>(s0, x2); s2 = Mul<{dtype}>(x1, s1); return s0, s2"
+        );
+        for n in [0, 1, 3, 64, 1001] {
+            let tensor = |v: f64| HostTensor::floats(dtype, &[n], &vec![v; n]);
+            let node = Node::new(update::OP)
+                .attr("N", 2_i64)
+                .attr("NR", 4_i64)
+                .attr("Ttensors", &[dtype; 2][..])
+                .attr("Tscalars", &[][..] as &[DType])
+                .attr("expression", &text[..])
+                .attr("constants", &[][..] as &[f32]);
+            let values = |places: [usize; 4], session: &mut Session| {
+                let v: Vec<usize> =
+                    [2.0, 3.0, 5.0].iter().map(|x| session.variable(&tensor(*x)).unwrap()).collect();
+                let variables = places.map(|k| Input::Variable(v[k]));
+                let tensors = [tensor(1.0), tensor(2.0)].map(Input::from);
+                session.run(&node, &[variables.to_vec(), tensors.to_vec()].concat()).unwrap();
+                v.iter()
+                    .map(|v| session.variable_value(*v).unwrap().to_f64())
+                    .map(|all| {
+                        assert!(all.iter().all(|x| *x == all[0]), "{dtype} {n}: {all:?}");
+                        all.first().copied()
+                    })
+                    .collect::<Vec<_>>()
+            };
+            let want = |values: [f64; 3]| values.map(|v| (n > 0).then_some(v)).to_vec();
+            // Each alone: 2 + 1, 3 * 4; 5 + 2, 12 * 9.
+            assert_eq!(values([0, 1, 2, 1], &mut session), want([3.0, 108.0, 7.0]), "{dtype} {n}");
+            // 2 + 1, 3 * 4; 3 + 2, 12 * 7.
+            assert_eq!(values([0, 1, 0, 1], &mut session), want([5.0, 84.0, 5.0]), "{dtype} {n}");
+            // Within a member: 2 + 1, then 3 * (2 + 1 + 1); 3 + 2, 5 * (3 + 2 + 2).
+            assert_eq!(values([0, 0, 1, 1], &mut session), want([12.0, 35.0, 5.0]), "{dtype} {n}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! function that fills the [`registry::Registry`], and a `shaders` function that lists its shader
 //! variants. Nothing in here knows TensorFlow's C API or wgpu.
 
+pub mod aliases;
 pub mod bias;
 pub mod check_numerics;
 pub mod complex;

@@ -132,8 +132,8 @@ pub trait OpContext {
     /// Changes the variables at `inputs` in place, while the locks of all are held;
     /// they are taken in the order of their addresses, so that no two updates wait for each other.
     /// The closure receives the context and each variable's current value, to be written where it
-    /// lies. A variable that is given twice is locked once; it keeps what is written through its
-    /// last place.
+    /// lies. A variable that is given twice is locked once, and its value lies at one address
+    /// ([`super::aliases`]).
     fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()>;
 
     /// Makes the reference variable at input 0 the output 0.

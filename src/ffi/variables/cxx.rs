@@ -373,20 +373,19 @@ pub(super) fn update_all(
     let mut order: SmallVec<[&Variable; 4]> = variables.iter().collect();
     order.sort_by_key(|v| v.var);
     order.dedup_by_key(|v| v.var);
-    let _locks: SmallVec<[Lock<'_>; 4]> = order.into_iter().map(Variable::lock).collect();
-    // A variable given twice is shared with its first place by then, so that each place has a
-    // buffer of its own.
+    let _locks: SmallVec<[Lock<'_>; 4]> = order.iter().map(|v| v.lock()).collect();
     let mut held: SmallVec<[OwnedTensor; 4]> = SmallVec::new();
-    let mut values: SmallVec<[Tensor; 4]> = SmallVec::new();
+    // Of each variable once, in `order`.
+    let mut own: SmallVec<[Tensor; 4]> = SmallVec::new();
     let mut replaced: SmallVec<[(&Variable, usize); 4]> = SmallVec::new();
-    for variable in &variables {
+    for variable in &order {
         variable.check_initialized()?;
         let unique = variable.is_unique();
         let value = variable.value(ctx)?;
         let old = value.view()?;
         held.push(value);
         if unique && old.address.is_multiple_of(OUTPUT_ALIGNMENT) {
-            values.push(old);
+            own.push(old);
             continue;
         }
         let fresh = ctx.allocate_temp(old.dtype, &old.dims)?;
@@ -394,8 +393,10 @@ pub(super) fn update_all(
         ctx.device().copy(new.address, old.address, old.bytes())?;
         replaced.push((variable, held.len()));
         held.push(fresh);
-        values.push(new);
+        own.push(new);
     }
+    let value = |v: &Variable| own[order.partition_point(|other| other.var < v.var)].clone();
+    let values: SmallVec<[Tensor; 4]> = variables.iter().map(value).collect();
     ctx.with_all_locked(inputs, |ctx| update(ctx, &values))?;
     for (variable, fresh) in replaced {
         variable.set(ctx, &held[fresh])?;

@@ -145,16 +145,21 @@ fn update_by_way_of_temporary(
 }
 
 /// Updates variables whose values are `held` and may be written, under their locks.
-fn update_all_in_place(
+fn update_all_in_place<'t>(
     ctx: &mut Context,
     inputs: &[usize],
-    held: &[OwnedTensor],
+    held: impl Iterator<Item = &'t OwnedTensor>,
     update: &mut UpdateAll<'_>,
 ) -> Result<()> {
     let mut values: SmallVec<[Tensor; 4]> = SmallVec::new();
     let mut misaligned: SmallVec<[(Tensor, Tensor); 4]> = SmallVec::new();
     for tensor in held {
         let value = tensor.view()?;
+        // The same variable again.
+        if let Some((_, temporary)) = misaligned.iter().find(|(v, _)| v.address == value.address) {
+            values.push(temporary.clone());
+            continue;
+        }
         if value.address.is_multiple_of(OUTPUT_ALIGNMENT) {
             values.push(value);
             continue;

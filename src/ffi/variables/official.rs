@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::ffi::c_int;
+use std::rc::Rc;
 
 use smallvec::SmallVec;
 
@@ -226,11 +227,22 @@ pub(super) fn update_all(
 ) -> Result<()> {
     // TensorFlow takes the locks in the order of their addresses, and each once.
     let _lock = Lock::take(api, ctx, inputs)?;
-    let held = inputs
-        .iter()
-        .map(|i| Ok(locked_tensor(api, ctx, *i, false)?.0))
-        .collect::<Result<SmallVec<[_; 4]>>>()?;
-    super::update_all_in_place(ctx, inputs, &held, update)
+    let mut held: SmallVec<[Rc<OwnedTensor>; 4]> = SmallVec::new();
+    for i in inputs {
+        // A variable whose buffer we hold already is given twice: it has a fresh one now.
+        let (tensor, old) = locked_tensor(api, ctx, *i, true)?;
+        let tensor = Rc::new(tensor);
+        if let Some(old) = old {
+            let (new, old) = (tensor.view()?, old.view()?);
+            ctx.device().copy(new.address, old.address, old.bytes())?;
+            let is_same = |before: &OwnedTensor| before.address() == old.address && !old.is_empty();
+            for before in held.iter_mut().filter(|before| is_same(before)) {
+                *before = Rc::clone(&tensor);
+            }
+        }
+        held.push(tensor);
+    }
+    super::update_all_in_place(ctx, inputs, held.iter().map(Rc::as_ref), update)
 }
 
 /// Whether the functions for reference variables are there; those for handles serve these, too.

@@ -200,7 +200,7 @@ pub(super) fn update_all(
         .iter()
         .map(|i| Value::of(members, ctx, *i)?.to_c(api, ctx))
         .collect::<Result<SmallVec<[_; 4]>>>()?;
-    super::update_all_in_place(ctx, inputs, &held, update)
+    super::update_all_in_place(ctx, inputs, held.iter(), update)
 }
 
 /// Makes the variable at input 0 the output 0.

@@ -3,9 +3,10 @@
 use smallvec::SmallVec;
 
 use super::text::TypedRule;
-use super::{check_scalar, check_variables, scalars};
+use super::{check_scalar, check_variables, order, scalars};
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::error::Result;
+use crate::kernels::aliases;
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::require;
@@ -47,7 +48,9 @@ impl Kernel for Dense {
                 shape_text(&variables[0].dims),
                 shape_text(&gradient.dims)
             );
-            self.enqueue(ctx, variables, &gradient, &scalars)
+            aliases::update_in_order(ctx, variables, order(count), &mut |ctx, variables| {
+                self.enqueue(ctx, variables, &gradient, &scalars)
+            })
         })
     }
 }

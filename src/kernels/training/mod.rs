@@ -6,7 +6,8 @@
 //!
 //! All variables are locked in the order of their addresses while the work is enqueued, whatever
 //! `use_locking` says, as TensorFlow does for resource variables; two updates never interleave, for
-//! the device's queue is in order. A variable that is given twice keeps what is stored last.
+//! the device's queue is in order. A variable that is given twice is changed for each of its places
+//! ([`super::aliases`]).
 
 mod dense;
 mod scalars;
@@ -108,6 +109,11 @@ fn check_variables(step: &TypedRule, variables: &[Tensor]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The order in which the places of one update change: what is accumulated, then the variable.
+fn order(count: usize) -> impl Iterator<Item = usize> {
+    (1..count).chain([0])
 }
 
 fn check_scalar(name: &str, scalar: &Tensor) -> Result<()> {

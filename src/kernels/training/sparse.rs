@@ -7,10 +7,11 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::text::TypedRule;
-use super::{check_scalar, check_variables, scalars};
+use super::{check_scalar, check_variables, order, scalars};
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::aliases;
 use crate::kernels::gather::index::{self, Indices};
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Kernel, OpContext};
@@ -58,7 +59,9 @@ impl Kernel for Sparse {
         ctx.update_variables(&inputs, &mut |ctx, variables| {
             check_variables(&self.step, variables)?;
             check(&variables[0], &gradient, &indices)?;
-            self.enqueue(ctx, variables, &gradient, &indices, &scalars)
+            aliases::update_in_order(ctx, variables, order(count), &mut |ctx, variables| {
+                self.enqueue(ctx, variables, &gradient, &indices, &scalars)
+            })
         })
     }
 }

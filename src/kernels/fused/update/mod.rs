@@ -20,6 +20,7 @@ use shader::{Access, WindowType};
 use crate::device::{Binding, Device, Grid, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::aliases;
 use crate::kernels::definition::{OpDefinition, ShapeInputs};
 use crate::kernels::expression::Expression;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
@@ -135,12 +136,24 @@ impl Kernel for FusedUpdate {
             require!(scalar.len() == 1, "scalar {k} has the shape {}", shape_text(&scalar.dims));
         }
         ctx.update_variables(&variables, &mut |ctx, values| {
+            let own = |member: usize| {
+                let variables = &values[member * self.variables..][..self.variables];
+                (variables, &tensors[member * self.tensors..][..self.tensors])
+            };
+            for member in 0..self.members {
+                let (variables, tensors) = own(member);
+                self.check(member, variables, tensors)?;
+            }
+            if aliases::are_there(values) {
+                return (0..self.members).try_for_each(|member| {
+                    let (variables, tensors) = own(member);
+                    self.run_in_order(ctx, variables, tensors, scalars)
+                });
+            }
             let mut pieces = Vec::with_capacity(self.members);
             for member in 0..self.members {
-                let own = &values[member * self.variables..][..self.variables];
-                let tensors = &tensors[member * self.tensors..][..self.tensors];
-                self.check(member, own, tensors)?;
-                self.cut(ctx, own, tensors, scalars, &mut pieces);
+                let (variables, tensors) = own(member);
+                self.cut(ctx, variables, tensors, scalars, &mut pieces);
             }
             self.run(ctx, pieces)
         })
@@ -176,6 +189,21 @@ impl FusedUpdate {
             );
         }
         Ok(())
+    }
+
+    /// Enqueues one member, of whose variables some may be the same.
+    fn run_in_order(
+        &self,
+        ctx: &mut dyn OpContext,
+        variables: &[Tensor],
+        tensors: &[Tensor],
+        scalars: &[Tensor],
+    ) -> Result<()> {
+        aliases::update_in_order(ctx, variables, 0..variables.len(), &mut |ctx, variables| {
+            let mut pieces = Vec::new();
+            self.cut(ctx, variables, tensors, scalars, &mut pieces);
+            self.run(ctx, pieces)
+        })
     }
 
     /// Appends the runs of a member's elements.

@@ -3,9 +3,13 @@
 //!
 //! A ticket is a tensor whose memory is ours: TensorFlow frees it by our function when the last
 //! reference goes, wherever the ticket has been by then, and the tensor goes with it.
+//!
+//! A ticket may outlive its process, in the file of `Dataset.cache(filename)`, and a graph may hold
+//! any string. So its number is random: one that was not given out here and now finds nothing.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
 use parking_lot::Mutex;
@@ -73,16 +77,35 @@ unsafe impl Send for Waiting {}
 
 #[derive(Default)]
 struct Parked {
-    last: u64,
+    numbers: Numbers,
     tensors: HashMap<u64, Waiting>,
 }
 
 impl Parked {
-    /// Takes a tensor in, by the next number.
+    /// Takes a tensor in, by a number that no other one has.
     fn take(&mut self, waiting: Waiting) -> u64 {
-        self.last += 1;
-        self.tensors.insert(self.last, waiting);
-        self.last
+        let number = loop {
+            let number = self.numbers.next();
+            if !self.tensors.contains_key(&number) {
+                break number;
+            }
+        };
+        self.tensors.insert(number, waiting);
+        number
+    }
+}
+
+/// Numbers that nobody can guess: a keyed hash of a counter, whose key is the process's own.
+#[derive(Default)]
+struct Numbers {
+    key: RandomState,
+    drawn: u64,
+}
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.drawn += 1;
+        self.key.hash_one(self.drawn)
     }
 }
 
@@ -142,7 +165,8 @@ pub(crate) fn unpark(ctx: &mut Context, dtype: DType) -> Result<()> {
 /// Why there is no tensor.
 const GONE: &str = "the dataset's element is no longer on the device. prefetch_to_device and \
                     copy_to_device must be the last transformation of a dataset, but for take, \
-                    skip, repeat, prefetch, shuffle and cache, and its iterators cannot be saved";
+                    skip, repeat, prefetch, shuffle and cache in memory: cache(filename) must come \
+                    before them, and iterators cannot be saved";
 
 /// Frees a ticket, and with it what waits for it.
 unsafe extern "C" fn leave(_: *mut c_void, _: usize, handle: *mut c_void) {
@@ -160,6 +184,17 @@ mod tests {
             assert_eq!(number(&text(n)), Some(n));
         }
         assert_eq!(&text(255)[..18], b"\x4000000000000000ff\0");
+    }
+
+    #[test]
+    fn numbers_of_two_processes_have_nothing_in_common() {
+        let draw = |mut numbers: Numbers| (0..1000).map(|_| numbers.next()).collect::<Vec<_>>();
+        let (first, second) = (draw(Numbers::default()), draw(Numbers::default()));
+        let mut all = [first, second].concat();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 2000);
+        assert!(all.iter().all(|n| *n > 1 << 32), "a guess would find a small one");
     }
 
     #[test]

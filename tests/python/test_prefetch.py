@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import CPU, DEVICE, WGPU, assert_close
+from support import CPU, DEVICE, WGPU, assert_close, python
 from tensorflow_wgpu import _own_ops, _parked
 
 prefetch, copy = tf.data.experimental.prefetch_to_device, tf.data.experimental.copy_to_device
@@ -232,6 +232,29 @@ def test_elements_that_were_taken_are_freed():
 
 def taken(ticket, dtype):
     return _own_ops.call(_parked.PARKED, {"ticket": ticket}, dtype)[0]
+
+
+def test_a_ticket_of_another_process_is_no_tensor_of_this_one(tmp_path):
+    """A file that `cache` has written holds tickets, which say nothing to the next process."""
+    code = f"""
+        import tensorflow as tf
+        made = tf.data.Dataset.from_tensor_slices(tf.fill([4, 8], {{first}}))
+        made = made.apply(tf.data.experimental.prefetch_to_device("WGPU:0"))
+        other = iter(made)
+        held = [next(other) for _ in range(2)]
+        try:
+            for row in made.cache(r"{tmp_path / "cached"}"):
+                assert float(row[0]) == {{first}}, row
+        except tf.errors.NotFoundError as e:
+            assert "no longer on the device" in e.message and "cache(filename)" in e.message, e
+            print("refused")
+        else:
+            print("served")
+    """
+    assert "served" in python(code.format(first=1.0)).stdout
+    done = python(code.format(first=2.0))
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert done.stdout.strip() == "refused"
 
 
 def test_tickets_that_are_none():

@@ -166,10 +166,14 @@ impl Expression {
             );
         }
         let step = Step { call, args: SmallVec::from_slice(args) };
-        let at = self.steps.iter().position(|s| *s == step).unwrap_or_else(|| {
+        // An equal one comes behind all that it uses.
+        let after = |arg: &Value| if let Value::Step(at) = arg { *at as usize + 1 } else { 0 };
+        let first = step.args.iter().map(after).max().unwrap_or(0);
+        let equal = self.steps[first..].iter().position(|s| *s == step);
+        let at = equal.map_or(self.steps.len(), |at| first + at);
+        if equal.is_none() {
             self.steps.push(step);
-            self.steps.len() - 1
-        });
+        }
         Ok(Value::Step(at as u32))
     }
 
@@ -310,7 +314,9 @@ impl fmt::Display for Expression {
 }
 
 fn malformed(text: &str) -> Error {
-    Error::InvalidArgument(format!("not an expression: {text:?}"))
+    const SHOWN: usize = 1000;
+    let shown: String = text.chars().take(SHOWN).collect();
+    Error::InvalidArgument(format!("not an expression: {shown:?}"))
 }
 
 /// The items of a list; none in an empty text.
@@ -318,8 +324,10 @@ fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|t| !t.is_empty())
 }
 
+/// A type whose elements a shader has; handles have none.
 fn dtype(text: &str) -> Result<DType> {
-    DType::ALL.into_iter().find(|t| t.name() == text).ok_or_else(|| malformed(text))
+    let found = DType::ALL.into_iter().find(|t| t.name() == text && t.size() > 0);
+    found.ok_or_else(|| malformed(text))
 }
 
 impl FromStr for Value {
@@ -354,35 +362,75 @@ impl FromStr for Call {
     }
 }
 
+/// The longest text of an expression, or of a program of several.
+const LONGEST: usize = 1 << 20;
+/// Most inputs, and most outputs.
+const MOST_INPUTS: usize = 256;
+/// Most parameters.
+const MOST_CONSTANTS: u32 = 1024;
+/// Most steps: more than the optimizer's bound of an op leaves room for.
+pub(crate) const MOST_STEPS: usize = 4096;
+
+/// Refuses a text that takes long to read. An attribute may hold anything.
+pub(crate) fn check_length(text: &str) -> Result<()> {
+    require!(text.len() <= LONGEST, "a text of {} bytes is no expression's", text.len());
+    Ok(())
+}
+
+impl Expression {
+    /// Appends the step that `part` is.
+    fn read_step(&mut self, part: &str) -> Result<()> {
+        let (name, call) = part.split_once(" = ").ok_or_else(|| malformed(part))?;
+        let (call, args) = call
+            .strip_suffix(')')
+            .and_then(|c| c.split_once('('))
+            .ok_or_else(|| malformed(part))?;
+        let args = items(args).map(str::parse).collect::<Result<Vec<_>>>()?;
+        let value = self.step(call.parse()?, &args)?;
+        require!(value.to_string() == name, "{part:?} is step {value}");
+        Ok(())
+    }
+}
+
 impl FromStr for Expression {
     type Err = Error;
 
-    /// Reads what [`Expression`]'s `Display` wrote, and checks it.
+    /// Reads what [`Expression`]'s `Display` wrote, and checks it: inputs, parameters, steps,
+    /// outputs, in this order.
     fn from_str(text: &str) -> Result<Self> {
+        check_length(text)?;
+        // Inputs, parameters and outputs are three parts.
+        let steps = text.matches(';').count().saturating_sub(2);
+        require!(steps <= MOST_STEPS, "{steps} steps are more than {MOST_STEPS}");
         let mut expression = Self::new();
-        for part in text.split(';').map(str::trim) {
-            if let Some(inputs) = part.strip_prefix("x:") {
-                expression.inputs = items(inputs).map(dtype).collect::<Result<_>>()?;
-            } else if let Some(count) = part.strip_prefix("c:") {
-                expression.constants = count.trim().parse().map_err(|_| malformed(text))?;
-            } else if let Some(values) = part.strip_prefix("return ") {
-                for value in items(values) {
-                    let value = value.parse()?;
-                    expression.dtype(value)?;
-                    expression.output(value);
-                }
-            } else {
-                let (name, call) = part.split_once(" = ").ok_or_else(|| malformed(part))?;
-                let (call, args) = call
-                    .strip_suffix(')')
-                    .and_then(|c| c.split_once('('))
-                    .ok_or_else(|| malformed(part))?;
-                let args = items(args).map(str::parse).collect::<Result<Vec<_>>>()?;
-                let value = expression.step(call.parse()?, &args)?;
-                require!(value.to_string() == name, "{part:?} is step {value} of {text:?}");
-            }
+        let mut parts = text.split(';').map(str::trim);
+        let mut part = |start: &str| {
+            parts.next().and_then(|p| p.strip_prefix(start)).ok_or_else(|| malformed(text))
+        };
+        expression.inputs = items(part("x:")?).map(dtype).collect::<Result<_>>()?;
+        expression.constants = part("c:")?.trim().parse().map_err(|_| malformed(text))?;
+        require!(
+            expression.inputs.len() <= MOST_INPUTS && expression.constants <= MOST_CONSTANTS,
+            "{} inputs and {} parameters are more than an expression has",
+            expression.inputs.len(),
+            expression.constants
+        );
+        let mut last = parts.next().ok_or_else(|| malformed(text))?;
+        for next in parts {
+            expression.read_step(last)?;
+            last = next;
         }
-        require!(!expression.outputs.is_empty(), "the expression {text:?} returns nothing");
+        for value in items(last.strip_prefix("return ").ok_or_else(|| malformed(text))?) {
+            let value = value.parse()?;
+            expression.dtype(value)?;
+            expression.output(value);
+        }
+        require!(!expression.outputs.is_empty(), "the expression returns nothing");
+        require!(
+            expression.outputs.len() <= MOST_INPUTS,
+            "{} values are more than an expression returns",
+            expression.outputs.len()
+        );
         Ok(expression)
     }
 }
@@ -456,9 +504,50 @@ mod tests {
             "x: int64; c: 1; s0 = Mul<int64>(x0, c0); return s0",
             "x: float32; c: 0; s0 = NoSuchOp<float32>(x0); return s0",
             "x: float32; c: 0; s1 = Exp<float32>(x0); return s1",
+            // Out of order, or again.
+            "c: 0; x: float32; return x0",
+            "x: float32; return x0",
+            "x: float32; c: 0; x: float32, float32; return x1",
+            "x: float32; c: 0; s0 = Exp<float32>(x0); x: float16; return s0",
+            "x: float32; c: 1; s0 = Mul<float32>(x0, c0); c: 0; return s0",
+            "x: float32; c: 0; return x0; s0 = Exp<float32>(x0)",
+            "x: float32; c: 0; return x0; return x0",
+            // Handles are no elements.
+            "x: float32; c: 0; s0 = Cast<float32, resource>(x0); return s0",
+            "x: resource; c: 0; return x0",
+            "x: variant; c: 0; s0 = Cast<variant, float32>(x0); return s0",
             "x: float32; c: 0; s0 = LeakyRelu<float32>(x0, x0); return s0",
         ] {
             assert!(text.parse::<Expression>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_would_take_long_to_read_is_refused() {
+        let chain = |n: usize| {
+            let steps: String =
+                (1..n).map(|k| format!("s{k} = Lgamma<float32>(s{}); ", k - 1)).collect();
+            format!("x: float32; c: 0; s0 = Lgamma<float32>(x0); {steps}return s{}", n - 1)
+        };
+        assert!(chain(MOST_STEPS).parse::<Expression>().is_ok());
+        let types = |n: usize| vec!["float32"; n].join(", ");
+        for text in [
+            chain(MOST_STEPS + 1),
+            chain(1_000_000),
+            "x: float32; c: 1025; return x0".to_owned(),
+            "x: float32; c: 4000000000; return x0".to_owned(),
+            format!("x: {}; c: 0; return x0", types(MOST_INPUTS + 1)),
+            format!("x: float32; c: 0; return {}", vec!["x0"; MOST_INPUTS + 1].join(", ")),
+        ] {
+            let start = std::time::Instant::now();
+            let error = text.parse::<Expression>().unwrap_err();
+            assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
+            assert!(
+                start.elapsed().as_secs() < 10,
+                "{:?} for {} bytes",
+                start.elapsed(),
+                text.len()
+            );
         }
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import keras
@@ -57,6 +58,69 @@ def test_errors_are_those_of_the_plain_ops():
         handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="never_assigned")
         with pytest.raises(tf.errors.FailedPreconditionError):
             update(DESCENT, [SimpleNamespace(handle=handle)], [tf.ones([2])], [scalar], [1.0], 1)
+    np.testing.assert_array_equal(v.numpy(), [1.0, 2.0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int64"])
+def test_a_variable_behind_two_handles_takes_both_updates(dtype):
+    @tf.function(experimental_attributes={"_noinline": True}, autograph=False)
+    def both(first, second, x):
+        tf.raw_ops.AssignSubVariableOp(resource=first, value=x)
+        tf.raw_ops.AssignSubVariableOp(resource=second, value=x)
+        tf.raw_ops.AssignAddVariableOp(resource=first, value=x * x)
+        return tf.zeros([])
+
+    for shape in ([], [0], [3], [5, 7]):
+        with tf.device(WGPU):
+            one, two = tf.Variable(tf.zeros(shape, dtype)), tf.Variable(tf.ones(shape, dtype))
+            kept, x = one.read_value(), tf.fill(shape, tf.constant(3, dtype))
+            both(one.handle, one.handle, x)
+            np.testing.assert_array_equal(one.numpy(), np.full(shape, 3, dtype))
+            tf.function(lambda handle, x: both(handle, handle, x))(one.handle, x)
+            np.testing.assert_array_equal(one.numpy(), np.full(shape, 6, dtype))
+            both(one.handle, two.handle, x)
+        np.testing.assert_array_equal(one.numpy(), np.full(shape, 12, dtype))
+        np.testing.assert_array_equal(two.numpy(), np.full(shape, -2, dtype))
+        np.testing.assert_array_equal(kept.numpy(), np.zeros(shape, dtype))
+
+
+def test_an_accumulator_that_is_the_variable_is_what_the_cpu_has():
+    def run(device):
+        with tf.device(device):
+            v = tf.Variable([1.0, -2.0, 3.0])
+            scalar = {name: tf.constant(x) for name, x in {"lr": 0.5, "momentum": 0.25}.items()}
+            tf.raw_ops.ResourceApplyMomentum(
+                var=v.handle, accum=v.handle, grad=tf.constant([1.0, 2.0, 4.0]), **scalar
+            )
+            tf.raw_ops.ResourceSparseApplyMomentum(
+                **{"var": v.handle, "accum": v.handle, "grad": tf.constant([8.0])},
+                indices=tf.constant([1], tf.int64),
+                **scalar,
+            )
+        return v.numpy()
+
+    np.testing.assert_allclose(run(WGPU), run(CPU), rtol=1e-6)
+
+
+def test_what_the_optimizer_never_emits_is_refused_at_once():
+    def chain(n):
+        steps = "".join(f"s{k} = Lgamma<float32>(s{k - 1}); " for k in range(1, n))
+        return f"x: float32; c: 0; s0 = Lgamma<float32>(x0); {steps}return s{n - 1}"
+
+    with tf.device(WGPU):
+        v = tf.Variable([1.0, 2.0])
+        for expression, constants in (
+            (chain(3000), []),
+            (chain(100_000), []),
+            ("x: float32; c: 20000; return x0", [0.5] * 20_000),
+        ):
+            start = time.monotonic()
+            with pytest.raises(tf.errors.InvalidArgumentError, match=OP):
+                update(expression, [v], [], [], constants, 1)
+            attrs = ("T_in", [1], "T_out", [1], "expression", expression, "constants", constants)
+            with pytest.raises(tf.errors.InvalidArgumentError, match="_WgpuFusedElementwise"):
+                execute.execute("_WgpuFusedElementwise", 1, [v], attrs, context.context())
+            assert time.monotonic() - start < 20
     np.testing.assert_array_equal(v.numpy(), [1.0, 2.0])
 
 

@@ -12,6 +12,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::expression::Expression;
+use crate::kernels::fused::cost;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::kernels::windows::limit;
@@ -77,6 +78,7 @@ type Place = (u64, Strides);
 impl Concat {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let expression: Expression = attrs.string("expression")?.parse()?;
+        cost::check(cost::elementwise(cost::expression(&expression)))?;
         let (given, dtype) = (attrs.dtypes("T_in")?, attrs.dtype("T")?);
         let (constants, axis) = (attrs.floats("constants")?, attrs.int("axis")?);
         let parts: Vec<Option<usize>> =

@@ -13,6 +13,7 @@ use crate::kernels::contract::plan::Plan;
 use crate::kernels::contract::product::Product;
 use crate::kernels::conv::attributes::{ConvAttributes, Family};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs, broadcast};
+use crate::kernels::fused::cost;
 use crate::kernels::matmul::{Batches, MatMul};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
@@ -138,7 +139,7 @@ pub fn register(r: &mut Registry) {
     let mut op_of = |name: &'static str, types: &'static [DType], base: Base| {
         r.op(name).types("T", types).types("T_out", TYPES).kernel(move |attrs| {
             let base = base(attrs)?;
-            let epilogue = Epilogue::read(attrs, base.result(attrs.dtype("T")?))?;
+            let epilogue = checked(Epilogue::read(attrs, base.result(attrs.dtype("T")?))?)?;
             Ok(Fused { base, epilogue, op: name })
         });
     };
@@ -157,7 +158,7 @@ pub fn register(r: &mut Registry) {
     });
     r.op(JOINED).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
         let base = Box::new(MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y")?);
-        let epilogue = Epilogue::read(attrs, attrs.dtype("T")?)?;
+        let epilogue = checked(Epilogue::read(attrs, attrs.dtype("T")?)?)?;
         let count = usize::try_from(attrs.int("N")?).unwrap_or(0);
         let (own, all) = (attrs.dtypes("T_extra")?, attrs.dtypes("T_extras")?);
         let fit = (2..=joined::MOST).contains(&count) && all == own.repeat(count);
@@ -172,6 +173,12 @@ pub fn shaders() -> Vec<Shader> {
     shaders.extend(crate::kernels::contract::product_variants());
     shaders.extend(crate::kernels::conv::fused_shaders());
     shaders
+}
+
+/// An epilogue that some pass may make.
+pub(super) fn checked(epilogue: Epilogue) -> Result<Epilogue> {
+    cost::check(cost::contraction(cost::expression(epilogue.expression())))?;
+    Ok(epilogue)
 }
 
 /// A product or convolution with an epilogue.

@@ -14,15 +14,21 @@ use rustc_hash::FxHashMap;
 
 use super::rowwise::program::{Action, RowProgram, Stage};
 use crate::dtype::DType;
+use crate::error::Result;
 use crate::kernels::expression::wgsl::needs_settling;
 use crate::kernels::expression::{Call, Expression};
 use crate::kernels::scalar;
+use crate::require;
 use crate::shader::codec;
 use crate::shader::library::LIBRARIES;
 
 /// The most that the optimizer puts into one op. Software adapters compile it in one to two
 /// seconds, GPUs' drivers sooner.
 pub const BOUND: u32 = 12_000;
+
+/// How much more a kernel takes than the optimizer puts into one op, whose estimates see less than
+/// the program that comes of them.
+const ROOM: u32 = 2;
 
 /// Elements whose expression the text of an elementwise kernel has, of the widest access.
 const ELEMENTWISE: u32 = 8;
@@ -101,6 +107,21 @@ fn counted(call: Call) -> u32 {
     // Values of 64 bits take two registers, and two instructions, for each of 32 bits.
     let wide = call.inputs().into_iter().chain([call.output()]).any(|t| t.size() > 4);
     STEP + operations * if wide { 2 } else { 1 }
+}
+
+/// Refuses an op of this cost, of which no pass makes one. Its graph may come from anybody, and a
+/// driver would compile it for minutes.
+///
+/// # Errors
+/// `InvalidArgument` beyond the bound.
+pub fn check(cost: u32) -> Result<()> {
+    // One node has an op of its own whatever it costs: Lgamma of float64.
+    static MOST: LazyLock<u32> = LazyLock::new(|| {
+        let types = scalar::rows().flat_map(|row| row.types().map(move |t| Call::Row(row, t)));
+        ROOM * BOUND + elementwise(types.map(weight).max().unwrap_or(0))
+    });
+    require!(cost <= *MOST, "the op's shader would have about {cost} operations, beyond {}", *MOST);
+    Ok(())
 }
 
 /// The weight of an expression for one element.
@@ -292,6 +313,7 @@ fn behind_types(text: &str) -> &str {
 mod tests {
     use super::*;
     use crate::DType::*;
+    use crate::kernels::expression::MOST_STEPS;
 
     #[test]
     fn calls_are_written_out() {
@@ -341,5 +363,20 @@ mod tests {
                 .unwrap();
         let neg = weight(Call::row("Neg", F32).unwrap());
         assert_eq!(rows(&program), REDUCTION + (ROWS + 1 + 2 * ROWS) * neg);
+    }
+
+    #[test]
+    fn a_row_alone_fits_and_the_bound_leaves_no_more_steps_than_a_text_has() {
+        let calls = || {
+            let types = scalar::rows().flat_map(|row| row.types().map(move |t| Call::Row(row, t)));
+            types.map(|call| (call, weight(call)))
+        };
+        for (call, weight) in calls() {
+            let cost = elementwise(weight);
+            assert!(check(cost).is_ok(), "{call} of weight {weight} costs {cost}");
+        }
+        let least = calls().map(|(_, weight)| weight).min().unwrap_or(1);
+        assert!(BOUND / least <= MOST_STEPS as u32, "a step of weight {least}");
+        assert!(check(10 * BOUND).is_err());
     }
 }

@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs, broadcast};
 use crate::kernels::expression::{Expression, Value};
+use crate::kernels::fused::cost;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::kernels::scalar::map::{MAX_INPUTS, MAX_TENSORS, Signature};
@@ -60,6 +61,7 @@ struct Elementwise {
 impl Elementwise {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let expression: Expression = attrs.string("expression")?.parse()?;
+        cost::check(cost::elementwise(cost::expression(&expression)))?;
         Self::of(
             expression,
             &attrs.dtypes("T_in")?,

@@ -15,7 +15,7 @@ use crate::kernels::contract::plan::Plan;
 use crate::kernels::contract::{joined, summed, terms};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 use crate::kernels::expression::Expression;
-use crate::kernels::fused::contraction::{Fused, channels, matmul_shape};
+use crate::kernels::fused::contraction::{Fused, channels, checked, matmul_shape};
 use crate::kernels::fused::terms::with_term;
 use crate::kernels::matmul::{Batches, MatMul};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
@@ -133,8 +133,8 @@ pub fn register(r: &mut Registry) {
     r.op(JOINED_WITH_SUMS).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
         let count = usize::try_from(attrs.int("N")?).unwrap_or(0);
         require!((2..=joined::MOST).contains(&count), "{JOINED_WITH_SUMS}: {count} products");
-        let epilogue =
-            Epilogue::new(attrs.string("expression")?.parse()?, attrs.floats("constants")?)?;
+        let expression = attrs.string("expression")?.parse()?;
+        let epilogue = checked(Epilogue::new(expression, attrs.floats("constants")?)?)?;
         let own = [attrs.dtype("T")?, attrs.dtype("T_out")?];
         let expression = epilogue.expression();
         require!(
@@ -146,7 +146,7 @@ pub fn register(r: &mut Registry) {
         Ok(JoinedWithSums { product, count })
     });
     r.op(WITH_ARGUMENT).types("T", SINGLES).types("T_out", SINGLES).kernel(|attrs| {
-        let epilogue = Epilogue::read_pair(attrs, attrs.dtype("T")?)?;
+        let epilogue = checked(Epilogue::read_pair(attrs, attrs.dtype("T")?)?)?;
         let extras = epilogue.expression().inputs().len() - 1;
         require!(extras <= MOST_BESIDE_ARGUMENT, "{WITH_ARGUMENT}: {extras} further operands");
         let base = Box::new(MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y")?);
@@ -159,7 +159,7 @@ pub fn register(r: &mut Registry) {
 }
 
 fn fused(attrs: &dyn Attrs, op: &'static str, base: MatMul) -> Result<Fused> {
-    let epilogue = Epilogue::read(attrs, attrs.dtype("T")?)?;
+    let epilogue = checked(Epilogue::read(attrs, attrs.dtype("T")?)?)?;
     Ok(Fused { op, base: Box::new(base), epilogue })
 }
 

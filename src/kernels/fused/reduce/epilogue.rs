@@ -11,6 +11,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::expression::wgsl::{Ends, Sink};
 use crate::kernels::expression::{Expression, Value};
+use crate::kernels::fused::cost;
 use crate::kernels::op::Attrs;
 use crate::require;
 use crate::shader::{Field, Shader};
@@ -58,6 +59,7 @@ impl Epilogue {
             return Ok(Self::none(states));
         }
         let expression: Expression = text.parse()?;
+        cost::check(cost::expression(&expression))?;
         require!(
             expression.inputs() == [&results[..], extras].concat(),
             "results of {results:?} and operands of {extras:?} for {expression}"

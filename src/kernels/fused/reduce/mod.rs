@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::error::Result;
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::expression::{Expression, Value};
+use crate::kernels::fused::cost;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::{kept_dims, reduced_axes};
 use crate::kernels::registry::Registry;
@@ -98,6 +99,7 @@ struct FusedReduce {
 impl FusedReduce {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let expression: Expression = attrs.string("expression")?.parse()?;
+        cost::check(cost::reduce(cost::expression(&expression), 0))?;
         let constants = attrs.floats("constants")?;
         let states = States::new(&attrs.string("reductions")?, &expression.output_types())?;
         let epilogue = Epilogue::read(attrs, &states)?;

@@ -15,6 +15,7 @@ use crate::device::{Binding, Device, Grid, Profile, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::{Error, Result};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
+use crate::kernels::fused::cost;
 use crate::kernels::lanes::Lanes;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::reduce::program::{part, window_bytes};
@@ -61,6 +62,9 @@ pub fn register(registry: &mut Registry) {
 }
 
 /// The node's attributes.
+/// Most parameters of a program.
+const MOST_CONSTANTS: usize = 1024;
+
 struct FusedRowwise {
     program: RowProgram,
     /// The program as text, for keys.
@@ -73,6 +77,8 @@ struct FusedRowwise {
 impl FusedRowwise {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let program: RowProgram = attrs.string("program")?.parse()?;
+        cost::check(cost::rows(&program))?;
+        require!(program.constants() <= MOST_CONSTANTS, "more than {MOST_CONSTANTS} parameters");
         let constants = attrs.floats("constants")?;
         let (inputs, outputs) = (attrs.dtypes("T_in")?, attrs.dtypes("T_out")?);
         require!(inputs == program.inputs(), "{OP}: inputs of {inputs:?} for {program}");

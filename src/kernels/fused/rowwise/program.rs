@@ -21,7 +21,7 @@ use std::str::FromStr;
 
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
-use crate::kernels::expression::{Expression, Value};
+use crate::kernels::expression::{Expression, Value, check_length};
 use crate::kernels::reduce::table::{REDUCTIONS, Reduction};
 use crate::{invalid, require};
 
@@ -246,11 +246,16 @@ impl FromStr for Action {
     }
 }
 
+/// Most stages: more than the optimizer's estimate can tell apart.
+const MOST_STAGES: usize = 256;
+
 impl FromStr for RowProgram {
     type Err = Error;
 
     /// Reads what `Display` wrote, and checks it.
     fn from_str(text: &str) -> Result<Self> {
+        check_length(text)?;
+        require!(text.matches('|').count() <= MOST_STAGES, "more than {MOST_STAGES} stages");
         let (stages, outputs) = text.rsplit_once('|').ok_or_else(|| malformed(text))?;
         let outputs = outputs.trim().strip_prefix("return ").ok_or_else(|| malformed(text))?;
         let stage = |part: &str| {

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::kernels::aliases;
 use crate::kernels::definition::{OpDefinition, ShapeInputs};
 use crate::kernels::expression::Expression;
+use crate::kernels::fused::cost;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -82,6 +83,7 @@ struct FusedUpdate {
 impl FusedUpdate {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let expression: Expression = attrs.string("expression")?.parse()?;
+        cost::check(cost::elementwise(cost::expression(&expression)))?;
         let constants = attrs.floats("constants")?;
         let length = |name: &str| Ok(usize::try_from(attrs.int(name)?).unwrap_or(0));
         let (members, variables): (usize, usize) = (length("N")?, length("NR")?);

@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::view::{View, on_device};
 use crate::kernels::expression::{Call, Expression, Value};
+use crate::kernels::fused::cost::{self, BOUND};
 use crate::kernels::fused::update;
 use crate::optimizer::graph::{NodeId, Output};
 use crate::optimizer::history::Writer;
@@ -144,8 +145,10 @@ impl<'v, 'g> Builder<'v, 'g> {
             constants,
             expression: expression.clone(),
         };
-        (update::fits(old, own, shared) && expression.inputs().iter().all(|t| on_device(*t)))
-            .then_some(member)
+        (update::fits(old, own, shared)
+            && cost::elementwise(cost::expression(&expression)) <= BOUND
+            && expression.inputs().iter().all(|t| on_device(*t)))
+        .then_some(member)
     }
 
     fn calls(&self) -> impl Iterator<Item = NodeId> + '_ {

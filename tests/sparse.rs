@@ -259,6 +259,30 @@ fn coordinates() {
 }
 
 #[test]
+fn a_concatenation_beyond_all_numbers_is_refused() {
+    let mut session = Session::shared().unwrap();
+    if !session.runs(I64) {
+        return;
+    }
+    // Four of the sums together are 0 again modulo 2^64.
+    for (n, extent) in [(4, 1_i64 << 62), (2, 1 << 62), (3, i64::MAX), (2, i64::MAX)] {
+        let node =
+            Node::new("SparseConcat").attr("T", F32).attr("N", n as i64).attr("concat_dim", 0_i64);
+        let all = |t: HostTensor| vec![t; n];
+        let inputs = [
+            all(HostTensor::i64(&[1, 2], &[0, 0])),
+            all(HostTensor::f32(&[1], &[1.0])),
+            all(HostTensor::i64(&[2], &[extent, 1])),
+        ];
+        let got = run(&mut session, node, inputs.concat());
+        assert!(
+            matches!(&got, Err(Error::InvalidArgument(m)) if m.contains("2**63 - 1")),
+            "{n} of {extent}: {got:?}"
+        );
+    }
+}
+
+#[test]
 fn slices_and_empty_rows() {
     let mut session = Session::shared().unwrap();
     if !session.runs(I64) {

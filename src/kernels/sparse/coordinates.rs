@@ -236,10 +236,11 @@ fn concat(ctx: &mut dyn OpContext, axis: i64, n: usize) -> Result<()> {
         }
         if i > 0 {
             offsets[i * rank + axis] = dims[axis] as i64;
-            dims[axis] += other[axis];
+            // Beyond all numbers, the product is so too.
+            dims[axis] = dims[axis].saturating_add(other[axis]);
         }
+        checked_product(&dims)?;
     }
-    checked_product(&dims)?;
     shape_output(ctx, 2, &dims)?;
     let total: usize = values.iter().map(Tensor::len).sum();
     let all = (ctx.temp(I64, &[total, rank])?, ctx.temp(values[0].dtype, &[total])?);

@@ -220,31 +220,40 @@ pub(super) fn assign(api: &'static CxxApi, ctx: &mut Context, same_shape: bool) 
     let members = members()?;
     let given = ctx.get_input(1)?;
     let from = given.view()?;
-    let _change = CHANGE.lock();
-    let old = Value::of(members, ctx, 0)?;
-    let fits = old.has_shape_of(&Value::from_c(members, api, &given, ctx)?);
-    if same_shape && !fits {
-        return Err(Error::InvalidArgument(format!(
-            "Assign requires shapes of both tensors to match. lhs shape= {} rhs shape= {}",
-            old.shape_text(),
-            shape_text(&from.dims)
-        )));
-    }
-    if fits && old.is_initialized() {
-        let to = old.to_c(api, ctx)?.address();
-        // A variable may be assigned its own value.
-        if to != from.address {
-            ctx.device().copy(to, from.address, from.bytes())?;
+    let shape = Value::from_c(members, api, &given, ctx)?;
+    let mut fresh: Option<OwnedTensor> = None;
+    loop {
+        let change = CHANGE.lock();
+        let old = Value::of(members, ctx, 0)?;
+        let fits = old.has_shape_of(&shape);
+        if same_shape && !fits {
+            return Err(Error::InvalidArgument(format!(
+                "Assign requires shapes of both tensors to match. lhs shape= {} rhs shape= {}",
+                old.shape_text(),
+                shape_text(&from.dims)
+            )));
         }
-    } else {
-        let fresh = ctx.allocate_temp(from.dtype, &from.dims)?;
-        ctx.device().copy(fresh.address(), from.address, from.bytes())?;
-        let new = Value::from_c(members, api, &fresh, ctx)?;
-        // SAFETY: the context is valid, input 0 is a reference; TensorFlow takes a reference to the
-        // new value of its own.
-        unsafe { (members.replace)(ctx.raw(), 0, &raw const new.tensor, false) };
+        if fits && old.is_initialized() {
+            let to = old.to_c(api, ctx)?.address();
+            // A variable may be assigned its own value.
+            if to != from.address {
+                ctx.device().copy(to, from.address, from.bytes())?;
+            }
+            return pass(ctx);
+        }
+        if let Some(fresh) = &fresh {
+            let new = Value::from_c(members, api, fresh, ctx)?;
+            // SAFETY: the context is valid, input 0 is a reference; TensorFlow takes a reference to
+            // the new value of its own.
+            unsafe { (members.replace)(ctx.raw(), 0, &raw const new.tensor, false) };
+            return pass(ctx);
+        }
+        // The device may have to be idle before it has room, for which no other variable waits.
+        drop((old, change));
+        let new = ctx.allocate_temp(from.dtype, &from.dims)?;
+        ctx.device().copy(new.address(), from.address, from.bytes())?;
+        fresh = Some(new);
     }
-    pass(ctx)
 }
 
 #[cfg(test)]

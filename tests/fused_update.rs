@@ -318,8 +318,10 @@ fn a_variable_of_several_places_takes_every_change() {
                 .attr("expression", &text[..])
                 .attr("constants", &[][..] as &[f32]);
             let values = |places: [usize; 4], session: &mut Session| {
-                let v: Vec<usize> =
-                    [2.0, 3.0, 5.0].iter().map(|x| session.variable(&tensor(*x)).unwrap()).collect();
+                let v: Vec<usize> = [2.0, 3.0, 5.0]
+                    .iter()
+                    .map(|x| session.variable(&tensor(*x)).unwrap())
+                    .collect();
                 let variables = places.map(|k| Input::Variable(v[k]));
                 let tensors = [tensor(1.0), tensor(2.0)].map(Input::from);
                 session.run(&node, &[variables.to_vec(), tensors.to_vec()].concat()).unwrap();

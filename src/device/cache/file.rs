@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// What a process that was killed while writing left behind is removed after this time.
 const ABANDONED: Duration = Duration::from_secs(3600);
+/// With what the names of such files begin.
+const TEMPORARY: &str = "tensorflow-wgpu-";
 /// How long a file may be in the way of another that replaces it, on Windows.
 const RENAME_PATIENCE: Duration = Duration::from_secs(2);
 /// The last byte is the version of the format.
@@ -149,7 +151,18 @@ fn temporary_name() -> String {
         &std::hash::RandomState::new(),
         std::time::SystemTime::now(),
     );
-    format!("{}-{random:016x}.tmp", std::process::id())
+    format!("{TEMPORARY}{}-{random:016x}.tmp", std::process::id())
+}
+
+/// Whether [`temporary_name`] gives such names. The directory may be anybody's, with files of
+/// others.
+fn is_temporary(name: &str) -> bool {
+    let numbers = name.strip_prefix(TEMPORARY).and_then(|n| n.strip_suffix(".tmp"));
+    numbers.and_then(|n| n.split_once('-')).is_some_and(|(process, random)| {
+        process.parse::<u32>().is_ok()
+            && random.len() == 16
+            && random.bytes().all(|b| b.is_ascii_hexdigit())
+    })
 }
 
 fn parent(path: &Path) -> &Path {
@@ -216,13 +229,13 @@ const fn untrusted(_: &std::fs::Metadata) -> Option<&'static str> {
 }
 
 fn remove_abandoned(directory: &Path) {
-    let old = |path: &Path| {
-        let modified = std::fs::symlink_metadata(path).and_then(|m| m.modified()).ok()?;
-        Some(modified.elapsed().ok()? > ABANDONED)
+    let is_old = |entry: &std::fs::DirEntry| {
+        let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        Some(metadata.modified().ok()?.elapsed().ok()? > ABANDONED)
     };
-    for path in std::fs::read_dir(directory).into_iter().flatten().flatten().map(|e| e.path()) {
-        if path.extension().is_some_and(|e| e == "tmp") && old(&path) == Some(true) {
-            drop(std::fs::remove_file(path));
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(is_temporary) && is_old(&entry) == Some(true) {
+            drop(std::fs::remove_file(entry.path()));
         }
     }
 }
@@ -409,6 +422,41 @@ mod tests {
         assert_eq!(read(&scratch.file(), KEY), Found::Data(data(40)));
         assert_eq!(std::fs::read(&taken).unwrap(), b"another container's");
         assert_ne!(temporary_name(), temporary_name());
+    }
+
+    #[test]
+    fn nothing_but_old_temporary_files_of_ours_is_removed() {
+        let scratch = Scratch::new("abandoned");
+        write(&scratch.file(), KEY, &data(1)).unwrap();
+        let directory = scratch.file().parent().unwrap().to_owned();
+        let old = std::time::SystemTime::now() - 2 * ABANDONED;
+        let age = |name: &str| {
+            let path = directory.join(name);
+            let file = File::options().append(true).create(true).open(&path).unwrap();
+            file.set_modified(old).unwrap();
+        };
+        let ours = temporary_name();
+        let others = [
+            "thesis.tmp",
+            "7-0.tmp",
+            "7-0123456789abcdef.tmp",
+            "tensorflow-wgpu.tmp",
+            "tensorflow-wgpu-notes.tmp",
+            "tensorflow-wgpu-1-2.tmp",
+            "tensorflow-wgpu-x-0123456789abcdef.tmp",
+            "tensorflow-wgpu-1-0123456789abcdef.tmp.txt",
+        ];
+        age(&ours);
+        others.iter().for_each(|name| age(name));
+        let young = temporary_name();
+        std::fs::write(directory.join(&young), b"").unwrap();
+        std::fs::create_dir(directory.join(temporary_name())).unwrap();
+        write(&scratch.file(), KEY, &data(2)).unwrap();
+        assert!(!directory.join(ours).exists());
+        for name in others.into_iter().chain([&*young]) {
+            assert!(directory.join(name).exists(), "{name}");
+        }
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), others.len() + 3);
     }
 
     /// Set in the child processes of the next test: the file to write.

@@ -64,7 +64,7 @@ impl Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Verdict(Verdict),
-    /// So many processes have begun a probe, and none has ended one.
+    /// So many processes have ended in a probe.
     Begun(u32),
 }
 
@@ -186,39 +186,30 @@ impl MatrixUnits {
         if self.untold.load(Ordering::Relaxed) >= MOST_UNTOLD {
             return None;
         }
-        let before = self.known(&offered);
-        let begun = if let Some(Known::Begun(count)) = before { count } else { 0 };
-        self.keep(&offered, Some(Known::Begun(begun + 1)));
+        if let Some(file) = &self.file {
+            file.lock().begin(&offered);
+        }
         let found = probe(self.policy);
         self.untold.fetch_add(u32::from(found.is_none()), Ordering::Relaxed);
         // A refusal meanwhile stays.
-        let verdict = {
-            let own = &mut self.verdicts.lock()[slot(offered.element)];
-            *own = own.or(found);
-            *own
+        let verdict = self.verdict(offered.element).or(found);
+        let agreed = match &self.file {
+            Some(file) => file.lock().end(&offered, verdict, self.policy),
+            None => verdict,
         };
-        self.keep(&offered, verdict.map(Known::Verdict).or(before));
-        verdict
+        let own = &mut self.verdicts.lock()[slot(offered.element)];
+        *own = own.or(agreed);
+        *own
     }
 
     /// They are not to be used any more. Whether this is news.
     pub fn refuse(&self, offered: &Cooperative) -> bool {
         let own = &mut self.verdicts.lock()[slot(offered.element)];
         let is_news = own.replace(Verdict::Wrong) != Some(Verdict::Wrong);
-        if is_news {
-            self.keep(offered, Some(Known::Verdict(Verdict::Wrong)));
+        if is_news && let Some(file) = &self.file {
+            file.lock().refuse(offered);
         }
         is_news
-    }
-
-    fn known(&self, offered: &Cooperative) -> Option<Known> {
-        self.file.as_ref().and_then(|file| file.lock().find(offered))
-    }
-
-    fn keep(&self, offered: &Cooperative, known: Option<Known>) {
-        if let Some(file) = &self.file {
-            file.lock().keep(offered, known);
-        }
     }
 }
 
@@ -229,28 +220,25 @@ fn slot(element: DType) -> usize {
 }
 
 /// What is kept for an adapter and its driver. Written at once, for the driver may end the process
-/// in the middle of a probe.
+/// in the middle of a probe; and changed row by row, for other processes change it too.
 struct File {
     store: Store,
     known: Vec<record::Row>,
+    /// The probe that this process has begun.
+    own: record::Probe,
 }
 
 impl File {
     fn open(info: &wgpu::AdapterInfo, directory: &Path) -> Self {
         let store = Store::of("file of matrix units", info, directory, "matrices");
-        let known = store.read().and_then(|bytes| match record::decode(&bytes) {
-            Ok(known) => Some(known),
-            Err(e) => {
-                store.discard(&e.to_string());
-                None
-            }
-        });
-        Self { store, known: known.unwrap_or_default() }
+        let known = store.read().and_then(|bytes| rows(&store, &bytes)).unwrap_or_default();
+        Self { store, known, own: record::Probe::of(std::process::id()) }
     }
 
+    /// What is known, with probes whose process is gone counted.
     fn find(&self, offered: &Cooperative) -> Option<Known> {
         let found = self.known.iter().find(|row| row.is_of(offered))?;
-        found.known().filter(|known| match known {
+        with_ended(found).filter(|known| match known {
             // From a file: it must be one of what the adapter has.
             Known::Verdict(Verdict::Pays { lanes } | Verdict::Slower { lanes }) => {
                 (offered.fewest_lanes..=offered.lanes).contains(lanes)
@@ -259,10 +247,89 @@ impl File {
         })
     }
 
-    fn keep(&mut self, offered: &Cooperative, known: Option<Known>) {
-        self.known.retain(|row| !row.is_of(offered));
-        self.known.extend(known.map(|known| record::Row::of(offered, known)));
-        self.store.write(&record::encode(&self.known));
+    /// Notes that this process begins a probe.
+    fn begin(&mut self, offered: &Cooperative) {
+        self.own = self.own.begun_now();
+        let own = self.own.clone();
+        self.change(offered, |row| {
+            let known = with_ended(row);
+            row.probes.retain(record::Probe::is_under_way);
+            row.probes.push(own);
+            known
+        });
+    }
+
+    /// Notes what this process has found out, if anything. What another one has found out meanwhile
+    /// counts instead, so that processes that start together compute alike; but not against who
+    /// forces matrices, and never against their being wrong.
+    fn end(
+        &mut self,
+        offered: &Cooperative,
+        verdict: Option<Verdict>,
+        policy: Policy,
+    ) -> Option<Verdict> {
+        let own = self.own.clone();
+        self.change(offered, |row| {
+            row.probes.retain(|probe| *probe != own);
+            match (row.known(), verdict) {
+                (_, Some(Verdict::Wrong)) => verdict.map(Known::Verdict),
+                (Some(Known::Verdict(theirs)), _) if policy == Policy::Probed => {
+                    Some(Known::Verdict(theirs))
+                }
+                (known, None) => known.filter(|known| *known != Known::Begun(0)),
+                _ => verdict.map(Known::Verdict),
+            }
+        });
+        match self.find(offered) {
+            Some(Known::Verdict(agreed)) if verdict.is_some() => Some(agreed),
+            _ => verdict,
+        }
+    }
+
+    fn refuse(&mut self, offered: &Cooperative) {
+        self.change(offered, |_| Some(Known::Verdict(Verdict::Wrong)));
+    }
+
+    /// Reads the file again and replaces the row of these matrices.
+    fn change(
+        &mut self,
+        offered: &Cooperative,
+        change: impl FnOnce(&mut record::Row) -> Option<Known>,
+    ) {
+        let Self { store, known, .. } = self;
+        store.change(|bytes| {
+            if let Some(rows) = bytes.and_then(|bytes| rows(store, &bytes)) {
+                *known = rows;
+            }
+            let at = known.iter().position(|row| row.is_of(offered)).unwrap_or_else(|| {
+                known.push(record::Row::nothing(offered));
+                known.len() - 1
+            });
+            let knows = change(&mut known[at]);
+            known[at] = known[at].knowing(offered, knows);
+            record::encode(known)
+        });
+    }
+}
+
+/// What a row knows; a probe counts as ended when its process is gone.
+fn with_ended(row: &record::Row) -> Option<Known> {
+    let ended = row.probes.iter().filter(|probe| !probe.is_under_way()).count() as u32;
+    match row.known() {
+        Some(Known::Begun(count)) => Some(Known::Begun(count + ended)),
+        None if ended > 0 => Some(Known::Begun(ended)),
+        known => known,
+    }
+}
+
+/// The rows that a file holds. One that holds something else is discarded.
+fn rows(store: &Store, bytes: &[u8]) -> Option<Vec<record::Row>> {
+    match record::decode(bytes) {
+        Ok(known) => Some(known),
+        Err(e) => {
+            store.discard(&e.to_string());
+            None
+        }
     }
 }
 

@@ -38,6 +38,77 @@ pub(crate) fn end_at_once(line: &str) -> ! {
     panic!("{line}")
 }
 
+/// What the system says of another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Started {
+    /// It runs, and started at this time of the system's own clock.
+    At(u64),
+    /// There is no such process.
+    Never,
+    /// That is not known.
+    Unknown,
+}
+
+/// When the process of this number started.
+#[cfg(target_os = "linux")]
+pub(crate) fn started(process: u32) -> Started {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
+        let is_mounted = std::path::Path::new("/proc/self/stat").exists();
+        return if is_mounted { Started::Never } else { Started::Unknown };
+    };
+    // The name in parentheses may hold anything. The state follows it, and 19 fields later the
+    // time.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    fields
+        .split_whitespace()
+        .nth(19)
+        .and_then(|n| n.parse().ok())
+        .map_or(Started::Unknown, Started::At)
+}
+
+/// As above.
+#[cfg(not(target_os = "linux"))]
+pub(crate) const fn started(_: u32) -> Started {
+    Started::Unknown
+}
+
+/// Where process numbers mean the same as here: this start of this system, and its namespace.
+pub(crate) fn place() -> String {
+    #[cfg(target_os = "linux")]
+    let place = {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        format!("{} {}", boot.trim(), namespace.display())
+    };
+    #[cfg(not(target_os = "linux"))]
+    let place = String::new();
+    place
+}
+
+/// Takes the lock of a file for this process alone, unless another process has it. The lock goes
+/// with the file's last handle.
+#[cfg(unix)]
+pub(crate) fn try_lock(file: &std::fs::File) -> std::io::Result<bool> {
+    use std::os::fd::AsRawFd;
+
+    // SAFETY: the descriptor is open for the call.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(true);
+    }
+    match std::io::Error::last_os_error() {
+        e if e.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+        e => Err(e),
+    }
+}
+
+/// Whether the process has rights that its user lacks, by a set-user-ID bit, capabilities of its
+/// file or the like. Its environment is then the user's, who may run less than the process may.
+#[cfg(target_os = "linux")]
+pub(crate) fn has_raised_rights() -> bool {
+    // SAFETY: it takes a number and reads what the kernel gave this process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// The user whom this process acts for.
 #[cfg(unix)]
 pub(crate) fn user() -> u32 {
@@ -95,4 +166,21 @@ pub(crate) fn watch_exit(end: fn() -> bool) {
     }
     #[cfg(not(unix))]
     let _ = end;
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_has_not_started() {
+        assert!(matches!(started(std::process::id()), Started::At(at) if at > 0));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (own, other) = (started(std::process::id()), started(child.id()));
+        assert!(matches!((own, other), (Started::At(a), Started::At(b)) if a <= b), "{other:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(started(child.id()), Started::Never);
+        assert!(!place().is_empty());
+    }
 }

@@ -18,6 +18,8 @@ pub(super) const MAX_BYTES: u64 = 64 << 20;
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// With what the names of such files begin.
 const TEMPORARY: &str = "tensorflow-wgpu-";
+/// How long another process may hold a lock.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a file may be in the way of another that replaces it, on Windows.
 const RENAME_PATIENCE: Duration = Duration::from_secs(2);
 /// The last byte is the version of the format.
@@ -127,6 +129,49 @@ fn write_by(
     written
         .and_then(|()| replace(&temporary, path))
         .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+}
+
+/// Has no other process change the file at `path` until the value is dropped. None where that
+/// cannot be had: the directory cannot be written, or somebody has kept the lock for long.
+pub(super) fn lock(path: &Path) -> Option<File> {
+    make_directory(parent(path)).ok()?;
+    let mut name = path.file_name()?.to_owned();
+    name.push(".lock");
+    let start = Instant::now();
+    while start.elapsed() < LOCK_PATIENCE {
+        match try_lock(&path.with_file_name(&name)) {
+            Ok(Some(lock)) => return Some(lock),
+            Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+#[cfg(unix)]
+fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        libc::O_NOFOLLOW | libc::O_NONBLOCK,
+    );
+    let file = options.open(path)?;
+    Ok(crate::sys::process::try_lock(&file)?.then_some(file))
+}
+
+/// A file that is open for one handle alone is its own lock.
+#[cfg(windows)]
+fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
+    const SHARING_VIOLATION: i32 = 32;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true);
+    std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 0);
+    match options.open(path) {
+        Err(e) if e.raw_os_error() == Some(SHARING_VIOLATION) => Ok(None),
+        opened => opened.map(Some),
+    }
 }
 
 /// Renames a file onto another. Windows refuses that while another process reads or replaces the

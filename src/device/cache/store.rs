@@ -82,6 +82,13 @@ impl Store {
         }
     }
 
+    /// Stores what `change` makes of what is stored, as one step among all processes that do so.
+    /// Without the lock, which a read-only directory has not, it is no such step.
+    pub fn change(&self, change: impl FnOnce(Option<Vec<u8>>) -> Vec<u8>) {
+        let _lock = file::lock(&self.path);
+        self.write(&change(self.read()));
+    }
+
     /// Stores `data` now.
     pub fn write(&self, data: &[u8]) {
         if let Err(e) = file::write(&self.path, &self.key, data) {

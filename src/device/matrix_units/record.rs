@@ -1,11 +1,15 @@
 //! What is known of matrix units, as bytes for the next process.
 
+use std::time::SystemTime;
+
 use prost::Message;
 
 use super::{Known, Verdict};
 use crate::device::matrices::Cooperative;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::sys;
+use crate::sys::process::Started;
 
 /// Grows whenever rows mean something else than before, or programs of matrices change.
 const LAYOUT: u32 = 1;
@@ -29,9 +33,65 @@ pub(super) struct Row {
     wide: bool,
     #[prost(enumeration = "State", tag = "3")]
     state: i32,
-    /// Lanes of a verdict, or probes begun.
+    /// Lanes of a verdict, or probes that did not end.
     #[prost(uint32, tag = "4")]
     number: u32,
+    /// Probes under way, as far as is known.
+    #[prost(message, repeated, tag = "5")]
+    pub probes: Vec<Probe>,
+}
+
+/// A probe that a process has begun.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Probe {
+    /// The process.
+    #[prost(uint32, tag = "1")]
+    process: u32,
+    /// When it started, by its system; 0 where that is not known.
+    #[prost(uint64, tag = "2")]
+    started: u64,
+    /// Where its number means something, see [`sys::process::place`].
+    #[prost(string, tag = "3")]
+    place: String,
+    /// When the probe began: seconds since 1970.
+    #[prost(uint64, tag = "4")]
+    began: u64,
+}
+
+/// How long a probe counts as under way where nobody can look for its process.
+const PATIENCE: u64 = 600;
+
+impl Probe {
+    /// One of the process of this number, which begins now.
+    pub fn of(process: u32) -> Self {
+        let started = match sys::process::started(process) {
+            Started::At(at) => at,
+            Started::Never | Started::Unknown => 0,
+        };
+        Self { process, started, place: sys::process::place(), began: now() }
+    }
+
+    /// Another one of the same process.
+    pub fn begun_now(&self) -> Self {
+        Self { began: now(), ..self.clone() }
+    }
+
+    /// Whether its process may still be at it.
+    pub fn is_under_way(&self) -> bool {
+        let is_young = now().saturating_sub(self.began) < PATIENCE;
+        if self.place != sys::process::place() {
+            return is_young;
+        }
+        match sys::process::started(self.process) {
+            Started::At(at) if self.started > 0 => at == self.started,
+            Started::Never => false,
+            Started::At(_) | Started::Unknown => is_young,
+        }
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
@@ -53,7 +113,20 @@ impl Row {
             Known::Begun(count) => (State::Begun, count),
         };
         let wide = offered.element == DType::F32;
-        Self { size: offered.size.id(), wide, state: state as i32, number }
+        Self { size: offered.size.id(), wide, state: state as i32, number, probes: Vec::new() }
+    }
+
+    /// The same row with something else known. Nothing is a row too, as long as probes are under
+    /// way.
+    pub fn knowing(&self, offered: &Cooperative, known: Option<Known>) -> Self {
+        let known = known.map(|known| Self::of(offered, known));
+        let nothing = Self { state: State::Nothing as i32, number: 0, ..self.clone() };
+        Self { probes: self.probes.clone(), ..known.unwrap_or(nothing) }
+    }
+
+    /// A row of which nothing is known.
+    pub fn nothing(offered: &Cooperative) -> Self {
+        Self { state: State::Nothing as i32, ..Self::of(offered, Known::Begun(0)) }
     }
 
     pub fn is_of(&self, offered: &Cooperative) -> bool {

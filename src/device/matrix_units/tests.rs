@@ -149,6 +149,11 @@ fn a_probe_that_kills_processes_is_left_alone() {
     for _ in 0..MOST_BEGUN {
         let units = open();
         assert_eq!(units.verdict(DType::F16), None);
+        // The probe of a process that has ended.
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let probe = record::Probe::of(child.id());
+        child.wait().unwrap();
+        units.file.as_ref().unwrap().lock().own = probe;
         // As if the process ended in the probe: nothing is written after it.
         let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             units.usable(F16, |_| std::panic::resume_unwind(Box::new("killed")))
@@ -158,6 +163,44 @@ fn a_probe_that_kills_processes_is_left_alone() {
     assert_eq!((open().verdict(DType::F16), known(&open())), (Some(Verdict::Wrong), None));
     assert_eq!(used(&units(Policy::Forced, Some(&scratch)), Some(PAYS)), Some(16));
     assert_eq!(known(&open()), Some(16));
+}
+
+#[test]
+fn processes_that_start_together_agree_and_count_no_crash() {
+    let scratch = Scratch::new("matrix-units-together");
+    let all: Vec<MatrixUnits> =
+        (0..2 * MOST_BEGUN + 1).map(|_| units(Policy::Probed, Some(&scratch))).collect();
+    // Each begins before any has ended, and each has a time of its own.
+    fn together(all: &[MatrixUnits], scratch: &Scratch) {
+        let Some((first, rest)) = all.split_first() else {
+            assert_eq!(units(Policy::Probed, Some(scratch)).verdict(DType::F16), None);
+            return;
+        };
+        first.usable(F16, |_| {
+            together(rest, scratch);
+            Some(if rest.is_empty() { SLOWER } else { PAYS })
+        });
+    }
+    together(&all, &scratch);
+    for units in &all {
+        assert_eq!((units.verdict(DType::F16), known(units)), (Some(SLOWER), None));
+    }
+    assert_eq!(units(Policy::Probed, Some(&scratch)).verdict(DType::F16), Some(SLOWER));
+}
+
+#[test]
+fn processes_keep_each_others_rows() {
+    let scratch = Scratch::new("matrix-units-rows");
+    let (first, second) =
+        (units(Policy::Probed, Some(&scratch)), units(Policy::Probed, Some(&scratch)));
+    first.usable(F16, |_| Some(PAYS));
+    second.usable(F32, |_| Some(SLOWER));
+    let next = units(Policy::Probed, Some(&scratch));
+    assert_eq!((next.verdict(DType::F16), next.verdict(DType::F32)), (Some(PAYS), Some(SLOWER)));
+    // What one finds wrong is wrong for all that come after it.
+    assert!(second.refuse(&F16));
+    assert_eq!(units(Policy::Probed, Some(&scratch)).verdict(DType::F16), Some(Verdict::Wrong));
+    assert_eq!(units(Policy::Probed, Some(&scratch)).verdict(DType::F32), Some(SLOWER));
 }
 
 #[test]

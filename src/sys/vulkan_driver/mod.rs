@@ -12,6 +12,9 @@
 //! say, and the driver would free with libc what came from there. Such a driver is loaded as the
 //! dependency of a small library made in memory, which leads its search and holds the process's own
 //! allocator.
+//!
+//! In a process with more rights than its user's the environment names no driver: the Vulkan loader
+//! does not read it there either.
 
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod elf;
@@ -28,7 +31,9 @@ pub(crate) fn preload() -> Result<()> {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
     {
         static ONCE: std::sync::OnceLock<Result<()>> = std::sync::OnceLock::new();
-        ONCE.get_or_init(|| shield::preload(&|name| std::env::var_os(name))).clone()
+        let trusted = !crate::sys::process::has_raised_rights();
+        let lookup = |name: &str| std::env::var_os(name).filter(|_| trusted);
+        ONCE.get_or_init(|| shield::preload(&lookup)).clone()
     }
     #[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
     Ok(())

@@ -92,7 +92,7 @@ def test_an_accumulator_that_is_the_variable_is_what_the_cpu_has():
             tf.raw_ops.ResourceApplyMomentum(
                 var=v.handle, accum=v.handle, grad=tf.constant([1.0, 2.0, 4.0]), **scalar
             )
-            tf.raw_ops.ResourceSparseApplyMomentum(
+            tf.raw_ops.ResourceSparseApplyKerasMomentum(
                 **{"var": v.handle, "accum": v.handle, "grad": tf.constant([8.0])},
                 indices=tf.constant([1], tf.int64),
                 **scalar,

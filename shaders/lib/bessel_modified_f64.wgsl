@@ -379,7 +379,8 @@ fn bessel_k1e_f64(x: f64) -> f64 {
     if is_nan_f64(x) {
         return x;
     }
-    if x <= 0.0lf {
+    // Subnormal numbers count as 0.
+    if x < 2.2250738585072014e-308lf {
         return infinity_like_f64(1.0lf);
     }
     if x <= 2.0lf {
@@ -392,7 +393,8 @@ fn bessel_k1_f64(x: f64) -> f64 {
     if is_nan_f64(x) {
         return x;
     }
-    if x <= 0.0lf {
+    // Subnormal numbers count as 0.
+    if x < 2.2250738585072014e-308lf {
         return infinity_like_f64(1.0lf);
     }
     if x <= 2.0lf {

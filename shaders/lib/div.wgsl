@@ -81,7 +81,8 @@ fn div_f32(x: f32, y: f32) -> f32 {
 fn floor_of_quotient_f32(q: f32) -> f32 {
     let magnitude = bitcast<u32>(q) & 0x7fffffffu;
     if magnitude != 0u && magnitude < 0x3f800000u {
-        return select(0.0, -1.0, is_negative_f32(q));
+        // -1 or 0 without a choice between the two, of which Mesa's drivers make -1 or -0.
+        return bitcast<f32>(bitcast<u32>(bitcast<i32>(q) >> 31u) & 0xbf800000u);
     }
     return floor(q);
 }

@@ -85,13 +85,16 @@ fn digamma_positive_f32(x: f32) -> f32 {
         * 3.96825397e-3)));
 }
 
-// NaN at 0 and the negative integers, as TensorFlow has it.
+// -inf at 0, NaN at the negative integers, as TensorFlow has it since 2.22; before, NaN at 0.
 fn digamma_f32(x: f32) -> f32 {
     if is_nan_f32(x) || bitcast<u32>(x) == 0x7f800000u {
         return x;
     }
     if x > 0.0 {
         return digamma_positive_f32(x);
+    }
+    if x == 0.0 {
+        return infinity_like_f32(-1.0);
     }
     let f = x - round(x);
     if is_inf_f32(x) || f == 0.0 {

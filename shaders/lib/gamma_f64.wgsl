@@ -172,13 +172,16 @@ fn digamma_positive_f64(x: f64) -> f64 {
     return sum + (log_f64(z) - 0.5 * r - s * series);
 }
 
-// NaN at 0 and the negative integers, as TensorFlow has it.
+// -inf at 0, NaN at the negative integers, as TensorFlow has it since 2.22; before, NaN at 0.
 fn digamma_f64(x: f64) -> f64 {
     if is_nan_f64(x) || bitcast<u64>(x) == 0x7ff0000000000000lu {
         return x;
     }
     if x > 0.0 {
         return digamma_positive_f64(x);
+    }
+    if x == 0.0 {
+        return infinity_like_f64(-1.0);
     }
     let f = x - round_f64(x);
     if is_inf_f64(x) || f == 0.0 {

@@ -55,7 +55,7 @@ fn asinh_f32(x: f32) -> f32 {
         let z = x * x;
         let p = ((2.0122003309e-2 * z - 4.2699340972e-2) * z + 7.4847586088e-2) * z
             - 1.6666288134e-1;
-        return x + x * z * p;
+        return copy_sign_f32(a + a * z * p, x);
     }
     if a > 1e4 {
         return copy_sign_f32(log_f32(a) + 0.693147181, x);

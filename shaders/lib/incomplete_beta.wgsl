@@ -86,11 +86,15 @@ fn beta_fraction_f32(a: f32, b: f32, x: f32) -> f32 {
 
 // The order of the checks is TensorFlow's: 0 and 1 even where a or b is NaN.
 fn betainc_f32(a: f32, b: f32, x: f32) -> f32 {
+    // A distribution of which all is at 0, as TensorFlow has it since 2.22; before, NaN.
+    if a == 0.0 && b > 0.0 && x >= 0.0 && x <= 1.0 && !is_nan_f32(x) {
+        return 1.0;
+    }
     if a <= 0.0 || b <= 0.0 {
         return nan_like_f32(x);
     }
     if x == 0.0 || x == 1.0 {
-        return x;
+        return abs(x);
     }
     if !(x > 0.0 && x < 1.0) || !is_finite_f32(a) || !is_finite_f32(b) {
         return nan_like_f32(x);

@@ -86,11 +86,15 @@ fn beta_fraction_f64(a: f64, b: f64, x: f64) -> f64 {
 
 // The order of the checks is TensorFlow's: 0 and 1 even where a or b is NaN.
 fn betainc_f64(a: f64, b: f64, x: f64) -> f64 {
+    // A distribution of which all is at 0, as TensorFlow has it since 2.22; before, NaN.
+    if a == 0.0lf && b > 0.0lf && x >= 0.0lf && x <= 1.0lf && !is_nan_f64(x) {
+        return 1.0lf;
+    }
     if a <= 0.0lf || b <= 0.0lf {
         return nan_like_f64(x);
     }
     if x == 0.0lf || x == 1.0lf {
-        return x;
+        return abs(x);
     }
     if !(x > 0.0lf && x < 1.0lf) || !is_finite_f64(a) || !is_finite_f64(b) {
         return nan_like_f64(x);

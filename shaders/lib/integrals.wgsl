@@ -380,9 +380,9 @@ fn spence_f32(x: f32) -> f32 {
         let log_z = select(l, -l, x > 1.5);
         y = 1.64493407 - log_z * log1p_f32(-z) - z * spence_series_f32(-z);
     } else {
-        // x - 1 without the error of 1 / x.
-        let w = select(z - 1.0, (1.0 - x) / x, x > 1.5);
-        y = -w * spence_series_f32(w);
+        // 1 - z without the error of 1 / x.
+        let w = select(1.0 - z, (x - 1.0) / x, x > 1.5);
+        y = w * spence_series_f32(-w);
     }
     if x > 1.5 {
         y = -0.5 * l * l - y;

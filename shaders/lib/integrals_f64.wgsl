@@ -337,9 +337,9 @@ fn spence_f64(x: f64) -> f64 {
     if z < 0.5lf {
         y = 1.64493406684822644lf - log_f64(z) * log1p_f64(-z) - z * spence_series_f64(-z);
     } else {
-        // x - 1 without the error of 1 / x.
-        let w = select(z - 1.0lf, (1.0lf - x) / x, x > 1.5lf);
-        y = -w * spence_series_f64(w);
+        // 1 - z without the error of 1 / x.
+        let w = select(1.0lf - z, (x - 1.0lf) / x, x > 1.5lf);
+        y = w * spence_series_f64(-w);
     }
     if x > 1.5lf {
         let l = log_f64(x);

@@ -36,7 +36,7 @@ fn pow_f32(x: f32, y: f32) -> f32 {
         return select(0.0, infinity_like_f32(1.0), (ax > 1.0) == (y > 0.0));
     }
     if ax == 0.0 || is_inf_f32(x) {
-        return sign * select(0.0, infinity_like_f32(1.0), (ax == 0.0) == (y < 0.0));
+        return copy_sign_f32(select(0.0, infinity_like_f32(1.0), (ax == 0.0) == (y < 0.0)), sign);
     }
     if x < 0.0 && parity == 0u {
         return nan_like_f32(x);
@@ -100,11 +100,13 @@ fn pow_f32(x: f32, y: f32) -> f32 {
     let low = (y - y_high) * log_high + y * log_low;
     let high = y_high * log_high;
     let total = high + low;
-    if total >= 128.0 {
+    // At 128 the parts tell: the largest number's logarithm is 128 - 8.6e-8, and numbers that round
+    // to infinity have one above 128 - 4.3e-8.
+    if total > 128.0 || (total == 128.0 && (high - 128.0) + low > -4.2995665694e-08) {
         return sign * infinity_like_f32(1.0);
     }
     if total < -150.0 {
-        return sign * 0.0;
+        return copy_sign_f32(0.0, sign);
     }
     let whole = round(total);
     let h = high - whole;

@@ -34,7 +34,8 @@ fn pow_f64(x: f64, y: f64) -> f64 {
         return select(0.0lf, infinity_like_f64(1.0lf), (ax > 1.0) == (y > 0.0));
     }
     if ax == 0.0 || is_inf_f64(x) {
-        return sign * select(0.0lf, infinity_like_f64(1.0lf), (ax == 0.0) == (y < 0.0));
+        return copy_sign_f64(select(0.0lf, infinity_like_f64(1.0lf), (ax == 0.0) == (y < 0.0)),
+            sign);
     }
     if x < 0.0 && parity == 0u {
         return nan_like_f64(x);
@@ -58,7 +59,8 @@ fn pow_f64(x: f64, y: f64) -> f64 {
     var log_low = 0.0lf;
     if abs(y) > 2147483648.0 {
         if abs(y) > 18446744073709551616.0 || ax < 0.999999 || ax > 1.000001 {
-            return sign * select(0.0lf, infinity_like_f64(1.0lf), (ax > 1.0) == (y > 0.0));
+            return copy_sign_f64(select(0.0lf, infinity_like_f64(1.0lf), (ax > 1.0) == (y > 0.0)),
+                sign);
         }
         // |1 - ax| is tiny: log(ax) = t - t^2/2 + t^3/3 - t^4/4.
         let t = ax - 1.0;
@@ -135,7 +137,7 @@ fn pow_f64(x: f64, y: f64) -> f64 {
         return sign * infinity_like_f64(1.0lf);
     }
     if total < -1075.0 {
-        return sign * 0.0;
+        return copy_sign_f64(0.0lf, sign);
     }
     let whole = round(total);
     let h = high - whole;

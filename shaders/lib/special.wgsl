@@ -47,10 +47,10 @@ fn min_f32(x: f32, y: f32) -> f32 {
 }
 
 // `t` within bounds, of which the lower one goes first; NaN stays, and bounds that are NaN do not
-// count.
+// count. Compared, since min and max may take either of two zeros.
 fn clip_f32(t: f32, low: f32, high: f32) -> f32 {
-    let below = select(min(t, high), t, is_nan_f32(high));
-    let clipped = select(max(below, low), below, is_nan_f32(low));
+    let below = select(t, high, high < t && !is_nan_f32(high));
+    let clipped = select(below, low, below < low && !is_nan_f32(low));
     return select(clipped, t, is_nan_f32(t));
 }
 

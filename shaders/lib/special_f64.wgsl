@@ -49,10 +49,10 @@ fn min_f64(x: f64, y: f64) -> f64 {
 }
 
 // `t` within bounds, of which the lower one goes first; NaN stays, and bounds that are NaN do not
-// count.
+// count. Compared, since min and max may take either of two zeros.
 fn clip_f64(t: f64, low: f64, high: f64) -> f64 {
-    let below = select(min(t, high), t, is_nan_f64(high));
-    let clipped = select(max(below, low), below, is_nan_f64(low));
+    let below = select(t, high, high < t && !is_nan_f64(high));
+    let clipped = select(below, low, below < low && !is_nan_f64(low));
     return select(clipped, t, is_nan_f64(t));
 }
 

@@ -147,7 +147,8 @@ fn sin_f32(x: f32) -> f32 {
     }
     let r = trig_reduce_f32(x);
     let y = select(sin_small_f32(r.hi, r.lo), cos_small_f32(r.hi, r.lo), (r.quadrant & 1u) != 0u);
-    return select(y, -y, r.quadrant >= 2u);
+    // The reduction loses the sign of zero.
+    return select(select(y, -y, r.quadrant >= 2u), x, x == 0.0);
 }
 
 fn cos_f32(x: f32) -> f32 {
@@ -169,5 +170,5 @@ fn tan_f32(x: f32) -> f32 {
         + 5.34112807005e-2) * z
         + 1.33387994085e-1) * z + 3.33331568548e-1) * z;
     let t = r.hi + (r.hi * p + r.lo * (1.0 + z));
-    return select(t, -1.0 / t, (r.quadrant & 1u) != 0u);
+    return select(select(t, -1.0 / t, (r.quadrant & 1u) != 0u), x, x == 0.0);
 }

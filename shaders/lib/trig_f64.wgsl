@@ -172,7 +172,8 @@ fn sin_f64(x: f64) -> f64 {
     }
     let r = trig_reduce_f64(x);
     let y = select(sin_small_f64(r.hi, r.lo), cos_small_f64(r.hi, r.lo), (r.quadrant & 1u) != 0u);
-    return select(y, -y, r.quadrant >= 2u);
+    // The reduction loses the sign of zero.
+    return select(select(y, -y, r.quadrant >= 2u), x, x == 0.0);
 }
 
 fn cos_f64(x: f64) -> f64 {
@@ -187,6 +188,9 @@ fn cos_f64(x: f64) -> f64 {
 fn tan_f64(x: f64) -> f64 {
     if !is_finite_f64(x) {
         return nan_like_f64(x);
+    }
+    if x == 0.0lf {
+        return x;
     }
     let reduced = trig_reduce_f64(x);
     let is_odd = (reduced.quadrant & 1u) != 0u;

@@ -90,7 +90,8 @@ fn polygamma_f32(n: f32, x: f32) -> f32 {
         return nan_like_f32(x);
     }
     if n == 0.0 {
-        return digamma_f32(x);
+        // NaN at 0 too, unlike Digamma itself.
+        return select(digamma_f32(x), nan_like_f32(x), x == 0.0);
     }
     let sign = select(1.0, -1.0, floor(0.5 * n) == 0.5 * n && !is_inf_f32(n));
     let zeta = zeta_f32(n + 1.0, x);

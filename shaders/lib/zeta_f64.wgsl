@@ -85,7 +85,8 @@ fn polygamma_f64(n: f64, x: f64) -> f64 {
         return nan_like_f64(x);
     }
     if n == 0.0lf {
-        return digamma_f64(x);
+        // NaN at 0 too, unlike Digamma itself.
+        return select(digamma_f64(x), nan_like_f64(x), x == 0.0);
     }
     let sign = select(1.0lf, -1.0lf, floor(0.5lf * n) == 0.5lf * n && !is_inf_f64(n));
     let zeta = zeta_f64(n + 1.0lf, x);

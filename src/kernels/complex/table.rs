@@ -23,11 +23,14 @@ const MUL: &[Case] = &[case(
     Complex(|v| r::mul(v[0], v[1])),
 )
 .ulps(2)];
-const INVERSE_GRADIENT: &[Case] =
-    &[function("-complex_mul_{R}(complex_mul_{R}(vec2(y.x, -y.y), dy), vec2(y.x, -y.y))", |v| {
+const INVERSE_GRADIENT: &[Case] = &[function(
+    "select(-complex_mul_{R}(complex_mul_{R}(vec2(y.x, -y.y), dy), vec2(y.x, -y.y)), {T}(), \
+         all(dy == {T}()))",
+    |v| {
         let product = r::mul(r::mul(r::conj(v[0]), v[1]), r::conj(v[0]));
-        [-product[0], -product[1]]
-    })];
+        unless_zero(v[1], [-product[0], -product[1]])
+    },
+)];
 const DIV: &[Case] = &[function("complex_div_{R}(x, y)", |v| r::div(v[0], v[1]))];
 const INVERSE: &[Case] = &[function("complex_inverse_{R}(x)", |v| r::div([1.0, 0.0], v[0]))];
 const EQUAL: &[Case] =

@@ -221,7 +221,7 @@ fn polygamma(n: f64, x: f64, largest_factorial: f64, least: f64) -> f64 {
         return f64::NAN;
     }
     if n == 0.0 {
-        return digamma(x);
+        return if x == 0.0 { f64::NAN } else { digamma(x) };
     }
     let sign = if n % 2.0 == 0.0 { -1.0 } else { 1.0 };
     let zeta = zeta(n + 1.0, x);
@@ -270,11 +270,14 @@ fn beta_below_mean(a: f64, b: f64, x: f64) -> f64 {
 }
 
 pub(super) fn betainc(a: f64, b: f64, x: f64) -> f64 {
+    if a == 0.0 && b > 0.0 && (0.0..=1.0).contains(&x) {
+        return 1.0;
+    }
     if a <= 0.0 || b <= 0.0 {
         return f64::NAN;
     }
     if x == 0.0 || x == 1.0 {
-        return x;
+        return x.abs();
     }
     if x.is_nan() || x <= 0.0 || x >= 1.0 || !a.is_finite() || !b.is_finite() {
         return f64::NAN;

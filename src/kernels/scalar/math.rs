@@ -32,6 +32,11 @@ fn inverse(x: i128) -> i128 {
     }
 }
 
+/// Gradients of roots and reciprocals are 0 where the incoming gradient `dy` is, also at 0.
+fn of_gradient(dy: f64, value: f64) -> f64 {
+    if dy == 0.0 { 0.0 } else { value }
+}
+
 fn relu(x: f64) -> f64 {
     if x <= 0.0 { 0.0 } else { x }
 }
@@ -224,7 +229,13 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "InvGrad",
         Y_DY,
-        &[case(FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()],
+        &[case(
+            FLOATS,
+            "select(-dy * y * y, 0.0, dy == 0.0)",
+            Float2(|y, dy| of_gradient(dy, -dy * y * y)),
+        )
+        .ulps(2)
+        .narrow()],
     ),
     unary(
         "LeakyRelu",
@@ -248,7 +259,13 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "ReciprocalGrad",
         Y_DY,
-        &[case(FLOATS, "-dy * y * y", Float2(|y, dy| -dy * y * y)).ulps(2).narrow()],
+        &[case(
+            FLOATS,
+            "select(-dy * y * y, 0.0, dy == 0.0)",
+            Float2(|y, dy| of_gradient(dy, -dy * y * y)),
+        )
+        .ulps(2)
+        .narrow()],
     ),
     unary(
         "Relu",
@@ -292,9 +309,13 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "RsqrtGrad",
         Y_DY,
-        &[case(FLOATS, "-0.5 * (dy * y) * (y * y)", Float2(|y, dy| -0.5 * (dy * y) * (y * y)))
-            .ulps(3)
-            .narrow()],
+        &[case(
+            FLOATS,
+            "select(-0.5 * (dy * y) * (y * y), 0.0, dy == 0.0)",
+            Float2(|y, dy| of_gradient(dy, -0.5 * (dy * y) * (y * y))),
+        )
+        .ulps(3)
+        .narrow()],
     ),
     unary(
         "Selu",
@@ -312,18 +333,21 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         &[
             case(
                 FLOATS_BUT_F64,
-                "gradients * select(1.05070099, outputs + 1.75809934, outputs < 0.0)",
+                "gradients * select(1.05070099, outputs + 1.75809934, outputs < 0.0 || \
+                 is_nan_f32(outputs))",
                 Float2(|g, y| {
-                    g * if y < 0.0 { f64::from(y as f32 + SCALE_ALPHA as f32) } else { SCALE }
+                    g * if y >= 0.0 { SCALE } else { f64::from(y as f32 + SCALE_ALPHA as f32) }
                 }),
             )
+            .lib(&["special"])
             .ulps(2),
             case(
                 &[F64],
                 "gradients * select(1.0507009873554805, outputs + 1.7580993408473766, outputs < \
-                 0.0)",
-                Float2(|g, y| g * if y < 0.0 { y + SCALE_ALPHA } else { SCALE }),
+                 0.0 || is_nan_f64(outputs))",
+                Float2(|g, y| g * if y >= 0.0 { SCALE } else { y + SCALE_ALPHA }),
             )
+            .lib(&["special"])
             .ulps(2),
         ],
     ),
@@ -406,8 +430,8 @@ pub(super) const ACTIVATIONS: &[Row] = &[
         // Half of a small dy may be subnormal, a quotient of a large one may overflow.
         &[case(
             FLOATS,
-            "select(0.5 * dy / y, 0.5 * (dy / y), abs(dy) < 1.0)",
-            Float2(|y, dy| 0.5 * dy / y),
+            "select(select(0.5 * dy / y, 0.5 * (dy / y), abs(dy) < 1.0), 0.0, dy == 0.0)",
+            Float2(|y, dy| of_gradient(dy, 0.5 * dy / y)),
         )
         .ulps(3)],
     ),

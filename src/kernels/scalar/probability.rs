@@ -59,6 +59,9 @@ pub(super) fn lgamma(x: f64) -> f64 {
 }
 
 pub(super) fn digamma(x: f64) -> f64 {
+    if x == 0.0 {
+        return f64::NEG_INFINITY;
+    }
     if x <= 0.0 && x == x.floor() {
         return f64::NAN;
     }

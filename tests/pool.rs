@@ -3,6 +3,7 @@
 mod numeric;
 
 use numeric::{Random, assert_close, session};
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -346,24 +347,73 @@ fn infinities_and_nan() {
     }
 }
 
+/// llvmpipe leaves loops of more than 65,535 iterations early.
 #[test]
-fn large_windows_are_whole_or_refused() {
+fn large_windows() {
     let global = |n: usize| Case { kernel: [1, n, n], stride: [1, n, n], ..plain(n, 1) };
-    assert!(check(&global(150), DType::F32, 1));
+    for (n, dtype) in [(150, DType::F32), (300, DType::F32), (300, DType::F16)] {
+        assert!(check(&global(n), dtype, 1));
+    }
     // More elements than the numbers of a byte, with and without overlap.
     let sliding = Case { input: [1, 20, 20], stride: [1, 2, 2], ..global(17) };
-    for case in [global(17), sliding] {
+    let dense = Case { stride: [1; 3], ..sliding.clone() };
+    for case in [global(17), sliding, dense] {
         assert!(check(&Case { channels: 4, ..case }, DType::F16, 2));
     }
-    let x = HostTensor::f32(&[1, 400, 400, 1], &vec![1.0; 160_000]);
-    let mut session = session();
-    match session.run(&global(400).node("AvgPool", DType::F32), &[x.into()]) {
-        // llvmpipe leaves loops early, whatever preset it is under.
-        Err(Error::Unimplemented(m)) => {
-            assert!(session.device.profile().loop_limit < 160_000, "{m}");
-        }
-        got => assert_eq!(got.unwrap()[0].values::<f32>(), [1.0]),
+    // A line that is too long by itself.
+    let line =
+        Case { input: [1, 1, 70_000], kernel: [1, 1, 69_999], stride: [1; 3], ..plain(1, 1) };
+    assert!(check(&line, DType::F32, 3));
+}
+
+/// Windows that are cut: along each dimension, in all types, with padding and ties, and where
+/// tensors exceed a binding as well.
+#[test]
+fn windows_of_more_iterations_than_loops_may_have() {
+    let base = Case { batch: 2, channels: 3, input: [1, 9, 7], ..plain(1, 1) };
+    let dense = Case { kernel: [1, 5, 4], stride: [1; 3], padding: "SAME", ..base.clone() };
+    let padded = Case {
+        kernel: [1, 4, 6],
+        stride: [1, 2, 1],
+        padding: "EXPLICIT",
+        explicit: [[0; 2], [3, 2], [1, 5]],
+        ..base.clone()
+    };
+    let volume = Case {
+        spatial: 3,
+        input: [6, 7, 5],
+        kernel: [4, 3, 5],
+        stride: [2, 1, 1],
+        padding: "SAME",
+        ..base.clone()
+    };
+    let four = Case { channels: 4, ..dense.clone() };
+    let profile = session().device.profile();
+    for (seed, loop_limit) in [12, 60].into_iter().enumerate() {
+        numeric::bindings::under(Profile { loop_limit, ..profile }, || {
+            for case in [&dense, &padded, &volume, &four] {
+                for (last, dtype) in [
+                    (true, DType::F32),
+                    (false, DType::F16),
+                    (true, DType::BF16),
+                    (false, DType::F64),
+                ] {
+                    let dtype =
+                        if case.spatial == 3 && dtype == DType::F64 { DType::F32 } else { dtype };
+                    assert!(check(&Case { last, ..case.clone() }, dtype, seed as u64), "{case:?}");
+                }
+            }
+        });
     }
+    let large = Case { channels: 4, input: [1, 31, 15], ..padded };
+    let refused = numeric::bindings::under(Profile { loop_limit: 40, ..profile }, || {
+        numeric::bindings::within(8192, || {
+            for (last, dtype) in [(true, DType::F32), (false, DType::F16)] {
+                assert!(check(&Case { last, ..large.clone() }, dtype, 9));
+            }
+        })
+    });
+    assert_eq!(refused, 0);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 fn value(i: u32) -> Value {
     let at = place_of(i, out_extent());
-    let window = elements_of(at.x);
-    var sum = Value(0.0);
+    let all = elements_of(at.x);
+    let window = part_of(all);
+    var sum = so_far(i, Value(0.0));
     for (var x0 = window.first.x; x0 < window.end.x; x0 += 1u) {
         for (var x1 = window.first.y; x1 < window.end.y; x1 += 1u) {
             for (var x2 = window.first.z; x2 < window.end.z; x2 += 1u) {
@@ -12,6 +13,9 @@ fn value(i: u32) -> Value {
             }
         }
     }
-    let extent = window.end - window.first;
+    if !is_last() {
+        return sum;
+    }
+    let extent = all.end - all.first;
     return sum / Value(extent.x * extent.y * extent.z);
 }

@@ -3,8 +3,8 @@
 
 fn value(i: u32) -> Value {
     let at = place_of(i, in_extent());
-    let windows = windows_of(at.x);
-    var sum = Value(0.0);
+    let windows = part_of(windows_of(at.x));
+    var sum = so_far(i, Value(0.0));
     for (var o0 = windows.first.x; o0 < windows.end.x; o0 += 1u) {
         for (var o1 = windows.first.y; o1 < windows.end.y; o1 += 1u) {
             for (var o2 = windows.first.z; o2 < windows.end.z; o2 += 1u) {

@@ -1,7 +1,9 @@
 // The element of the input that window `o` took: the first, in row-major order, that equals the
-// output `best`.
+// output `best`. NO_MATCH: `best` is no element of the window, or of the part of it.
+const NO_MATCH = 0xffffffffu;
+
 fn first_match(image: u32, channel: u32, o: vec3<u32>, best: Value) -> u32 {
-    let window = elements_of(o);
+    let window = part_of(elements_of(o));
     for (var x0 = window.first.x; x0 < window.end.x; x0 += 1u) {
         for (var x1 = window.first.y; x1 < window.end.y; x1 += 1u) {
             for (var x2 = window.first.z; x2 < window.end.z; x2 += 1u) {
@@ -13,6 +15,5 @@ fn first_match(image: u32, channel: u32, o: vec3<u32>, best: Value) -> u32 {
             }
         }
     }
-    // `best` is no element of the window: the caller's output belongs to another input.
-    return 0xffffffffu;
+    return NO_MATCH;
 }

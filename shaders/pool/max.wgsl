@@ -4,8 +4,9 @@
 
 fn value(i: u32) -> Value {
     let at = place_of(i, out_extent());
-    let window = elements_of(at.x);
-    var best = load_x(element_at(at.image, at.channel, window.first, in_extent()));
+    let all = elements_of(at.x);
+    let window = part_of(all);
+    var best = so_far(i, load_x(element_at(at.image, at.channel, all.first, in_extent())));
     for (var x0 = window.first.x; x0 < window.end.x; x0 += 1u) {
         for (var x1 = window.first.y; x1 < window.end.y; x1 += 1u) {
             for (var x2 = window.first.z; x2 < window.end.z; x2 += 1u) {

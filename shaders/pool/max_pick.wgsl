@@ -4,7 +4,7 @@
 fn value(i: u32) -> Value {
     let at = place_of(i, out_extent());
     let taken = first_match(at.image, at.channel, at.x, load_y(i));
-    if taken == 0xffffffffu {
+    if taken == NO_MATCH {
         return Value(0.0);
     }
     return load_g(taken);

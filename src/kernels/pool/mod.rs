@@ -6,7 +6,8 @@
 //! TensorFlow's CPU kernels. NaN: a maximum ignores it unless the window has nothing else, where
 //! TensorFlow's CPU kernels may answer otherwise. The gradients by argmax take the indices that
 //! MaxPoolWithArgmax gives for the same attributes; indices outside an element's windows are
-//! ignored. Tensors beyond one binding are cut into images, planes or slabs (`windows`).
+//! ignored. Tensors beyond one binding are cut into images, planes or slabs (`windows`), windows of
+//! more elements than an invocation may visit into parts (`program::cut`).
 
 mod attributes;
 mod program;

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::program::Pool;
 use super::program::vec4s;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
@@ -22,19 +23,24 @@ pub(super) fn enqueue(
     per_image: usize,
 ) -> Result<()> {
     let limit = limit(ctx.device().capabilities());
-    if inputs.iter().chain([&result]).all(|t| t.bytes() <= limit) {
-        return whole(ctx, pool, g, inputs, result, (per_image, 0));
-    }
     // Bytes of an element of what is pooled, and of what comes out of it.
     let (mut from, mut to) = (0, 0);
     for (name, t) in pool.inputs().iter().zip(inputs) {
         let bytes = if Pool::is_pooled(name) { &mut from } else { &mut to };
         *bytes = t.dtype.size().max(*bytes);
     }
+    let is_long = pool.is_long(&ctx.device().profile(), g, result.dtype);
     let bytes = if pool.is_gradient() { &mut from } else { &mut to };
-    *bytes = result.dtype.size().max(*bytes);
+    *bytes = pool.widest(result.dtype, is_long).max(*bytes);
+    if is_long && pool.searches() {
+        // Indices of the elements that windows took.
+        to = to.max(DType::I64.size());
+    }
     let fits =
         |g: &Geometry| (g.inputs() * from) as u64 <= limit && (g.outputs() * to) as u64 <= limit;
+    if fits(g) {
+        return whole(ctx, pool, g, inputs, result, (per_image, 0));
+    }
     let side = if pool.is_gradient() { Side::Surrounded } else { Side::Output };
     let Some(windows) = g.windows(side, true, &fits) else {
         return Err(too_large(
@@ -84,5 +90,5 @@ fn whole(
     if vec4s::enqueue(ctx, pool, g, inputs, result)? {
         return Ok(());
     }
-    pool.enqueue(ctx.device(), g, inputs, result, numbers)
+    pool.enqueue(ctx, g, inputs, result, numbers)
 }

@@ -1,16 +1,23 @@
 //! The programs of pooling: one WGSL file for each, with the same windows and parameters.
+//!
+//! A program takes whole windows in one dispatch. Where that is more iterations than the adapter's
+//! loops may have, dispatches take parts of the windows ([`cut`]), in row-major order, and each
+//! goes on from what the one before stored.
 
+mod cut;
 pub(super) mod vec4s;
 
 use smallvec::SmallVec;
 
-use crate::device::{Device, Grid, Key, Params, Program};
+use crate::device::{Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::contract::finish;
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::op::OpContext;
 use crate::shader::{Shader, library};
 use crate::tensor::Tensor;
+use cut::Part;
 
 pub(super) const COMMON: &str = include_str!("../../../../shaders/pool/common.wgsl");
 const CHANNELS_LAST: &str = include_str!("../../../../shaders/pool/channels_last.wgsl");
@@ -76,42 +83,85 @@ const ALL: &[Pool] =
     &[MAX, MAX_GRAD, MAX_PICK, ARGMAX, ARGMAX_GRAD, ARGMAX_PICK, AVERAGE, AVERAGE_GRAD];
 
 impl Pool {
-    fn shader(&self, dtype: DType, channels_last: bool) -> Shader {
-        let mut shader =
-            Shader::new(format!("pool {} {dtype} channels_last={channels_last}", self.name));
+    fn shader(&self, dtype: DType, channels_last: bool, is_cut: bool) -> Shader {
+        let mut shader = Shader::new(format!(
+            "pool {} {dtype} channels_last={channels_last} cut={is_cut}",
+            self.name
+        ));
         for &input in self.inputs {
             shader = shader.bind(input, if input == "argmax" { DType::I64 } else { dtype });
         }
-        shader = shader.bind("result", if *self == ARGMAX { DType::I64 } else { dtype });
+        let result = self.result(dtype, is_cut);
+        shader = shader.bind("result", result);
         shader = shader.u32s(&["count", "channels", "per_image", "elements", "base"]);
         shader = declare_windows(shader)
             .library("quotient")
             .library(library::of_type("special", dtype))
             .define("VALUE", dtype.value())
+            .define("RESULT", result.value())
             .define("QUOTIENTS", "quotients")
-            .body("alias Value = {{VALUE}};\n")
+            .body("alias Value = {{VALUE}};\nalias Result = {{RESULT}};\n")
             .body(COMMON)
             .body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST });
+        shader = if is_cut { cut::declare(shader) } else { shader.body(cut::WHOLE) };
         if self.matches {
             shader = shader.body(FIRST_MATCH);
         }
         shader.body(self.text).map("result")
     }
 
-    /// Most iterations of all loops of one invocation.
-    pub(super) fn iterations(&self, g: &Geometry, result: DType) -> usize {
-        let mut windows = [0; 3];
-        for (d, w) in windows.iter_mut().enumerate() {
-            *w = g.kernel[d].div_ceil(g.stride[d]).min(g.output[d]);
+    /// The type of what a program for elements of `dtype` stores. Parts of sums are not rounded.
+    fn result(&self, dtype: DType, is_cut: bool) -> DType {
+        match *self {
+            ARGMAX => DType::I64,
+            MAX => dtype,
+            _ if is_cut => dtype.accumulator(),
+            _ => dtype,
         }
-        let window = nest([0, 1, 2].map(|d| g.kernel[d].min(g.input[d])));
+    }
+
+    /// Extents of the loops over an element's window, or over the windows that contain it.
+    fn loops(&self, g: &Geometry) -> [usize; 3] {
+        [0, 1, 2].map(|d| match self.name {
+            "max_grad" | "argmax_grad" | "average_grad" => {
+                g.kernel[d].div_ceil(g.stride[d]).min(g.output[d])
+            }
+            "argmax_pick" => 0,
+            _ => g.kernel[d].min(g.input[d]),
+        })
+    }
+
+    /// Most iterations of all loops of one invocation.
+    fn iterations(&self, g: &Geometry, result: DType) -> usize {
+        let loops = self.loops(g);
         let element = match self.name {
-            "max_grad" => nest(windows) + windows.iter().product::<usize>() * window,
-            "argmax_grad" | "average_grad" => nest(windows),
-            _ => window,
+            // Each window is searched.
+            "max_grad" => nest(loops) + loops.iter().product::<usize>() * nest(MAX.loops(g)),
+            _ => nest(loops),
         };
         // An invocation computes all lanes of a word, one after the other.
         element * result.lanes() as usize
+    }
+
+    /// Whether one dispatch would have more iterations than the adapter's loops may have.
+    pub(super) fn is_long(&self, profile: &Profile, g: &Geometry, result: DType) -> bool {
+        self.iterations(g, result) > profile.loop_limit
+    }
+
+    /// Bytes of an element of the result, or of what is kept of it between parts of windows.
+    pub(super) fn widest(&self, result: DType, is_long: bool) -> usize {
+        self.result(result, is_long).size().max(result.size())
+    }
+
+    /// Whether it searches windows for the elements that they took, and has something else to do
+    /// with these than to store their indices.
+    pub(super) fn searches(&self) -> bool {
+        self.matches && *self != ARGMAX
+    }
+
+    /// Whether there is a form that takes parts of windows.
+    fn is_cut(&self) -> bool {
+        [MAX, ARGMAX, ARGMAX_GRAD, AVERAGE, AVERAGE_GRAD].contains(self)
     }
 
     /// Whether `input` has the shape of what is pooled.
@@ -133,32 +183,67 @@ impl Pool {
     /// count within images, else 0; the second one is the index of the first element.
     pub fn enqueue(
         &'static self,
+        ctx: &mut dyn OpContext,
+        g: &Geometry,
+        inputs: &[&Tensor],
+        result: &Tensor,
+        numbers: (usize, usize),
+    ) -> Result<()> {
+        let profile = ctx.device().profile();
+        if !self.is_long(&profile, g, result.dtype) {
+            return self.dispatch(ctx.device(), g, inputs, result, numbers, None);
+        }
+        if self.searches() {
+            // Each window is searched once, for the index of the element that it took.
+            let indices = ctx.temp(DType::I64, &[g.outputs()])?;
+            ARGMAX.enqueue(ctx, g, &inputs[..2], &indices, (0, 0))?;
+            let by_index = if *self == MAX_GRAD { &ARGMAX_GRAD } else { &ARGMAX_PICK };
+            return by_index.enqueue(ctx, g, &[&indices, inputs[2]], result, (0, 0));
+        }
+        let dtype = self.result(result.dtype, true);
+        let sums =
+            if dtype == result.dtype { result.clone() } else { ctx.temp(dtype, &result.dims)? };
+        let most = profile.loop_limit / dtype.lanes() as usize;
+        for part in cut::parts(self.loops(g), most) {
+            self.dispatch(ctx.device(), g, inputs, &sums, numbers, Some(part))?;
+        }
+        if sums == *result { Ok(()) } else { finish::enqueue(ctx.device(), &sums, result) }
+    }
+
+    fn dispatch(
+        &'static self,
         device: &Device,
         g: &Geometry,
         inputs: &[&Tensor],
         result: &Tensor,
         (per_image, base): (usize, usize),
+        part: Option<Part>,
     ) -> Result<()> {
         let elements = g.batch * g.channels * g.input_positions();
         for n in [base, elements, result.len(), g.batch * g.channels * g.output_positions()] {
             device.check_extent(n)?;
         }
-        check_iterations(&device.profile(), self.iterations(g, result.dtype))?;
-        let dtype = if *self == ARGMAX { inputs[0].dtype } else { result.dtype };
-        let last = g.channels_last;
+        // Before the result come floats.
+        let dtype = inputs[inputs.len() - 1].dtype;
+        let (last, is_cut) = (g.channels_last, part.is_some());
         let params =
             Params::new().u32(result.len()).u32(g.channels).u32(per_image).u32(elements).u32(base);
+        let params = window_params(params, g);
         device.enqueue_counted(
             &Program {
-                key: Key::new("pool").name(self.name).dtype(dtype).number(u32::from(last)),
-                shader: &|| self.shader(dtype, last),
+                key: Key::new("pool")
+                    .name(self.name)
+                    .dtype(dtype)
+                    .number(u32::from(last))
+                    .number(u32::from(is_cut)),
+                shader: &|| self.shader(dtype, last, is_cut),
                 bindings: inputs
                     .iter()
                     .copied()
                     .chain([result])
                     .map(Into::into)
                     .collect::<SmallVec<_>>(),
-                params: window_params(params, g),
+                params: part.map_or(params.clone(), |part| part.params(params)),
                 grid: Grid::map(result.len(), result.dtype),
             },
             dtype.flops(g.pooled()),
@@ -196,7 +281,12 @@ pub fn shaders() -> Vec<Shader> {
     let mut out = vec4s::shaders();
     for pool in ALL {
         for dtype in super::TYPES_2D {
-            out.extend([true, false].map(|last| pool.shader(*dtype, last)));
+            for last in [true, false] {
+                out.push(pool.shader(*dtype, last, false));
+                if pool.is_cut() {
+                    out.push(pool.shader(*dtype, last, true));
+                }
+            }
         }
     }
     out

@@ -13,7 +13,6 @@ use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::op::OpContext;
 use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
@@ -135,19 +134,22 @@ pub(in crate::kernels::pool) fn enqueue(
     inputs: &[&Tensor],
     result: &Tensor,
 ) -> Result<bool> {
+    let is_long = pool.is_long(&ctx.device().profile(), g, DType::F32);
+    let apart = (0..3).all(|d| g.kernel[d] <= g.stride[d]) && nest(g.stride) <= MAX_BLOCK;
     let fits = g.channels_last
         && (0..3).all(|d| g.input[d] + g.pad[d] + g.kernel[d] + g.stride[d] < MAX_EXTENT)
         && g.channels.is_multiple_of(4)
         && inputs.iter().chain([&result]).all(|t| {
             TYPES.contains(&t.dtype) && t.address.is_multiple_of(u64::from(vec4::unit(t.dtype)))
         });
-    let apart = (0..3).all(|d| g.kernel[d] <= g.stride[d]) && nest(g.stride) <= MAX_BLOCK;
     let (input, output) = (g.input_positions(), g.output_positions());
     let (program, positions) = match *pool {
         _ if !fits => return Ok(false),
+        MAX | AVERAGE if is_long => return Ok(false),
         MAX => (&VEC4_MAX, output),
         AVERAGE => (&VEC4_AVERAGE, output),
         AVERAGE_GRAD if apart => (&AVERAGE_SPREAD, blocks(g).iter().product()),
+        AVERAGE_GRAD if is_long => return Ok(false),
         AVERAGE_GRAD => (&VEC4_AVERAGE_GRAD, input),
         MAX_GRAD if apart => (&MAX_SPREAD, blocks(g).iter().product()),
         MAX_GRAD if g.taps() <= NO_TAP => {
@@ -159,7 +161,6 @@ pub(in crate::kernels::pool) fn enqueue(
         }
         _ => return Ok(false),
     };
-    check_iterations(&ctx.device().profile(), pool.iterations(g, DType::F32))?;
     let tensors: SmallVec<[&Tensor; 4]> = inputs.iter().copied().chain([result]).collect();
     program.enqueue(ctx.device(), g, &tensors, positions)?;
     Ok(true)

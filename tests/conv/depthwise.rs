@@ -117,3 +117,52 @@ fn four_channels_at_once() {
     assert!(check(&wide, DType::F32, 16, 0));
     assert!(check(&Case { stride: [1, 3, 3], ..wide }, DType::BF16, 17, 0));
 }
+
+/// Windows, and lines of the output, of more iterations than an adapter's loops may have.
+#[test]
+fn more_iterations_than_loops_may_have() {
+    let wide = |kernel: usize| Case {
+        op: "DepthwiseConv2dNative",
+        filters: 2,
+        batch: 2,
+        depth: 3,
+        ..plain(9, kernel, 3, 1)
+    };
+    let profile = session().device.profile();
+    under(Profile { loop_limit: 40, ..profile }, || {
+        for (seed, dtype) in [DType::F32, DType::F16, DType::F64].into_iter().enumerate() {
+            for (last, dilation) in [(true, [1; 3]), (false, [1; 3]), (true, [1, 2, 1])] {
+                let case = Case { last, dilation, ..wide(7) };
+                assert!(check(&case, dtype, seed as u64, 0));
+            }
+        }
+    });
+    // llvmpipe leaves loops of more than 65,535 iterations early. The window's gradients take too
+    // long for a test.
+    let whole = Case {
+        op: "DepthwiseConv2dNative",
+        filters: 1,
+        batch: 1,
+        padding: "VALID",
+        ..plain(300, 300, 2, 1)
+    };
+    let n = 300 * 300 * 2;
+    let x: Vec<f32> = (0..n).map(|i| (i % 7) as f32).collect();
+    let filter: Vec<f32> = (0..n).map(|i| (i % 5) as f32 - 2.0).collect();
+    let sum = |c: usize| (c..n).step_by(2).map(|i| x[i] * filter[i]).sum::<f32>();
+    let inputs = [
+        HostTensor::f32(&[1, 300, 300, 2], &x).into(),
+        HostTensor::f32(&[300, 300, 2, 1], &filter).into(),
+    ];
+    let y = session().run(&whole.node("", DType::F32), &inputs).expect("an output");
+    assert_eq!(y[0].values::<f32>(), [sum(0), sum(1)]);
+    let line = Case {
+        op: "DepthwiseConv2dNative",
+        filters: 1,
+        batch: 1,
+        input: [1, 1, 70_000],
+        kernel: [1, 1, 3],
+        ..plain(1, 1, 1, 1)
+    };
+    assert!(check(&line, DType::F32, 5, 0));
+}

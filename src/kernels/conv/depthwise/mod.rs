@@ -1,6 +1,8 @@
 //! Convolutions in which each input channel has filters of its own. Little arithmetic per byte: one
 //! invocation per element, or for four channels of a position where they lie together ([`vec4s`]),
-//! or of a run of positions for common windows ([`rolling`]).
+//! or of a run of positions for common windows ([`rolling`]). Where a window is more iterations
+//! than an adapter's loops may have, the convolution is one with groups of one channel ([`dense`]),
+//! which cuts sums.
 
 mod rolling;
 mod vec4s;
@@ -16,6 +18,7 @@ use crate::kernels::contract::images::{Side, Window};
 use crate::kernels::contract::plan::{Dispatch, Plan, Step};
 use crate::kernels::contract::sums::Sums;
 use crate::kernels::contract::{finish, samples};
+use crate::kernels::conv::dense;
 use crate::kernels::windows::{limit, part, too_large};
 use crate::shader::Shader;
 use crate::tensor::Tensor;
@@ -194,6 +197,9 @@ pub fn forward<'e>(
         plan.push(Step::Zero(y.clone()));
         return Ok(plan);
     }
+    if g.taps() + g.kernel[1] > profile.loop_limit {
+        return dense::forward(profile, g, [x, filter, y], epilogue);
+    }
     let widest = epilogue.as_ref().map_or(y.dtype.size(), Bound::widest);
     let Some(windows) = windows(profile, g, Side::Output, [x.dtype.size(), widest])? else {
         plan.dispatch(forward_part(profile, g, [x, filter, y], epilogue.as_ref())?);
@@ -221,7 +227,6 @@ fn forward_part(
     if let Some(tile) = Tile::of(Which::Forward, profile, g, [x, filter, y]) {
         return rolling::forward(profile, g, tile, [x, filter, y], epilogue);
     }
-    check_iterations(profile, g.taps() + g.kernel[1])?;
     dispatch(Which::Forward, g, [x, filter, y], params(g, y.len()), epilogue)
 }
 
@@ -231,6 +236,9 @@ pub fn backprop_input(
     g: &Geometry,
     [filter, dy, dx]: [&Tensor; 3],
 ) -> Result<Plan<'static>> {
+    if g.taps() * (1 + g.filters / g.channels) + g.kernel[1] > profile.loop_limit {
+        return dense::backprop_input(profile, g, [filter, dy, dx]);
+    }
     let mut plan = Plan::new();
     let size = dx.dtype.size();
     let Some(windows) = windows(profile, g, Side::Input, [size, size])? else {
@@ -257,7 +265,6 @@ fn backprop_input_part(
     if let Some(tile) = Tile::of(Which::Input, profile, g, [filter, dy, dx]) {
         return rolling::backprop_input(profile, g, tile, [filter, dy, dx]);
     }
-    check_iterations(profile, g.taps() * (1 + g.filters / g.channels) + g.kernel[1])?;
     dispatch(Which::Input, g, [filter, dy, dx], params(g, dx.len()), None)
 }
 
@@ -268,6 +275,9 @@ pub fn backprop_filter(
     g: &Geometry,
     [x, dy, dw]: [&Tensor; 3],
 ) -> Result<Plan<'static>> {
+    if g.output[2] + 1 > profile.loop_limit {
+        return dense::backprop_filter(profile, g, [x, dy, dw]);
+    }
     let mut plan = Plan::new();
     let size = x.dtype.size();
     let Some(windows) = windows(profile, g, Side::Output, [size, size])? else {
@@ -308,7 +318,6 @@ fn backprop_filter_part(
         .div_ceil((wanted / invocations).min(most / dw.len()).clamp(1, lines))
         .min(profile.loop_limit / line)
         .max(1);
-    check_iterations(profile, chunk * line)?;
     let partial = plan.temporary(dw.dtype.accumulator(), &[lines.div_ceil(chunk), dw.len()]);
     let params = params(g, partial.len()).u32(lines).u32(chunk);
     plan.dispatch(dispatch(Which::Filter, g, [x, dy, &partial], params, None)?);

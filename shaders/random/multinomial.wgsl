@@ -2,7 +2,8 @@
 // kernel does: class c of row r gets the score logits[c] - ln(-ln u) with the uniform number u at
 // index r * classes + c of the stream, and the largest score wins (of equal ones the last class). u
 // = 0 counts as 2e-30. Grid: one workgroup per output. p.rows = batch * samples outputs; p.samples
-// of them share a row of logits.
+// of them share a row of logits. `first_class`, `end_class` and `finish` come from
+// `multinomial_whole`, or from `multinomial_cut`, where a dispatch takes some of the classes.
 
 var<workgroup> scores: array<f32, WORKGROUP>;
 var<workgroup> classes: array<u32, WORKGROUP>;
@@ -31,6 +32,8 @@ fn wins(score: f32, candidate: u32, best_score: f32, best_class: u32) -> bool {
     }
     let logits_row = (row / p.samples) * p.classes;
     let first = row * p.classes;
+    let low = first + first_class();
+    let high = first + end_class();
     let start = vec4<u32>(p.counter_0, p.counter_1, p.counter_2, p.counter_3);
     let key = vec2<u32>(p.key_0, p.key_1);
 
@@ -38,12 +41,12 @@ fn wins(score: f32, candidate: u32, best_score: f32, best_class: u32) -> bool {
     // part to its neighbours.
     var best_score = 0.0f;
     var best_class = NONE;
-    let last_group = (first + p.classes - 1u) / 4u;
-    for (var group = first / 4u + lane; group <= last_group; group += WORKGROUP) {
+    let last_group = (high - 1u) / 4u;
+    for (var group = low / 4u + lane; group <= last_group; group += WORKGROUP) {
         let bits = philox(philox_skip(start, vec2<u32>(group, 0u)), key);
         for (var k = 0u; k < 4u; k += 1u) {
             let index = group * 4u + k;
-            if index >= first && index < first + p.classes {
+            if index >= low && index < high {
                 let score = f32(load_logits(logits_row + index - first))
                     + gumbel(bits[k] & 0x7fffffu);
                 if wins(score, index - first, best_score, best_class) {
@@ -65,6 +68,6 @@ fn wins(score: f32, candidate: u32, best_score: f32, best_class: u32) -> bool {
         }
     }
     if lane == 0u {
-        store_y(row, {{CLASS}}(classes[0]));
+        finish(row, scores[0], classes[0]);
     }
 }

@@ -3,15 +3,16 @@
 //! rounding.
 
 use parking_lot::Mutex;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::inputs;
 use super::philox::Generator;
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::{DType, types};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
+use crate::kernels::windows::ranges;
 use crate::require;
 use crate::shader::Shader;
 
@@ -50,22 +51,34 @@ pub fn shaders() -> Vec<Shader> {
     let mut shaders = Vec::new();
     for logits in LOGITS {
         for output in types::INDEX {
-            shaders.extend(WORKGROUPS.map(|workgroup| shader(*logits, *output, workgroup)));
+            shaders.extend(WORKGROUPS.map(|workgroup| shader(*logits, *output, workgroup, false)));
+            shaders.push(shader(*logits, *output, WORKGROUPS[1], true));
         }
     }
     shaders
 }
 
-fn shader(logits: DType, output: DType, workgroup: u32) -> Shader {
-    Shader::new(format!("random multinomial {logits} {output}"))
+fn shader(logits: DType, output: DType, workgroup: u32, is_cut: bool) -> Shader {
+    let mut shader = Shader::new(format!("random multinomial {logits} {output} cut={is_cut}"))
         .bind("logits", logits)
-        .bind("y", output)
+        .bind("y", output);
+    if is_cut {
+        shader = shader.bind("best_scores", DType::F32).bind("best_classes", DType::U32);
+    }
+    shader = shader
         .u32s(&["rows", "samples", "classes"])
         .u32s(&["counter_0", "counter_1", "counter_2", "counter_3", "key_0", "key_1"])
         .library("box_muller")
         .workgroup([workgroup, 1, 1])
-        .define("CLASS", output.value())
-        .body(include_str!("../../../shaders/random/multinomial.wgsl"))
+        .define("CLASS", output.value());
+    shader = if is_cut {
+        shader
+            .u32s(&["first_class", "end_class"])
+            .body(include_str!("../../../shaders/random/multinomial_cut.wgsl"))
+    } else {
+        shader.body(include_str!("../../../shaders/random/multinomial_whole.wgsl"))
+    };
+    shader.body(include_str!("../../../shaders/random/multinomial.wgsl"))
 }
 
 /// logits, num_samples[, seed].
@@ -110,33 +123,47 @@ impl Kernel for Multinomial {
             }
             (None, seed) => Generator::scrambled(seed.unwrap_or_default()),
         };
-        // For each group of four classes: ten rounds of the generator, four of the loop over them,
-        // one of the loop itself.
-        let iterations = classes.div_ceil(4 * WORKGROUPS[1] as usize).saturating_mul(15);
-        if iterations + 64 > ctx.device().profile().loop_limit {
-            return Err(Error::Unimplemented(format!(
-                "{classes} classes are more than this device draws from"
-            )));
+        let at_once = classes_at_once(ctx.device().profile().loop_limit);
+        let (logits_type, output_type, is_cut) = (self.logits, self.output, classes > at_once);
+        let mut bindings: SmallVec<[Binding; 8]> =
+            smallvec![Binding::from(&logits), Binding::from(&output)];
+        if is_cut {
+            for dtype in [DType::F32, DType::U32] {
+                bindings.push((&ctx.temp(dtype, &[output.len()])?).into());
+            }
         }
         let device = ctx.device();
         // The shader's indices of random numbers run a little past the last class.
         device.check_extent((output.len() * classes).saturating_add(4 * WORKGROUPS[1] as usize))?;
-        let workgroup = WORKGROUPS[usize::from(classes > 128)];
+        let workgroup = WORKGROUPS[usize::from(is_cut || classes > 128)];
         let mut params = Params::new().u32(output.len()).u32(samples).u32(classes);
         for word in generator.counter.into_iter().chain(generator.key) {
             params = params.u32(word);
         }
-        let (logits_type, output_type) = (self.logits, self.output);
-        device.enqueue(&Program {
-            key: Key::new("random")
-                .name("multinomial")
-                .dtype(logits_type)
-                .dtype(output_type)
-                .number(workgroup),
-            shader: &|| shader(logits_type, output_type, workgroup),
-            bindings: smallvec![Binding::from(&logits), Binding::from(&output)],
-            params,
-            grid: Grid::groups(output.len()),
-        })
+        for (first, count) in ranges(classes, at_once) {
+            let params = params.clone();
+            device.enqueue(&Program {
+                key: Key::new("random")
+                    .name("multinomial")
+                    .dtype(logits_type)
+                    .dtype(output_type)
+                    .number(workgroup)
+                    .number(u32::from(is_cut)),
+                shader: &|| shader(logits_type, output_type, workgroup, is_cut),
+                bindings: bindings.clone(),
+                params: if is_cut { params.u32(first).u32(first + count) } else { params },
+                grid: Grid::groups(output.len()),
+            })?;
+        }
+        Ok(())
     }
+}
+
+/// Classes of a row that a dispatch draws from on an adapter whose invocations run so many
+/// iterations at most.
+fn classes_at_once(loop_limit: usize) -> usize {
+    // For each group of four classes: ten rounds of the generator, four of the loop over them, one
+    // of the loop itself. A row may begin within a group.
+    let groups = (loop_limit.saturating_sub(64) / 15).max(2) - 1;
+    4 * WORKGROUPS[1] as usize * groups
 }

@@ -122,7 +122,11 @@ def test_unary(name: str, op: str, dtype: str, rng: np.random.Generator) -> None
 
 @pytest.mark.parametrize("op", UNARY_F32)
 def test_unary_float32(op: str, rng: np.random.Generator) -> None:
-    on_both(lambda x: getattr(raw, op)(x=x), floats(rng, "float32"), graph=False)
+    x = floats(rng, "float32")
+    if op == "Digamma":
+        # At 0 TensorFlow's releases differ: test_special_values.py.
+        x = x[x != 0]
+    on_both(lambda x: getattr(raw, op)(x=x), x, graph=False)
 
 
 @pytest.mark.parametrize("dtype", SIGNED)

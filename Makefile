@@ -78,6 +78,14 @@ keras-tests: install ## Keras's own tests: none may fail on WGPU alone. Hours; c
 	$(BIN)/python -m pip install --quiet jax grain # Ten files import them.
 	$(BIN)/python tools/keras-tests
 
+.PHONY: packages
+packages: install ## Tests of others' packages, and programs: none may fail on WGPU alone. Hours.
+	$(BIN)/python tools/packages --write docs/PACKAGES.md
+
+.PHONY: packages-sample
+packages-sample: install ## A fixed sample of the same. Part of CI.
+	$(BIN)/python tools/packages --sample --fresh --process 300
+
 .PHONY: drivers-suites
 drivers-suites: ## The Rust suite on other Vulkan drivers and under every preset. Hours.
 	$(PYTHON) tools/drivers/suites.py

@@ -1,0 +1,191 @@
+"""What is run: packages that others wrote, with the tests that their own wheels and source
+distributions hold, and programs of ours on libraries whose tests are not published.
+
+A row is the whole truth about a package. How its environment is made is `environments.py`; how a
+file is run, `runs.py`.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+
+
+class Package(NamedTuple):
+    """A package and its test files."""
+
+    name: str
+    #: What is installed with dependencies, all pinned.
+    requires: tuple[str, ...]
+    #: What is installed without: packages that pin another TensorFlow.
+    alone: tuple[str, ...] = ()
+    #: The source distribution that holds the tests. Without it they are in `alone`'s or
+    #: `requires`' wheel, and `files` are relative to `site-packages`.
+    source: str | None = None
+    #: Patterns of files.
+    files: tuple[str, ...] = ()
+    #: Parts of paths that are left out. `why` tells the reason.
+    without: tuple[str, ...] = ()
+    why: str = ""
+    #: An expression for `pytest -k`.
+    select: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    #: The files of the sample for CI.
+    sample: tuple[str, ...] = ()
+    #: The cases of the sample, for `pytest -k`.
+    sample_select: str = ""
+    #: The files are programs of ours: the CPU runs first and leaves values that WGPU is compared
+    #: with.
+    programs: bool = False
+
+
+LEGACY = ("TF_USE_LEGACY_KERAS", "1")
+
+PACKAGES = [
+    Package(
+        "dm-sonnet",
+        requires=("dm-sonnet==2.0.2", "dm-tree==0.1.10", "tabulate==0.10.0"),
+        files=("sonnet/**/*_test.py",),
+        without=("distribute/", "conformance/distribute"),
+        why="several processes, or replicas by `tf.config.set_logical_device_configuration`",
+        sample=("sonnet/src/batch_norm_test.py", "sonnet/src/recurrent_test.py"),
+    ),
+    Package(
+        "tensorly",
+        requires=("tensorly==0.10.0", "scipy==1.17.1"),
+        source="tensorly==0.10.0",
+        files=("tensorly/**/test_*.py",),
+        without=("contrib/sparse", "datasets/"),
+        why="another backend; downloads",
+        environment=(("TENSORLY_BACKEND", "tensorflow"),),
+        sample=("tensorly/decomposition/tests/test_tucker.py", "tensorly/tenalg/tests/test_svd.py"),
+    ),
+    Package(
+        "tf-models-official",
+        requires=(
+            "tensorflow-text==2.21.0",
+            "tf-slim==1.1.0",
+            "gin-config==0.5.0",
+            "tensorflow-hub==0.16.1",
+            "tensorflow-model-optimization==0.8.1",
+            "tensorflow-datasets==4.9.10",
+            "opencv-python-headless==5.0.0.93",
+            "pycocotools==2.0.11",
+            "seqeval==1.2.2",
+            "sentencepiece==0.2.3",
+            "sacrebleu==2.6.0",
+            "immutabledict==4.3.1",
+            "psutil==7.2.2",
+            "pandas==3.1.1",
+            "scipy==1.17.1",
+            "pyyaml==6.0.4",
+            "six==1.17.0",
+        ),
+        alone=("tf-models-official==2.20.0",),
+        files=(
+            "official/nlp/modeling/**/*_test.py",
+            "official/vision/modeling/**/*_test.py",
+            "official/vision/losses/*_test.py",
+            "official/vision/ops/*_test.py",
+            "official/modeling/**/*_test.py",
+            "official/projects/**/*_test.py",
+            "official/recommendation/**/*_test.py",
+        ),
+        without=("distribut", "tpu"),
+        why="several processes; TPUs",
+        environment=(LEGACY,),
+    ),
+    Package(
+        "tensorflow-gnn",
+        requires=("ml-collections==1.1.0", "networkx==3.6.1", "pyarrow==26.0.1", "pandas==3.1.1"),
+        alone=("tensorflow-gnn==1.0.3",),
+        files=("tensorflow_gnn/**/*_test.py",),
+        without=("runner/", "experimental/sampler", "data/", "tools/", "sampler/"),
+        why="need Apache Beam and Google Vizier, and compute nothing on a device",
+        environment=(LEGACY,),
+    ),
+    Package(
+        "gpflow",
+        requires=(
+            "check_shapes==1.1.1",
+            "deprecated==1.3.1",
+            "multipledispatch==1.0.0",
+            "scipy==1.17.1",
+            "tabulate==0.10.0",
+            "typing_extensions==4.16.0",
+            "tensorflow-probability==0.25.0",
+            "dm-tree==0.1.10",
+            "decorator==5.3.1",
+            "cloudpickle==3.1.3",
+            "gast==0.7.0",
+        ),
+        alone=("gpflow==2.11.2",),
+        source="gpflow==2.11.2",
+        files=("tests/gpflow/**/test_*.py",),
+        without=("docs", "test_notebooks"),
+        why="notebooks",
+        environment=(LEGACY,),
+    ),
+    Package(
+        "tf-agents",
+        requires=(
+            "cloudpickle==3.1.3",
+            "gin-config==0.5.0",
+            "pillow==13.0.0",
+            "six==1.17.0",
+            "tensorflow-probability==0.25.0",
+            "scipy==1.17.1",
+            "mock==5.2.0",
+            "pygame==2.6.1",
+        ),
+        alone=("gym==0.23.0", "gym_notices==0.1.0", "tf-agents==0.19.0"),
+        files=("tf_agents/**/*_test.py",),
+        without=("reverb", "examples/", "distribut", "train/", "environments/", "specs/"),
+        why="Reverb, several processes, or nothing on a device",
+        environment=(LEGACY,),
+    ),
+    Package(
+        "keras-cv-attention-models",
+        requires=("keras-cv-attention-models==1.4.3",),
+        source="keras-cv-attention-models==1.4.3",
+        files=("tests/test_layers.py",),
+        environment=(LEGACY,),
+    ),
+    Package(
+        "vision networks",
+        requires=("keras-cv-attention-models==1.4.3",),
+        files=("vision_networks_test.py",),
+        environment=(LEGACY,),
+        programs=True,
+    ),
+    Package(
+        "keras-hub",
+        requires=("keras-hub==0.32.0", "tensorflow-text==2.21.0", "pyyaml==6.0.4"),
+        files=("keras_hub_*_test.py",),
+        sample=("keras_hub_text_test.py",),
+        sample_select="gpt2 and float32 or llama3 and mixed_bfloat16",
+        programs=True,
+    ),
+    Package(
+        "microscopy",
+        requires=(
+            "stardist==0.9.2",
+            "csbdeep==0.8.2",
+            "tifffile==2026.3.3",
+            "pillow==13.0.0",
+            "ruamel.yaml==0.19.1",
+        ),
+        alone=("n2v==0.3.3",),
+        files=("microscopy_test.py",),
+        environment=(LEGACY,),
+        programs=True,
+    ),
+    Package(
+        "random networks",
+        requires=(),
+        files=("random_networks_test.py",),
+        sample=("random_networks_test.py",),
+        sample_select="seed000",
+        programs=True,
+    ),
+]

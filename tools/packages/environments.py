@@ -1,0 +1,64 @@
+"""An environment for each package: what it needs lies there, TensorFlow and the plug-in are those
+of the environment that runs this tool.
+
+A `.pth` file lends the latter's `site-packages`. pip sees them, so it installs what lacks; a
+package that insists on another TensorFlow is installed without its dependencies.
+"""
+
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from pathlib import Path
+
+from catalogue import HERE, Package
+
+# `tensorly` needs scipy to be built, which pip would do for its metadata alone.
+PIP = ["-m", "pip", "--disable-pip-version-check"]
+
+
+def environment(package: Package, folder: Path) -> Path:
+    """The Python of the package's environment, which is made when it is not there."""
+    venv = folder / "environments" / package.name.replace(" ", "-")
+    python = venv / "bin" / "python"
+    marker = venv / ".setup"
+    made_of = "\n".join([*package.requires, "--", *package.alone, sys.version])
+    if marker.exists() and marker.read_text(encoding="utf-8") == made_of:
+        return python
+    print(f"{package.name}: installing", flush=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (site_packages(python) / "shared.pth").write_text(
+        sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8"
+    )
+    install = [python, *PIP, "install", "--quiet", "--no-compile"]
+    if package.requires:
+        subprocess.run([*install, *package.requires], check=True)
+    if package.alone:
+        subprocess.run([*install, "--no-deps", *package.alone], check=True)
+    marker.write_text(made_of, encoding="utf-8")
+    return python
+
+
+def site_packages(python: Path) -> Path:
+    """Where the environment's own packages lie."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return python.parent.parent / "lib" / version / "site-packages"
+
+
+def root(package: Package, python: Path, folder: Path) -> Path:
+    """The folder that the package's files are relative to."""
+    if package.programs:
+        return HERE / "programs"
+    if package.source is None:
+        return site_packages(python)
+    sources = folder / "sources"
+    name, _, version = package.source.partition("==")
+    # A source distribution's name has underscores, or had not when that was no rule yet.
+    names = [f"{name.replace('-', '_')}-{version}", f"{name}-{version}"]
+    if not any((sources / n).exists() for n in names):
+        download = [sys.executable, *PIP, "download", "--quiet", "--no-deps", "--no-binary", name]
+        subprocess.run([*download, "--dest", sources, package.source], check=True)
+        archive = next(p for n in names if (p := sources / f"{n}.tar.gz").exists())
+        with tarfile.open(archive) as opened:
+            opened.extractall(sources, filter="data")
+    return next(p for n in names if (p := sources / n).exists())

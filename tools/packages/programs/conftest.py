@@ -1,0 +1,15 @@
+"""The fixture `values`, by which a program's results on WGPU are compared with the CPU's."""
+
+import os
+from pathlib import Path
+
+import pytest
+from values import Values
+
+
+@pytest.fixture
+def values(request):
+    """The CPU's process writes values of the case, WGPU's compares with them."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    folder = Path(os.environ["PACKAGES_VALUES"])
+    return Values(folder / f"{name}.npz", os.environ["PACKAGES_DEVICE"])

@@ -1,0 +1,61 @@
+"""Compares a package's outcomes on the two devices, and writes the table."""
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from runs import Outcome
+
+HEAD = """# Other people's packages
+
+`make packages` runs the tests that these packages publish, and programs of ours on them, on WGPU
+and on the CPU. [CONTRIBUTING.md](../CONTRIBUTING.md) says how. "Failed on both" are the package's
+own failures with this TensorFlow.
+
+"""
+
+
+class Row(NamedTuple):
+    """The numbers of a package."""
+
+    package: str
+    files: int
+    cases: int
+    passed: int
+    skipped: int
+    failed_on_both: int
+    failed_on_wgpu: int
+
+
+def alone(wgpu: dict[str, Outcome], cpu: dict[str, Outcome]) -> dict[str, str]:
+    """The cases that fail on WGPU and not on the CPU, with the error."""
+    return {
+        case: outcome.message
+        for case, outcome in wgpu.items()
+        if outcome.outcome == "failed" and cpu.get(case, Outcome("absent")).outcome != "failed"
+    }
+
+
+def row(package: str, files: int, wgpu: dict[str, Outcome], failed: dict[str, str]) -> Row:
+    """Counts a package's cases."""
+    counts = Counter(outcome.outcome for outcome in wgpu.values())
+    both = counts["failed"] - len(failed)
+    return Row(package, files, len(wgpu), counts["passed"], counts["skipped"], both, len(failed))
+
+
+def markdown(rows: list[Row]) -> str:
+    """The table, with the sums below."""
+    names = [field.replace("_", " ").replace("wgpu", "WGPU alone") for field in Row._fields]
+    lines = [
+        "| " + " | ".join(names) + " |",
+        "|---" + "|--:" * (len(names) - 1) + "|",
+        *("| " + " | ".join(str(value) for value in row) + " |" for row in rows),
+    ]
+    sums = [sum(column) for column in list(zip(*rows))[1:]]
+    lines.append("| all | " + " | ".join(str(value) for value in sums) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def write(page: Path, rows: list[Row], machine: str) -> None:
+    """Writes the page of docs/."""
+    page.write_text(HEAD + machine + "\n\n" + markdown(rows), encoding="utf-8")

@@ -20,6 +20,7 @@ class Row(NamedTuple):
 
     package: str
     files: int
+    files_not_run: int
     cases: int
     passed: int
     skipped: int
@@ -36,11 +37,15 @@ def alone(wgpu: dict[str, Outcome], cpu: dict[str, Outcome]) -> dict[str, str]:
     }
 
 
-def row(package: str, files: int, wgpu: dict[str, Outcome], failed: dict[str, str]) -> Row:
+def row(
+    package: str, files: int, left_out: int, wgpu: dict[str, Outcome], failed: dict[str, str]
+) -> Row:
     """Counts a package's cases."""
     counts = Counter(outcome.outcome for outcome in wgpu.values())
     both = counts["failed"] - len(failed)
-    return Row(package, files, len(wgpu), counts["passed"], counts["skipped"], both, len(failed))
+    return Row(
+        package, files, left_out, len(wgpu), counts["passed"], counts["skipped"], both, len(failed)
+    )
 
 
 def markdown(rows: list[Row]) -> str:

@@ -100,8 +100,10 @@ def test_care(values, probabilistic):
     values.compare(program)
 
 
-def test_noise2void(values, tmp_path):
+def test_noise2void(values, tmp_path, monkeypatch):
     """Denoising without clean images."""
+    # numpy 2 has no `product` any more.
+    monkeypatch.setattr(np, "product", np.prod, raising=False)
     from n2v.models import N2V, N2VConfig
 
     _, noisy, _ = images(4)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 from keras import layers
+from weights import randomize
 
 BATCH = 3
 
@@ -244,6 +245,8 @@ def network(seed: int) -> Network:
     policy = one_of(random, POLICIES)
     keras.utils.set_random_seed(seed)
     keras.config.set_dtype_policy(policy)
+    # Losses and metrics take the type of floats, not the policy. It stays for the training.
+    keras.config.set_floatx("float64" if policy == "float64" else "float32")
     try:
         shape = one_of(
             random,
@@ -270,6 +273,7 @@ def network(seed: int) -> Network:
         )
     finally:
         keras.config.set_dtype_policy("float32")
+    randomize(model, seed)
     x = random.normal(0, 1, (2 * BATCH, *shape)).astype("float32")
     y = np.eye(classes)[random.integers(0, classes, 2 * BATCH)].astype("float32")
     return Network(model, x, y, policy.removeprefix("mixed_"))

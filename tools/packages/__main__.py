@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / "target" / "packages")
     parser.add_argument("--fresh", action="store_true", help="forget WGPU's outcomes")
     parser.add_argument("--keep", action="store_true", help="keep those of another library")
-    parser.add_argument("--case", type=int, default=180, help="seconds for a case")
+    parser.add_argument("--case", type=int, default=180, help="processor seconds for a case")
     parser.add_argument("--process", type=int, default=1800, help="seconds for a file")
     parser.add_argument(
         "--minutes",

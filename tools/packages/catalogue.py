@@ -48,7 +48,7 @@ PACKAGES = [
         files=("sonnet/**/*_test.py",),
         without=("distribute/", "conformance/distribute"),
         why="several processes, or replicas by `tf.config.set_logical_device_configuration`",
-        sample=("sonnet/src/batch_norm_test.py", "sonnet/src/recurrent_test.py"),
+        sample=("sonnet/src/batch_norm_test.py",),
     ),
     Package(
         "tensorly",
@@ -58,7 +58,7 @@ PACKAGES = [
         without=("contrib/sparse", "datasets/"),
         why="another backend; downloads",
         environment=(("TENSORLY_BACKEND", "tensorflow"),),
-        sample=("tensorly/decomposition/tests/test_tucker.py", "tensorly/tenalg/tests/test_svd.py"),
+        sample=("tensorly/tenalg/tests/test_khatri_rao.py",),
     ),
     Package(
         "tf-models-official",
@@ -163,7 +163,7 @@ PACKAGES = [
         requires=("keras-hub==0.32.0", "tensorflow-text==2.21.0", "pyyaml==6.0.4"),
         files=("keras_hub_*_test.py",),
         sample=("keras_hub_text_test.py",),
-        sample_select="gpt2 and float32 or llama3 and mixed_bfloat16",
+        sample_select="gpt2 and float32 and (greedy or int4) or llama3 and mixed_bfloat16 and fit",
         programs=True,
     ),
     Package(
@@ -185,7 +185,7 @@ PACKAGES = [
         requires=(),
         files=("random_networks_test.py",),
         sample=("random_networks_test.py",),
-        sample_select="seed000",
+        sample_select="seed0000 or seed0002 or seed0006 or seed0007 or seed0009",
         programs=True,
     ),
 ]

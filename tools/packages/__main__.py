@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import importlib.metadata
 import json
+import resource
 import sys
 import time
 from pathlib import Path
@@ -143,6 +144,8 @@ def main() -> int:
         print(f"on WGPU alone: {case}")
     if options.write:
         write(options.write, rows, machine())
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{passed():.0f} s, of processor time {used.ru_utime + used.ru_stime:.0f} s")
     # The last line is what CI looks for.
     print(f"{sum(r.passed for r in rows)} passed, {len(failed)} failed")
     return bool(failed)

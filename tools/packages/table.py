@@ -8,9 +8,10 @@ from runs import Outcome
 
 HEAD = """# Other people's packages
 
-`make packages` runs the tests that these packages publish, and programs of ours on them, on WGPU
-and on the CPU. [CONTRIBUTING.md](../CONTRIBUTING.md) says how. "Failed on both" are the package's
-own failures with this TensorFlow.
+`make packages` runs the tests that other packages publish, and programs on libraries that publish
+none, on WGPU and on the CPU: [CONTRIBUTING.md](../CONTRIBUTING.md#other-peoples-packages). A case
+that fails on WGPU alone is a fault of the plug-in. A case that fails on both is the package's own,
+often because it was written for an older TensorFlow. The table holds the files that have run.
 
 """
 

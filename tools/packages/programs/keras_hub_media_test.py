@@ -6,7 +6,7 @@ import keras
 import keras_hub
 import numpy as np
 import pytest
-from weights import randomize
+from weights import Snapshot, randomize
 
 POLICIES = ["float32", "mixed_float16", "mixed_bfloat16"]
 IMAGE = 64
@@ -57,10 +57,13 @@ def test_whisper(values, policy):
     }
     labels = random.integers(0, 32, (2, 10))
 
+    made = seeded(whisper, policy)
+    made.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    snapshot = Snapshot(made)
+
     def program(disturb):
-        made = seeded(whisper, policy)
+        snapshot.restore()
         disturb(made)
-        made.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         history = made.fit(inputs, labels, epochs=3, verbose=0)
         return {
             "losses": np.asarray(history.history["loss"]),
@@ -115,8 +118,11 @@ def test_sam(values, policy):
         "masks": random.normal(0, 1, (2, 1, IMAGE // 4, IMAGE // 4, 1)).astype("float32"),
     }
 
+    made = seeded(sam, policy)
+    weights = made.get_weights()
+
     def program(disturb):
-        made = seeded(sam, policy)
+        made.set_weights(weights)
         disturb(made)
         outputs = made.predict(inputs, verbose=0)
         return {name: np.asarray(value).astype("float32") for name, value in outputs.items()}
@@ -162,10 +168,13 @@ def test_stable_diffusion(values, policy):
         for _ in range(2)
     ]
 
+    made = seeded(diffusion, policy)
+    made.compile()
+    weights = made.get_weights()
+
     def program(disturb):
-        made = seeded(diffusion, policy)
+        made.set_weights(weights)
         disturb(made)
-        made.compile()
         made.backbone.configure_scheduler(3)
         step = made.make_generate_function()
         image = step(

@@ -7,7 +7,7 @@ import keras_hub
 import numpy as np
 import pytest
 from values import UNITS
-from weights import randomize
+from weights import Snapshot, randomize
 
 VOCABULARY, LENGTH = 64, 12
 POLICIES = ["float32", "mixed_float16", "mixed_bfloat16"]
@@ -86,13 +86,18 @@ def dtype_of(policy: str) -> str:
     return policy.removeprefix("mixed_")
 
 
-def train(made, name: str) -> np.ndarray:
-    """The losses of a few steps."""
+def trainable(made) -> Snapshot:
+    """Compiles a model for training; its state."""
     made.compile(
         optimizer=keras.optimizers.Adam(1e-3),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         weighted_metrics=[],
     )
+    return Snapshot(made)
+
+
+def train(made, name: str) -> np.ndarray:
+    """The losses of a few steps."""
     labels = np.random.default_rng(6).integers(0, VOCABULARY, (2, LENGTH))
     history = made.fit(tokens(name), labels, epochs=3, batch_size=2, verbose=0)
     return np.asarray(history.history["loss"])
@@ -105,9 +110,11 @@ def logits(made, name: str) -> np.ndarray:
 
 def test_fit(values, name, policy):
     """The losses of training, and the predictions after it."""
+    made = model(name, policy)
+    snapshot = trainable(made)
 
     def program(disturb):
-        made = model(name, policy)
+        snapshot.restore()
         disturb(made)
         before = logits(made, name)
         losses = train(made, name)
@@ -118,12 +125,15 @@ def test_fit(values, name, policy):
 
 def test_lora(values, name, policy):
     """Training of low-rank adapters alone."""
+    made = model(name, policy)
+    weights = len(made.trainable_variables)
+    made.backbone.enable_lora(4)
+    assert 0 < len(made.trainable_variables) < weights
+    snapshot = trainable(made)
 
     def program(disturb):
-        made = model(name, policy)
-        made.backbone.enable_lora(4)
+        snapshot.restore()
         disturb(made)
-        assert made.trainable_variables
         return {"losses": train(made, name), "after": logits(made, name)}
 
     values.compare(program, dtype_of(policy))

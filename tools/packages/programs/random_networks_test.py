@@ -9,6 +9,7 @@ import os
 import numpy as np
 import pytest
 from networks import BATCH, network
+from weights import Snapshot
 
 COUNT = int(os.environ.get("PACKAGES_NETWORKS", "100"))
 EPOCHS = 2
@@ -18,17 +19,13 @@ EPOCHS = 2
 def test_network(values, seed):
     """A network's training is the CPU's, as far as its own sensitivity allows."""
     model, x, y, dtype = network(seed)
-    model.optimizer.build(model.trainable_variables)
-    variables = [*model.variables, *model.optimizer.variables]
-    initial = [variable.numpy() for variable in variables]
+    snapshot = Snapshot(model)
 
     def weights():
         return np.concatenate([w.numpy().ravel() for w in model.trainable_variables])
 
     def program(disturb):
-        # One model for all runs: what takes the time is tracing.
-        for variable, value in zip(variables, initial):
-            variable.assign(value)
+        snapshot.restore()
         disturb(model)
         start = weights()
         before = model.predict(x, batch_size=BATCH, verbose=0)

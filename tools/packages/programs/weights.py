@@ -16,3 +16,19 @@ def randomize(model, seed: int, spread: float | None = None) -> None:
             scale = spread or float(np.prod(weight.shape[:-1])) ** -0.5
             weights[i] = random.normal(0, scale, weight.shape).astype(weight.dtype)
     model.set_weights(weights)
+
+
+class Snapshot:
+    """The state of a compiled model, which runs of a program begin with: to make and trace a model
+    anew takes most of a small program's time.
+    """
+
+    def __init__(self, model):
+        model.optimizer.build(model.trainable_variables)
+        self.variables = [*model.variables, *model.optimizer.variables]
+        self.values = [variable.numpy() for variable in self.variables]
+
+    def restore(self) -> None:
+        """Gives the variables the values that they had."""
+        for variable, value in zip(self.variables, self.values):
+            variable.assign(value)

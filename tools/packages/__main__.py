@@ -130,8 +130,9 @@ def main() -> int:
                 f" alone, {passed():.0f} s",
                 flush=True,
             )
-        if not ran:
+        if not ran and not left_out:
             continue
+        runner.results.mkdir(exist_ok=True)
         flat = {f"{file}::{case}": m for file, only in ours.items() for case, m in only.items()}
         (runner.results / "alone.json").write_text(json.dumps(ours, indent=1))
         rows.append(row(package.name, ran, left_out, cases, flat))

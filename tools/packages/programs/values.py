@@ -58,12 +58,11 @@ class Values:
             if np.issubdtype(value.dtype, np.floating):
                 assert np.all(np.isfinite(value)), f"{name} is not finite"
         if self.device == "cpu":
-            spread = {name: [] for name in result}
-            for seed in range(RUNS):
+            spread = {k: [] for k, v in result.items() if np.issubdtype(v.dtype, np.floating)}
+            for seed in range(RUNS if spread else 0):
                 disturbed = program(Disturbance(unit, seed))
-                for name, value in result.items():
-                    if np.issubdtype(value.dtype, np.floating):
-                        spread[name].append(distance(np.asarray(disturbed[name]), value))
+                for name in spread:
+                    spread[name].append(distance(np.asarray(disturbed[name]), result[name]))
             self.file.parent.mkdir(parents=True, exist_ok=True)
             spreads = {f"spread {k}": np.asarray(v) for k, v in spread.items()}
             np.savez(self.file, **result, **spreads)

@@ -52,8 +52,8 @@ pub fn is_sum(node: &Node) -> bool {
     node.op() == "AddN"
 }
 
-/// Whether a comparison ([`Shapes::BroadcastOr`]) of shapes that do not broadcast is an error, as it
-/// is by TensorFlow's default.
+/// Whether a comparison ([`Shapes::BroadcastOr`]) of shapes that do not broadcast is an error, as
+/// it is by TensorFlow's default.
 pub fn must_broadcast(node: &Node) -> bool {
     node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true))
 }

@@ -369,7 +369,7 @@ const MOST_INPUTS: usize = 256;
 /// Most parameters.
 const MOST_CONSTANTS: u32 = 1024;
 /// Most steps: more than the optimizer's bound of an op leaves room for.
-pub(crate) const MOST_STEPS: usize = 4096;
+pub(crate) const MOST_STEPS: usize = 8192;
 
 /// Refuses a text that takes long to read. An attribute may hold anything.
 pub(crate) fn check_length(text: &str) -> Result<()> {

@@ -162,8 +162,6 @@ PACKAGES = [
         "keras-hub",
         requires=("keras-hub==0.32.0", "tensorflow-text==2.21.0", "pyyaml==6.0.4"),
         files=("keras_hub_*_test.py",),
-        sample=("keras_hub_text_test.py",),
-        sample_select="gpt2 and float32 and (fit or greedy or int4)",
         programs=True,
     ),
     Package(

@@ -49,10 +49,10 @@ impl Clusters {
             clusters.rank[id.index()] = rank as u32;
         }
         for id in order.iter().copied().filter(|id| !bypassed.contains(id)) {
-            let mut users = graph.users(id).to_vec();
+            let mut users: Vec<NodeId> = graph.following(id).collect();
             while let Some(user) = users.pop() {
                 if bypassed.contains(&user) {
-                    users.extend_from_slice(graph.users(user));
+                    users.extend(graph.following(user));
                 } else if clusters.rank[id.index()] < clusters.rank[user.index()] {
                     // An edge back into a loop has no place in the order.
                     clusters.users[id.index()].push(user.0);

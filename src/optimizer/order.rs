@@ -52,7 +52,8 @@ impl Order {
         let ranks = |order: &Self, ids: &[NodeId]| {
             ids.iter().filter_map(|n| order.rank(*n)).collect::<Vec<_>>()
         };
-        let (used, users): (Vec<NodeId>, &[NodeId]) = (graph.used(id).collect(), graph.users(id));
+        let (used, users): (Vec<NodeId>, &[NodeId]) =
+            (graph.preceding(id).collect(), &graph.following(id).collect::<Vec<_>>());
         let mut below = ranks(self, &used).into_iter().max().unwrap_or(0);
         let mut above = ranks(self, users).into_iter().min().unwrap_or(below + 2 * GAP);
         if above <= below {
@@ -101,9 +102,9 @@ impl Order {
     fn next(&self, graph: &Graph, id: NodeId, down: bool) -> SmallVec<[NodeId; 8]> {
         let own = self.rank(id);
         if down {
-            graph.users(id).iter().copied().filter(|n| self.rank(*n) > own).collect()
+            graph.following(id).filter(|n| self.rank(*n) > own).collect()
         } else {
-            graph.used(id).filter(|n| self.rank(*n) < own).collect()
+            graph.preceding(id).filter(|n| self.rank(*n) < own).collect()
         }
     }
 

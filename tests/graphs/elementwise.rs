@@ -461,3 +461,32 @@ fn readers_on_both_sides_of_a_full_group() {
         "#]],
     );
 }
+
+#[test]
+fn nodes_in_front_of_a_loop_stay_apart_from_those_behind_it() {
+    // No edge but the one back into the loop leads from `a` to `last`.
+    let carried = |name: &str, from: &str, back: &str| {
+        format!(
+            "e{name} = Enter({from}) {{T: float32, frame_name: \"f\", is_constant: false}} -> \
+             float32[4]
+             m{name} = Merge(e{name}, n{name}) {{N: 2, T: float32}} -> float32[4], int32[]
+             s{name} = Switch(m{name}, more) {{T: float32}} -> float32[4], float32[4]
+             n{name} = NextIteration({back}) {{T: float32}} -> float32[4]"
+        )
+    };
+    let text = format!(
+        "preserve out
+         x = Placeholder -> float32[4]
+         a = Exp(x) {{T: float32}} -> float32[4]
+         test = Custom(mu) -> bool[]
+         more = LoopCond(test) -> bool[]
+         {}
+         {}
+         last = Exit(su) {{T: float32}} -> float32[4]
+         b = Mul(last, a) {{T: float32}} -> float32[4]
+         out = Identity(b) {{T: float32}} -> float32[4]",
+        carried("u", "x", "sv:1"),
+        carried("v", "a", "sv:1"),
+    );
+    refuse("elementwise", &text);
+}

@@ -32,6 +32,10 @@ pub(super) struct Frames {
     /// Name and parent of each frame but the first, which is the outside.
     loops: Vec<(String, Frame)>,
     by_name: FxHashMap<(String, Frame), Frame>,
+    /// The `Enter`s of each loop.
+    enters: FxHashMap<Frame, Vec<NodeId>>,
+    /// The `LoopCond`s of each loop.
+    conditions: FxHashMap<Frame, Vec<NodeId>>,
 }
 
 impl Frames {
@@ -47,6 +51,16 @@ impl Frames {
             self.of.resize(id.index() + 1, Frame::OUTSIDE);
         }
         self.of[id.index()] = frame;
+    }
+
+    /// Notes a node that begins a loop or asks for its next step, in its frame.
+    fn note(&mut self, node: &Node, id: NodeId, frame: Frame) {
+        let of = match node.op() {
+            "Enter" | "RefEnter" => &mut self.enters,
+            "LoopCond" => &mut self.conditions,
+            _ => return,
+        };
+        of.entry(frame).or_default().push(id);
     }
 
     /// The loop of this name within another one.
@@ -95,6 +109,8 @@ impl Graph {
     /// Finds the frames of all nodes from their edges.
     pub(super) fn find_frames(&mut self) {
         self.frames = self.frames_of_edges().unwrap_or_default();
+        // The order that was found without frames lacks the edges between them.
+        *self.order.borrow_mut() = None;
     }
 
     /// Finds the frame of a node from its inputs.
@@ -102,7 +118,34 @@ impl Graph {
         let inputs = self.used(id).next().map_or(Frame::OUTSIDE, |used| self.frame(used));
         let node = self.nodes[id.index()].as_ref().expect("the node was removed");
         let frame = self.frames.behind(node, inputs);
+        self.frames.note(node, id, frame);
         self.frames.set(id, frame);
+    }
+
+    /// The nodes that run after this one: its users, and for an `Enter` the `LoopCond` of its loop.
+    /// So all that leaves a loop is behind all that enters it, also where only another step leads
+    /// from the one to the other.
+    pub fn following(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        let is_enter = matches!(self.node(id).op(), "Enter" | "RefEnter");
+        let others = self.frames.conditions.get(&self.frame(id)).filter(|_| is_enter);
+        self.users(id).iter().copied().chain(self.present(others, "LoopCond"))
+    }
+
+    /// The nodes that run before this one: those that it uses, and for a `LoopCond` the `Enter`s of
+    /// its loop.
+    pub fn preceding(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
+        let is_condition = self.node(id).op() == "LoopCond";
+        let others = self.frames.enters.get(&self.frame(id)).filter(|_| is_condition);
+        self.used(id).chain(self.present(others, "Enter"))
+    }
+
+    fn present<'g>(
+        &'g self,
+        noted: Option<&'g Vec<NodeId>>,
+        op: &'static str,
+    ) -> impl Iterator<Item = NodeId> + use<'g> {
+        let is_there = move |id: &NodeId| self.contains(*id) && self.node(*id).op().ends_with(op);
+        noted.into_iter().flatten().copied().filter(is_there)
     }
 
     /// `None` for a graph with a cycle.
@@ -114,6 +157,7 @@ impl Graph {
                 let mut used = self.used(id).filter(|used| !self.is_back_edge(*used, id));
                 let inputs = used.next().map_or(Frame::OUTSIDE, |used| frames.get(used));
                 let frame = frames.behind(self.node(id), inputs);
+                frames.note(self.node(id), id, frame);
                 frames.set(id, frame);
             }
         }

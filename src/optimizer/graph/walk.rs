@@ -13,7 +13,7 @@ const MAX_SEARCHED: usize = 1 << 14;
 
 impl Graph {
     /// The nodes, each behind its inputs. Edges back into loops of TensorFlow 1
-    /// (`NextIteration` to `Merge`) don't count. `None` for another cycle.
+    /// (`NextIteration` to `Merge`) don't count; what leaves a loop is behind what enters it. `None` for another cycle.
     pub fn order(&self) -> Option<Arc<[NodeId]>> {
         // Most passes change nothing, and the next one finds the order that they used.
         let mut known = self.order.borrow_mut();
@@ -31,8 +31,7 @@ impl Graph {
         let mut missing = vec![0u32; self.capacity()];
         let mut ready: Vec<NodeId> = Vec::new();
         for id in self.ids() {
-            let node = self.node(id);
-            let edges = node.inputs.iter().map(|i| i.node).chain(node.controls.iter().copied());
+            let edges = self.preceding(id);
             missing[id.index()] = edges.filter(|used| !self.is_back_edge(*used, id)).count() as u32;
             if missing[id.index()] == 0 {
                 ready.push(id);
@@ -42,13 +41,13 @@ impl Graph {
         let mut order = Vec::with_capacity(self.capacity());
         while let Some(id) = ready.pop() {
             order.push(id);
-            for user in self.users(id) {
-                if self.is_back_edge(id, *user) {
+            for user in self.following(id) {
+                if self.is_back_edge(id, user) {
                     continue;
                 }
                 missing[user.index()] -= 1;
                 if missing[user.index()] == 0 {
-                    ready.push(*user);
+                    ready.push(user);
                 }
             }
         }
@@ -75,12 +74,12 @@ impl Graph {
         let mut stack: Vec<NodeId> = start.to_vec();
         for _ in 0..MAX_SEARCHED {
             let Some(id) = stack.pop() else { return false };
-            for user in self.users(id) {
-                if targets.contains(user) {
+            for user in self.following(id) {
+                if targets.contains(&user) {
                     return true;
                 }
-                if !avoid.contains(user) && seen.insert(*user) {
-                    stack.push(*user);
+                if !avoid.contains(&user) && seen.insert(user) {
+                    stack.push(user);
                 }
             }
         }
@@ -121,7 +120,7 @@ impl Graph {
             for (search, down) in [(&mut below, true), (&mut above, false)] {
                 let Some(id) = search.stack.pop() else { return true };
                 let next: Vec<NodeId> =
-                    if down { self.users(id).to_vec() } else { self.used(id).collect() };
+                    if down { self.following(id).collect() } else { self.preceding(id).collect() };
                 if next.iter().any(|n| inside.contains(n)) {
                     return false;
                 }

@@ -11,14 +11,16 @@ mod random_graphs;
 use std::collections::BTreeSet;
 
 use numeric::Random;
+use random_graphs::executor::{run, run_with_effects};
 use random_graphs::generate::{Case, Profile, case};
-use random_graphs::run::{OnDevice, assert_same, on_host, run, run_with_effects};
+use random_graphs::run::{OnDevice, assert_same, on_host};
 use tensorflow_wgpu::HostTensor;
 use tensorflow_wgpu::optimizer::graph::Graph;
 use tensorflow_wgpu::optimizer::passes::{PASSES, run_all};
 
 /// Scalar functions alone, which the host evaluates.
-const SCALAR: Profile = Profile { device: false, branches: false, layers: false, nodes: 24 };
+const SCALAR: Profile =
+    Profile { device: false, branches: false, loops: false, layers: false, nodes: 24 };
 const EVERYTHING: Profile = Profile { device: true, ..SCALAR };
 /// The same with more of what products are fused with.
 const LAYERS: Profile = Profile { layers: true, nodes: 8, ..EVERYTHING };

@@ -64,6 +64,8 @@ mod movement;
 mod norm;
 #[path = "../optimizer.rs"]
 mod optimizer;
+#[path = "../optimizer_loops.rs"]
+mod optimizer_loops;
 #[path = "../optimizer_random.rs"]
 mod optimizer_random;
 #[path = "../patches.rs"]

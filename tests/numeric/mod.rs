@@ -35,6 +35,11 @@ impl Random {
         from[self.below(from.len())]
     }
 
+    #[allow(dead_code, reason = "not every test needs it")]
+    pub fn pick_of<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
+    }
+
     /// A tensor of values in [-1, 1], already rounded to `dtype`, and those values.
     pub fn tensor(&mut self, dtype: DType, dims: &[usize]) -> (HostTensor, Vec<f64>) {
         let n = dims.iter().product();

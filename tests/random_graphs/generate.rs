@@ -8,8 +8,10 @@ use tensorflow_wgpu::HostTensor;
 use tensorflow_wgpu::layout::broadcast_dims;
 
 use super::super::numeric::Random;
+use super::flow;
 use super::functions::{BINARY, Range, UNARY, binary, unary};
 use super::patterns;
+use super::scopes::Scopes;
 
 /// What a graph may hold.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,6 +21,8 @@ pub struct Profile {
     pub device: bool,
     /// Branches, of which one runs, and nodes that have effects.
     pub branches: bool,
+    /// Loops and branches of TensorFlow 1, in each other.
+    pub loops: bool,
     /// Many layers, their gradients, and rotary embeddings.
     pub layers: bool,
     /// Most random nodes, patterns counted as one.
@@ -67,8 +71,10 @@ pub struct Generator {
     /// The nodes of branches, by number: of those, nobody outside may use any but the `Merge`s.
     conditional: Vec<std::ops::Range<usize>>,
     /// Nodes that the end of the graph waits for, as it does for the last writes.
-    statements: Vec<String>,
-    case: Case,
+    pub statements: Vec<String>,
+    /// The loops and branches around the nodes that are written now.
+    pub scopes: Scopes,
+    pub case: Case,
 }
 
 /// How much the graph says of its tensors' shapes.
@@ -112,6 +118,7 @@ pub fn case(seed: u64, profile: Profile) -> Case {
         variables: Vec::new(),
         conditional: Vec::new(),
         statements: Vec::new(),
+        scopes: Scopes::default(),
         case: Case::default(),
     };
     for _ in 0..g.random.between(1, 4) {
@@ -124,12 +131,20 @@ pub fn case(seed: u64, profile: Profile) -> Case {
     for _ in 0..g.random.between(2, profile.nodes) {
         g.any(profile);
     }
+    if profile.loops {
+        flow::repeated(&mut g, profile);
+        g.any(profile);
+    }
     g.finish()
 }
 
 impl Generator {
     /// A random node, or nothing where the choice does not fit.
-    fn any(&mut self, profile: Profile) {
+    pub fn any(&mut self, profile: Profile) {
+        if profile.loops && self.random.below(4) == 0 {
+            flow::any(self, profile);
+            return;
+        }
         if profile.branches && self.random.below(4) == 0 {
             match self.random.below(3) {
                 0 | 1 => drop(patterns::branch(self)),
@@ -160,9 +175,10 @@ impl Generator {
             25 => drop(patterns::layer_norm(self)),
             26 => drop(patterns::dense(self)),
             27 => drop(patterns::attention(self)),
-            28 => drop(patterns::adam(self)),
+            28 if self.scopes.is_outside() => drop(patterns::adam(self)),
             29..=30 => drop(patterns::repeat(self)),
-            _ => self.variable(),
+            _ if self.scopes.is_outside() => self.variable(),
+            _ => {}
         }
     }
 
@@ -181,6 +197,9 @@ impl Generator {
 
     /// An input of the graph with values of at most `size`.
     pub fn feed(&mut self, dtype: DType, dims: &[usize], size: f64) -> Value {
+        if !self.scopes.is_outside() {
+            return self.from_outside(|g| g.feed(dtype, dims, size));
+        }
         let values: Vec<f64> = (0..dims.iter().product())
             .map(|_| (self.random.below(2001) as f64 / 1000.0 - 1.0) * size)
             .collect();
@@ -216,7 +235,7 @@ impl Generator {
     }
 
     /// The same for a node of several outputs, which are alike.
-    fn emit_all(
+    pub fn emit_all(
         &mut self,
         op: &str,
         inputs: &[&str],
@@ -227,6 +246,24 @@ impl Generator {
     ) -> String {
         let name = format!("n{}", self.names);
         self.names += 1;
+        self.scopes.note();
+        self.emit_as(&name, op, inputs, attrs, &vec![(dtype, dims); outputs]);
+        name
+    }
+
+    /// Writes a line for a node of this name.
+    pub fn emit_as(
+        &mut self,
+        name: &str,
+        op: &str,
+        inputs: &[&str],
+        attrs: &str,
+        outputs: &[(DType, &[usize])],
+    ) {
+        // A constant has no inputs that say where it is.
+        let pivot = self.scopes.pivot().filter(|_| op == "Const" && inputs.is_empty());
+        let pivot: Vec<&str> = pivot.into_iter().collect();
+        let inputs = if pivot.is_empty() { inputs } else { &pivot };
         let inputs =
             if inputs.is_empty() { String::new() } else { format!("({})", inputs.join(", ")) };
         let attrs = if attrs.is_empty() { String::new() } else { format!(" {{{attrs}}}") };
@@ -240,12 +277,13 @@ impl Generator {
                     d.to_string()
                 }
             };
-            let dims: Vec<String> = dims.iter().map(dim).collect();
-            let output = format!("{dtype}[{}]", dims.join(", "));
-            let _ = write!(self.case.text, " -> {}", vec![output; outputs].join(", "));
+            let output = |(dtype, dims): &(DType, &[usize])| {
+                format!("{dtype}[{}]", dims.iter().map(dim).collect::<Vec<_>>().join(", "))
+            };
+            let outputs: Vec<String> = outputs.iter().map(output).collect();
+            let _ = write!(self.case.text, " -> {}", outputs.join(", "));
         }
         self.case.text.push('\n');
-        name
     }
 
     /// The halves of a tensor's last axis, which has an even extent and is not the first one.
@@ -269,7 +307,7 @@ impl Generator {
         Value { name, dtype: I32, dims: Vec::new(), range: Range::exact(0.0, 8.0) }
     }
 
-    fn value(&mut self, name: String, dtype: DType, dims: &[usize], range: Range) -> Value {
+    pub fn value(&mut self, name: String, dtype: DType, dims: &[usize], range: Range) -> Value {
         let value = Value { name, dtype, dims: dims.to_vec(), range };
         self.values.push(value.clone());
         value
@@ -364,6 +402,9 @@ impl Generator {
     fn choice(&mut self) {
         let exact: Vec<Value> =
             self.values.iter().filter(|v| v.range.error == 0.0).cloned().collect();
+        if exact.is_empty() {
+            return;
+        }
         let x = exact[self.random.below(exact.len())].clone();
         let y = exact[self.random.below(exact.len())].clone();
         let (Ok(dims), true) = (broadcast_dims(&x.dims, &y.dims), x.dtype == y.dtype) else {
@@ -492,7 +533,9 @@ impl Generator {
         if first > second {
             std::mem::swap(&mut first, &mut second);
         }
-        if self.conditional.iter().any(|nodes| nodes.contains(&first)) {
+        if self.conditional.iter().any(|nodes| nodes.contains(&first))
+            || !self.scopes.may_wait(second, first)
+        {
             return;
         }
         let start = format!("n{second} = ");
@@ -604,6 +647,9 @@ impl Generator {
 
     /// A boolean that the graph is fed with.
     pub fn condition(&mut self) -> String {
+        if !self.scopes.is_outside() {
+            return self.test();
+        }
         let name = self.emit("Placeholder", &[], "dtype: bool", Bool, &[]);
         let value = HostTensor {
             dtype: Bool,
@@ -670,7 +716,7 @@ impl Generator {
     }
 
     /// A node without outputs.
-    fn statement(&mut self, op: &str, inputs: &[&str], attrs: &str) -> String {
+    pub fn statement(&mut self, op: &str, inputs: &[&str], attrs: &str) -> String {
         let shapes = std::mem::replace(&mut self.shapes, Shapes::Unknown);
         let name = self.emit(op, inputs, attrs, F32, &[]);
         self.shapes = shapes;
@@ -682,7 +728,9 @@ impl Generator {
         let mut fetched: Vec<Value> = Vec::new();
         for value in self.values.clone() {
             let is_used = inputs(&self.case.text).any(|(_, name)| name == value.name);
-            if self.random.below(if is_used { 8 } else { 2 }) == 0 {
+            // Most of a loop would be pruned otherwise.
+            let unused = if self.scopes.were_open() { 1 } else { 2 };
+            if self.random.below(if is_used { 8 } else { unused }) == 0 {
                 fetched.push(value);
             }
         }
@@ -720,8 +768,16 @@ impl Generator {
             preserved.push(self.statement("NoOp", &written, ""));
         }
         self.case.tolerances = self.variables.iter().map(|v| 4.0 * v.value.range.error).collect();
-        self.case.text =
-            format!("preserve {}\n{}", preserved.join(", "), pruned(&self.case.text, &preserved));
+        // Decisions that nothing needs are of no interest.
+        let decides = |name: &String| {
+            let feed = self.case.feeds.iter().find(|feed| feed.0 == *name);
+            feed.is_some_and(|(_, value)| !value.dtype.is_float())
+        };
+        let needed: Vec<String> = preserved.iter().filter(|name| !decides(name)).cloned().collect();
+        let text = pruned(&self.case.text, &needed);
+        let mut preserved = preserved;
+        preserved.retain(|name| text.contains(&format!("{name} = ")));
+        self.case.text = format!("preserve {}\n{text}", preserved.join(", "));
         self.case
     }
 }
@@ -743,9 +799,14 @@ fn inputs(text: &str) -> impl Iterator<Item = (&str, &str)> {
 fn pruned(text: &str, preserved: &[String]) -> String {
     let mut needed: HashSet<&str> = preserved.iter().map(String::as_str).collect();
     let edges: Vec<(&str, &str)> = inputs(text).collect();
-    for (user, used) in edges.iter().rev() {
-        if needed.contains(user) {
-            needed.insert(used);
+    // Edges back into loops are found in another round.
+    let mut before = 0;
+    while needed.len() > before {
+        before = needed.len();
+        for (user, used) in edges.iter().rev() {
+            if needed.contains(user) {
+                needed.insert(used);
+            }
         }
     }
     text.lines()

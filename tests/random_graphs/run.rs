@@ -1,6 +1,4 @@
-//! Interprets a graph node by node.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Runs single nodes: by the functions' references, or on the device.
 
 use tensorflow_wgpu::kernels::expression::{Call, Expression};
 use tensorflow_wgpu::kernels::fused::elementwise;
@@ -11,133 +9,97 @@ use tensorflow_wgpu::optimizer::graph::{Graph, NodeId, Output};
 use tensorflow_wgpu::optimizer::{attr, graph, proto::attr_value::Value};
 use tensorflow_wgpu::{DType, HostTensor};
 
-use super::super::numeric::Random;
 use super::generate::Case;
 
 /// Runs a node with an op that is not the interpreter's own.
 pub type Engine<'e> = dyn FnMut(&local::Node, &[Input]) -> Vec<Input> + 'e;
 
-/// The values of the fetches. Nodes run in a random order that data and control edges allow.
-/// Handles of variables are their numbers.
-pub fn run(
+/// What a node gives that runs with these inputs; a `Switch`'s outputs are not all alive.
+pub fn evaluate(
     graph: &Graph,
+    id: NodeId,
+    inputs: Vec<Input>,
     case: &Case,
-    random: &mut Random,
     engine: &mut Engine<'_>,
-) -> Vec<HostTensor> {
-    run_with_effects(graph, case, random, engine).0
-}
-
-/// The same, with the names of the nodes that did something besides giving a value, in the order of
-/// the names.
-pub fn run_with_effects(
-    graph: &Graph,
-    case: &Case,
-    random: &mut Random,
-    engine: &mut Engine<'_>,
-) -> (Vec<HostTensor>, BTreeSet<String>) {
-    // What does not run has no values, and so does what uses that, but a Merge.
-    let mut values: BTreeMap<NodeId, Option<Vec<Option<Input>>>> = BTreeMap::new();
-    let mut effects = BTreeSet::new();
-    for id in order(graph, random) {
-        let node = graph.node(id);
-        let named =
-            |list: &[(String, HostTensor)]| list.iter().position(|(name, _)| name == node.name());
-        let read = |i: &Output| {
-            values[&i.node].as_ref().and_then(|outputs| outputs[i.port as usize].clone())
-        };
-        let mut inputs: Vec<Option<Input>> = node.inputs().iter().map(read).collect();
-        if node.op() == "Merge" {
-            inputs.retain(Option::is_some);
-            assert!(inputs.len() < 2, "two branches run");
-        }
-        let runs = node.controls().iter().all(|control| values[control].is_some());
-        let Some(inputs) = inputs.into_iter().collect::<Option<Vec<Input>>>().filter(|_| runs)
-        else {
-            values.insert(id, None);
-            continue;
-        };
-        if inputs.is_empty() && node.op() == "Merge" {
-            values.insert(id, None);
-            continue;
-        }
-        if node.op() == "Switch" {
-            let chosen = usize::from(tensor(&inputs[1]).bytes[0] != 0);
-            let output = |port| (port == chosen).then(|| inputs[0].clone());
-            values.insert(id, Some(vec![output(0), output(1)]));
-            continue;
-        }
-        if matches!(node.op(), "Assert" | "Print") {
-            effects.insert(node.name().to_owned());
-        }
-        let outputs = match node.op() {
-            "Placeholder" => vec![case.feeds[named(&case.feeds).expect("a feed")].1.clone().into()],
-            "VarHandleOp" => vec![Input::Variable(named(&case.variables).expect("a variable"))],
-            "Const" => {
-                vec![graph.constant(Output { node: id, port: 0 }).expect("a small constant").into()]
-            }
-            "CheckNumerics" | "Identity" | "Merge" | "Print" | "StopGradient" => inputs,
-            "Assert" | "NoOp" => Vec::new(),
-            "Reshape" => {
-                let mut value = tensor(&inputs[0]).clone();
-                let dims = tensor(&inputs[1]).to_i64().unwrap();
-                let known: usize = dims.iter().filter_map(|d| usize::try_from(*d).ok()).product();
-                let count = value.bytes.len() / value.dtype.size();
-                let extent = |d: &i64| usize::try_from(*d).unwrap_or_else(|_| count / known);
-                value.dims = dims.iter().map(extent).collect();
-                assert_eq!(value.dims.iter().product::<usize>(), count);
-                vec![value.into()]
-            }
-            "Squeeze" => {
-                let mut value = tensor(&inputs[0]).clone();
-                let dropped = node.attr("squeeze_dims").and_then(Attr::ints).unwrap();
-                let kept = value.dims.iter().enumerate().filter(|(axis, extent)| {
-                    let dropped = dropped.contains(&(*axis as i64));
-                    assert!(!dropped || **extent == 1, "{:?} without {axis}", value.dims);
-                    !dropped
-                });
-                value.dims = kept.map(|(_, extent)| *extent).collect();
-                vec![value.into()]
-            }
-            op => engine(&local_node(op, node), &inputs),
-        };
-        values.insert(id, Some(outputs.into_iter().map(Some).collect()));
-    }
-    let find =
-        |name: &String| graph.find(name).unwrap_or_else(|| panic!("the fetch {name} is gone"));
-    let fetched = |name: &String| match &values[&find(name)].as_ref().map(|outputs| &outputs[0]) {
-        Some(Some(value)) => tensor(value).clone(),
-        _ => panic!("the fetch {name} does not run:\n{}", graph.to_text()),
+) -> Vec<Option<Input>> {
+    let node = graph.node(id);
+    let named =
+        |list: &[(String, HostTensor)]| list.iter().position(|(name, _)| name == node.name());
+    let only = |chosen: usize, count: usize| {
+        (0..count).map(|port| (port == chosen).then(|| inputs[0].clone())).collect()
     };
-    (case.fetches.iter().map(|(name, _)| fetched(name)).collect(), effects)
+    let outputs = match node.op() {
+        "Switch" => return only(usize::from(tensor(&inputs[1]).bytes[0] != 0), 2),
+        "_SwitchN" => {
+            let count = node.attr("num_outs").and_then(Attr::int).unwrap() as usize;
+            let index = tensor(&inputs[1]).to_i64().unwrap()[0];
+            let last = count - 1;
+            return only(usize::try_from(index).map_or(last, |index| index.min(last)), count);
+        }
+        "Placeholder" => vec![case.feeds[named(&case.feeds).expect("a feed")].1.clone().into()],
+        "VarHandleOp" => vec![Input::Variable(named(&case.variables).expect("a variable"))],
+        "Const" => {
+            vec![graph.constant(Output { node: id, port: 0 }).expect("a small constant").into()]
+        }
+        "CheckNumerics" | "Enter" | "Exit" | "Identity" | "LoopCond" | "NextIteration"
+        | "Print" | "StopGradient" => inputs,
+        "Assert" | "NoOp" => Vec::new(),
+        "Reshape" => vec![reshaped(&inputs).into()],
+        "Squeeze" => {
+            let mut value = tensor(&inputs[0]).clone();
+            let dropped = node.attr("squeeze_dims").and_then(Attr::ints).unwrap();
+            let kept = value.dims.iter().enumerate().filter(|(axis, extent)| {
+                let dropped = dropped.contains(&(*axis as i64));
+                assert!(!dropped || **extent == 1, "{:?} without {axis}", value.dims);
+                !dropped
+            });
+            value.dims = kept.map(|(_, extent)| *extent).collect();
+            vec![value.into()]
+        }
+        op => match in_host_memory(op, &inputs) {
+            Some(value) => vec![value.into()],
+            None => engine(&local_node(op, node), &inputs),
+        },
+    };
+    outputs.into_iter().map(Some).collect()
 }
 
-fn tensor(input: &Input) -> &HostTensor {
+fn reshaped(inputs: &[Input]) -> HostTensor {
+    let mut value = tensor(&inputs[0]).clone();
+    let dims = tensor(&inputs[1]).to_i64().unwrap();
+    let known: usize = dims.iter().filter_map(|d| usize::try_from(*d).ok()).product();
+    let count = value.bytes.len() / value.dtype.size();
+    let extent = |d: &i64| usize::try_from(*d).unwrap_or_else(|_| count / known);
+    value.dims = dims.iter().map(extent).collect();
+    assert_eq!(value.dims.iter().product::<usize>(), count);
+    value
+}
+
+/// Counters and conditions, which kernels compute in host memory.
+fn in_host_memory(op: &str, inputs: &[Input]) -> Option<HostTensor> {
+    let [Input::Value(a), Input::Value(b)] = inputs else { return None };
+    let scalars = |dtype| a.dtype == dtype && a.dims.is_empty() && b.dims.is_empty();
+    let is_true = |t: &HostTensor| t.bytes[0] != 0;
+    if scalars(DType::Bool) && matches!(op, "LogicalAnd" | "_WgpuHostLogicalAnd") {
+        return Some(HostTensor::bool(&[], &[is_true(a) && is_true(b)]));
+    }
+    if !scalars(DType::I32) {
+        return None;
+    }
+    let (a, b) = (a.values::<i32>()[0], b.values::<i32>()[0]);
+    match op {
+        "AddV2" => Some(HostTensor::i32(&[], &[a + b])),
+        "Less" => Some(HostTensor::bool(&[], &[a < b])),
+        _ => None,
+    }
+}
+
+/// The tensor that an input is.
+pub fn tensor(input: &Input) -> &HostTensor {
     match input {
         Input::Value(t) => t,
         Input::Variable(v) => panic!("the handle of variable {v} is no tensor"),
     }
-}
-
-/// A random order in which every node comes after those that it uses.
-fn order(graph: &Graph, random: &mut Random) -> Vec<NodeId> {
-    let edges = |id: NodeId| graph.node(id).inputs().len() + graph.node(id).controls().len();
-    let mut missing: BTreeMap<NodeId, usize> = graph.ids().map(|id| (id, edges(id))).collect();
-    let mut ready: Vec<NodeId> = graph.ids().filter(|id| missing[id] == 0).collect();
-    let mut order = Vec::new();
-    while !ready.is_empty() {
-        let id = ready.swap_remove(random.below(ready.len()));
-        order.push(id);
-        for user in graph.users(id) {
-            let left = missing.get_mut(user).expect("users are in the graph");
-            *left -= 1;
-            if *left == 0 {
-                ready.push(*user);
-            }
-        }
-    }
-    assert_eq!(order.len(), graph.len(), "the graph has a cycle:\n{}", graph.to_text());
-    order
 }
 
 /// The node's attributes as kernels read them.

@@ -44,6 +44,7 @@ pub const SUITES: &[&str] = &[
     "debug_summary",
     "items",
     "optimizer",
+    "optimizer_loops",
     "optimizer_random",
     "autotune",
     "barriers",

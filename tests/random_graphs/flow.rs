@@ -40,7 +40,11 @@ pub fn any(g: &mut Generator, profile: Profile) {
 
 /// A product that may be the same in every step.
 fn product(g: &mut Generator, x: &Value) -> Option<Value> {
-    let [m, k] = x.dims[..] else { return None };
+    let count: usize = x.dims.iter().product();
+    let k = x.dims.last().copied().unwrap_or(1);
+    let m = count.checked_div(k)?;
+    let rows = if x.dims.len() == 2 { Some(x.clone()) } else { reshaped(g, x, &[m, k]) };
+    let x = &rows?;
     let n = g.random.pick(&[1, 3, 8]);
     let weights = g.feed(x.dtype, &[k, n], 1.0);
     let size = x.range.size() * k as f64;
@@ -51,6 +55,13 @@ fn product(g: &mut Generator, x: &Value) -> Option<Value> {
         return Some(product);
     }
     g.apply("Tanh", &product)
+}
+
+fn reshaped(g: &mut Generator, x: &Value, dims: &[usize]) -> Option<Value> {
+    let name = g.indices(&dims.iter().map(|d| *d as i64).collect::<Vec<_>>());
+    let shape = Value { name, dtype: I32, dims: vec![dims.len()], range: x.range };
+    let attrs = format!("T: {}, Tshape: int32", x.dtype);
+    g.node("Reshape", &[x, &shape], &attrs, x.dtype, dims, x.range)
 }
 
 /// What the scope makes of `wanted`: a value of that type and shape, of which late ones are part.

@@ -13,7 +13,8 @@ const MAX_SEARCHED: usize = 1 << 14;
 
 impl Graph {
     /// The nodes, each behind its inputs. Edges back into loops of TensorFlow 1
-    /// (`NextIteration` to `Merge`) don't count; what leaves a loop is behind what enters it. `None` for another cycle.
+    /// (`NextIteration` to `Merge`) don't count; what leaves a loop is behind what enters it.
+    /// `None` for another cycle.
     pub fn order(&self) -> Option<Arc<[NodeId]>> {
         // Most passes change nothing, and the next one finds the order that they used.
         let mut known = self.order.borrow_mut();

@@ -129,8 +129,8 @@ impl Branches {
         limited(all)
     }
 
-    /// Of a node that runs when one input is there. That of the next step is there only if the first
-    /// one was.
+    /// Of a node that runs when one input is there. The input from a loop's last step is there only
+    /// if the one from outside was.
     fn merged(&self, graph: &Graph, id: NodeId) -> Option<Vec<Condition>> {
         let node = graph.node(id);
         let inputs = node.inputs().iter().filter(|input| !graph.is_back_edge(input.node, id));

@@ -70,7 +70,10 @@ def loop_in_cond(x, w):
 
 def two_conditions(x, w):
     """Loops that end by what was computed, or by a count, whichever comes first."""
-    go = lambda i, h: tf.logical_and(i < 6, tf.reduce_max(tf.abs(h)) < 4.0)  # noqa: E731
+
+    def go(i, h):
+        return tf.logical_and(i < 6, tf.reduce_max(tf.abs(h)) < 4.0)
+
     return tf.while_loop(go, lambda i, h: (i + 1, tf.matmul(h, w) + x), [0, x])[1]
 
 
@@ -199,7 +202,9 @@ def greedy(x, w):
         tokens = tf.tensor_scatter_nd_update(tokens, [[i]], [token])
         return i + 1, tokens, h * 0.9 + tf.one_hot(token, 6)[None] * 0.3
 
-    go = lambda i, tokens, _: tf.logical_and(i < 5, tf.logical_not(tf.reduce_any(tokens == 9)))  # noqa: E731
+    def go(i, tokens, _):
+        return tf.logical_and(i < 5, tf.logical_not(tf.reduce_any(tokens == 9)))
+
     _, tokens, h = tf.while_loop(go, body, [0, tf.zeros([5], tf.int32), x])
     return h + tf.cast(tf.reduce_sum(tokens), tf.float32)
 

@@ -64,8 +64,8 @@ impl Graph {
         name
     }
 
-    /// Adds a node. It is in the frame of what it reads and waits for; a constant that a loop may read
-    /// comes by [`Self::add_constant`].
+    /// Adds a node. It is in the frame of the nodes that it reads and waits for; a constant that a
+    /// loop may read comes by [`Self::add_constant`].
     pub fn add(&mut self, new: NewNode) -> NodeId {
         self.edits += 1;
         let node = Node {

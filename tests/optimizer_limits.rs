@@ -9,8 +9,9 @@ mod random_graphs;
 use std::fmt::Write;
 
 use numeric::Random;
+use random_graphs::executor::run;
 use random_graphs::generate::Case;
-use random_graphs::run::{OnDevice, assert_same, run};
+use random_graphs::run::{OnDevice, assert_same};
 use tensorflow_wgpu::DType;
 use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::kernels::fused::cost::{self, BOUND};

@@ -3,7 +3,8 @@
 //! A graph knows handles, not variables: two arguments of a function may be handles of one
 //! variable. A program that changes several variables reads all of them before it writes any, so
 //! one of two changes of the same variable would be lost. Such an update is therefore carried out
-//! place by place, as the assignments that it stands for would be.
+//! place by place, as the assignments that it stands for would be. TensorFlow's dense training ops
+//! keep one of the changes, and so do ours.
 
 use smallvec::SmallVec;
 
@@ -49,6 +50,26 @@ pub fn update_in_order(
         is_over[place] = true;
     }
     Ok(())
+}
+
+/// Runs `update` once, on the values that all places had before. A variable that has several places
+/// keeps the last one's value: so it is in TensorFlow, whose dense updates give each place a buffer
+/// of its own when the variable is in use by another one.
+pub fn update_and_keep_last(
+    ctx: &mut dyn OpContext,
+    values: &[Tensor],
+    update: &mut UpdateAll<'_>,
+) -> Result<()> {
+    if !are_there(values) {
+        return update(ctx, values);
+    }
+    let copies =
+        values.iter().map(|t| ctx.temp(t.dtype, &t.dims)).collect::<Result<Vec<Tensor>>>()?;
+    for (to, from) in copies.iter().zip(values) {
+        copy(ctx, to, from)?;
+    }
+    update(ctx, &copies)?;
+    values.iter().zip(&copies).try_for_each(|(to, from)| copy(ctx, to, from))
 }
 
 fn copy(ctx: &dyn OpContext, to: &Tensor, from: &Tensor) -> Result<()> {

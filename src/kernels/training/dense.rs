@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::text::TypedRule;
-use super::{check_scalar, check_variables, order, scalars};
+use super::{check_scalar, check_variables, scalars};
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::error::Result;
 use crate::kernels::aliases;
@@ -48,7 +48,7 @@ impl Kernel for Dense {
                 shape_text(&variables[0].dims),
                 shape_text(&gradient.dims)
             );
-            aliases::update_in_order(ctx, variables, order(count), &mut |ctx, variables| {
+            aliases::update_and_keep_last(ctx, variables, &mut |ctx, variables| {
                 self.enqueue(ctx, variables, &gradient, &scalars)
             })
         })

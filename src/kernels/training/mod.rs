@@ -6,8 +6,8 @@
 //!
 //! All variables are locked in the order of their addresses while the work is enqueued, whatever
 //! `use_locking` says, as TensorFlow does for resource variables; two updates never interleave, for
-//! the device's queue is in order. A variable that is given twice is changed for each of its places
-//! ([`super::aliases`]).
+//! the device's queue is in order. A variable that is given twice keeps what a dense op
+//! stores last, and is changed by a sparse op for each of its places ([`super::aliases`]).
 
 mod dense;
 mod scalars;

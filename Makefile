@@ -83,7 +83,7 @@ packages: install ## Tests of others' packages, and programs: none may fail on W
 	$(BIN)/python tools/packages --write docs/PACKAGES.md
 
 .PHONY: packages-sample
-packages-sample: install ## A fixed sample of the same, of ten minutes at most. Part of CI.
+packages-sample: install ## A fixed sample of the same, of about ten minutes.
 	$(BIN)/python tools/packages --sample --fresh --minutes 6 --process 240
 
 .PHONY: drivers-suites

@@ -100,10 +100,13 @@ struct Waiting {
     has_run: bool,
 }
 
+/// The reader of an edge, with the output that it reads and its index there; `None` for control.
+type Edge = (NodeId, Option<(usize, usize)>);
+
 struct Executor<'g> {
     graph: &'g Graph,
     /// By node, its users, with the output and the number of the input; of control without.
-    edges: BTreeMap<NodeId, Vec<(NodeId, Option<(usize, usize)>)>>,
+    edges: BTreeMap<NodeId, Vec<Edge>>,
     frames: Vec<Frame>,
     by_name: BTreeMap<(String, Step), usize>,
     waiting: BTreeMap<(Step, NodeId), Waiting>,

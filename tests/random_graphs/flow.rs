@@ -251,7 +251,7 @@ fn limit(g: &mut Generator) -> Option<Value> {
         g.case.feeds.push((name.clone(), HostTensor::i32(&[], &[steps as i32])));
         Value { name, dtype: I32, dims: Vec::new(), range: Range::exact(0.0, STEPS as f64) }
     };
-    Some(if depth == 0 { made(g) } else { g.from_outside(made) })
+    Some(if depth == 0 { made(g) } else { g.read_outside(made) })
 }
 
 /// Whether there is another step.
@@ -353,5 +353,5 @@ fn index(g: &mut Generator, branches: usize) -> Value {
         g.case.feeds.push((name.clone(), HostTensor::i32(&[], &[chosen as i32])));
         Value { name, dtype: I32, dims: Vec::new(), range: Range::exact(0.0, 4.0) }
     };
-    if g.scopes.is_outside() { made(g) } else { g.from_outside(made) }
+    if g.scopes.is_outside() { made(g) } else { g.read_outside(made) }
 }

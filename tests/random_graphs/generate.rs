@@ -198,7 +198,7 @@ impl Generator {
     /// An input of the graph with values of at most `size`.
     pub fn feed(&mut self, dtype: DType, dims: &[usize], size: f64) -> Value {
         if !self.scopes.is_outside() {
-            return self.from_outside(|g| g.feed(dtype, dims, size));
+            return self.read_outside(|g| g.feed(dtype, dims, size));
         }
         let values: Vec<f64> = (0..dims.iter().product())
             .map(|_| (self.random.below(2001) as f64 / 1000.0 - 1.0) * size)
@@ -775,7 +775,6 @@ impl Generator {
         };
         let needed: Vec<String> = preserved.iter().filter(|name| !decides(name)).cloned().collect();
         let text = pruned(&self.case.text, &needed);
-        let mut preserved = preserved;
         preserved.retain(|name| text.contains(&format!("{name} = ")));
         self.case.text = format!("preserve {}\n{text}", preserved.join(", "));
         self.case

@@ -109,7 +109,7 @@ impl Generator {
     }
 
     /// Writes something outside of all scopes, and brings the value in.
-    pub fn from_outside(&mut self, write: impl FnOnce(&mut Self) -> Value) -> Value {
+    pub fn read_outside(&mut self, write: impl FnOnce(&mut Self) -> Value) -> Value {
         let open = std::mem::take(&mut self.scopes.open);
         let values = std::mem::take(&mut self.values);
         let value = write(self);
@@ -130,7 +130,7 @@ impl Generator {
         let counters = self.scopes.innermost().map(|scope| scope.counters.clone());
         let counters = counters.unwrap_or_default();
         if counters.is_empty() || self.random.below(2) == 0 {
-            let made = self.from_outside(|g| {
+            let made = self.read_outside(|g| {
                 let name = g.condition();
                 Value { name, dtype: Bool, dims: Vec::new(), range: Range::exact(0.0, 1.0) }
             });

@@ -54,7 +54,9 @@ pub const READ: u32 = 32;
 /// written out, and the rounding of its value to 16 bits.
 pub fn weight(call: Call) -> u32 {
     let rounding = if needs_settling(call) { codec::rounding(call.output()) } else { None };
-    function(call) + rounding.map_or(0, |name| LIBRARY[name] / ROUNDING)
+    // A Cast is nothing but its rounding.
+    let share = if matches!(call, Call::Row(..)) { ROUNDING } else { 1 };
+    function(call) + rounding.map_or(0, |name| LIBRARY[name] / share)
 }
 
 /// What a call weighs that is computed again in place of a read. The rounding of a row's value does

@@ -64,7 +64,7 @@ impl Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Verdict(Verdict),
-    /// So many processes have ended in a probe.
+    /// The number of processes that ended in a probe.
     Begun(u32),
 }
 
@@ -235,7 +235,7 @@ impl File {
         Self { store, known, own: record::Probe::of(std::process::id()) }
     }
 
-    /// What is known, with probes whose process is gone counted.
+    /// The stored verdict; probes whose process is gone count as crashes.
     fn find(&self, offered: &Cooperative) -> Option<Known> {
         let found = self.known.iter().find(|row| row.is_of(offered))?;
         with_ended(found).filter(|known| match known {

@@ -82,7 +82,7 @@ impl Store {
         }
     }
 
-    /// Stores what `change` makes of what is stored, as one step among all processes that do so.
+    /// Replaces the stored rows by the result of `change`, under a lock of all processes.
     /// Without the lock, which a read-only directory has not, it is no such step.
     pub fn change(&self, change: impl FnOnce(Option<Vec<u8>>) -> Vec<u8>) {
         let _lock = file::lock(&self.path);
@@ -130,7 +130,7 @@ impl Saver {
 }
 
 impl Drop for Saver {
-    /// Stores what was not stored yet.
+    /// Stores the rows that were not stored yet.
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {

@@ -12,8 +12,9 @@ const IDLE_AGE: Duration = Duration::from_millis(1);
 /// Bytes that dispatches touch, which take a GPU that has nothing to do about as long as a
 /// submission takes the host.
 const IDLE_BYTES: u64 = 64 << 20;
-/// Bytes that dispatches touch in any batch: drivers end what runs for seconds.
-const BYTES: u64 = 4 << 30;
+/// How long the GPU may be busy with a batch: drivers end what runs for seconds, and what is
+/// expected may be wrong.
+const LONGEST: Duration = Duration::from_millis(100);
 /// Bytes of uploads, so that staging memory returns to its pool.
 const UPLOADED: u64 = 32 << 20;
 
@@ -25,33 +26,36 @@ pub(crate) struct Batch {
     pub bytes: u64,
     /// What is copied from the host.
     pub uploaded: u64,
+    /// All of it, as `pace` counts it.
+    pub work: u64,
     /// When the first dispatch was recorded.
     since: Option<Instant>,
 }
 
 impl Batch {
     /// Counts a dispatch that touches `bytes`.
-    pub fn dispatch(&mut self, bytes: u64) {
+    pub fn dispatch(&mut self, bytes: u64, work: u64) {
         self.dispatches += 1;
+        self.work = self.work.saturating_add(work);
         self.bytes = self.bytes.saturating_add(bytes);
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// Whether it is to be submitted now. `idle` tells that the GPU has done all that was submitted
-    /// before.
-    pub fn is_due(&self, idle: bool) -> bool {
+    /// Whether it is to be submitted now. `expected` is how long the GPU will be busy with it,
+    /// `idle` tells that the GPU has done all that was submitted before.
+    pub fn is_due(&self, expected: Duration, idle: bool) -> bool {
         // The clock is asked where it decides.
         let age = || self.since.map_or(Duration::ZERO, |since| since.elapsed());
         let waits = idle && self.dispatches >= IDLE_DISPATCHES && self.dispatches < DISPATCHES;
-        self.is_due_at(idle, if waits { age() } else { Duration::ZERO })
+        self.is_due_at(expected, idle, if waits { age() } else { Duration::ZERO })
     }
 
-    /// A batch is submitted when it holds enough dispatches, bytes or uploads. While the GPU is
+    /// A batch is submitted when it holds enough dispatches, work or uploads. While the GPU is
     /// idle, less is enough: it has work for longer than the submission takes, or some dispatches
     /// wait since [`IDLE_AGE`].
-    fn is_due_at(&self, idle: bool, age: Duration) -> bool {
+    fn is_due_at(&self, expected: Duration, idle: bool, age: Duration) -> bool {
         self.dispatches >= DISPATCHES
-            || self.bytes >= BYTES
+            || expected >= LONGEST
             || self.uploaded >= UPLOADED
             || idle
                 && (self.bytes >= IDLE_BYTES
@@ -64,37 +68,42 @@ mod tests {
     use super::*;
 
     const OLD: Duration = Duration::from_secs(1);
+    const SHORT: Duration = Duration::from_micros(1);
 
     fn batch(dispatches: u32, bytes: u64, uploaded: u64) -> Batch {
-        Batch { dispatches, bytes, uploaded, since: None }
+        Batch { dispatches, bytes, uploaded, work: 0, since: None }
     }
 
     #[test]
     fn a_busy_gpu_gets_full_batches() {
-        assert!(!batch(63, BYTES - 1, UPLOADED - 1).is_due_at(false, OLD));
-        assert!(batch(64, 0, 0).is_due_at(false, Duration::ZERO));
-        assert!(batch(1, BYTES, 0).is_due_at(false, Duration::ZERO));
-        assert!(batch(0, 0, UPLOADED).is_due_at(false, Duration::ZERO));
+        assert!(!batch(63, u64::MAX, UPLOADED - 1).is_due_at(LONGEST - SHORT, false, OLD));
+        assert!(batch(64, 0, 0).is_due_at(SHORT, false, Duration::ZERO));
+        assert!(batch(1, 0, 0).is_due_at(LONGEST, false, Duration::ZERO));
+        assert!(batch(0, 0, UPLOADED).is_due_at(SHORT, false, Duration::ZERO));
     }
 
     #[test]
     fn an_idle_gpu_gets_what_is_worth_a_submission() {
-        assert!(batch(1, IDLE_BYTES, 0).is_due_at(true, Duration::ZERO));
-        assert!(batch(16, 0, 0).is_due_at(true, OLD));
-        assert!(!batch(16, 0, 0).is_due_at(true, IDLE_AGE / 2), "more will come soon");
-        assert!(!batch(15, IDLE_BYTES - 1, 0).is_due_at(true, OLD), "it costs more than it brings");
+        assert!(batch(1, IDLE_BYTES, 0).is_due_at(SHORT, true, Duration::ZERO));
+        assert!(batch(16, 0, 0).is_due_at(SHORT, true, OLD));
+        assert!(!batch(16, 0, 0).is_due_at(SHORT, true, IDLE_AGE / 2), "more will come soon");
+        assert!(
+            !batch(15, IDLE_BYTES - 1, 0).is_due_at(SHORT, true, OLD),
+            "it costs more than it brings"
+        );
     }
 
     #[test]
     fn dispatches_add_up() {
         let mut batch = Batch::default();
         for k in 1..=64 {
-            assert!(!batch.is_due(false), "after {} dispatches", batch.dispatches);
-            batch.dispatch(5);
-            assert_eq!((batch.dispatches, batch.bytes), (k, 5 * u64::from(k)));
+            assert!(!batch.is_due(SHORT, false), "after {} dispatches", batch.dispatches);
+            batch.dispatch(5, 7);
+            let counts = (batch.dispatches, batch.bytes, batch.work);
+            assert_eq!(counts, (k, 5 * u64::from(k), 7 * u64::from(k)));
         }
-        assert!(batch.is_due(false) && batch.is_due(true));
-        batch.dispatch(u64::MAX);
-        assert_eq!(batch.bytes, u64::MAX);
+        assert!(batch.is_due(SHORT, false) && batch.is_due(SHORT, true));
+        batch.dispatch(u64::MAX, u64::MAX);
+        assert_eq!((batch.bytes, batch.work), (u64::MAX, u64::MAX));
     }
 }

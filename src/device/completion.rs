@@ -5,8 +5,10 @@
 //! of memory.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use super::failures::Failures;
+use super::pace::Pace;
 use super::queue::Queue;
 use super::sync::{
     Arc, AtomicU64, Condvar, Mutex, Ordering, Receiver, Sender, Weak, spawn, thread_local,
@@ -30,14 +32,28 @@ pub(crate) struct Submission<Q: Queue> {
     /// None when there was no GPU work.
     pub index: Option<Q::Index>,
     pub after: Vec<AfterWork<Q::Readback>>,
-    /// Host bytes that it holds until it is done.
+    /// What it holds until it is done.
+    pub load: Load,
+    /// When it was submitted, by the queue's clock.
+    pub submitted: Duration,
+}
+
+/// What a submission takes of the host and of the GPU.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Load {
+    /// Bytes of uploads and read-backs.
     pub staged: u64,
+    /// The GPU's work, as [`super::pace`] counts it.
+    pub work: u64,
 }
 
 /// Submissions that may be on their way. Each holds its commands and parameters, up to a few MB.
 const MAX_SERIALS: u64 = 64;
 /// Bytes of uploads and read-backs that may be on their way.
 const MAX_STAGED: u64 = 512 << 20;
+/// What the GPU may be behind the host, where more than one submission is on its way. Who waits for
+/// it waits that long at most.
+const MAX_BEHIND: Duration = Duration::from_millis(400);
 
 /// Shared state: what is complete, and what is on its way.
 pub(crate) struct Completion<Q: Queue> {
@@ -46,6 +62,9 @@ pub(crate) struct Completion<Q: Queue> {
     handed: AtomicU64,
     /// Bytes that submissions which are not done hold.
     staged: AtomicU64,
+    /// The work of submissions that are not done.
+    work: AtomicU64,
+    pace: Pace,
     mutex: Mutex<()>,
     changed: Condvar,
     sender: Sender<Submission<Q>>,
@@ -70,6 +89,8 @@ impl<Q: Queue> Completion<Q> {
             done: AtomicU64::new(0),
             handed: AtomicU64::new(0),
             staged: AtomicU64::new(0),
+            work: AtomicU64::new(0),
+            pace: Pace::default(),
             mutex: Mutex::new(()),
             changed: Condvar::new(),
             sender,
@@ -82,8 +103,9 @@ impl<Q: Queue> Completion<Q> {
     }
 
     /// Counts a submission that is on its way from now on. Before [`Self::push`], in order.
-    pub fn expect(&self, serial: Serial, staged: u64) {
-        self.staged.fetch_add(staged, Ordering::Relaxed);
+    pub fn expect(&self, serial: Serial, load: Load) {
+        self.staged.fetch_add(load.staged, Ordering::Relaxed);
+        self.work.fetch_add(load.work, Ordering::Relaxed);
         self.handed.store(serial, Ordering::Release);
     }
 
@@ -123,12 +145,22 @@ impl<Q: Queue> Completion<Q> {
     /// Whether so much is on its way that who records should wait, by a part of the limits.
     pub fn is_crowded(&self, part: Part) -> bool {
         let divisor = part as u64;
-        self.handed.load(Ordering::Acquire).saturating_sub(self.done()) > MAX_SERIALS / divisor
+        let serials = self.handed.load(Ordering::Acquire).saturating_sub(self.done());
+        serials > MAX_SERIALS / divisor
             || self.staged.load(Ordering::Relaxed) > MAX_STAGED / divisor
+            || serials > 1
+                && self.pace.expected(self.work.load(Ordering::Relaxed))
+                    > MAX_BEHIND / divisor as u32
+    }
+
+    /// How long the GPU is expected to be busy with `work`.
+    pub fn expected(&self, work: u64) -> Duration {
+        self.pace.expected(work)
     }
 
     /// Blocks while [`Self::is_crowded`] by half, until all that is on its way now is done. Never
-    /// on a completion thread, which others wait for. All that was handed over must be submitted.
+    /// on a completion thread, which others wait for. All that was handed over must be on its way to
+    /// the queue.
     pub fn wait_for_room(&self) {
         if !on_any_completion_thread() {
             let handed = self.handed.load(Ordering::Acquire);
@@ -143,9 +175,10 @@ impl<Q: Queue> Completion<Q> {
         }
     }
 
-    fn publish(&self, serial: Serial, staged: u64) {
+    fn publish(&self, serial: Serial, load: Load) {
         let _guard = self.mutex.lock();
-        self.staged.fetch_sub(staged, Ordering::Relaxed);
+        self.staged.fetch_sub(load.staged, Ordering::Relaxed);
+        self.work.fetch_sub(load.work, Ordering::Relaxed);
         self.done.store(serial, Ordering::Release);
         self.changed.notify_all();
     }
@@ -167,11 +200,18 @@ pub(crate) enum Part {
 }
 
 fn run<Q: Queue>(queue: &Q, receiver: &Receiver<Submission<Q>>, completion: &Weak<Completion<Q>>) {
-    while let Ok(Submission { serial, index, after, staged }) = receiver.recv() {
+    let mut last = Duration::ZERO;
+    while let Ok(Submission { serial, index, after, load, submitted }) = receiver.recv() {
         let Some(completion) = completion.upgrade() else { return };
         HERE.with(|here| here.set(std::ptr::from_ref(&*completion).addr()));
         if let Some(index) = index {
-            completion.guarded("a wait for the GPU", || queue.wait(index));
+            completion.guarded("a wait for the GPU", || {
+                queue.wait(index)?;
+                let now = queue.now();
+                completion.pace.learn(load.work, now.saturating_sub(last.max(submitted)));
+                last = now;
+                Ok(())
+            });
         }
         for work in after {
             completion.guarded("what follows a submission", || {
@@ -184,6 +224,6 @@ fn run<Q: Queue>(queue: &Q, receiver: &Receiver<Submission<Q>>, completion: &Wea
                 Ok(())
             });
         }
-        completion.publish(serial, staged);
+        completion.publish(serial, load);
     }
 }

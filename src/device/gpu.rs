@@ -43,6 +43,7 @@ pub(crate) struct Gpu {
     failures: Arc<Failures>,
     tracer: Arc<Tracer>,
     idle: Mutex<Vec<wgpu::Buffer>>,
+    start: Instant,
     /// Held while the fields above are dropped.
     leaving: Option<Inside>,
 }
@@ -77,7 +78,15 @@ impl Gpu {
         failures: Arc<Failures>,
         tracer: Arc<Tracer>,
     ) -> Self {
-        Self { device, queue, failures, tracer, idle: Mutex::default(), leaving: None }
+        Self {
+            device,
+            queue,
+            failures,
+            tracer,
+            idle: Mutex::default(),
+            start: Instant::now(),
+            leaving: None,
+        }
     }
 
     /// An idle or new buffer of at least `bytes` for the host to read.
@@ -192,6 +201,10 @@ impl Queue for Gpu {
         .map(|index| (index, inside))
         // The error ends the device, whatever it is.
         .inspect_err(|_| self.ask_for_loss(Duration::from_secs(1)))
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
     }
 
     fn wait(&self, (index, _inside): Self::Index) -> Result<()> {

@@ -18,6 +18,7 @@ mod matrices;
 mod matrix_units;
 mod memory;
 mod open;
+mod pace;
 mod parameters;
 mod pending;
 mod pipelines;
@@ -365,7 +366,9 @@ impl Device {
         }
         let bytes = table_bytes + bytes;
         let asked = self.tracer.is_active().then(|| Box::new(Asked::now(flops)));
-        let dispatch = Dispatch { table, bound, params: block, grid: program.grid, bytes, asked };
+        let work = pace::of_dispatch(bytes, flops);
+        let dispatch =
+            Dispatch { table, bound, params: block, grid: program.grid, bytes, work, asked };
         let waiting = Waiting { pipeline, dispatch };
         if table_bytes == 0 {
             return self.settled(self.recorder.dispatch(waiting, &program.bindings));

@@ -2,6 +2,8 @@
 //! waited for, bytes come out. A trait, so that a model can stand for the GPU
 //! (`tests/concurrency`).
 
+use std::time::Duration;
+
 use crate::error::{Error, Result};
 
 /// A queue that runs batches in order.
@@ -15,6 +17,9 @@ pub(crate) trait Queue: Send + Sync + 'static {
 
     /// Submits a batch. An error says that none of it, or nobody knows which part, will run.
     fn submit(&self, batch: Self::Batch) -> Result<Self::Index>;
+
+    /// The time since some moment in the past.
+    fn now(&self) -> Duration;
 
     /// Blocks until a submission is done.
     fn wait(&self, index: Self::Index) -> Result<()>;

@@ -16,9 +16,10 @@ use super::batch::Batch;
 use super::belt::Belt;
 use super::bind_groups::{BindGroups, Range, Ranges};
 use super::checked::checked;
-use super::completion::{AfterWork, Completion, Serial};
+use super::completion::{AfterWork, Completion, Load, Serial};
 use super::gpu::{self, Gpu, Readback, Sink};
 use super::memory::Block;
+use super::pace;
 use super::parameters::Parameters;
 use super::pending::{Record, Uses};
 use super::pipelines::{Pipeline, Planned};
@@ -44,6 +45,8 @@ pub(crate) struct Dispatch {
     pub grid: Grid,
     /// What it reads and writes.
     pub bytes: u64,
+    /// Its work, as `pace` counts it.
+    pub work: u64,
     /// Who asked for it, while the device is traced.
     pub asked: Option<Box<Asked>>,
 }
@@ -112,7 +115,7 @@ impl Recorder {
     /// Records one dispatch. What fails leaves nothing of it in the batch.
     fn dispatch(&mut self, pipeline: &Pipeline, uses: Uses, dispatch: &Dispatch) -> Result<()> {
         self.make_room();
-        let Dispatch { table, bound, params, grid, bytes, asked } = dispatch;
+        let Dispatch { table, bound, params, grid, bytes, work, asked } = dispatch;
         let (table, params): (&[u8], &[u8]) =
             (bytemuck::cast_slice(table), bytemuck::cast_slice(params));
         let (table_at, uniform_at) =
@@ -165,7 +168,7 @@ impl Recorder {
         }
         self.statistics.dispatches += 1;
         self.statistics.bytes += bytes;
-        self.batch.dispatch(*bytes);
+        self.batch.dispatch(*bytes, *work);
         self.submit_if_due();
         Ok(())
     }
@@ -264,6 +267,7 @@ impl Recorder {
         self.statistics.downloads += 1;
         self.statistics.downloaded += len;
         self.staged += copied;
+        self.batch.work = self.batch.work.saturating_add(pace::of_copy(copied));
         self.after.push(AfterWork::Readback(Readback { buffer, range, sink: sink() }));
         Ok(())
     }
@@ -338,9 +342,10 @@ impl Recorder {
             Ok(Some(gpu::Batch { encoder, params, submitted }))
         });
         self.submitted += 1;
-        self.batch = Batch::default();
-        let (after, staged) = (std::mem::take(&mut self.after), std::mem::take(&mut self.staged));
-        self.submitter.push(Recorded { serial: self.submitted, batch, after, staged });
+        let work = std::mem::take(&mut self.batch).work;
+        let load = Load { staged: std::mem::take(&mut self.staged), work };
+        let after = std::mem::take(&mut self.after);
+        self.submitter.push(Recorded { serial: self.submitted, batch, after, load });
         self.submitted
     }
 
@@ -372,12 +377,14 @@ impl Recorder {
         self.statistics.uploads += 1;
         self.statistics.uploaded += bytes;
         self.batch.uploaded += bytes;
+        self.batch.work = self.batch.work.saturating_add(pace::of_copy(bytes));
         self.staged += bytes;
         self.submit_if_due();
     }
 
     fn submit_if_due(&mut self) {
-        if self.batch.is_due(self.completion.done() == self.submitted) {
+        let expected = self.completion.expected(self.batch.work);
+        if self.batch.is_due(expected, self.completion.done() == self.submitted) {
             self.submit();
         }
     }

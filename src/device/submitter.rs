@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
-use super::completion::{AfterWork, Completion, Part, Serial, Submission};
+use super::completion::{AfterWork, Completion, Load, Part, Serial, Submission};
 use super::failures::Failures;
 use super::queue::Queue;
-use super::sync::{Arc, Mutex, Receiver, Sender, Weak, bounded, spawn};
+use super::sync::{Arc, AtomicBool, Mutex, Ordering, Receiver, Sender, Weak, bounded, spawn};
 use crate::error::Result;
 use crate::sys::guard::caught;
 
@@ -24,8 +24,8 @@ pub(crate) struct Recorded<Q: Queue> {
     pub batch: Result<Option<Q::Batch>>,
     /// What follows the GPU work.
     pub after: Vec<AfterWork<Q::Readback>>,
-    /// Host bytes that it holds until it is done.
-    pub staged: u64,
+    /// What it holds until it is done.
+    pub load: Load,
 }
 
 pub(crate) struct Submitter<Q: Queue> {
@@ -36,6 +36,8 @@ pub(crate) struct Submitter<Q: Queue> {
     /// Held from taking a batch until it is submitted, which keeps the order.
     submitting: Mutex<()>,
     wake: Sender<()>,
+    /// Whether there is a thread to wake.
+    has_thread: AtomicBool,
 }
 
 impl<Q: Queue> Submitter<Q> {
@@ -54,18 +56,21 @@ impl<Q: Queue> Submitter<Q> {
             waiting: Mutex::default(),
             submitting: Mutex::new(()),
             wake,
+            has_thread: AtomicBool::new(true),
         });
         let weak = Arc::downgrade(&submitter);
         // Without a thread, batches wait for somebody who waits for them, or until there are too
         // many.
-        let _ = spawn("wgpu-submit", move || run(&woken, &weak));
+        if spawn("wgpu-submit", move || run(&woken, &weak)).is_err() {
+            submitter.has_thread.store(false, Ordering::Relaxed);
+        }
         submitter
     }
 
     /// Queues a batch; serials must arrive in order. [`Self::wake`] or [`Self::submit`] is to
     /// follow.
     pub fn push(&self, recorded: Recorded<Q>) {
-        self.completion.expect(recorded.serial, recorded.staged);
+        self.completion.expect(recorded.serial, recorded.load);
         let mut waiting = self.waiting.lock();
         waiting.push_back(recorded);
         let full = waiting.len() > MAX_WAITING;
@@ -84,12 +89,13 @@ impl<Q: Queue> Submitter<Q> {
     pub fn submit(&self) {
         let _order = self.submitting.lock();
         loop {
-            let Some(Recorded { serial, batch, after, staged }) = self.waiting.lock().pop_front()
+            let Some(Recorded { serial, batch, after, load }) = self.waiting.lock().pop_front()
             else {
                 return;
             };
             // Nobody knows who depends on a batch that does not run as it was recorded: it ends the
             // device, and its read-backs and those of all later ones get the error.
+            let submitted = self.queue.now();
             let index = caught("a submission", || match (batch?, self.failures.lost()) {
                 (Some(batch), None) => self.queue.submit(batch).map(Some),
                 _ => Ok(None),
@@ -98,7 +104,7 @@ impl<Q: Queue> Submitter<Q> {
                 self.failures.lose(e);
                 None
             });
-            self.completion.push(Submission { serial, index, after, staged });
+            self.completion.push(Submission { serial, index, after, load, submitted });
         }
     }
 
@@ -106,7 +112,13 @@ impl<Q: Queue> Submitter<Q> {
     /// the GPU until the host is out of memory. Not to be called with the recorder's lock.
     pub fn throttle(&self) {
         if self.completion.is_crowded(Part::Whole) {
-            self.submit();
+            // Some drivers run a batch before they return from its submission, and this thread is to
+            // go on as soon as there is room.
+            if self.has_thread.load(Ordering::Relaxed) {
+                self.wake();
+            } else {
+                self.submit();
+            }
             self.completion.wait_for_room();
         }
     }

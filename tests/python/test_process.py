@@ -107,6 +107,61 @@ def test_the_shield_of_drivers_may_be_switched_off() -> None:
     assert "without a shield" in passed("", **env).stderr
 
 
+# Keeps the GPU behind until SIGINT comes from another process. What is computed afterwards must be
+# right.
+INTERRUPTED = """
+x = tf.random.uniform([512, 512]) / 512
+with tf.device("WGPU:0"):
+    x = tf.identity(x)
+    v = tf.Variable(tf.zeros([3]))
+    @tf.function(autograph=False)
+    def chain(x):
+        for _ in range(10):
+            x = tf.matmul(x, x)
+        return x
+    chain(x).numpy()
+    print("begun", flush=True)
+    try:
+        WORK
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    v.assign_add(tf.ones([3]))
+assert v.numpy().tolist() == [1.0, 1.0, 1.0]
+compute()
+print("right", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "while True: tf.matmul(x, x)",
+        "while True: chain(x)",
+        "while True: [chain(x) for _ in range(200)][-1].numpy()",
+    ],
+    ids=["eager", "function", "read_back"],
+)
+def test_ctrl_c_ends_a_loop_while_the_gpu_is_behind(work: str) -> None:
+    command = [sys.executable, "-c", program(INTERRUPTED.replace("WORK", work))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            time.sleep(2)
+            start = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            first = process.stdout.readline()
+            took = time.monotonic() - start
+            rest, _ = process.communicate(timeout=LIMIT)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert first + rest == "interrupted\nright\n"
+    # A second on an idle machine, which those of tests are not. It was as long as the GPU took for
+    # all that was in front of it, without a bound.
+    assert took < 5, took
+
+
 def test_a_second_copy_offers_nothing(tmp_path: Path) -> None:
     copy = shutil.copy(tensorflow_wgpu.library_path(), tmp_path)
     done = passed(

@@ -4,6 +4,8 @@
 pub mod completion;
 #[path = "../../../src/device/failures.rs"]
 pub mod failures;
+#[path = "../../../src/device/pace.rs"]
+pub mod pace;
 #[path = "../../../src/device/pending.rs"]
 pub mod pending;
 #[path = "../../../src/device/poison.rs"]

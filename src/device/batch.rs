@@ -28,13 +28,16 @@ pub(crate) struct Batch {
     pub uploaded: u64,
     /// All of it, as `pace` counts it.
     pub work: u64,
+    /// Whether a pipeline is used for the first time.
+    pub is_first: bool,
     /// When the first dispatch was recorded.
     since: Option<Instant>,
 }
 
 impl Batch {
-    /// Counts a dispatch that touches `bytes`.
-    pub fn dispatch(&mut self, bytes: u64, work: u64) {
+    /// Counts a dispatch that touches `bytes`, by a pipeline that may not have run before.
+    pub fn dispatch(&mut self, bytes: u64, work: u64, is_first: bool) {
+        self.is_first |= is_first;
         self.dispatches += 1;
         self.work = self.work.saturating_add(work);
         self.bytes = self.bytes.saturating_add(bytes);
@@ -71,7 +74,7 @@ mod tests {
     const SHORT: Duration = Duration::from_micros(1);
 
     fn batch(dispatches: u32, bytes: u64, uploaded: u64) -> Batch {
-        Batch { dispatches, bytes, uploaded, work: 0, since: None }
+        Batch { dispatches, bytes, uploaded, ..Batch::default() }
     }
 
     #[test]
@@ -98,12 +101,13 @@ mod tests {
         let mut batch = Batch::default();
         for k in 1..=64 {
             assert!(!batch.is_due(SHORT, false), "after {} dispatches", batch.dispatches);
-            batch.dispatch(5, 7);
+            batch.dispatch(5, 7, k == 3);
             let counts = (batch.dispatches, batch.bytes, batch.work);
             assert_eq!(counts, (k, 5 * u64::from(k), 7 * u64::from(k)));
+            assert_eq!(batch.is_first, k >= 3);
         }
         assert!(batch.is_due(SHORT, false) && batch.is_due(SHORT, true));
-        batch.dispatch(u64::MAX, u64::MAX);
+        batch.dispatch(u64::MAX, u64::MAX, false);
         assert_eq!((batch.bytes, batch.work), (u64::MAX, u64::MAX));
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Load {
     pub staged: u64,
     /// The GPU's work, as [`super::pace`] counts it.
     pub work: u64,
+    /// Whether a pipeline runs for the first time, so that the driver may compile it.
+    pub is_first: bool,
 }
 
 /// Submissions that may be on their way. Each holds its commands and parameters, up to a few MB.
@@ -208,7 +210,9 @@ fn run<Q: Queue>(queue: &Q, receiver: &Receiver<Submission<Q>>, completion: &Wea
             completion.guarded("a wait for the GPU", || {
                 queue.wait(index)?;
                 let now = queue.now();
-                completion.pace.learn(load.work, now.saturating_sub(last.max(submitted)));
+                if !load.is_first {
+                    completion.pace.learn(load.work, now.saturating_sub(last.max(submitted)));
+                }
                 last = now;
                 Ok(())
             });

@@ -2,7 +2,7 @@
 //! goes on; who needs one at once compiles it where no thread has begun. No lock is held meanwhile.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -41,6 +41,8 @@ pub(crate) struct Pipeline {
     pub dynamic: bool,
     /// What profiles tell of it.
     pub about: Arc<About>,
+    /// Whether a dispatch has used it. Some drivers compile when the first one runs.
+    pub used: AtomicBool,
 }
 
 /// A pipeline that is compiled, or will be.
@@ -305,7 +307,14 @@ impl Compiler {
             super::process::watch_exit();
         }
         let about = About { label: shader.label().to_owned(), workgroup: shader.workgroup_size() };
-        Ok(Pipeline { raw, layout, uniform: *uniform, dynamic, about: Arc::new(about) })
+        Ok(Pipeline {
+            raw,
+            layout,
+            uniform: *uniform,
+            dynamic,
+            about: Arc::new(about),
+            used: AtomicBool::new(false),
+        })
     }
 
     /// What wgpu gets of a shader: its text, or its module where the text does not say all. Where

@@ -7,6 +7,7 @@
 mod traced;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -168,7 +169,7 @@ impl Recorder {
         }
         self.statistics.dispatches += 1;
         self.statistics.bytes += bytes;
-        self.batch.dispatch(*bytes, *work);
+        self.batch.dispatch(*bytes, *work, !pipeline.used.swap(true, Ordering::Relaxed));
         self.submit_if_due();
         Ok(())
     }
@@ -342,8 +343,8 @@ impl Recorder {
             Ok(Some(gpu::Batch { encoder, params, submitted }))
         });
         self.submitted += 1;
-        let work = std::mem::take(&mut self.batch).work;
-        let load = Load { staged: std::mem::take(&mut self.staged), work };
+        let Batch { work, is_first, .. } = std::mem::take(&mut self.batch);
+        let load = Load { staged: std::mem::take(&mut self.staged), work, is_first };
         let after = std::mem::take(&mut self.after);
         self.submitter.push(Recorded { serial: self.submitted, batch, after, load });
         self.submitted

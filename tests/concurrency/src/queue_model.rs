@@ -51,8 +51,8 @@ impl Queue for Model {
     }
 }
 
-const BYTE: Load = Load { staged: 1, work: 0 };
-const MUCH: Load = Load { staged: 600 << 20, work: 0 };
+const BYTE: Load = Load { staged: 1, work: 0, is_first: false };
+const MUCH: Load = Load { staged: 600 << 20, work: 0, is_first: false };
 
 /// A device of which the recorder is a count.
 struct Runtime {
@@ -156,8 +156,8 @@ pub fn a_refused_batch_fails_every_later_read_back() {
 /// What is on its way stays within the limit, but for what each thread holds in its hands.
 pub fn who_records_is_held_up_and_never_for_ever() {
     // Of 512 MiB, and of what a GPU of which nothing is known does in 400 ms.
-    held_up(Load { staged: 200 << 20, work: 0 });
-    held_up(Load { staged: 0, work: 3_000_000 });
+    held_up(Load { staged: 200 << 20, work: 0, is_first: false });
+    held_up(Load { staged: 0, work: 3_000_000, is_first: false });
 }
 
 fn held_up(load: Load) {

@@ -6,6 +6,7 @@ import keras
 import keras_hub
 import numpy as np
 import pytest
+from keras_hub.src.models.vae.vae_backbone import VAEBackbone
 from weights import Snapshot, randomize
 
 POLICIES = ["float32", "mixed_float16", "mixed_bfloat16"]
@@ -97,7 +98,7 @@ def sam():
             num_layers=2,
             hidden_size=8,
             intermediate_dim=32,
-            num_heads=8,
+            num_heads=2,
             embedding_dim=8,
             num_multimask_outputs=3,
             iou_head_depth=3,
@@ -149,7 +150,7 @@ def diffusion():
         mmdit_position_size=192,
         mmdit_qk_norm="rms_norm",
         mmdit_dual_attention_indices=(0,),
-        vae=keras_hub.models.VAEBackbone(
+        vae=VAEBackbone(
             [32, 32, 32, 32], [1, 1, 1, 1], [32, 32, 32, 32], [1, 1, 1, 1]
         ),
         clip_l=keras_hub.models.CLIPTextEncoder(**text, name="clip_l"),

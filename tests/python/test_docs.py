@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,14 @@ from test_profiler_models import CHROMIUM, needs_chromium
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+#: The other pages of the site that lie at the root.
+AT_ROOT = (
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+)
 BLOCK = re.compile(
     r"(?:<!-- not run: (?P<why>[^>]+) -->\n\n)?"
     r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$",
@@ -32,7 +41,7 @@ model = make_model()
 model.compile("adam", "mse")
 """
 SETUP = {
-    "README.md": MODEL + "a = b = tf.ones([2, 2])\n",
+    "README.md": MODEL,
     "docs/DISTRIBUTE.md": MODEL
     + "dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)\n",
     # The data set would come from the network.
@@ -102,25 +111,78 @@ def test_the_site_needs_no_network(site):
         assert [source for source in loaded if "//" in source] == [], page.name
 
 
-@needs_chromium
-def test_the_table_of_ops_is_filtered(site):
-    """By the script of the page, in a browser."""
-    query = urlencode({"op": "matmul", "type": "complex64"})
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
-    address = f"{(site / 'OPS.html').as_uri()}?{query}"
+def rendered(address: str) -> str:
+    """A page after its scripts have run, in a browser."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
     ran = subprocess.run(
-        [CHROMIUM, *options, "--dump-dom", address],
+        [CHROMIUM, *options, "--virtual-time-budget=8000", "--dump-dom", address],
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
+    return ran.stdout
+
+
+@needs_chromium
+def test_the_table_of_ops_is_filtered(site):
+    """By the script of the page."""
+    query = urlencode({"op": "matmul", "type": "complex64"})
+    page = rendered(f"{(site / 'OPS.html').as_uri()}?{query}")
     rows = re.findall(r"^\| (_?[A-Z]\w+) \|(.*)$", (ROOT / "docs/OPS.md").read_text(), re.MULTILINE)
     rows = [row for row in rows if row[0] != "Op"]
     fits = [op for op, rest in rows if "matmul" in op.lower() and "complex64" in rest]
-    assert f"<output>{len(fits)} of {len(rows)} ops</output>" in ran.stdout
-    shown = re.findall(r"<tr>\s*<td>(\w+)</td>", ran.stdout)
+    assert f"<output>{len(fits)} of {len(rows)} ops</output>" in page
+    shown = re.findall(r'<tr>\s*<td data-label="Op">(\w+)</td>', page)
     assert shown == fits
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("out of memory", "FAQ.html#out-of-memory"),
+        ("nan", "WRONG.html#differences-that-are-normal"),
+    ],
+)
+def test_search_finds_the_answer_first(site, words, page):
+    """A result is a page, and below it the sections that have the words."""
+    found = rendered(f"{(site / 'index.html').as_uri()}?{urlencode({'q': words})}")
+    links = re.findall(r'href="([^"]+)" class="md-search-result__link"', found)
+    sections = [re.sub(r".*/|\?[^#]*", "", link) for link in links]
+    assert page in sections[:3]
+
+
+@needs_chromium
+def test_pages_are_as_wide_as_screens(site):
+    """Of phones and of laptops: nothing is cut off on the right."""
+    sizes = [(page, width) for page in ("index", "OPS", "INSTALL") for width in (390, 1366)]
+    frames = "".join(
+        f'<iframe src="{page}.html" style="width: {width}px; height: 900px"></iframe>'
+        for page, width in sizes
+    )
+    # Tables with many columns scroll in a frame of their own; that of the ops must not.
+    script = """
+        const over = (page) => Math.max(
+          ...[page.documentElement, ...page.querySelectorAll(".ops-table .md-typeset__scrollwrap")]
+            .map((box) => box.scrollWidth - box.clientWidth));
+        addEventListener("load", () => setTimeout(() => {
+          const frames = [...document.querySelectorAll("iframe")];
+          document.body.dataset.over = frames.map((f) => over(f.contentDocument)).join(" ");
+        }, 3000));
+    """
+    (site / "frames.html").write_text(f"{frames}<script>{script}</script>", encoding="utf-8")
+    page = rendered((site / "frames.html").as_uri())
+    over = re.search(r'data-over="([^"]*)"', page)[1].split()
+    assert dict(zip(sizes, over)) == dict.fromkeys(sizes, "0")
+
+
+def test_the_first_picture_is_up_to_date():
+    """It names versions and a number of ops."""
+    module = runpy.run_path(str(ROOT / "docs/make_overview_picture.py"))
+    assert module["picture"]() == module["PICTURE"].read_text(encoding="utf-8"), (
+        "run `python docs/make_overview_picture.py`"
+    )
 
 
 def test_mistakes_in_pages_are_found(tmp_path):
@@ -128,7 +190,7 @@ def test_mistakes_in_pages_are_found(tmp_path):
     for folder in ("docs", "tools/site"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     (tmp_path / "benches").mkdir()
-    for page in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"):
+    for page in ("README.md", *AT_ROOT):
         shutil.copy(ROOT / page, tmp_path / page)
     shutil.copy(ROOT / "benches/RESULTS.md", tmp_path / "benches")
     with (tmp_path / "README.md").open("a", encoding="utf-8") as readme:
@@ -138,3 +200,43 @@ def test_mistakes_in_pages_are_found(tmp_path):
     assert built.returncode != 0
     for found in ("docs/NOWHERE.md", "SLOW.md#nowhere", "FORGOTTEN.md"):
         assert found in built.stderr
+
+
+def test_the_image_file_is_sound():
+    """Without Docker: its form, the files that it copies, and what it installs."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    lines = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).splitlines()
+    steps = [line.split(" ", 1) for line in lines if line]
+    stages = [value for word, value in steps if word == "FROM"]
+    assert {word for word, _ in steps} <= {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "CMD"}
+    # Both have a tag and one Debian, so that the wheel's glibc is there.
+    assert [
+        bool(re.fullmatch(r"[\w-]+:[\w.-]+-bookworm( AS \w+)?", stage)) for stage in stages
+    ] == [
+        True,
+        True,
+    ]
+    for command in (value for word, value in steps if word == "RUN"):
+        shell = re.sub(r"^--mount=\S+ ", "", command)
+        subprocess.run(["sh", "-n", "-c", shell], check=True)
+        if "apt-get install" in shell:
+            assert "--no-install-recommends" in shell
+            assert shell.endswith("&& rm -rf /var/lib/apt/lists/*")
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    versions = re.search(r"'(tensorflow[^']+)'", text)[1]
+    assert f'"{versions}; sys_platform != ' in project
+    guide = (ROOT / "docs/INSTALL.md").read_text(encoding="utf-8")
+    for package in ("mesa-vulkan-drivers", "libvulkan1"):
+        assert package in text
+        assert package in guide
+
+
+def test_an_image_is_built_from_everything_that_a_wheel_needs():
+    """What .dockerignore leaves out is none of what hatch_build.py and cargo read."""
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    patterns = [line for line in ignored if line and not line.startswith("#")]
+    assert patterns
+    needed = ["Cargo.toml", "Cargo.lock", "build.rs", "pyproject.toml", "hatch_build.py"]
+    needed += ["README.md", "proto", "python", "shaders", "src", "examples", "benches", "tests"]
+    assert [name for name in needed if not (ROOT / name).exists()] == []
+    assert [name for name in needed for pattern in patterns if Path(name).match(pattern)] == []

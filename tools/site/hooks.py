@@ -17,7 +17,30 @@ from mkdocs.structure.pages import Page
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 #: Pages outside of docs/. README.md is the first page.
-PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "benches/RESULTS.md")
+PAGES = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "benches/RESULTS.md",
+)
+#: How much a page counts in a search against others, 1: users' answers come before internals.
+BOOST = {
+    "FAQ.md": 4,
+    "BROKEN.md": 2,
+    "WRONG.md": 2,
+    "SLOW.md": 2,
+    "INSTALL.md": 2,
+    "DEVICES.md": 2,
+    "CHANGELOG.md": 0.3,
+    "DECISIONS.md": 0.3,
+    "OPTIMIZER.md": 0.3,
+    "benches/RESULTS.md": 0.3,
+}
+#: The landing page: its template has the title, and cards in front of its text.
+HOME = "README.md"
 #: A page of one wide table, which takes the room of the list of headings.
 WIDE = "OPS.md"
 #: What docs/ holds besides pages and their pictures.
@@ -51,8 +74,14 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turns the links of a page to files of the repository into links of the site."""
-    if page.file.src_uri == WIDE:
+    uri = page.file.src_uri
+    if uri in BOOST:
+        page.meta["search"] = {"boost": BOOST[uri]}
+    if uri == WIDE:
         page.meta["hide"] = ["toc"]
+    if uri == HOME:
+        page.meta |= {"template": "home.html", "hide": ["navigation", "toc"]}
+        markdown = re.sub(r"\A# .*\n", "", markdown)
     folder = Path(page.file.abs_src_path).resolve().parent
     pages = {Path(f.abs_src_path).resolve(): f.src_uri for f in files if f.abs_src_path}
     start = os.path.dirname(page.file.src_uri)

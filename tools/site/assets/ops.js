@@ -37,6 +37,13 @@
   const count = document.createElement("output");
   form.append(search, type, family, count);
   (table.closest(".md-typeset__scrollwrap") ?? table).before(form);
+  table.closest("article").classList.add("ops-table");
+  // Phones show a card for each op, whose lines are named after the columns.
+  for (const { row } of rows) {
+    [...row.cells].forEach((cell, index) => {
+      cell.dataset.label = heads[index];
+    });
+  }
 
   const show = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -9,6 +9,8 @@ Needs cargo and nothing else. Environment variables choose what is built:
 - `TF_WGPU_CARGO_COMMAND`: the cargo command (default `build`; or `zigbuild`).
 
 `make wheels` sets the last two; tools/wheels has the linkers, and checks what comes out.
+
+It also writes the package's description: README.md with links that lead somewhere from PyPI.
 """
 
 from __future__ import annotations
@@ -24,9 +26,44 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 #: The name of the crate's library target.
 LIBRARY = "tensorflow_wgpu"
+#: A link or an image of Markdown, and its target if that is a file of the repository.
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\[\]]*)\]\((?![a-z]+:|#)(?P<path>[^)\s]+)\)")
+
+
+class DescriptionHook(MetadataHookInterface):
+    """README.md as the package's description."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Sets `readme`. The repository's address is that of `[project.urls]`, or the one on which
+        GitHub builds.
+        """
+        repository = metadata.get("urls", {}).get("Source")
+        if not repository and "GITHUB_REPOSITORY" in os.environ:
+            repository = f"https://github.com/{os.environ['GITHUB_REPOSITORY']}"
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        metadata["readme"] = {
+            "content-type": "text/markdown",
+            "text": description(text, repository),
+        }
+
+
+def description(readme: str, repository: str | None) -> str:
+    """A README whose links to files are addresses in the repository. Without a repository links
+    become their words, and images vanish.
+    """
+
+    def absolute(match: re.Match[str]) -> str:
+        if not repository:
+            return "" if match["image"] else match["text"]
+        view = "raw" if match["image"] else "blob"
+        target = f"{repository.rstrip('/')}/{view}/main/{match['path']}"
+        return f"{match['image']}[{match['text']}]({target})"
+
+    return LINK.sub(absolute, readme)
 
 
 class CargoBuildHook(BuildHookInterface):

@@ -225,13 +225,35 @@ def test_a_dll_without_a_device_fails(capsys):
 @pytest.fixture
 def hatch_build(monkeypatch):
     """hatch_build.py, which hatch loads, on a machine that may not have hatch."""
-    interface = types.ModuleType("hatchling.builders.hooks.plugin.interface")
-    interface.BuildHookInterface = object
-    names = interface.__name__.split(".")
-    for end in range(1, len(names)):
-        monkeypatch.setitem(sys.modules, ".".join(names[:end]), types.ModuleType("hatchling"))
-    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    for interface, hook in (
+        ("hatchling.builders.hooks.plugin.interface", "BuildHookInterface"),
+        ("hatchling.metadata.plugin.interface", "MetadataHookInterface"),
+    ):
+        names = interface.split(".")
+        for end in range(1, len(names) + 1):
+            monkeypatch.setitem(sys.modules, ".".join(names[:end]), types.ModuleType("hatchling"))
+        setattr(sys.modules[interface], hook, object)
     return runpy.run_path(str(ROOT / "hatch_build.py"))
+
+
+def test_the_description_leads_to_the_repository(hatch_build):
+    """PyPI shows README.md where none of the repository's files are."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    address = "https://example.com/owner/name"
+    described = hatch_build["description"](readme, address + "/")
+    targets = re.findall(r"\]\(([^)\s]+)\)", described)
+    assert len(targets) == len(re.findall(r"\]\(", readme)) > 20
+    assert [target for target in targets if not target.startswith("https://")] == []
+    ours = [target.removeprefix(address) for target in targets if target.startswith(address)]
+    assert "/raw/main/docs/pictures/overview.svg" in ours
+    for target in ours:
+        path = re.fullmatch(r"/(?:raw|blob)/main/([^#]+)(?:#.*)?", target)[1]
+        assert (ROOT / path).exists(), path
+
+
+def test_without_a_repository_a_description_has_no_links_to_files(hatch_build):
+    text = "[page](docs/A.md#b) ![two\nlines](p.svg) [site](https://x.org) [above](#a)"
+    assert hatch_build["description"](text, None) == "page  [site](https://x.org) [above](#a)"
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=[system.name for system in SYSTEMS])

@@ -218,7 +218,8 @@ def test_the_image_file_is_sound():
     ]
     for command in (value for word, value in steps if word == "RUN"):
         shell = re.sub(r"^--mount=\S+ ", "", command)
-        subprocess.run(["sh", "-n", "-c", shell], check=True)
+        if os.name == "posix":
+            subprocess.run(["sh", "-n", "-c", shell], check=True)
         if "apt-get install" in shell:
             assert "--no-install-recommends" in shell
             assert shell.endswith("&& rm -rf /var/lib/apt/lists/*")

@@ -244,8 +244,8 @@ Written by `make docs` from the registry; a test compares them. {count} ops have
 TensorFlow adds those that it offers every device (constants, reshapes, variable handles, control
 flow, function calls); all others run on the CPU.
 
-64-bit types need an adapter with 64-bit arithmetic in shaders; `python -m tensorflow_wgpu` lists
-what yours offers.
+float64 and complex128 need an adapter with 64-bit floats in shaders; int64 and uint64 run on every
+adapter. `python -m tensorflow_wgpu` lists what yours offers.
 
 Every op with every type is run against TensorFlow's CPU kernel by the case in `tests/python/sweep/`
 that the last column names. Arguments in host memory are those that TensorFlow's own GPU kernels

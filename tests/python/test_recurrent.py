@@ -77,7 +77,8 @@ def check(make, x=X, mask=None, initial=None, rtol=None, atol=2e-5):
         got = run(WGPU, make, weights, x, mask, initial, graph)
         assert [g.shape for g in got] == [w.shape for w in want]
         for g, w in zip(got, want):
-            assert_close(g, w, rtol, atol)
+            # Sums are rounded by their largest parts, also where these cancel.
+            assert_close(g, w, rtol, atol * max(1.0, float(np.max(np.abs(w), initial=0))))
 
 
 KINDS = {

@@ -18,6 +18,7 @@ pub mod local;
 pub mod optimizer;
 pub mod profiler;
 pub mod report;
+pub mod settings;
 pub mod shader;
 #[expect(unsafe_code, reason = "calls of the system, of wgpu and of drivers")]
 mod sys;

@@ -14,23 +14,7 @@ use crate::device_type::DeviceType;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::registry::{Registration, Registry};
-
-/// The environment variables that this crate reads.
-pub const VARIABLES: [&str; 13] = [
-    "TF_WGPU_VISIBLE_DEVICES",
-    "TF_WGPU_DEVICE_TYPE",
-    "TF_WGPU_LOG",
-    "TF_WGPU_FALLBACK",
-    "TF_WGPU_CACHE",
-    "TF_WGPU_COOPERATIVE_MATRIX",
-    "TF_WGPU_AUTOTUNE",
-    "TF_WGPU_BARRIERS",
-    "TF_WGPU_PROFILE",
-    "TF_WGPU_DRIVER_SHIELD",
-    "WGPU_BACKEND",
-    "WGPU_ADAPTER_NAME",
-    "WGPU_POWER_PREF",
-];
+use crate::settings;
 
 /// What TensorFlow's side adds, which only a process with TensorFlow in it knows.
 #[derive(Debug, Clone, Default)]
@@ -45,11 +29,22 @@ pub struct TensorFlow {
     pub device_type: DeviceType,
 }
 
-/// The whole report. Enumerates the adapters and tries each device out.
-pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) -> Value {
-    let selection = Selection::enumerate(lookup);
+/// The whole report for the environment `variables`. Enumerates the adapters and tries each device
+/// out.
+pub fn report(variables: &[(String, String)], tensorflow: &TensorFlow) -> Value {
+    let lookup = |name: &str| {
+        let found = variables.iter().find(|(n, _)| settings::is_same(n, name));
+        found.map(|(_, value)| value.clone())
+    };
+    let selection = Selection::enumerate(&lookup);
     let environment: BTreeMap<_, _> =
-        VARIABLES.into_iter().filter_map(|v| Some((v, lookup(v)?))).collect();
+        settings::VARIABLES.iter().filter_map(|v| Some((v.name, lookup(v.name)?))).collect();
+    let warnings: Vec<_> = selection
+        .warning
+        .iter()
+        .cloned()
+        .chain(settings::problems(variables.iter().map(|(k, v)| (k.as_str(), v.as_str()))))
+        .collect();
     let opened: Vec<_> = selection.adapters.iter().map(try_out).collect();
     let capabilities =
         opened.iter().flatten().map(|(d, _)| *d.capabilities()).reduce(Capabilities::common);
@@ -63,6 +58,7 @@ pub fn report(lookup: &dyn Fn(&str) -> Option<String>, tensorflow: &TensorFlow) 
         "version": env!("CARGO_PKG_VERSION"),
         "problem": selection.problem,
         "environment": environment,
+        "warnings": warnings,
         "adapters": selection.found.iter().map(|a| adapter(a,
             a.devices.first().and_then(|d| opened.get(*d)), tensorflow.device_type))
             .collect::<Vec<_>>(),
@@ -312,8 +308,9 @@ mod tests {
 
     #[test]
     fn a_hidden_device_is_a_problem_and_not_a_failure() {
-        let lookup = |name: &str| (name == "TF_WGPU_VISIBLE_DEVICES").then(String::new);
-        let report = report(&lookup, &TensorFlow::default());
+        let hidden = [("TF_WGPU_VISIBLE_DEVICES".to_owned(), String::new())];
+        let report = report(&hidden, &TensorFlow::default());
+        assert_eq!(report["warnings"], json!([]));
         assert!(report["problem"].as_str().unwrap().contains("hides every device"));
         assert_eq!(report["environment"], json!({ "TF_WGPU_VISIBLE_DEVICES": "" }));
         assert_eq!(report["ops"], json!([]));
@@ -332,15 +329,15 @@ mod tests {
 
     #[test]
     fn variables_are_an_api_or_a_problem() {
-        let lookup = |name: &str| (name == "TF_WGPU_VISIBLE_DEVICES").then(String::new);
+        let hidden = [("TF_WGPU_VISIBLE_DEVICES".to_owned(), String::new())];
         let with = |variables| TensorFlow {
             version: Some("2.21.0".into()),
             variables: Some(variables),
             ..TensorFlow::default()
         };
-        let official = report(&lookup, &with(Ok("official".into())));
+        let official = report(&hidden, &with(Ok("official".into())));
         assert_eq!(official["variables"], json!({ "api": "official", "problem": null }));
-        let none = report(&lookup, &with(Err("none fits".into())));
+        let none = report(&hidden, &with(Err("none fits".into())));
         assert_eq!(none["variables"], json!({ "api": null, "problem": "none fits" }));
     }
 }

@@ -24,13 +24,8 @@ VARIABLE = "TF_WGPU_DISTRIBUTE"
 
 
 def asked() -> str:
-    """What the environment says: `on`, `off` or `collective`."""
-    value = os.environ.get(VARIABLE, "").strip().lower() or "on"
-    if value not in ("on", "off", "collective"):
-        log.warning(
-            "%s=%s is none of on, off, collective; strategies take WGPU devices", VARIABLE, value
-        )
-    return value
+    """What the environment says: `off`, `collective`, or anything else for `on`."""
+    return os.environ.get(VARIABLE, "").strip().lower()
 
 
 def is_off() -> bool:

@@ -118,6 +118,8 @@ def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         return
     if library["problem"]:
         yield "error", f"There is no device: {library['problem']}", advice_for_no_device(library)
+    for warning in library["warnings"]:
+        yield "warning", warning, "Correct the variable, or unset it."
     for adapter in library["adapters"]:
         if adapter["problem"]:
             yield (

@@ -49,16 +49,7 @@ def warn() -> None:
 
 def is_refused() -> bool:
     """Whether `TF_WGPU_JIT` asks for errors."""
-    return _mode(os.environ.get(VARIABLE, "").strip().lower()) == "error"
-
-
-@functools.cache
-def _mode(value: str) -> str:
-    if value not in ("", "error"):
-        log.warning(
-            "%s=%s: the only mode is error; XLA is left out with a warning", VARIABLE, value
-        )
-    return value
+    return os.environ.get(VARIABLE, "").strip().lower() == "error"
 
 
 def patch_function(module: types.ModuleType) -> None:

@@ -45,10 +45,7 @@ def portable() -> Iterator[None]:
 
 @functools.cache
 def _is_asked_for() -> bool:
-    value = os.environ.get(VARIABLE, "")
-    if value not in ("", "loop", "fused"):
-        log.warning("%s=%s is neither loop nor fused and is ignored", VARIABLE, value)
-    return value != "loop"
+    return os.environ.get(VARIABLE, "").strip().lower() != "loop"
 
 
 def is_fused(dtype: Any, mode: str = "lstm") -> bool:

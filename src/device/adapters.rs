@@ -33,6 +33,11 @@ pub struct Selection {
     pub is_last_resort: bool,
     /// Why there is no device, in one line.
     pub problem: Option<String>,
+    /// Whether there is none because `TF_WGPU_VISIBLE_DEVICES=-1` asks for that, which is no
+    /// problem to tell of.
+    pub is_switched_off: bool,
+    /// What is wrong with the variables although there are devices, in one line.
+    pub warning: Option<String>,
 }
 
 impl Selection {
@@ -65,7 +70,9 @@ impl Selection {
     }
 
     fn fill(&mut self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<()> {
-        let visible = lookup("TF_WGPU_VISIBLE_DEVICES").map(|v| visible_devices(&v)).transpose()?;
+        let asked = lookup("TF_WGPU_VISIBLE_DEVICES");
+        self.is_switched_off = asked.as_ref().is_some_and(|v| v.trim() == "-1");
+        let visible = asked.map(|v| visible_devices(&v)).transpose()?;
         if visible.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::FailedPrecondition(
                 "TF_WGPU_VISIBLE_DEVICES is empty or -1, which hides every device; unset it to \
@@ -73,13 +80,14 @@ impl Selection {
                     .into(),
             ));
         }
-        let backends = backends(lookup("WGPU_BACKEND").as_deref())?;
+        let (backends, warning) = backends(lookup("WGPU_BACKEND").as_deref(), of_system())?;
+        self.warning = warning;
         let low_power = low_power(lookup("WGPU_POWER_PREF").as_deref())?;
         crate::sys::address_range::check_room()?;
         crate::sys::vulkan_driver::preload()?;
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
         descriptor.backends = backends;
-        let instance = wgpu::Instance::new(descriptor);
+        let instance = crate::sys::instance::create(descriptor);
         let mut adapters = pollster::block_on(instance.enumerate_adapters(backends));
         adapters.sort_by_key(|a| rank(&a.get_info(), low_power));
         let name = lookup("WGPU_ADAPTER_NAME").map(|n| n.to_lowercase()).filter(|n| !n.is_empty());
@@ -201,24 +209,59 @@ fn visible_devices(value: &str) -> Result<Vec<usize>> {
     Ok(indices)
 }
 
-/// The backends of `WGPU_BACKEND`, a comma list; by default all that can serve.
-fn backends(value: Option<&str>) -> Result<wgpu::Backends> {
-    let all = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
-    let Some(value) = value.filter(|v| !v.trim().is_empty()) else { return Ok(all) };
+/// The backends that this system's library is built with.
+fn of_system() -> wgpu::Backends {
+    SERVING & wgpu::Instance::enabled_backend_features()
+}
+
+/// Backends whose adapters can serve.
+const SERVING: wgpu::Backends =
+    wgpu::Backends::VULKAN.union(wgpu::Backends::METAL).union(wgpu::Backends::DX12);
+
+/// The names of backends, as `WGPU_BACKEND` takes them.
+const BACKENDS: [(&str, &str, wgpu::Backends); 3] = [
+    ("vulkan", "vk", wgpu::Backends::VULKAN),
+    ("metal", "mtl", wgpu::Backends::METAL),
+    ("dx12", "d3d12", wgpu::Backends::DX12),
+];
+
+/// The backends of `WGPU_BACKEND`, a comma list; by default all that can serve. With them a line
+/// about those that the system lacks, which has `system`. It is an error if there is no other.
+fn backends(
+    value: Option<&str>,
+    system: wgpu::Backends,
+) -> Result<(wgpu::Backends, Option<String>)> {
+    let Some(value) = value.filter(|v| !v.trim().is_empty()) else { return Ok((SERVING, None)) };
     let mut chosen = wgpu::Backends::empty();
+    let mut lacking = Vec::new();
     for part in value.split(',') {
-        chosen |= match part.trim().to_lowercase().as_str() {
-            "vulkan" | "vk" => wgpu::Backends::VULKAN,
-            "metal" | "mtl" => wgpu::Backends::METAL,
-            "dx12" | "d3d12" => wgpu::Backends::DX12,
-            _ => {
-                return Err(Error::InvalidArgument(format!(
-                    "WGPU_BACKEND={value:?}: {part:?} is none of vulkan, metal, dx12"
-                )));
-            }
+        let part = part.trim();
+        let lower = part.to_lowercase();
+        let Some((_, _, backend)) = BACKENDS.iter().find(|b| b.0 == lower || b.1 == lower) else {
+            return Err(Error::InvalidArgument(format!(
+                "WGPU_BACKEND={value:?}: {part:?} is none of vulkan, metal, dx12"
+            )));
         };
+        if !system.contains(*backend) {
+            lacking.push(part);
+        }
+        chosen |= *backend;
     }
-    Ok(chosen)
+    if lacking.is_empty() {
+        return Ok((chosen, None));
+    }
+    let has: Vec<_> =
+        BACKENDS.iter().filter(|b| system.contains(b.2)).map(|(name, ..)| *name).collect();
+    let line = format!(
+        "WGPU_BACKEND={value:?}: this system has no {}, only {}",
+        lacking.join(" and no "),
+        has.join(" and ")
+    );
+    if chosen.intersects(system) {
+        Ok((chosen & system, Some(line)))
+    } else {
+        Err(Error::InvalidArgument(line))
+    }
 }
 
 /// Whether `WGPU_POWER_PREF` asks for the frugal GPU first.
@@ -327,12 +370,39 @@ mod tests {
 
     #[test]
     fn unknown_values_are_refused() {
-        assert!(backends(Some("vulkan,opengl")).is_err());
+        assert!(backends(Some("vulkan,opengl"), SERVING).is_err());
         assert_eq!(
-            backends(Some("vk, metal")).unwrap(),
-            wgpu::Backends::VULKAN | wgpu::Backends::METAL
+            backends(Some("vk, metal"), SERVING).unwrap(),
+            (wgpu::Backends::VULKAN | wgpu::Backends::METAL, None)
         );
         assert!(low_power(Some("medium")).is_err());
+    }
+
+    #[test]
+    fn backends_that_the_system_lacks_are_told() {
+        let linux = wgpu::Backends::VULKAN;
+        for unset in [None, Some(""), Some(" ")] {
+            assert_eq!(backends(unset, linux).unwrap(), (SERVING, None), "{unset:?}");
+        }
+        assert_eq!(backends(Some("Vulkan"), linux).unwrap(), (linux, None));
+        let (chosen, line) = backends(Some("vulkan,metal,d3d12"), linux).unwrap();
+        assert_eq!(chosen, linux);
+        assert_eq!(
+            line.unwrap(),
+            "WGPU_BACKEND=\"vulkan,metal,d3d12\": this system has no metal and no d3d12, only \
+             vulkan"
+        );
+        let refused = backends(Some("metal"), linux).unwrap_err().to_string();
+        assert!(refused.contains("this system has no metal, only vulkan"), "{refused}");
+    }
+
+    #[test]
+    fn minus_one_alone_switches_devices_off() {
+        for (value, off) in [("-1", true), (" -1 ", true), ("", false), ("-1,0", false)] {
+            let found = selected(&[("TF_WGPU_VISIBLE_DEVICES", value)]);
+            assert_eq!(found.is_switched_off, off, "{value:?}");
+            assert!(found.adapters.is_empty() && found.problem.is_some(), "{value:?}");
+        }
     }
 
     #[test]

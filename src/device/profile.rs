@@ -199,14 +199,8 @@ impl Profile {
             ..Self::from_parts(&adapter.get_info(), Capabilities::of(adapter))
         };
         let Ok(name) = env::var("TF_WGPU_PROFILE") else { return own };
-        match Self::named(&name) {
-            Some(preset) => preset.on(own),
-            None => {
-                let known = Self::PRESETS.map(|p| p.name).join(", ");
-                log::warn!("TF_WGPU_PROFILE={name}: no such profile; there are {known}");
-                own
-            }
-        }
+        // What is no preset is told once, by `settings::problems`.
+        Self::named(&name).map_or(own, |preset| preset.on(own))
     }
 
     /// The profile of an adapter that says so much about itself.
@@ -302,6 +296,12 @@ fn own_barriers(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_variable_takes_the_presets() {
+        let names = Profile::PRESETS.map(|preset| preset.name);
+        assert_eq!(crate::settings::accepted("TF_WGPU_PROFILE").unwrap(), names);
+    }
 
     fn info(device_type: wgpu::DeviceType, vendor: u32, simd_width: u32) -> wgpu::AdapterInfo {
         wgpu::AdapterInfo {

@@ -4,3 +4,12 @@
 pub(crate) fn lookup(name: &str) -> Option<String> {
     std::env::var_os(name).map(|v| v.to_string_lossy().into_owned())
 }
+
+/// All variables whose names are Unicode.
+pub(crate) fn all() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        })
+        .collect()
+}

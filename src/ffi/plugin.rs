@@ -14,6 +14,7 @@ use crate::device::{Capabilities, Device, Profile, Selection, adapters, cache};
 use crate::error::{Error, Result};
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::{determinism, device_type, environment, second_copy, symbols, variables};
+use crate::settings;
 use crate::sys::guard::caught;
 
 /// What is logged unless `TF_WGPU_LOG` says otherwise: our warnings, and only errors of the
@@ -47,6 +48,8 @@ pub(crate) struct Plugin {
     is_last_resort: bool,
     /// Why there is no device.
     problem: Option<String>,
+    /// Whether the user switched them off.
+    is_switched_off: bool,
 }
 
 /// The state, made at the first call.
@@ -56,7 +59,8 @@ pub(crate) fn get() -> &'static Plugin {
         let plugin = caught("plugin initialization", || Ok(Plugin::new()))
             .unwrap_or_else(|e| Plugin { problem: Some(e.to_string()), ..Plugin::default() });
         if let Some(problem) = &plugin.problem {
-            log::warn!("no WGPU device: {}", one_line(problem));
+            let level = if plugin.is_switched_off { log::Level::Info } else { log::Level::Warn };
+            log::log!(level, "no WGPU device: {}", one_line(problem));
         }
         plugin
     })
@@ -72,6 +76,11 @@ impl Plugin {
         if let Err(e) = second_copy::check().and_then(|()| supported()) {
             return Self { problem: Some(e.to_string()), ..Self::default() };
         }
+        // Behind the check: a second copy of the library has nothing to say.
+        let variables = environment::all();
+        for line in settings::problems(variables.iter().map(|(k, v)| (k.as_str(), v.as_str()))) {
+            log::warn!("{line}");
+        }
         let start = Instant::now();
         let selection = Selection::enumerate(&environment::lookup);
         log::debug!("adapters enumerated in {:.0?}", start.elapsed());
@@ -80,11 +89,14 @@ impl Plugin {
                 report.rejected.as_deref().map(|r| format!(", not used: {r}")).unwrap_or_default();
             log::info!("adapter {} ({}){why}", report.info.name, report.info.backend);
         }
+        if let Some(warning) = &selection.warning {
+            log::warn!("{warning}");
+        }
         let sharers: Vec<u32> =
             (0..selection.adapters.len()).map(|device| selection.sharers(device)).collect();
-        let Selection { adapters, is_last_resort, problem, .. } = selection;
+        let Selection { adapters, is_last_resort, problem, is_switched_off, .. } = selection;
         let adapters = adapters.into_iter().zip(sharers).collect();
-        Self { adapters, is_last_resort, problem, ..Self::default() }
+        Self { adapters, is_last_resort, problem, is_switched_off, ..Self::default() }
     }
 
     /// Says, at a device's first use, that it is no GPU where nobody asked for a software adapter.

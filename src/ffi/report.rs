@@ -27,7 +27,7 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
         };
         let device_type = device_type::get();
         let tensorflow = TensorFlow { version, variables, deterministic, device_type };
-        Ok(c_json(&report(&environment::lookup, &tensorflow)))
+        Ok(c_json(&report(&environment::all(), &tensorflow)))
     })
 }
 

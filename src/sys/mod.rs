@@ -4,6 +4,7 @@
 pub(crate) mod address_range;
 pub(crate) mod experimental;
 pub(crate) mod guard;
+pub(crate) mod instance;
 pub(crate) mod loaded;
 pub(crate) mod memory_budget;
 pub(crate) mod pipeline_cache;

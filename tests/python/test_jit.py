@@ -215,4 +215,4 @@ def test_an_error_where_the_environment_asks_for_it():
 def test_an_unknown_mode_is_named():
     ran = python(PROGRAM, TF_WGPU_JIT="off")
     assert ran.stdout.split() == ["ran"] * 3, ran.stderr[-4000:]
-    assert "TF_WGPU_JIT=off: the only mode is error" in ran.stderr
+    assert "TF_WGPU_JIT=off is ignored: the only value is error" in ran.stderr

@@ -22,24 +22,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tensorflow_wgpu import _notebook
 from tensorflow_wgpu._library import device_type
 
 log = logging.getLogger("tensorflow_wgpu")
 
-#: `log` or `error`; anything else that is not empty is refused with a line and watches nothing.
+#: `log` or `error`; of anything else the library tells, and nothing is watched.
 VARIABLE = "TF_WGPU_FALLBACK"
 
 # What computes nothing: arguments, results, handles, and copies between devices.
 COPIES = frozenset(
     ("_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "_Send", "_Recv", "_HostSend", "_HostRecv")
 )
-PLUMBING = COPIES | {
-    "NoOp",
-    "Placeholder",
-    "VarHandleOp",
-    "PartitionedCall",
-    "StatefulPartitionedCall",
-}
+# How TensorFlow runs loops and branches. They are where their values are, and their values are
+# where the ops are that compute them.
+LOOPS = ("Enter", "Exit", "Merge", "NextIteration", "Switch")
+CONTROL = frozenset(
+    (*LOOPS, *(f"Ref{op}" for op in LOOPS), "LoopCond", "_SwitchN", "ControlTrigger")
+)
+CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall"))
+PLUMBING = COPIES | CONTROL | CALLS | {"NoOp", "Placeholder", "VarHandleOp"}
+# What passes values on. It is told of only where it is why values are on the CPU.
+PASSIVE = frozenset(("Const", "Identity", "IdentityN"))
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64", "complex64", "complex128"))
 
 
@@ -64,6 +68,8 @@ class Fallback:
     why: str
     #: The name of one such node; empty for eager ops.
     node: str
+    #: Whether WGPU lacks a kernel for it. Others are on the CPU in consequence, or were put there.
+    cause: bool = True
 
     def __str__(self) -> str:
         types = ", ".join(f"{k}={v}" for k, v in sorted(self.types.items()))
@@ -72,7 +78,7 @@ class Fallback:
 
 
 class Fallbacks(tuple):  # of Fallback
-    """What `fallbacks` found, float ops first; prints as a report."""
+    """What `fallbacks` found, the causes first; prints as a report, and as a table in notebooks."""
 
     __slots__ = ()
 
@@ -83,6 +89,24 @@ class Fallbacks(tuple):  # of Fallback
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "every op runs on WGPU"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return _notebook.preformatted(str(self))
+        rows = [
+            (
+                fallback.op,
+                ", ".join(f"{k}={v}" for k, v in sorted(fallback.types.items())),
+                fallback.count,
+                fallback.node,
+                fallback.why,
+            )
+            for fallback in self
+        ]
+        return _notebook.table("on the CPU", ("op", "types", "count", "as", "why"), rows)
 
 
 def fallbacks(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Fallbacks:
@@ -121,7 +145,6 @@ def fallbacks(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Fallbacks
 def install(mode: str) -> None:
     """Watches this process in `mode`, once TensorFlow is imported."""
     if mode not in ("log", "error"):
-        log.warning("%s=%s: the modes are log and error; nothing is watched", VARIABLE, mode)
         return
     context = sys.modules["tensorflow.python.eager.context"]
     if getattr(context.Context.call_function, "_wgpu_watched", False):
@@ -238,7 +261,10 @@ def _graphs(found: Counter[Any], nodes: dict[Any, str]) -> Iterator[None]:
             (node.name, (node.op, _types({k: v.type for k, v in node.attr.items() if v.type})))
             for graph in functions.partition_graphs
             for node in graph.node
-            if node.device.rpartition("device:")[2].startswith("CPU:") and node.op not in PLUMBING
+            if node.device.rpartition("device:")[2].startswith("CPU:")
+            and node.op not in PLUMBING
+            # The copy of a loop's condition that TensorFlow gives each other device.
+            and not node.name.startswith("_cloop")
         ]
         if len(here) == 1 and here[0][0] == here[0][1][0] and here[0][1] in found:
             continue  # TensorFlow's wrapper around an eager op, which was counted as such.
@@ -300,23 +326,33 @@ def _types(numbers: dict[str, int]) -> tuple[tuple[str, str], ...]:
 
 
 def _explained(found: Counter[Any], nodes: dict[Any, str]) -> Fallbacks:
-    """The report of what was counted, float ops first, then by how often."""
-    report = [
-        Fallback(
-            op,
-            dict(types),
-            count,
-            any(t in FLOATS for _, t in types),
-            _why(op, dict(types)),
-            nodes.get((op, types), ""),
-        )
-        for (op, types), count in found.items()
-    ]
-    return Fallbacks(sorted(report, key=lambda f: (not f.floating, -f.count, f.op)))
+    """The report of what was counted, by `_rank`, then by how often."""
+    report = []
+    for (op, types), count in found.items():
+        cause, why = _why(op, dict(types))
+        if op in PASSIVE and not cause:
+            continue
+        floating = any(t in FLOATS for _, t in types)
+        node = nodes.get((op, types), "")
+        report.append(Fallback(op, dict(types), count, floating, why, node, cause))
+    return Fallbacks(sorted(report, key=lambda f: (_rank(f), -f.count, f.op)))
 
 
-def _why(op: str, types: dict[str, str]) -> str:
-    """Why the placer did not choose WGPU: no kernel, other types, or it had no choice."""
+def _rank(fallback: Fallback) -> int:
+    """Causes come first, those with floats before others; then the floats that follow them. Input
+    pipelines are on the CPU wherever TensorFlow runs.
+    """
+    if fallback.cause and fallback.floating:
+        return 0
+    if fallback.cause and not ("Dataset" in fallback.op or "Iterator" in fallback.op):
+        return 1
+    return 2 if fallback.floating else 3
+
+
+def _why(op: str, types: dict[str, str]) -> tuple[bool, str]:
+    """Why the placer did not choose WGPU: no kernel or other types, which are causes, or it had no
+    choice.
+    """
     kernels = sys.modules["tensorflow.python.framework.kernels"]
     dtypes = sys.modules["tensorflow.python.framework.dtypes"]
     offered: list[dict[str, set[str]]] = []
@@ -329,22 +365,27 @@ def _why(op: str, types: dict[str, str]) -> str:
             if all(
                 types.get(name) in allowed for name, allowed in constraint.items() if name in types
             ):
-                return (
+                return False, (
                     "WGPU has a kernel, but tf.device, a resource or an input that lives on the "
                     "CPU (a dataset's "
                     "iterator, a variable made there), or its small int32 operands keep it there"
                 )
             offered.append(constraint)
+    if not offered and op.startswith("_"):
+        return False, (
+            "TensorFlow's optimizer made it of ops that tf.device, a resource or an input had kept "
+            "on the CPU"
+        )
     if not offered:
-        return f"WGPU has no kernel for {op}"
+        return True, f"WGPU has no kernel for {op}"
     for name in sorted(types):
         allowed = set().union(*(c.get(name, {types[name]}) for c in offered))
         if types[name] not in allowed:
-            return (
+            return True, (
                 f"WGPU has kernels for {name} in {', '.join(sorted(allowed))}, not for "
                 f"{types[name]}"
             )
-    return (
+    return True, (
         "WGPU has no kernel for this combination of types: "
         f"{', '.join(f'{k}={v}' for k, v in sorted(types.items()))}"
     )

@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tensorflow_wgpu import _notebook
+
 SUFFIXES = (".so", ".dylib", ".dll")
 
 
@@ -36,8 +38,9 @@ def report() -> dict[str, Any]:
     variable API.
 
     Loads the library when TensorFlow has not done so already, opens each device and tries it out.
+    Notebooks show a table of the adapters.
     """
-    return read("tensorflow_wgpu_report")
+    return _notebook.Report(read("tensorflow_wgpu_report"))
 
 
 def statistics() -> dict[str, dict[str, int]]:
@@ -49,9 +52,9 @@ def statistics() -> dict[str, dict[str, int]]:
     `downloads` with the bytes `uploaded` and `downloaded`, `copies` within the device, `pipelines`
     compiled, `bind_groups` made. They only grow, so subtract readings; `bind_groups_held` alone
     tells how many are kept now. Kernels run asynchronously: read a result (`.numpy()`) first, so
-    that all of its work is counted.
+    that all of its work is counted. Notebooks show a table.
     """
-    return read("tensorflow_wgpu_statistics")
+    return _notebook.Counters(read("tensorflow_wgpu_statistics"))
 
 
 def devices() -> dict[str, dict[str, str]]:

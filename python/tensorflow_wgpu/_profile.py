@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from tensorflow_wgpu import _fallbacks, _library, _rates
+from tensorflow_wgpu import _fallbacks, _library, _notebook, _rates
 from tensorflow_wgpu._rates import Rates
 
 
@@ -69,8 +69,9 @@ class DeviceProfile:
     enqueue: float = 0.0
     #: Host time in which a caller waited for the device.
     waits: float = 0.0
-    #: Compilations and their total time, of all threads.
+    #: Compilations.
     pipelines: int = 0
+    #: The total time of compilations, of all threads.
     compile: float = 0.0
     #: Submissions to the driver.
     submissions: int = 0
@@ -154,13 +155,27 @@ class Profile:
             events += _chrome_events(device, raw, 2 * number + 1)
         Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
-    def plot(self, path: str | Path) -> None:
+    def plot(self, path: str | Path | None = None) -> None:
         """Draws a roofline: how much each op computes for a byte, and how fast, below the rates
-        that this adapter reached when they were measured. Needs matplotlib.
+        that this adapter reached when they were measured. Needs matplotlib. Writes the file
+        `path`; without it the notebook that runs this shows the figure.
         """
         from tensorflow_wgpu import _roofline
 
-        _roofline.draw(self.devices, path)
+        _notebook.show(_roofline.draw(self.devices), path)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """The table without rates."""
+        parts = []
+        for device in self.devices:
+            rows = [_cells(row, device, None) for row in device.rows[:20]]
+            title = f"{device.device}, {device.adapter}"
+            notes = _notes(device, None, self.fallbacks, 20)
+            parts.append(_notebook.table(title, HEADINGS, rows, notes))
+        return "\n".join(parts) or _notebook.preformatted(str(self))
 
 
 def profile() -> Profile:

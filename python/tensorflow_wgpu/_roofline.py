@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tensorflow_wgpu import _rates
 
@@ -15,25 +14,23 @@ if TYPE_CHECKING:
 NAMED = 8
 
 
-def draw(devices: Sequence[DeviceProfile], path: str | Path) -> None:
-    """A roofline for each device that has times and rates.
+def draw(devices: Sequence[DeviceProfile]) -> Any:
+    """The figure with a roofline for each device that has times and rates.
 
     Raises ImportError where matplotlib is missing, and ValueError where no device has them.
     """
     try:
-        import matplotlib
+        # Not pyplot, which has a backend for all of the process: a notebook's is its own.
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("a plot needs matplotlib: pip install matplotlib") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
     measured = [(device, _rates.of(device.device)) for device in devices]
     drawn = [(device, rates) for device, rates in measured if rates and device.busy]
     if not drawn:
         raise ValueError("no device has both times and rates: its adapter lacks timestamps")
-    figure, axes = pyplot.subplots(
-        len(drawn), 1, figsize=(9, 5.5 * len(drawn)), squeeze=False, layout="constrained"
-    )
+    figure = Figure(figsize=(9, 5.5 * len(drawn)), layout="constrained")
+    axes = figure.subplots(len(drawn), 1, squeeze=False)
     for axis, (device, rates) in zip(axes[:, 0], drawn):
         rows = [row for row in device.rows if row.flops and row.seconds and row.bytes]
         intensities = [row.flops / row.bytes for row in rows]
@@ -55,5 +52,4 @@ def draw(devices: Sequence[DeviceProfile], path: str | Path) -> None:
         axis.set_title(f"{device.device}, {device.adapter}")
         axis.grid(visible=True, which="major", alpha=0.3)
         axis.legend(fontsize="small", loc="lower right")
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    return figure

@@ -4,6 +4,7 @@ import importlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tensorflow_wgpu.bench import catalogue, verdict
 
 BENCHES = Path(__file__).parents[2] / "benches"
 COMPARE, PEERS = BENCHES / "compare.py", BENCHES / "peers" / "run.py"
@@ -34,7 +36,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict:
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("| transformer |") == 4, ran.stdout
-    return json.loads(path.read_text())
+    return {**json.loads(path.read_text()), "stdout": ran.stdout}
 
 
 def test_models_are_timed_on_both_devices(measured: dict):
@@ -69,9 +71,100 @@ def test_what_the_device_did_is_counted(measured: dict):
     assert on_cpu["cpu_share"] is None
 
 
-def test_what_is_not_there_is_named():
-    ran = run("-m", "tensorflow_wgpu.bench", "--models", "alexnet")
-    assert (ran.returncode, "unknown: alexnet" in ran.stderr) == (2, True), ran.stderr
+def test_the_figures_end_with_verdicts(measured: dict):
+    """The last lines are what people want to know, those before them what an issue wants."""
+    *_, bars, _, row, verdicts = measured["stdout"].strip().split("\n\n")
+    assert bars.startswith("Transformer encoder, inference, tokens/s\n  WGPU:0 ")
+    assert len(bars.splitlines()) == 6
+    assert row.startswith(f"| {measured['adapter']['name']} (Vulkan) | ")
+    assert re.search(
+        r"Transformer encoder, inference [\d.e+-]+ ×; Transformer encoder, training [\d.]", row
+    )
+    said = [
+        rf"Transformer encoder, {phase}: WGPU:0 (is|takes) .*(fast|long) as the CPU"
+        for phase in ("inference", "training")
+    ]
+    lines = verdicts.splitlines()
+    assert len(lines) == 2
+    assert all(re.fullmatch(pattern, line) for pattern, line in zip(said, lines)), lines
+
+
+def row(device: str, speed: float, **changes: object) -> dict:
+    """A row of a run."""
+    return {
+        "model": "resnet50",
+        "phase": "training",
+        "device": f"/device:{device}",
+        "unit": "images",
+        "units_per_s": speed,
+        "finite": True,
+        "difference": 0.0,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("speeds", "said"),
+    [
+        ((31.0, 10.0), "WGPU:0 is 3.1 times as fast as the CPU"),
+        ((310.0, 10.0), "WGPU:0 is 31 times as fast as the CPU"),
+        ((10.0, 33.0), "WGPU:0 takes 3.3 times as long as the CPU"),
+        ((10.2, 10.0), "WGPU:0 is as fast as the CPU"),
+    ],
+)
+def test_a_verdict_is_a_sentence(speeds: tuple[float, float], said: str):
+    rows = [row("WGPU:0", speeds[0]), row("CPU:0", speeds[1])]
+    assert verdict.verdicts(rows) == [f"ResNet50, training: {said}"]
+
+
+def test_a_verdict_tells_of_failures_and_of_other_results():
+    failed = row("WGPU:0", 1.0, error="OutOfMemory: none left\nmore")
+    assert verdict.verdicts([failed, row("CPU:0", 1.0)]) == [
+        "ResNet50, training: WGPU:0 failed: OutOfMemory: none left"
+    ]
+    fast = row("WGPU:0", 9.0)
+    assert verdict.verdicts([fast, row("CPU:0", 1.0, error="killed")]) == [
+        "ResNet50, training: the CPU failed: killed"
+    ]
+    assert verdict.verdicts([fast]) == []
+    (line,) = verdict.verdicts([{**fast, "difference": 0.25}, row("CPU:0", 1.0)])
+    assert line.endswith("9.0 times as fast as the CPU, but the results differ by 25.0 %")
+    (line,) = verdict.verdicts([{**fast, "finite": False}, row("CPU:0", 1.0)])
+    assert line.endswith("but its results are not finite")
+    both = [row("WGPU:0", 8.0), row("GPU:0", 4.0), row("CPU:0", 2.0)]
+    assert [line.partition(": ")[2] for line in verdict.verdicts(both)] == [
+        "WGPU:0 is 4.0 times as fast as the CPU",
+        "GPU:0 is 2.0 times as fast as the CPU",
+    ]
+
+
+def test_bars_are_as_long_as_devices_are_fast():
+    rows = [row("WGPU:0", 40.0), row("CPU:0", 10.0), row("GPU:0", 1.0, error="none")]
+    for encoding, mark in (("utf-8", "█"), ("ascii", "#"), (None, "#")):
+        lines = verdict.bars(rows, encoding).splitlines()
+        assert lines[0] == "ResNet50, training, images/s"
+        assert [line.count(mark) for line in lines[1:]] == [40, 10]
+
+
+def test_a_wrong_name_is_known_before_tensorflow_is_imported(tmp_path: Path):
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('imported')\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    for option, value, said in (
+        ("--models", "alexnet", "unknown model 'alexnet'; there are resnet50"),
+        ("--models", "transformer,ResNet-50", "unknown model 'ResNet-50'; is it resnet50?"),
+        ("--phases", "train", "unknown phase 'train'; is it training?"),
+    ):
+        ran = run("-m", "tensorflow_wgpu.bench", option, value, PYTHONPATH=path)
+        assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
+    ran = run("-m", "tensorflow_wgpu.bench", "--list", PYTHONPATH=path)
+    assert (ran.returncode, ran.stdout.splitlines()[0]) == (0, "resnet50: ResNet50, in images")
+
+
+def test_the_catalogue_names_what_can_be_made():
+    from tensorflow_wgpu.bench import workloads
+
+    assert list(workloads.MODELS) == list(workloads.MAKERS) == list(catalogue.MODELS)
+    assert list(workloads.PHASES) == list(catalogue.PHASES)
 
 
 def test_a_picture_without_matplotlib_says_what_to_install(tmp_path: Path):

@@ -21,7 +21,7 @@ import sys
 from typing import Any
 
 from tensorflow_wgpu._library import device_type, first_device
-from tensorflow_wgpu.bench import report
+from tensorflow_wgpu.bench import catalogue, report, verdict
 
 
 def arguments() -> argparse.Namespace:
@@ -30,9 +30,7 @@ def arguments() -> argparse.Namespace:
         prog="python -m tensorflow_wgpu.bench", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--models", help="comma-separated; all without it")
-    parser.add_argument(
-        "--phases", default="inference,training", help="inference, training or both"
-    )
+    parser.add_argument("--phases", help="inference, training or both (the default)")
     parser.add_argument(
         "--devices", help="comma-separated, as in WGPU:0,CPU:0; those that there are without it"
     )
@@ -54,12 +52,21 @@ def arguments() -> argparse.Namespace:
     found = parser.parse_args()
     if found.repeat is not None and found.repeat < 1:
         parser.error("--repeat must be at least 1")
+    try:
+        found.models = catalogue.chosen(found.models, "model", catalogue.MODELS)
+        found.phases = catalogue.chosen(found.phases, "phase", catalogue.PHASES)
+    except ValueError as error:
+        parser.error(str(error))
     return found
 
 
 def main() -> int:
     """Runs it. The exit code is 1 when a row failed, 2 when nothing could be run."""
     options = arguments()
+    if options.list:
+        for name, entry in catalogue.MODELS.items():
+            print(f"{name}: {entry.title}, in {entry.unit}")
+        return 0
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if options.plot:
         try:
@@ -72,18 +79,6 @@ def main() -> int:
     from tensorflow_wgpu import report as library_report
     from tensorflow_wgpu.bench import measure, workloads
 
-    if options.list:
-        for name, workload in workloads.MODELS.items():
-            print(f"{name}: {workload.what}, in {workload.unit}")
-        return 0
-    models = options.models.split(",") if options.models else list(workloads.MODELS)
-    phases = options.phases.split(",")
-    unknown = [n for n in models if n not in workloads.MODELS] + [
-        p for p in phases if p not in workloads.PHASES
-    ]
-    if unknown:
-        print(f"unknown: {', '.join(unknown)}; --list names the models", file=sys.stderr)
-        return 2
     known = [
         device.name.removeprefix("/physical_device:")
         for device in tf.config.list_physical_devices()
@@ -103,8 +98,8 @@ def main() -> int:
     sizes = chosen(options, adapter, workloads)
     results = report.environment(adapter) | {"sizes": dataclasses.asdict(sizes), "rows": []}
     repeat = options.repeat or (2 if options.quick else 5)
-    for model in models:
-        for phase in phases:
+    for model in options.models:
+        for phase in options.phases:
             print(f"{model}, {phase}", file=sys.stderr, flush=True)
             rows = attempt(measure.measure, model, phase, sizes, devices, repeat, options.profile)
             results["rows"] += rows
@@ -112,10 +107,21 @@ def main() -> int:
             if options.json:
                 with open(options.json, "w", encoding="utf-8") as file:
                     json.dump(results, file, indent=1)
-    print(report.table(results["rows"]))
+    for part in conclusion(results):
+        print(part, end="\n\n")
     if options.plot:
         report.plot(results, options.plot)
     return 1 if any("error" in row for row in results["rows"]) else 0
+
+
+def conclusion(results: dict[str, Any]) -> list[str]:
+    """What is printed when all is measured: the figures first, the verdicts last."""
+    rows = results["rows"]
+    parts = [report.table(rows), verdict.bars(rows, sys.stdout.encoding)]
+    if row := verdict.adapter_row(results):
+        parts.append(f"For the table of adapters, in an issue:\n\n{row}")
+    parts.append("\n".join(verdict.verdicts(rows)))
+    return [part for part in parts if part]
 
 
 def first_of_each(known: list[str]) -> list[str]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tensorflow_wgpu.bench import catalogue
+
 Step = Callable[[], tf.Tensor]
 
 CLASSES = 10
@@ -208,12 +210,17 @@ def transformer(sizes: Sizes) -> Any:
     return transformer_model(sizes.width, heads, sizes.length, sizes.blocks)
 
 
-MODELS: dict[str, Workload] = {
-    "resnet50": Workload("ResNet50", application("ResNet50"), "images"),
-    "mobilenet_v2": Workload("MobileNetV2", application("MobileNetV2"), "images"),
-    "efficientnet_b0": Workload("EfficientNetB0", application("EfficientNetB0"), "images"),
-    "transformer": Workload("Transformer encoder", transformer, "tokens"),
-    "lstm": Workload("LSTM", lstm_model, "tokens"),
+MAKERS: dict[str, Callable[[Sizes], Any]] = {
+    "resnet50": application("ResNet50"),
+    "mobilenet_v2": application("MobileNetV2"),
+    "efficientnet_b0": application("EfficientNetB0"),
+    "transformer": transformer,
+    "lstm": lstm_model,
+}
+
+MODELS = {
+    name: Workload(entry.title, MAKERS[name], entry.unit)
+    for name, entry in catalogue.MODELS.items()
 }
 
 

@@ -194,7 +194,8 @@ lint: setup ## Lints and formatting, without tests.
 	$(BIN)/ruff check .
 
 .PHONY: docs
-docs: ## Write docs/OPS.md from the registry.
+docs: ## Write docs/OPS.md from the registry, and docs/API.md from the package.
+	$(PYTHON) docs/make_api_page.py
 	cargo run --locked --quiet --example ops_table > docs/OPS.md.new
 	mv docs/OPS.md.new docs/OPS.md
 

@@ -74,6 +74,8 @@ class CargoBuildHook(BuildHookInterface):
         target = os.environ.get("TF_WGPU_TARGET") or None
         tag = target_tag(target) if target else platform_tag()
         library = self.build(target)
+        if target is None and profile() != "dev":
+            library = without_debug_information(library)
         force_include = "force_include_editable" if version == "editable" else "force_include"
         build_data[force_include] = {str(library): f"tensorflow-plugins/{library.name}"}
         build_data["pure_python"] = False
@@ -86,12 +88,11 @@ class CargoBuildHook(BuildHookInterface):
             raise RuntimeError(
                 "cargo was not found: install Rust from https://rustup.rs and build again"
             )
-        profile = os.environ.get("TF_WGPU_CARGO_PROFILE") or "release"
         verb = os.environ.get("TF_WGPU_CARGO_COMMAND") or "build"
-        command = [cargo, verb, "--lib", "--locked", "--profile", profile]
+        command = [cargo, verb, "--lib", "--locked", "--profile", profile()]
         if target:
             command += ["--target", target]
-        elif profile == "dev":
+        elif profile() == "dev":
             # The examples have the features of the tests' dependencies: what `cargo test` has
             # compiled serves again.
             command.append("--examples")
@@ -118,6 +119,33 @@ class CargoBuildHook(BuildHookInterface):
                 if libraries:
                     return libraries[0]
         raise RuntimeError(f"`{' '.join(command)}` built no shared library")
+
+
+def profile() -> str:
+    """The cargo profile."""
+    return os.environ.get("TF_WGPU_CARGO_PROFILE") or "release"
+
+
+def without_debug_information(library: Path) -> Path:
+    """A copy of a library for Linux without its debug information, which is three quarters of it
+    and goes into a file beside the copy. The names of functions stay, for backtraces; their lines
+    come back where that file lies beside the library.
+
+    Elsewhere the linker keeps debug information apart by itself. Without binutils the library
+    stays as it is.
+    """
+    objcopy = shutil.which("objcopy")
+    if library.suffix != ".so" or objcopy is None:
+        return library
+    folder = library.parent / "wheel"
+    folder.mkdir(exist_ok=True)
+    debug, small = folder / f"{library.name}.debug", folder / library.name
+    for command in (
+        [objcopy, "--only-keep-debug", str(library), str(debug)],
+        [objcopy, "--strip-debug", f"--add-gnu-debuglink={debug}", str(library), str(small)],
+    ):
+        subprocess.run(command, check=True)
+    return small
 
 
 def platform_tag() -> str:

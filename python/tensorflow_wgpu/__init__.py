@@ -8,6 +8,10 @@ for `tensorflow_wgpu.fallbacks`, which tells which ops of a program run on the C
 which tells what took how long. `tensorflow_wgpu.warmup` compiles a program's shaders ahead.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tensorflow_wgpu._fallbacks import Fallback, FallbackError, Fallbacks, fallbacks
 from tensorflow_wgpu._library import library_path, report, statistics
 from tensorflow_wgpu._profile import Profile, profile
@@ -28,9 +32,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
-    if name == "__version__":
-        from importlib.metadata import version
+#: The version of the package.
+__version__: str
 
-        return version("tensorflow-wgpu")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # Type checkers would take any name for one of the module's.
+    def __getattr__(name: str) -> str:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("tensorflow-wgpu")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,10 +2,13 @@
 src/ffi and from TensorFlow's wheels. `make wheels` itself takes long, and is no test.
 """
 
+import ctypes
 import gzip
 import re
 import runpy
+import shutil
 import struct
+import subprocess
 import sys
 import types
 import zipfile
@@ -22,7 +25,9 @@ import lief
 import lookups
 import page
 import pytest
+import tensorflow_wgpu
 import wine
+from support import program
 from systems import SYSTEMS, System, by_name
 
 ROOT = Path(__file__).parents[2]
@@ -272,6 +277,57 @@ def test_targets_without_a_tag_are_refused(hatch_build, monkeypatch):
     for target in ("x86_64-unknown-linux-gnu", "wasm32-unknown-unknown", "i686-pc-windows-gnu"):
         with pytest.raises(RuntimeError, match="has no platform tag"):
             target_tag(target)
+
+
+def size_of_wheel(library: Path, folder: Path) -> int:
+    """The bytes of a wheel that holds little else."""
+    wheel = folder / "library.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(library, library.name)
+    return wheel.stat().st_size
+
+
+def test_debug_information_lies_apart(hatch_build, tmp_path):
+    """Names of functions stay in the library, which says where their lines are."""
+    compiler = program("cc")
+    program("objcopy")
+    source = tmp_path / "library.c"
+    source.write_text(
+        "static int hidden(int x) { return x * x; }\n"
+        + "".join(f"int f{n}(int x) {{ return hidden(x) + {n}; }}\n" for n in range(2000))
+    )
+    library = tmp_path / "libtensorflow_wgpu.so"
+    subprocess.run([compiler, "-g", "-O0", "-shared", "-fPIC", "-o", library, source], check=True)
+    before = library.read_bytes()
+    small = hatch_build["without_debug_information"](library)
+    assert small != library
+    assert small.name == library.name
+    assert library.read_bytes() == before, "cargo's own file stays"
+    debug = small.with_name(f"{small.name}.debug")
+    sections = [lief.parse(str(path)) for path in (small, debug)]
+    has_lines = [binary.has_section(".debug_line") for binary in sections]
+    assert has_lines == [False, True]
+    assert sections[0].has_section(".gnu_debuglink")
+    assert any(symbol.name == "hidden" for symbol in sections[0].symbols), "for backtraces"
+    assert small.stat().st_size < 0.8 * library.stat().st_size
+    assert ctypes.CDLL(str(small)).f7(3) == 16
+    dll = tmp_path / "tensorflow_wgpu.dll"
+    assert hatch_build["without_debug_information"](dll) == dll
+
+
+def test_a_wheel_has_at_most_12_mb(hatch_build, tmp_path):
+    """One of the release profile if there is one; otherwise the library of the tests, which is not
+    optimized and larger.
+    """
+    wheels = [*ROOT.glob("dist/release/*.whl"), *ROOT.glob("dist/wheels/*.whl")]
+    sizes = {wheel.name: wheel.stat().st_size for wheel in wheels}
+    if not wheels:
+        library = tensorflow_wgpu.library_path()
+        small = tmp_path / library.name
+        shutil.copy(library, small)
+        small = hatch_build["without_debug_information"](small)
+        sizes = {library.name: size_of_wheel(small, tmp_path)}
+    assert {name: size for name, size in sizes.items() if size > 12e6} == {}
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=[system.name for system in SYSTEMS])

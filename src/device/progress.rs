@@ -1,5 +1,5 @@
-//! One line on a terminal while pipelines are compiled for long, so that nobody takes a first step
-//! for a hang. Logs of batch jobs never see it.
+//! One line while pipelines are compiled for long, so that nobody takes a first step for a hang: on
+//! a terminal and in a notebook soon, and it goes away; in the log of a batch job once, after long.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -8,20 +8,46 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// How long compiling takes before it is told.
+/// How long compiling takes before a reader is told who watches.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it takes before a line in a log is worth it.
+const LONG: Duration = Duration::from_secs(10);
 /// How often the line changes.
 const TICK: Duration = Duration::from_millis(250);
 /// Ticks without anything to compile that end a burst: a first step asks for one pipeline after the
 /// other, and those who compile may catch up with it.
 const IDLE_TICKS: u32 = 4;
+/// What Jupyter sets for its kernels, whose standard error a notebook shows as it comes.
+const NOTEBOOK: &str = "JPY_PARENT_PID";
+
+/// Where standard error goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// A terminal, which clears lines.
+    Terminal,
+    /// A notebook, which goes back to a line's start and writes over it.
+    Notebook,
+    /// A file or a pipe.
+    Log,
+}
+
+impl Reader {
+    fn of_process() -> Self {
+        if std::io::stderr().is_terminal() {
+            Self::Terminal
+        } else if std::env::var_os(NOTEBOOK).is_some() {
+            Self::Notebook
+        } else {
+            Self::Log
+        }
+    }
+}
 
 /// Counts pipelines, and has a thread tell of them.
 #[derive(Debug)]
 pub(super) struct Progress {
     counts: Arc<Counts>,
-    /// None where nobody would see the line.
-    wake: Option<Sender<()>>,
+    wake: Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -31,17 +57,15 @@ struct Counts {
 }
 
 impl Progress {
-    /// With a thread if standard error is a terminal.
+    /// With a thread that tells.
     pub fn start() -> Self {
         let counts = Arc::<Counts>::default();
-        let wake = std::io::stderr().is_terminal().then(|| {
-            let (wake, woken) = bounded(1);
-            let counted = counts.clone();
-            // Without a thread there is no line.
-            let _ = std::thread::Builder::new()
-                .name("wgpu-progress".into())
-                .spawn(move || run(&woken, &counted, &mut std::io::stderr()));
-            wake
+        let (wake, woken) = bounded(1);
+        let counted = counts.clone();
+        // Without a thread there is no line.
+        let _ = std::thread::Builder::new().name("wgpu-progress".into()).spawn(move || {
+            let mut teller = Teller::new(Reader::of_process(), std::io::stderr());
+            run(&woken, &counted, &mut teller);
         });
         Self { counts, wake }
     }
@@ -49,9 +73,7 @@ impl Progress {
     /// A pipeline is going to be compiled.
     pub fn planned(&self) {
         self.counts.planned.fetch_add(1, Ordering::Relaxed);
-        if let Some(wake) = &self.wake {
-            let _ = wake.try_send(());
-        }
+        let _ = self.wake.try_send(());
     }
 
     /// One is compiled, or failed to.
@@ -61,11 +83,11 @@ impl Progress {
 }
 
 /// Tells of each burst until the sender is gone.
-fn run(woken: &Receiver<()>, counts: &Counts, out: &mut impl Write) {
+fn run(woken: &Receiver<()>, counts: &Counts, teller: &mut Teller<impl Write>) {
     while woken.recv().is_ok() {
         let begin = Instant::now();
         let before = counts.compiled.load(Ordering::Relaxed);
-        let (mut shown, mut idle) = (false, 0);
+        let mut idle = 0;
         while idle < IDLE_TICKS {
             std::thread::sleep(TICK);
             let planned = counts.planned.load(Ordering::Relaxed);
@@ -75,34 +97,67 @@ fn run(woken: &Receiver<()>, counts: &Counts, out: &mut impl Write) {
                 continue;
             }
             idle = 0;
-            if let Some(line) = line(planned - before, compiled - before, begin.elapsed()) {
-                // Whoever cannot be told goes without.
-                let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
-                shown = true;
-            }
+            teller.tell(planned - before, compiled - before, begin.elapsed());
         }
-        if shown {
-            let _ = write!(out, "\r\x1b[2K").and_then(|()| out.flush());
-        }
+        teller.end();
     }
 }
 
-/// The line, if it is time for one.
-fn line(planned: u64, compiled: u64, elapsed: Duration) -> Option<String> {
-    (elapsed >= PATIENCE).then(|| {
-        format!(
-            "tensorflow-wgpu: compiling shaders: {compiled} of {planned}, {} s",
-            elapsed.as_secs()
-        )
-    })
+/// Writes the line as its reader needs it. Whoever cannot be told goes without.
+struct Teller<W> {
+    reader: Reader,
+    out: W,
+    /// Characters of the line that is shown.
+    shown: usize,
+    /// Whether a log has its line.
+    told: bool,
+}
+
+impl<W: Write> Teller<W> {
+    const fn new(reader: Reader, out: W) -> Self {
+        Self { reader, out, shown: 0, told: false }
+    }
+
+    /// So many pipelines are compiled of those planned, after some time.
+    fn tell(&mut self, planned: u64, compiled: u64, elapsed: Duration) {
+        let text = format!("compiling shaders: {compiled} of {planned}, {} s", elapsed.as_secs());
+        match self.reader {
+            Reader::Log if elapsed >= LONG && !self.told => {
+                self.told = true;
+                log::warn!("{text}; a cache keeps them for the next time");
+            }
+            Reader::Terminal | Reader::Notebook if elapsed >= PATIENCE => {
+                self.show(&format!("tensorflow-wgpu: {text}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// The burst is over.
+    fn end(&mut self) {
+        if self.shown > 0 {
+            self.show("");
+        }
+    }
+
+    /// A line in the place of the one that is shown.
+    fn show(&mut self, line: &str) {
+        let shown = std::mem::replace(&mut self.shown, line.len());
+        let _ = match self.reader {
+            Reader::Terminal => write!(self.out, "\r\x1b[2K{line}"),
+            _ if line.is_empty() => write!(self.out, "\r{:shown$}\r", ""),
+            _ => write!(self.out, "\r{line:shown$}"),
+        }
+        .and_then(|()| self.out.flush());
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_long_burst_has_a_line_that_goes_away() {
+    /// What a reader sees of a burst that takes a little longer than its patience.
+    fn seen(reader: Reader) -> String {
         let (wake, woken) = bounded(1);
         let counts = Arc::<Counts>::default();
         counts.planned.store(7, Ordering::Relaxed);
@@ -110,20 +165,55 @@ mod tests {
         wake.send(()).unwrap();
         let counted = counts.clone();
         let thread = std::thread::spawn(move || {
-            let mut out = Vec::new();
-            run(&woken, &counted, &mut out);
-            String::from_utf8(out).unwrap()
+            let mut teller = Teller::new(reader, Vec::new());
+            run(&woken, &counted, &mut teller);
+            String::from_utf8(teller.out).unwrap()
         });
         std::thread::sleep(PATIENCE + 3 * TICK);
         counts.compiled.store(7, Ordering::Relaxed);
         drop(wake);
-        let text = thread.join().unwrap();
-        assert!(text.contains("compiling shaders: 0 of 4, 2 s"), "{text:?}");
-        assert!(text.ends_with("\r\x1b[2K"), "{text:?}");
+        thread.join().unwrap()
+    }
+
+    #[test]
+    fn a_long_burst_has_a_line_that_goes_away() {
+        let terminal = seen(Reader::Terminal);
+        assert!(terminal.contains("compiling shaders: 0 of 4, 2 s"), "{terminal:?}");
+        assert!(terminal.ends_with("\r\x1b[2K"), "{terminal:?}");
+    }
+
+    #[test]
+    fn a_notebook_s_line_is_written_over() {
+        let mut teller = Teller::new(Reader::Notebook, Vec::new());
+        teller.tell(100, 9, PATIENCE / 2);
+        teller.tell(100, 9, Duration::from_secs(11));
+        teller.tell(9, 1, Duration::from_secs(3));
+        teller.end();
+        teller.end();
+        let text = String::from_utf8(teller.out).unwrap();
+        let long = "tensorflow-wgpu: compiling shaders: 9 of 100, 11 s";
+        let short = "tensorflow-wgpu: compiling shaders: 1 of 9, 3 s";
+        let (filled, empty) = (format!("{short:0$}", long.len()), " ".repeat(short.len()));
+        assert_eq!(text, format!("\r{long}\r{filled}\r{empty}\r"));
+    }
+
+    #[test]
+    fn a_log_has_one_line_after_long() {
+        let mut teller = Teller::new(Reader::Log, Vec::new());
+        teller.tell(7, 3, LONG - TICK);
+        assert!(!teller.told);
+        teller.tell(7, 3, LONG);
+        assert!(teller.told);
+        teller.tell(9, 3, LONG * 2);
+        teller.end();
+        assert!(teller.out.is_empty(), "it goes the way of other log lines");
     }
 
     #[test]
     fn a_short_burst_has_none() {
-        assert_eq!(line(4, 1, PATIENCE / 2), None);
+        let mut teller = Teller::new(Reader::Terminal, Vec::new());
+        teller.tell(4, 1, PATIENCE / 2);
+        teller.end();
+        assert!(teller.out.is_empty());
     }
 }

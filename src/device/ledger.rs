@@ -53,7 +53,8 @@ impl Ledger {
             .iter()
             .take(NAMED)
             .map(|Entry { bytes, dtype, dims, origin }| {
-                let Origin { op, node, .. } = &**origin;
+                let Origin { op, node, holds } = &**origin;
+                let op = if holds.is_empty() { op } else { holds };
                 let shape = shape_text(dims);
                 format!("{:.1} MB {dtype}{shape} of {op} ({node})", *bytes as f64 / 1e6)
             })

@@ -338,3 +338,25 @@ def test_exhausted_memory_names_the_largest_tensors() -> None:
     assert "tensors that ops made in its memory: 134.2 MB float32[33554432] of" in done.stdout
     assert "A smaller batch helps" in done.stdout
     assert "later 6.0" in done.stdout, done
+
+
+def test_an_error_of_a_fused_op_names_the_program_s_ops_first() -> None:
+    """Its layer is in the node's name. A batch that was not known when the graph was optimized is
+    what makes a fused op fail.
+    """
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4]), tf.TensorSpec([4, 2])])
+    def layer(x, kernel):
+        with tf.name_scope("my_layer"):
+            # Of a size that no device has.
+            wide = tf.reshape(tf.nn.relu(tf.matmul(x, kernel) + 1.0), [-1, 1, 1])
+            return tf.tanh(wide * tf.ones([1 << 20]) * 2.0 + 1.0)
+
+    with tf.device(WGPU):
+        assert layer(tf.ones([1, 4]), tf.ones([4, 2])).shape == [2, 1, 1 << 20]
+        with pytest.raises(tf.errors.ResourceExhaustedError) as caught:
+            layer(tf.ones([1 << 14, 4]), tf.ones([4, 2]))
+    message = caught.value.message
+    assert "\nMul, AddV2, Tanh: out of memory for a float32 tensor of shape" in message
+    assert "(node my_layer/Tanh" in message
+    assert "inputs float32[32768,1,1], float32[1048576]; fused into _WgpuFused" in message

@@ -327,7 +327,7 @@ impl Context {
     }
 
     /// Makes `error` the outcome of this execution, with op, node and inputs in its message.
-    pub fn fail(&mut self, error: Error, op: &str, node: &str) {
+    pub fn fail(&mut self, error: Error) {
         let inputs = self.describe_inputs();
         let large = match &error {
             Error::ResourceExhausted(_) => self.device.large_tensors(),
@@ -337,7 +337,7 @@ impl Context {
             Some(large) => error.map_message(|m| format!("{m}; {large}{ADVICE}")),
             None => error,
         };
-        fail(self.api, self.raw, &describe(error, op, node, &inputs));
+        fail(self.api, self.raw, &describe(error, &self.origin, &inputs));
     }
 }
 
@@ -346,9 +346,14 @@ const ADVICE: &str = ". A smaller batch helps, keras.mixed_precision, or tf.reco
                       blocks of a model";
 
 /// `error` with what it happened to: `MatMul: … (node model/dense/MatMul, inputs float32[2,3],
-/// float32[4,5])`.
-fn describe(error: Error, op: &str, node: &str, inputs: &str) -> Error {
-    error.map_message(|m| format!("{op}: {m} (node {node}, inputs {inputs})"))
+/// float32[4,5])`. A fused op goes by those of the program that it holds, and comes last: `MatMul,
+/// BiasAdd: … (node model/dense/BiasAdd, inputs …; fused into _WgpuFusedMatMul)`.
+fn describe(error: Error, origin: &Origin, inputs: &str) -> Error {
+    let Origin { op, node, holds } = origin;
+    error.map_message(|m| match holds.as_str() {
+        "" => format!("{op}: {m} (node {node}, inputs {inputs})"),
+        _ => format!("{holds}: {m} (node {node}, inputs {inputs}; fused into {op})"),
+    })
 }
 
 /// Makes `error` the outcome of the execution `raw`.
@@ -360,5 +365,26 @@ pub(crate) fn fail(api: &KernelApi, raw: *mut TF_OpKernelContext, error: &Error)
             unsafe { (api.TF_OpKernelContext_Failure)(raw, status.as_ptr()) };
         }
         Err(e) => log::error!("{error} ({e})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_program_s_ops_before_a_fused_one() {
+        let said = |op: &str, holds: &str| {
+            let origin =
+                Origin { op: op.into(), node: "model/dense/Relu".into(), holds: holds.into() };
+            let error = Error::InvalidArgument("no".into());
+            describe(error, &origin, "float32[2,3]").to_string()
+        };
+        assert_eq!(said("Relu", ""), "Relu: no (node model/dense/Relu, inputs float32[2,3])");
+        assert_eq!(
+            said("_WgpuFusedMatMul", "MatMul, Relu"),
+            "MatMul, Relu: no (node model/dense/Relu, inputs float32[2,3]; fused into \
+             _WgpuFusedMatMul)"
+        );
     }
 }

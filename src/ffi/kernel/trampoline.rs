@@ -21,8 +21,7 @@ use crate::sys::guard::caught;
 struct Node {
     api: &'static KernelApi,
     op: &'static str,
-    name: String,
-    /// What profiles tell of it.
+    /// What profiles and errors tell of it.
     origin: Arc<Origin>,
     kernel: Box<dyn Kernel>,
 }
@@ -116,10 +115,10 @@ unsafe fn create_node(slot: usize, raw: *mut TF_OpKernelConstruction) -> *mut c_
         let row = find_row(op, &construction)?;
         let kernel =
             caught(op.name, || (row.create)(&construction)).map_err(|e| e.context(op.name))?;
-        let name = construction.node();
+        let node = construction.node();
         let holds = held_ops(op.name, &construction);
-        let origin = Arc::new(Origin { op: op.name.to_owned(), node: name.clone(), holds });
-        Ok(Node { api, op: op.name, name, origin, kernel })
+        let origin = Arc::new(Origin { op: op.name.to_owned(), node, holds });
+        Ok(Node { api, op: op.name, origin, kernel })
     });
     match made {
         Ok(node) => Handle::give(node),
@@ -194,7 +193,7 @@ pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKern
     });
     if let Err(e) = outcome
         && let Err(e) = caught("the error report", || {
-            ctx.fail(e, node.op, &node.name);
+            ctx.fail(e);
             Ok(())
         })
     {

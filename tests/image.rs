@@ -2,9 +2,15 @@
 
 mod numeric;
 
-use numeric::{Random, assert_close, session};
+use numeric::bindings::under;
+use numeric::{Random, assert_close};
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
+
+fn session() -> tensorflow_wgpu::local::Session {
+    numeric::bindings::session()
+}
 
 fn run(node: &Node, inputs: &[Input]) -> HostTensor {
     session().run(node, inputs).unwrap_or_else(|e| panic!("{node:?}: {e}")).remove(0)
@@ -97,6 +103,16 @@ fn check_resizing(
 
 #[test]
 fn resizing_and_its_gradients() {
+    resizing();
+}
+
+#[test]
+fn resizing_where_loops_are_short() {
+    let profile = Profile { loop_limit: 10, ..session().device.profile() };
+    under(profile, resizing);
+}
+
+fn resizing() {
     let mut random = Random::new(11);
     for i in 0..60 {
         let dtype = random.pick(&[DType::F32, DType::F16, DType::BF16, DType::F64]);
@@ -140,6 +156,28 @@ fn resizing_one_pixel_to_many_sums_all_of_them() {
     assert_eq!(run(&node, &[dy.into(), x.into()]).values::<f32>(), [90_000.0]);
 }
 
+/// More than llvmpipe's iterations read one pixel of a line.
+#[test]
+fn one_pixel_read_by_a_long_line() {
+    for (dtype, bilinear) in [(DType::F32, true), (DType::F16, true), (DType::F32, false)] {
+        let op = if bilinear { "ResizeBilinearGrad" } else { "ResizeNearestNeighborGrad" };
+        for n in [70_000, 600_000] {
+            let node = Node::new(op).attr("T", dtype).attr("align_corners", false);
+            let node = node.attr("half_pixel_centers", true);
+            let dy: Vec<f32> = (0..n).map(|i| (i % 7) as f32 - 2.75).collect();
+            let want = dy.iter().map(|v| f64::from(*v)).sum::<f64>();
+            let dy = HostTensor::f32(&[1, 1, n, 1], &dy);
+            let inputs = match bilinear {
+                true => [dy.into(), HostTensor::floats(dtype, &[1; 4], &[0.0]).into()],
+                false => [dy.into(), host(&[1, 1])],
+            };
+            let got = run(&node, &inputs).to_f64();
+            let want = if dtype == DType::F16 && want > 65_504.0 { f64::INFINITY } else { want };
+            assert!(got[0] == want || (got[0] / want - 1.0).abs() < 1e-3, "{op} {got:?} {want}");
+        }
+    }
+}
+
 fn crops(node: &str, size: [i32; 2]) -> (Node, Vec<Input>) {
     let mut random = Random::new(3);
     let (image, _) = random.tensor(DType::F32, &[2, 5, 4, 3]);
@@ -155,6 +193,10 @@ fn crops(node: &str, size: [i32; 2]) -> (Node, Vec<Input>) {
 /// differences between the kinks.
 #[test]
 fn crop_gradients_belong_to_the_crop() {
+    crop_gradients();
+}
+
+fn crop_gradients() {
     let (node, inputs) = crops("CropAndResize", [3, 6]);
     let y = run(&node, &inputs);
     let mut random = Random::new(8);
@@ -203,6 +245,46 @@ fn many_boxes_take_several_passes() {
     );
     for got in dx.to_f64() {
         assert!((got / 75_000.0 - 1.0).abs() < 1e-4, "{got}");
+    }
+}
+
+/// Boxes, rows and columns of crops in several passes, whose columns alone are more than
+/// llvmpipe's iterations, or those of a lower limit.
+#[test]
+fn wide_crops_take_several_passes() {
+    let n = 70_000;
+    let dv: Vec<f32> = (0..n).map(|i| (i % 5) as f32 - 1.5).collect();
+    let boxes = Input::from(HostTensor::f32(&[1, 4], &[0.0, 0.0, 1.0, 1.0]));
+    let dy = Input::from(HostTensor::f32(&[1, 1, n, 1], &dv));
+    let method = |op: &str| Node::new(op).attr("T", DType::F32).attr("method", "bilinear");
+    let inputs = [dy.clone(), boxes.clone(), host(&[0]), host(&[1, 1, 2, 1])];
+    let dx = run(&method("CropAndResizeGradImage"), &inputs).to_f64();
+    // A position between both pixels.
+    let at = |i: usize| i as f64 / (n - 1) as f64;
+    let right: f64 = dv.iter().enumerate().map(|(i, g)| at(i) * f64::from(*g)).sum();
+    let left: f64 = dv.iter().enumerate().map(|(i, g)| (1.0 - at(i)) * f64::from(*g)).sum();
+    assert!((dx[0] / left - 1.0).abs() < 1e-3 && (dx[1] / right - 1.0).abs() < 1e-3, "{dx:?}");
+    // The right edge moves each position by its share of the box.
+    let image = HostTensor::f32(&[1, 1, 2, 1], &[1.0, 4.0]);
+    let inputs = [dy, image.into(), boxes.clone(), host(&[0])];
+    let db = run(&method("CropAndResizeGradBoxes"), &inputs).to_f64();
+    for (got, want) in [(db[1], 3.0 * left), (db[3], 3.0 * right)] {
+        assert!((got / want - 1.0).abs() < 1e-3, "{db:?}: {want}");
+    }
+    // As many channels.
+    let image: Vec<f32> = (0..2 * n).map(|i| if i < n { 1.0 } else { 4.0 }).collect();
+    let inputs = [
+        HostTensor::f32(&[1, 1, 1, n], &dv).into(),
+        HostTensor::f32(&[1, 1, 2, n], &image).into(),
+        boxes,
+        host(&[0]),
+    ];
+    let db = run(&method("CropAndResizeGradBoxes"), &inputs).to_f64();
+    let want = 1.5 * dv.iter().map(|g| f64::from(*g)).sum::<f64>();
+    assert!((db[1] / want - 1.0).abs() < 1e-4 && (db[3] / want - 1.0).abs() < 1e-4, "{db:?}");
+    let profile = session().device.profile();
+    for loop_limit in [3, 9, 12] {
+        under(Profile { loop_limit, ..profile }, crop_gradients);
     }
 }
 
@@ -317,9 +399,41 @@ fn pair(values: [f32; 2]) -> Input {
     HostTensor::f32(&[2], &values).into()
 }
 
+/// A line of more positions than llvmpipe's iterations is reduced to one, and the other way around.
+#[test]
+fn scaling_a_long_line_to_one_pixel() {
+    let n = 140_000;
+    let node = |op| {
+        let node = Node::new(op).attr("T", DType::F32).attr("antialias", true);
+        node.attr("kernel_type", "triangle")
+    };
+    let xv: Vec<f32> = (0..n).map(|i| 1.0 + (i % 3) as f32).collect();
+    let x = HostTensor::f32(&[1, 1, n, 1], &xv);
+    let maps = [pair([1.0, 1.0 / n as f32]), pair([0.0, 0.0])];
+    let inputs = [x.clone().into(), host(&[1, 1]), maps[0].clone(), maps[1].clone()];
+    let y = run(&node("ScaleAndTranslate"), &inputs).to_f64();
+    assert!((y[0] - 2.0).abs() < 1e-3, "{y:?}");
+    // One pixel is read by all.
+    let maps = [pair([1.0, n as f32]), pair([0.0, 0.0])];
+    let one = HostTensor::f32(&[1; 4], &[0.0]);
+    let inputs = [x.into(), one.into(), maps[0].clone(), maps[1].clone()];
+    let dx = run(&node("ScaleAndTranslateGrad"), &inputs).to_f64();
+    let want: f64 = xv.iter().map(|v| f64::from(*v)).sum();
+    assert!((dx[0] / want - 1.0).abs() < 1e-3, "{dx:?} {want}");
+}
+
 /// The gradient is the transpose: (S x) · g is x · (S^T g).
 #[test]
 fn scale_and_translate_and_its_gradient() {
+    scaling();
+}
+
+#[test]
+fn scaling_where_loops_are_short() {
+    under(Profile { loop_limit: 2, ..session().device.profile() }, scaling);
+}
+
+fn scaling() {
     let mut random = Random::new(3);
     let kernels = ["lanczos1", "lanczos3", "lanczos5", "gaussian"];
     for kernel in kernels.into_iter().chain(["box", "triangle", "keyscubic", "mitchellcubic"]) {
@@ -359,8 +473,41 @@ fn a_triangle_without_antialiasing_interpolates() {
     assert_eq!(y.to_f64(), [10.0, 12.5, 17.5, 77.5, 192.5, 250.0]);
 }
 
+/// More boxes than llvmpipe's iterations; the first half of them are elsewhere.
+#[test]
+fn boxes_beyond_the_iterations_of_a_loop() {
+    let n = 140_001;
+    let of = |i: usize| match i {
+        3 => [0.0, 0.0, 1.0, 1.0],
+        70_000 => [0.0, 0.0, 0.0, 1.0],
+        140_000 => [1.0, 0.0, 1.0, 0.0],
+        _ => [2.0; 4],
+    };
+    let boxes: Vec<f32> = (0..n).flat_map(of).collect();
+    for dtype in [DType::F32, DType::F16] {
+        let node = Node::new("DrawBoundingBoxesV2").attr("T", dtype);
+        let x = HostTensor::floats(dtype, &[1, 3, 3, 1], &[9.0; 9]);
+        let colors = HostTensor::f32(&[7, 1], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+        let boxes = HostTensor::f32(&[1, n, 4], &boxes);
+        let y = run(&node, &[x.into(), boxes.into(), colors.into()]);
+        let [first, second, third] = [3, 70_000, 140_000].map(|i| f64::from(i % 7) + 1.0);
+        #[rustfmt::skip]
+        let want = [
+            second, second, second,
+            first, 9.0, first,
+            third, first, first,
+        ];
+        assert_eq!(y.to_f64(), want, "{dtype}");
+    }
+    under(Profile { loop_limit: 4, ..session().device.profile() }, last_box);
+}
+
 #[test]
 fn the_last_box_is_seen() {
+    last_box();
+}
+
+fn last_box() {
     let node = Node::new("DrawBoundingBoxesV2").attr("T", DType::F32);
     let x = HostTensor::f32(&[1, 4, 4, 1], &[9.0; 16]);
     let boxes = [0.0f32, 0.0, 1.0, 1.0, -0.5, 0.4, 0.4, 2.0, 0.9, 0.0, 0.1, 1.0];

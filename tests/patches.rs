@@ -2,7 +2,9 @@
 
 mod numeric;
 
-use numeric::{Random, assert_close, session};
+use numeric::bindings::{session, under};
+use numeric::{Random, assert_close};
+use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -125,6 +127,41 @@ fn patches(count: usize) {
 
 #[test]
 fn dilation_and_its_gradients() {
+    dilation();
+}
+
+#[test]
+fn windows_where_loops_are_short() {
+    let profile = session().device.profile();
+    under(Profile { loop_limit: 14, ..profile }, dilation);
+    under(Profile { loop_limit: 3, ..profile }, normalization);
+}
+
+/// A filter of more taps than llvmpipe's iterations, those behind them in the image.
+#[test]
+fn windows_of_more_than_llvmpipes_iterations() {
+    let (n, before) = (140_001, 70_000);
+    let ones = &[1i64, 1, 1, 1][..];
+    let node = |op: &str| {
+        let node = Node::new(op).attr("T", DType::F32).attr("padding", "SAME");
+        node.attr("strides", ones).attr("rates", ones)
+    };
+    let line = |values: &[f32; 4]| Input::from(HostTensor::f32(&[1, 1, 4, 1], values));
+    let filter = HostTensor::f32(&[1, n, 1], &vec![0.5; n]);
+    let mut inputs = vec![line(&[1.0, 9.0, 2.0, 3.0]), filter.into()];
+    assert_eq!(run(&node("Dilation2D"), &inputs).to_f64(), [9.5; 4]);
+    inputs.push(line(&[1.0, 2.0, 3.0, 4.0]));
+    let dx = run(&node("Dilation2DBackpropInput"), &inputs).to_f64();
+    assert_eq!(dx, [0.0, 10.0, 0.0, 0.0]);
+    let mut want = vec![0.0; n];
+    for (o, dy) in [1.0, 2.0, 3.0, 4.0].into_iter().enumerate() {
+        want[before + 1 - o] = dy;
+    }
+    let dw = run(&node("Dilation2DBackpropFilter"), &inputs).to_f64();
+    assert!(dw == want);
+}
+
+fn dilation() {
     let mut random = Random::new(9);
     for i in 0..60 {
         let Some(w) = Windows::random(&mut random) else { continue };
@@ -173,6 +210,10 @@ fn dilation_and_its_gradients() {
 
 #[test]
 fn local_response_normalization() {
+    normalization();
+}
+
+fn normalization() {
     let (bias, alpha) = (1.5f32, 0.4f32);
     let mut random = Random::new(2);
     let cases = [

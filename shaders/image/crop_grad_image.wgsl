@@ -1,6 +1,6 @@
-// sums[image, y, x, c] adds what the positions of the crops of boxes p.first_box to p.end_box, rows
-// p.first_row to p.end_row, took of that element. The first pass starts at zero. Grid: one
-// invocation per element of sums. Bindings: grads, boxes, indices, sums.
+// sums[image, y, x, c] adds what the positions of the crops of boxes p.low0 to p.high0, rows p.low1
+// to p.high1 and columns p.low2 to p.high2 took of that element. The first pass starts at zero.
+// Grid: one invocation per element of sums. Bindings: grads, boxes, indices, sums.
 
 // The crop's positions that can read `at`: a range that holds them all, with room for rounding.
 fn candidates(at: u32, low: f32, high: f32, extent: u32, crop: u32) -> vec2<u32> {
@@ -36,17 +36,18 @@ fn value(i: u32) -> {{REAL}} {
     let y = line % p.height;
     let image = line / p.height;
     var sum = {{REAL}}();
-    if p.first_box > 0u || p.first_row > 0u {
+    if p.is_first == 0u {
         sum = load_sums(i);
     }
-    for (var b = p.first_box; b < p.end_box; b += 1u) {
+    for (var b = p.low0; b < p.high0; b += 1u) {
         if u32(load_indices(b)) != image {
             continue;
         }
         let window = box_of(b);
         let rows = candidates(y, window.low.x, window.high.x, p.height, p.crop_height);
-        let columns = candidates(x, window.low.y, window.high.y, p.width, p.crop_width);
-        for (var row = max(rows.x, p.first_row); row < min(rows.y, p.end_row); row += 1u) {
+        let candidate = candidates(x, window.low.y, window.high.y, p.width, p.crop_width);
+        let columns = vec2<u32>(max(candidate.x, p.low2), min(candidate.y, p.high2));
+        for (var row = max(rows.x, p.low1); row < min(rows.y, p.high1); row += 1u) {
             let wy = weight(tap(row, window.low.x, window.high.x, p.height, p.crop_height), y);
             if wy == 0.0 {
                 continue;

@@ -1,6 +1,6 @@
-// y is x with the outlines of p.boxes boxes for each image, whose corners are (top, left, bottom,
-// right) as shares of the image; box i has color i mod p.rows. An edge outside of the image is not
-// drawn, nor is a box whose corners are the wrong way around. Grid: map.
+// y is x with the outlines of boxes p.first to p.end, of p.boxes for each image, whose corners are
+// (top, left, bottom, right) as shares of the image; box i has color i mod p.rows. An edge outside
+// of the image is not drawn, nor is a box whose corners are the wrong way around. Grid: map.
 
 // A coordinate without its fraction; what no 64-bit integer is, and NaN, is the lowest of them.
 fn whole(v: f32) -> f32 {
@@ -24,8 +24,8 @@ fn value(e: u32) -> f32 {
     let column = f32(pixel - line * p.width);
     let image = quotient(line, p.height);
     let row = f32(line - image * p.height);
-    for (var k = 0u; k < p.boxes; k += 1u) {
-        let i = p.boxes - 1u - k;
+    for (var k = p.first; k < p.end; k += 1u) {
+        let i = p.first + p.end - 1u - k;
         if is_on(image, i, row, column, f32(p.height - 1u), f32(p.width - 1u)) {
             return color(i % p.rows, channel);
         }

@@ -17,14 +17,13 @@ fn value(i: u32) -> {{REAL}} {
         }
         for (var w = 0u; w < p.kernel_columns; w += 1u) {
             let left = column - w * p.rate_columns;
-            if left > column || left % p.stride_columns != 0u
-                || left / p.stride_columns >= p.out_columns {
-                continue;
-            }
-            let o = ((image + up / p.stride_rows) * p.out_columns + left / p.stride_columns)
-                * p.depth + c;
-            if load_taken(o) == h * p.kernel_columns + w {
-                sum += load_dy(o);
+            if left <= column && left % p.stride_columns == 0u
+                && left / p.stride_columns < p.out_columns {
+                let o = ((image + up / p.stride_rows) * p.out_columns + left / p.stride_columns)
+                    * p.depth + c;
+                if load_taken(o) == h * p.kernel_columns + w {
+                    sum += load_dy(o);
+                }
             }
         }
     }

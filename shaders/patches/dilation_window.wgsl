@@ -24,15 +24,14 @@ fn value(i: u32) -> {{OUTPUT}} {
         }
         for (var w = 0u; w < p.kernel_columns; w += 1u) {
             let column = first_column + w * p.rate_columns;
-            if column >= p.columns {
-                continue;
-            }
-            let position = h * p.kernel_columns + w;
-            let sum = rounded(load_x(((image + row) * p.columns + column) * p.depth + c)
-                + load_weight(position * p.depth + c));
-            if sum > largest {
-                largest = sum;
-                best = position;
+            if column < p.columns {
+                let position = h * p.kernel_columns + w;
+                let sum = rounded(load_x(((image + row) * p.columns + column) * p.depth + c)
+                    + load_weight(position * p.depth + c));
+                if sum > largest {
+                    largest = sum;
+                    best = position;
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ pub mod gather;
 pub mod given;
 pub mod image;
 pub(crate) mod items;
+pub(crate) mod iterations;
 pub(crate) mod lanes;
 pub mod linalg;
 pub mod matmul;

@@ -23,6 +23,7 @@ mod hidden;
 pub mod int64;
 pub mod library;
 mod matrices;
+pub(crate) mod unroll;
 pub mod vec4;
 
 use std::fmt::Write;
@@ -172,6 +173,12 @@ impl Shader {
         self.body.push_str(text);
         self.body.push('\n');
         self
+    }
+
+    /// Appends WGSL text whose innermost loops take `times` steps in an iteration.
+    #[must_use]
+    pub fn unrolled(self, times: u32, text: &str) -> Self {
+        self.body(&unroll::innermost(text, times))
     }
 
     /// Appends the entry point of a map program: the body defines `fn value(i: u32) -> T` for one

@@ -4,11 +4,12 @@ use super::crop::{BOXES, SIZES, TYPES, check_indices, count_boxes, method};
 use super::{check_extents, check_image, sum_type};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::contract::finish;
-use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::iterations::{PART, Part, STEPS, parts, steps};
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
+use crate::kernels::windows::{part, ranges};
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
@@ -32,7 +33,8 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> = TYPES.iter().map(|t| boxes_shader(*t)).collect();
+    let mut all: Vec<_> = TYPES.iter().map(|t| boxes_shader(*t, 1)).collect();
+    all.extend(STEPS[1..].iter().map(|steps| boxes_shader(F32, *steps)));
     all.extend([F32, F64].map(image_shader));
     all
 }
@@ -68,57 +70,32 @@ fn grad_image(ctx: &mut dyn OpContext, dtype: DType, bilinear: bool) -> Result<(
     let sums = if sum_type(dtype) == dtype { image.clone() } else { ctx.temp(F32, &dims)? };
     let device = ctx.device();
     check_extents(device, &[&grads, &sums])?;
-    // Passes over some of the boxes, or over some rows of one box, keep loops short; each adds to
-    // the sums.
-    let (rows, columns) = (grads.dims[1], grads.dims[2]);
-    let most = device.profile().loop_limit;
-    let steps = |rows: usize| 1 + rows * (1 + columns);
-    let pass_rows = if steps(rows) <= most { rows } else { (most - 1) / (1 + columns) };
-    if pass_rows == 0 {
-        return Err(Error::Unimplemented(format!("the gradient of crops with {columns} columns")));
-    }
-    let pass_boxes = if pass_rows == rows { (most / steps(rows)).min(count) } else { 1 };
-    for first_box in (0..count).step_by(pass_boxes) {
-        for first_row in (0..rows).step_by(pass_rows) {
-            let end_box = (first_box + pass_boxes).min(count);
-            let end_row = (first_row + pass_rows).min(rows);
-            image_pass(
-                device,
-                [&grads, &boxes, &indices, &sums],
-                bilinear,
-                [first_box, end_box],
-                [first_row, end_row],
-            )?;
-        }
+    // Passes over some of the boxes, over some rows of one box, or over some columns of one row,
+    // keep loops short; each adds to the sums.
+    let extents = [count, grads.dims[1], grads.dims[2]];
+    for part in parts(extents, device.profile().loop_limit) {
+        image_pass(device, [&grads, &boxes, &indices, &sums], bilinear, part)?;
     }
     if sums == image { Ok(()) } else { finish::enqueue(device, &sums, &image) }
 }
 
-fn image_pass(
-    device: &Device,
-    tensors: [&Tensor; 4],
-    bilinear: bool,
-    boxes: [usize; 2],
-    rows: [usize; 2],
-) -> Result<()> {
+fn image_pass(device: &Device, tensors: [&Tensor; 4], bilinear: bool, part: Part) -> Result<()> {
     let [grads, _, _, sums] = tensors;
     let dtype = sums.dtype;
     device.enqueue(&Program {
         key: Key::new("crop grad image").dtype(dtype),
         shader: &|| image_shader(dtype),
         bindings: tensors.into_iter().map(Binding::from).collect(),
-        params: Params::new()
-            .u32(sums.len())
-            .u32(sums.dims[1])
-            .u32(sums.dims[2])
-            .u32(grads.dims[1])
-            .u32(grads.dims[2])
-            .u32(grads.dims[3])
-            .u32(u32::from(bilinear))
-            .u32(boxes[0])
-            .u32(boxes[1])
-            .u32(rows[0])
-            .u32(rows[1]),
+        params: part.params(
+            Params::new()
+                .u32(sums.len())
+                .u32(sums.dims[1])
+                .u32(sums.dims[2])
+                .u32(grads.dims[1])
+                .u32(grads.dims[2])
+                .u32(grads.dims[3])
+                .u32(u32::from(bilinear)),
+        ),
         grid: Grid::map(sums.len(), dtype),
     })
 }
@@ -131,7 +108,8 @@ fn image_shader(dtype: DType) -> Shader {
         .bind("sums", dtype)
         .u32s(&["count"])
         .u32s(SIZES)
-        .u32s(&["depth", "bilinear", "first_box", "end_box", "first_row", "end_row"])
+        .u32s(&["depth", "bilinear"])
+        .u32s(PART)
         .define("REAL", dtype.value())
         .body(BOXES)
         .body(include_str!("../../../shaders/image/crop_grad_image.wgsl"))
@@ -156,19 +134,18 @@ fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
     if depth == 0 {
         return ctx.device().fill(result.address, result.bytes(), 0);
     }
-    check_iterations(&ctx.device().profile(), depth)?;
     // A value for each position of a crop, summed by columns and then by rows, all boxes side by
     // side.
     let per_row = ctx.temp(F32, &[rows, count, 4])?;
     let per_position = ctx.temp(F32, &[columns, rows, count, 4])?;
     let device = ctx.device();
-    check_iterations(&device.profile(), rows.max(columns))?;
+    let steps = steps(&device.profile(), |steps| depth.div_ceil(steps))?;
     check_extents(device, &[&grads, &image, &per_position])?;
     let dtype = image.dtype;
     let positions = per_position.len() / 4;
     device.enqueue(&Program {
-        key: Key::new("crop grad boxes").dtype(dtype),
-        shader: &|| boxes_shader(dtype),
+        key: Key::new("crop grad boxes").dtype(dtype).number(steps),
+        shader: &|| boxes_shader(dtype, steps),
         bindings: [&grads, &image, &boxes, &indices, &per_position]
             .into_iter()
             .map(Binding::from)
@@ -183,12 +160,27 @@ fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
             .u32(count),
         grid: Grid::map(positions, F32),
     })?;
-    finish::enqueue(device, &per_position, &per_row)?;
-    finish::enqueue(device, &per_row, &result)
+    sum(ctx, &per_position, &per_row)?;
+    sum(ctx, &per_row, &result)
 }
 
-fn boxes_shader(dtype: DType) -> Shader {
-    Shader::new(format!("crop grad boxes {dtype}"))
+/// `y[i] = sum over s of partial[s][i]`, of as many s at a time as a loop may have.
+fn sum(ctx: &mut dyn OpContext, partial: &Tensor, y: &Tensor) -> Result<()> {
+    let (count, most) = (partial.len() / y.len(), ctx.device().profile().loop_limit);
+    if count <= most {
+        return finish::enqueue(ctx.device(), partial, y);
+    }
+    let sums = ctx.temp(F32, &[count.div_ceil(most), y.len()])?;
+    for (k, (first, n)) in ranges(count, most).enumerate() {
+        let of = |t: &Tensor, first: usize, n: usize| part(t, first * y.len(), n * y.len());
+        finish::enqueue(ctx.device(), &of(partial, first, n), &of(&sums, k, 1))?;
+    }
+    sum(ctx, &sums, y)
+}
+
+/// With `steps` channels in an iteration.
+fn boxes_shader(dtype: DType, steps: u32) -> Shader {
+    Shader::new(format!("crop grad boxes {dtype} by {steps}"))
         .bind("grads", F32)
         .bind("image", dtype)
         .bind("boxes", F32)
@@ -198,5 +190,5 @@ fn boxes_shader(dtype: DType) -> Shader {
         .u32s(SIZES)
         .u32s(&["depth", "boxes"])
         .body(BOXES)
-        .body(include_str!("../../../shaders/image/crop_grad_boxes.wgsl"))
+        .unrolled(steps, include_str!("../../../shaders/image/crop_grad_boxes.wgsl"))
 }

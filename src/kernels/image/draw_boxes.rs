@@ -1,5 +1,6 @@
 //! `DrawBoundingBoxes`: the outlines of boxes over images. Of boxes that meet, the last one is
-//! seen. An invocation looks at the boxes from the last one on.
+//! seen. An invocation looks at the boxes from the last one on; more boxes than iterations may be
+//! are drawn by several dispatches, the first boxes first.
 
 use smallvec::smallvec;
 
@@ -7,9 +8,9 @@ use super::{check_extents, check_image};
 use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::{DType, types};
 use crate::error::Result;
-use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
+use crate::kernels::windows::ranges;
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::shape_text;
@@ -64,26 +65,35 @@ fn draw(ctx: &mut dyn OpContext, colored: bool) -> Result<()> {
     let y = ctx.output(0, x.dtype, &x.dims)?;
     let (device, dtype) = (ctx.device(), x.dtype);
     check_extents(device, &[&x, &boxes, &y])?;
-    check_iterations(&device.profile(), boxes.dims[1] * dtype.lanes() as usize)?;
     let [rows, channels] = colors.as_ref().map_or([10, 4], |table| [table.dims[0], table.dims[1]]);
     let own = colors.is_some();
-    let mut bindings = smallvec![(&x).into(), (&boxes).into()];
-    bindings.extend(colors.as_ref().map(Into::into));
-    bindings.push((&y).into());
-    device.enqueue(&Program {
-        key: Key::new("draw boxes").dtype(dtype).number(own.into()),
-        shader: &|| shader(dtype, own),
-        bindings,
-        params: Params::new()
-            .u32(y.len())
-            .u32(height)
-            .u32(width)
-            .u32(depth)
-            .u32(boxes.dims[1])
-            .u32(rows)
-            .u32(channels),
-        grid: Grid::map(y.len(), dtype),
-    })
+    // An invocation computes all lanes of a word.
+    let lanes = dtype.lanes() as usize;
+    let most = (device.profile().loop_limit.saturating_sub(lanes) / lanes).max(1);
+    let mut under = &x;
+    for (first, count) in ranges(boxes.dims[1], most) {
+        let mut bindings = smallvec![under.into(), (&boxes).into()];
+        bindings.extend(colors.as_ref().map(Into::into));
+        bindings.push((&y).into());
+        device.enqueue(&Program {
+            key: Key::new("draw boxes").dtype(dtype).number(own.into()),
+            shader: &|| shader(dtype, own),
+            bindings,
+            params: Params::new()
+                .u32(y.len())
+                .u32(height)
+                .u32(width)
+                .u32(depth)
+                .u32(boxes.dims[1])
+                .u32(first)
+                .u32(first + count)
+                .u32(rows)
+                .u32(channels),
+            grid: Grid::map(y.len(), dtype),
+        })?;
+        under = &y;
+    }
+    Ok(())
 }
 
 /// The program with a table of colors of its own, or TensorFlow's.
@@ -94,7 +104,7 @@ fn shader(dtype: DType, own: bool) -> Shader {
     let shader = if own { shader.bind("colors", DType::F32) } else { shader };
     shader
         .bind("y", dtype)
-        .u32s(&["count", "height", "width", "depth", "boxes", "rows", "channels"])
+        .u32s(&["count", "height", "width", "depth", "boxes", "first", "end", "rows", "channels"])
         .library("quotient")
         .body(if own { TABLE } else { DEFAULT })
         .body(include_str!("../../../shaders/image/draw_boxes.wgsl"))

@@ -13,8 +13,8 @@ use crate::dtype::{
     types,
 };
 use crate::error::Result;
-use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::items::Held;
+use crate::kernels::iterations::{STEPS, steps};
 use crate::kernels::movement::unit::Unit;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
@@ -57,8 +57,14 @@ pub fn shaders() -> Vec<Shader> {
             all.extend([bilinear_shader(t, wide), nearest_grad_shader(t, wide)]);
             all.extend(
                 [(false, t, sum), (false, sum, t), (true, F32, sum), (true, sum, t)]
-                    .map(|(b, s, d)| grad_shader(b, s, d, wide)),
+                    .map(|(b, s, d)| grad_shader(b, s, d, wide, 1)),
             );
+            if t == F32 {
+                let both = [false, true].into_iter();
+                all.extend(both.flat_map(|bilinear| {
+                    STEPS[1..].iter().map(move |n| grad_shader(bilinear, F32, F32, wide, *n))
+                }));
+            }
         }
     }
     all
@@ -248,7 +254,8 @@ impl Resize {
             return ctx.device().fill(dx.address, dx.bytes(), 0);
         }
         let (along_rows, along_columns) = (self.axis(rows, height), self.axis(columns, width));
-        if !self.bilinear && along_rows.most_readers() * along_columns.most_readers() <= MAX_READERS
+        if !self.bilinear
+            && along_rows.most_readers(false) * along_columns.most_readers(false) <= MAX_READERS
         {
             check_extents(ctx.device(), &[dy, &dx])?;
             return self.nearest_gather(ctx.device(), dy, &dx, along_rows, along_columns);
@@ -289,15 +296,21 @@ impl Resize {
     ) -> Result<()> {
         let (s, d, bilinear) = (src.dtype, dst.dtype, self.bilinear);
         // An invocation computes all lanes of a word.
-        check_iterations(&device.profile(), axis.resized * d.lanes() as usize)?;
+        let (readers, lanes) = (axis.most_readers(bilinear), d.lanes() as usize);
+        let steps = steps(&device.profile(), |steps| lanes * (1 + readers.div_ceil(steps)))?;
         let launch = Launch::of(src, dst, inner);
         let params =
             Params::new().u32(launch.count).u32(launch.inner).u32(axis.extent).u32(axis.resized);
         device.enqueue_counted(
             &Program {
-                key: launch
-                    .key(Key::new("resize grad").number(u32::from(bilinear)).dtype(s).dtype(d)),
-                shader: &|| grad_shader(bilinear, s, d, launch.wide),
+                key: launch.key(
+                    Key::new("resize grad")
+                        .number(u32::from(bilinear))
+                        .number(steps)
+                        .dtype(s)
+                        .dtype(d),
+                ),
+                shader: &|| grad_shader(bilinear, s, d, launch.wide, steps),
                 bindings: launch.bindings(src, dst),
                 params: self.params(params).f32(axis.scale),
                 grid: launch.grid(dst),
@@ -308,10 +321,12 @@ impl Resize {
 }
 
 impl Axis {
-    /// At most so many resized positions read the same position.
-    fn most_readers(self) -> usize {
+    /// The most resized positions that read one position, or that the shader takes for readers.
+    fn most_readers(self, bilinear: bool) -> usize {
         if self.scale > 0.0 {
-            self.resized.min((1.0 / self.scale) as usize + 3)
+            let reach = if bilinear { 2.0 } else { 1.0 };
+            let room = 4e-6 * self.resized as f32;
+            self.resized.min((reach / self.scale + room) as usize + 3)
         } else {
             self.resized
         }
@@ -414,15 +429,17 @@ fn nearest_grad_shader(dtype: DType, wide: bool) -> Shader {
     Launch::map(shader.body(include_str!("../../../shaders/image/resize_nearest_grad.wgsl")), wide)
 }
 
-fn grad_shader(bilinear: bool, src: DType, dst: DType, wide: bool) -> Shader {
-    let label = format!("resize grad bilinear={bilinear} {src} to {dst} wide={wide}");
+/// With `steps` positions in an iteration.
+fn grad_shader(bilinear: bool, src: DType, dst: DType, wide: bool, steps: u32) -> Shader {
+    let label = format!("resize grad bilinear={bilinear} {src} to {dst} wide={wide} by {steps}");
     let shader = Launch::bind(Shader::new(label), src, dst, wide)
         .u32s(&["count", "inner", "extent", "resized", "round"])
         .param("half", Field::F32)
         .param("scale", Field::F32)
         .body(SOURCE);
     let shader = declare_readers(shader, bilinear);
-    Launch::map(shader.body(include_str!("../../../shaders/image/resize_grad.wgsl")), wide)
+    let text = include_str!("../../../shaders/image/resize_grad.wgsl");
+    Launch::map(shader.unrolled(steps, text), wide)
 }
 
 /// Which resized positions read a position, and by what weight.

@@ -14,7 +14,7 @@ use crate::dtype::{
     union,
 };
 use crate::error::{Error, Result};
-use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::iterations::{STEPS, steps};
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::kernels::windows::too_large;
@@ -48,7 +48,8 @@ pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for wide in [false, true] {
         let fits = |t: &&DType| !wide || vec4::supports(**t);
-        all.extend(TYPES.iter().filter(fits).map(|t| shader(*t, wide)));
+        all.extend(TYPES.iter().filter(fits).map(|t| shader(*t, wide, 1)));
+        all.extend(STEPS[1..].iter().map(|steps| shader(F32, wide, *steps)));
     }
     all
 }
@@ -101,7 +102,7 @@ impl Sampled {
         }
         let [rows, columns] = self.spans(ctx.device(), axes)?;
         let spans = [(rows, height), (columns, width)].map(|(spans, extent)| {
-            let most = ctx.device().capabilities().max_binding / 4 - extent as u64;
+            let most = (ctx.device().capabilities().max_binding / 4).saturating_sub(extent as u64);
             spans.transposed(extent, most as usize).ok_or_else(|| too_many(ctx.device()))
         });
         let [rows, columns] = spans;
@@ -117,7 +118,7 @@ impl Sampled {
     fn spans(&self, device: &Device, axes: [Axis; 2]) -> Result<[Spans; 2]> {
         for axis in &axes {
             let words = (axis.reach(self.sampling, self.antialias) + 1) as u64;
-            let bytes = words.saturating_mul(axis.resized.max(axis.extent) as u64) * 4;
+            let bytes = words.saturating_mul(axis.resized as u64).saturating_mul(4);
             if bytes > device.capabilities().max_binding {
                 return Err(too_many(device));
             }
@@ -181,7 +182,7 @@ fn pass(
     (extent, inner): (usize, usize),
     spans: &Spans,
 ) -> Result<()> {
-    check_iterations(&device.profile(), spans.size)?;
+    let steps = steps(&device.profile(), |steps| spans.size.div_ceil(steps))?;
     let (dtype, launch) = (src.dtype, Launch::of(src, dst, inner));
     let params = Params::new()
         .u32(launch.count)
@@ -190,8 +191,8 @@ fn pass(
         .u32(spans.starts.len())
         .u32(spans.size);
     let program = Program {
-        key: launch.key(Key::new("resize by spans").dtype(dtype)),
-        shader: &|| shader(dtype, launch.wide),
+        key: launch.key(Key::new("resize by spans").dtype(dtype).number(steps)),
+        shader: &|| shader(dtype, launch.wide, steps),
         bindings: launch.bindings(src, dst),
         params,
         grid: launch.grid(dst),
@@ -200,10 +201,12 @@ fn pass(
     device.enqueue_table(&program, spans.words(), src.bytes() + dst.bytes(), flops)
 }
 
-fn shader(dtype: DType, wide: bool) -> Shader {
-    let shader = Shader::new(format!("resize by spans {dtype} wide={wide}")).bind("spans", U32);
+/// With `steps` positions of a span in an iteration.
+fn shader(dtype: DType, wide: bool, steps: u32) -> Shader {
+    let label = format!("resize by spans {dtype} wide={wide} by {steps}");
+    let shader = Shader::new(label).bind("spans", U32);
     let shader = Launch::bind(shader, dtype, F32, wide)
         .u32s(&["count", "inner", "extent", "resized", "size"])
-        .body(include_str!("../../../shaders/image/spans.wgsl"));
+        .unrolled(steps, include_str!("../../../shaders/image/spans.wgsl"));
     Launch::map(shader, wide)
 }

@@ -6,8 +6,8 @@ use crate::dtype::{
     types,
 };
 use crate::error::{Error, Result};
-use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::conv::window::{Format, Padding};
+use crate::kernels::iterations::{STEPS, steps};
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -28,7 +28,8 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().map(|t| shader(*t)).collect()
+    let longer = STEPS[1..].iter().map(|steps| search_shader(F32, false, *steps));
+    TYPES.iter().map(|t| search_shader(*t, false, 1)).chain(longer).collect()
 }
 
 /// The attributes of a node.
@@ -135,6 +136,14 @@ impl Geometry {
             .fold(Params::new().u32(count).u32(self.depth), |params, v| params.u32(*v))
     }
 
+    /// How many of a window's columns an iteration takes where an invocation goes over the windows
+    /// of all lanes of a word.
+    pub(super) fn steps(&self, device: &Device, dtype: DType) -> Result<u32> {
+        let [rows, columns] = self.kernel;
+        let lanes = dtype.lanes() as usize;
+        steps(&device.profile(), |steps| lanes * (1 + rows * (1 + columns.div_ceil(steps))))
+    }
+
     /// Enqueues the search of each window, whose result is its largest sum, or the filter position
     /// of the first largest where `result` is uint32.
     pub(super) fn search(
@@ -147,15 +156,12 @@ impl Geometry {
         for t in [x, filter, result] {
             device.check_extent(t.len())?;
         }
-        check_iterations(
-            &device.profile(),
-            self.kernel[0] * (1 + self.kernel[1]) * result.dtype.lanes() as usize,
-        )?;
+        let steps = self.steps(device, result.dtype)?;
         let (dtype, position) = (x.dtype, result.dtype == U32);
         device.enqueue_counted(
             &Program {
-                key: Key::new("dilation").dtype(dtype).number(u32::from(position)),
-                shader: &|| search_shader(dtype, position),
+                key: Key::new("dilation").dtype(dtype).number(u32::from(position)).number(steps),
+                shader: &|| search_shader(dtype, position, steps),
                 bindings: [x, filter, result].into_iter().map(Binding::from).collect(),
                 params: self.params(result.len()),
                 grid: Grid::map(result.len(), result.dtype),
@@ -173,12 +179,8 @@ fn dilation(ctx: &mut dyn OpContext, attributes: &Attributes) -> Result<()> {
     if y.is_empty() { Ok(()) } else { g.search(ctx.device(), &x, &filter, &y) }
 }
 
-fn shader(dtype: DType) -> Shader {
-    search_shader(dtype, false)
-}
-
-/// The shader of [`Geometry::search`].
-pub(super) fn search_shader(dtype: DType, position: bool) -> Shader {
+/// The shader of [`Geometry::search`], with `steps` columns of a window in an iteration.
+pub(super) fn search_shader(dtype: DType, position: bool, steps: u32) -> Shader {
     // Sums round to the type before they are compared, as TensorFlow's do: it decides which of two
     // is the first largest.
     let round = codec::rounded(dtype).unwrap_or("v");
@@ -189,7 +191,7 @@ pub(super) fn search_shader(dtype: DType, position: bool) -> Shader {
         _ => "-0x1.fffffep+127f",
     };
     let (output, result) = if position { (U32, "best") } else { (dtype, "largest") };
-    Shader::new(format!("dilation {dtype} position={position}"))
+    Shader::new(format!("dilation {dtype} position={position} by {steps}"))
         .bind("x", dtype)
         .bind("weight", dtype)
         .bind("result", output)
@@ -200,6 +202,6 @@ pub(super) fn search_shader(dtype: DType, position: bool) -> Shader {
         .define("LOWEST", lowest)
         .define("OUTPUT", output.value())
         .define("RESULT", result)
-        .body(WINDOW)
+        .unrolled(steps, WINDOW)
         .map("result")
 }

@@ -5,8 +5,8 @@ use super::dilation::{Attributes, Geometry, SIZES, TYPES, search_shader};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
-use crate::kernels::conv::depthwise::check_iterations;
 use crate::kernels::items::Held;
+use crate::kernels::iterations::STEPS;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -33,11 +33,14 @@ pub fn shaders() -> Vec<Shader> {
     for &t in TYPES {
         let sum = if t == F64 { F64 } else { F32 };
         all.extend([
-            search_shader(t, true),
-            input_shader(t),
+            search_shader(t, true, 1),
+            input_shader(t, 1),
             filter_shader(t, sum),
             fold_shader(sum, t),
         ]);
+    }
+    for steps in &STEPS[1..] {
+        all.extend([search_shader(F32, true, *steps), input_shader(F32, *steps)]);
     }
     all
 }
@@ -74,15 +77,12 @@ fn input_gradient(
 ) -> Result<()> {
     let device = ctx.device();
     device.check_extent(dx.len())?;
-    check_iterations(
-        &device.profile(),
-        g.kernel[0] * (1 + g.kernel[1]) * dx.dtype.lanes() as usize,
-    )?;
     let dtype = dx.dtype;
+    let steps = g.steps(device, dtype)?;
     device.enqueue_counted(
         &Program {
-            key: Key::new("dilation input").dtype(dtype),
-            shader: &|| input_shader(dtype),
+            key: Key::new("dilation input").dtype(dtype).number(steps),
+            shader: &|| input_shader(dtype, steps),
             bindings: [taken, dy, dx].into_iter().map(Binding::from).collect(),
             params: g.params(dx.len()),
             grid: Grid::map(dx.len(), dtype),
@@ -126,7 +126,6 @@ fn filter_gradient(
 /// `y[i] = sum over s of partial[s][i]`, in order.
 fn fold(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
     let (sum, dtype) = (partial.dtype, y.dtype);
-    check_iterations(&device.profile(), partial.len() / y.len() * dtype.lanes() as usize)?;
     device.enqueue_counted(
         &Program {
             key: Key::new("dilation fold").dtype(sum).dtype(dtype),
@@ -139,15 +138,16 @@ fn fold(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
     )
 }
 
-fn input_shader(dtype: DType) -> Shader {
-    Shader::new(format!("dilation input {dtype}"))
+/// With `steps` columns of a window in an iteration.
+fn input_shader(dtype: DType, steps: u32) -> Shader {
+    Shader::new(format!("dilation input {dtype} by {steps}"))
         .bind("taken", U32)
         .bind("dy", dtype)
         .bind("dx", dtype)
         .u32s(&["count"])
         .u32s(SIZES)
         .define("REAL", dtype.value())
-        .body(include_str!("../../../shaders/patches/dilation_input.wgsl"))
+        .unrolled(steps, include_str!("../../../shaders/patches/dilation_input.wgsl"))
         .map("dx")
 }
 

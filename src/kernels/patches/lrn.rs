@@ -7,7 +7,7 @@
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::*;
 use crate::error::Result;
-use crate::kernels::conv::depthwise::check_iterations;
+use crate::kernels::iterations::{STEPS, steps};
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -31,8 +31,10 @@ pub fn shaders() -> Vec<Shader> {
     let powers = [Power::Half, Power::ThreeQuarters, Power::One, Power::Any];
     let programs = [LrnProgram::Forward, LrnProgram::Gradient].into_iter();
     let mut all: Vec<_> =
-        programs.flat_map(|program| powers.map(|power| shader(program, power))).collect();
-    all.push(shader(LrnProgram::Scale, Power::Any));
+        programs.flat_map(|program| powers.map(|power| shader(program, power, 1))).collect();
+    for program in [LrnProgram::Scale, LrnProgram::Forward, LrnProgram::Gradient] {
+        all.extend(STEPS.map(|steps| shader(program, Power::Any, steps)));
+    }
     all
 }
 
@@ -140,7 +142,7 @@ impl Lrn {
         let depth = x.dims[3];
         let radius = self.radius.min(depth);
         let window = depth.min(2 * radius + 1);
-        check_iterations(&device.profile(), window)?;
+        let steps = steps(&device.profile(), |steps| window.div_ceil(steps))?;
         let runs = depth.div_ceil(RUN);
         let count = x.len() / depth * runs;
         // The scale's program has no power.
@@ -148,8 +150,8 @@ impl Lrn {
         let params = Params::new().u32(count).u32(runs).u32(depth).u32(radius);
         device.enqueue_counted(
             &Program {
-                key: Key::new("lrn").number(program as u32).number(power as u32),
-                shader: &|| shader(program, power),
+                key: Key::new("lrn").number(program as u32).number(power as u32).number(steps),
+                shader: &|| shader(program, power, steps),
                 bindings: tensors.iter().map(|t| Binding::from(*t)).collect(),
                 params: params.f32(self.bias).f32(self.alpha).f32(self.beta),
                 grid: Grid::linear(count, WORKGROUP),
@@ -162,7 +164,8 @@ impl Lrn {
 /// Channels of an invocation.
 const RUN: usize = 4;
 
-fn shader(program: LrnProgram, power: Power) -> Shader {
+/// With `steps` neighbours in an iteration.
+fn shader(program: LrnProgram, power: Power, steps: u32) -> Shader {
     let (names, output, text): (&[&'static str], _, _) = match program {
         LrnProgram::Scale => {
             (&["x"], "scale", include_str!("../../../shaders/patches/lrn_scale.wgsl"))
@@ -177,9 +180,10 @@ fn shader(program: LrnProgram, power: Power) -> Shader {
         ),
     };
     let names = names.iter().chain([&output]);
-    let shader = names.fold(Shader::new(format!("lrn {program:?} {power:?}")), |shader, name| {
-        shader.bind(name, F32)
-    });
+    let shader = names
+        .fold(Shader::new(format!("lrn {program:?} {power:?} by {steps}")), |shader, name| {
+            shader.bind(name, F32)
+        });
     let shader = shader
         .u32s(&["count", "runs", "depth", "radius"])
         .param("bias", Field::F32)
@@ -191,7 +195,8 @@ fn shader(program: LrnProgram, power: Power) -> Shader {
         (_, Power::Any) => shader.library("pow").define("POWER", power.text()).body(POWER),
         _ => shader.define("POWER", power.text()).body(POWER),
     };
-    shader.body(text).body(include_str!("../../../shaders/patches/lrn_common.wgsl"))
+    let common = include_str!("../../../shaders/patches/lrn_common.wgsl");
+    shader.body(text).unrolled(steps, common)
 }
 
 const POWER: &str = "fn power(s: vec4<f32>) -> vec4<f32> {\n    return {{POWER}};\n}\n";

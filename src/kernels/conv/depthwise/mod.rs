@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::device::{Binding, Grid, Key, Params, Profile, check_extent};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, EpilogueVariant, channel_of};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
@@ -152,17 +152,6 @@ fn dispatch(
         flops: flops(g),
         grid: if vec4s { vec4s::grid(result.len()) } else { Grid::map(result.len(), result.dtype) },
     })
-}
-
-/// Fails where the adapter would leave a loop early.
-pub fn check_iterations(profile: &Profile, iterations: usize) -> Result<()> {
-    let limit = profile.loop_limit;
-    if iterations > limit {
-        return Err(Error::Unimplemented(format!(
-            "windows that take {iterations} steps for an element exceed this adapter's {limit}"
-        )));
-    }
-    Ok(())
 }
 
 /// Windows of images of which elements of the input and of the output take so many bytes; none

@@ -14,10 +14,10 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::finish;
 use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::iterations::{Part, nest, parts};
 use crate::kernels::op::OpContext;
 use crate::shader::{Shader, library};
 use crate::tensor::Tensor;
-use cut::Part;
 
 pub(super) const COMMON: &str = include_str!("../../../../shaders/pool/common.wgsl");
 const CHANNELS_LAST: &str = include_str!("../../../../shaders/pool/channels_last.wgsl");
@@ -204,7 +204,7 @@ impl Pool {
         let sums =
             if dtype == result.dtype { result.clone() } else { ctx.temp(dtype, &result.dims)? };
         let most = profile.loop_limit / dtype.lanes() as usize;
-        for part in cut::parts(self.loops(g), most) {
+        for part in parts(self.loops(g), most) {
             self.dispatch(ctx.device(), g, inputs, &sums, numbers, Some(part))?;
         }
         if sums == *result { Ok(()) } else { finish::enqueue(ctx.device(), &sums, result) }
@@ -249,11 +249,6 @@ impl Pool {
             dtype.flops(g.pooled()),
         )
     }
-}
-
-/// Iterations of three loops, one in the other.
-pub(super) const fn nest([a, b, c]: [usize; 3]) -> usize {
-    a * (1 + b * (1 + c))
 }
 
 /// Declares what [`window_params`] appends.

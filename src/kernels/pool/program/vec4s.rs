@@ -6,13 +6,12 @@
 
 use smallvec::SmallVec;
 
-use super::{
-    AVERAGE, AVERAGE_GRAD, COMMON, MAX, MAX_GRAD, Pool, declare_windows, nest, window_params,
-};
+use super::{AVERAGE, AVERAGE_GRAD, COMMON, MAX, MAX_GRAD, Pool, declare_windows, window_params};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
+use crate::kernels::iterations::nest;
 use crate::kernels::op::OpContext;
 use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;

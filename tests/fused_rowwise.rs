@@ -238,6 +238,25 @@ fn long_and_many_rows() {
     }
 }
 
+/// Rows of more columns than the lanes of a workgroup take in one step of an iteration each.
+#[test]
+fn rows_of_more_iterations_than_loops_may_have() {
+    let profile = sessions()[0].device.profile();
+    let program = "Mean: x: float32; c: 0; return x0 | full: x: float32, float32; c: 0; s0 = \
+                   Sub<float32>(x0, x1); return s0 | return y0";
+    for (loop_limit, cols) in
+        [(3000, 240_001), (3000, 1_200_004), (1200, 600_001), (65_535, 8_400_001)]
+    {
+        let mut session = Session::under(Profile { loop_limit, ..profile }).unwrap();
+        let x = values(F32, &[1, cols], 1);
+        let out = session.run(&node(program, &[], &[-1]), &[x.clone().into()]).unwrap();
+        let row = x.to_f64();
+        let mean = row.iter().sum::<f64>() / cols as f64;
+        let wanted: Vec<f64> = row.iter().map(|v| v - mean).collect();
+        assert_close(&out[0], &wanted, 1e-5, &format!("{cols}"));
+    }
+}
+
 #[test]
 fn softmax_of_large_and_infinite_logits() {
     let program = "Max: x: float32; c: 0; return x0 | Sum: x: float32, float32; c: 0; s0 = \

@@ -106,6 +106,34 @@ fn long_and_many_rows() {
     }
 }
 
+/// Rows of more columns than the lanes of a workgroup take in one step of an iteration each.
+#[test]
+fn rows_of_more_iterations_than_loops_may_have() {
+    let profile = sessions()[0].device.profile();
+    let mut session = Session::under(Profile { loop_limit: 2000, ..profile }).unwrap();
+    for (dtype, cols) in [(F32, 60_001), (F16, 60_002), (F32, 300_000), (F32, 900_001)] {
+        check_rows(&mut session, dtype, cols);
+    }
+    check_rows(&mut sessions()[0], F32, 4_200_001);
+}
+
+fn check_rows(session: &mut Session, dtype: DType, cols: usize) {
+    let x = logits(dtype, &[1, cols]);
+    let (soft, logs) = reference(&x.to_f64());
+    for (op, wanted) in [("Softmax", &soft), ("LogSoftmax", &logs)] {
+        let out = session.run(&Node::new(op).attr("T", dtype), &[x.clone().into()]).unwrap();
+        assert_close(&out[0], wanted, &format!("{op} {cols}"));
+    }
+    let node = Node::new("SparseSoftmaxCrossEntropyWithLogits").attr("T", dtype);
+    let label = HostTensor::i32(&[1], &[cols as i32 - 2]);
+    let inputs = [x.into(), label.into()];
+    let out = session.run(&node.attr("Tlabels", I32), &inputs).unwrap();
+    assert_close(&out[0], &[-logs[cols - 2]], &format!("loss of {cols}"));
+    let mut gradient = soft;
+    gradient[cols - 2] -= 1.0;
+    assert_close(&out[1], &gradient, &format!("gradient of {cols}"));
+}
+
 #[test]
 fn large_and_infinite_logits_are_stable() {
     let inf = f32::INFINITY;

@@ -2,6 +2,7 @@
 
 use crate::device::{Barriers, Profile};
 use crate::error::{Error, Result};
+use crate::kernels::iterations::STEPS;
 use crate::shader::WORKGROUP;
 
 /// The invocations that share a row through workgroup memory.
@@ -35,15 +36,25 @@ impl Lanes {
         }
     }
 
-    /// The same where an invocation loads at most `longest` times.
+    /// The same, and how many steps of its loops an iteration takes, where with that number an
+    /// invocation loads at most `longest` times.
     ///
     /// # Errors
-    /// No number of lanes makes the row short enough.
-    pub fn within(profile: Profile, rows: usize, loads: usize, longest: usize) -> Result<Self> {
+    /// No number of lanes and steps makes the row short enough.
+    pub fn within(
+        profile: Profile,
+        rows: usize,
+        loads: usize,
+        longest: impl Fn(usize) -> usize,
+    ) -> Result<(Self, u32)> {
         let wanted = Self::of(profile, rows, loads);
-        [wanted, Self::SUBGROUP, Self::wide(256)]
+        STEPS
             .into_iter()
-            .find(|lanes| lanes.count >= wanted.count && loads <= lanes.count as usize * longest)
+            .flat_map(|steps| [wanted, Self::SUBGROUP, Self::wide(256)].map(|lanes| (lanes, steps)))
+            .find(|(lanes, steps)| {
+                lanes.count >= wanted.count
+                    && loads <= lanes.count as usize * longest(*steps as usize)
+            })
             .ok_or_else(|| {
                 Error::Unimplemented(format!(
                     "a row of {loads} loads exceeds this kernel's limit on this adapter"
@@ -58,11 +69,12 @@ mod tests {
 
     #[test]
     fn rows_beyond_the_limit_take_more_lanes_or_are_refused() {
-        let lanes = |loads, longest| Lanes::within(Profile::LLVMPIPE, 2000, loads, longest);
-        assert_eq!(lanes(1000, 1000).unwrap(), Lanes::ONE);
-        assert_eq!(lanes(1001, 1000).unwrap(), Lanes::SUBGROUP);
-        assert_eq!(lanes(8001, 1000).unwrap(), Lanes::wide(256));
-        assert!(lanes(256_001, 1000).unwrap_err().to_string().contains("256001"));
+        let lanes = |loads| Lanes::within(Profile::LLVMPIPE, 2000, loads, |steps| 1000 * steps);
+        assert_eq!(lanes(1000).unwrap(), (Lanes::ONE, 1));
+        assert_eq!(lanes(1001).unwrap(), (Lanes::SUBGROUP, 1));
+        assert_eq!(lanes(8001).unwrap(), (Lanes::wide(256), 1));
+        assert_eq!(lanes(256_001).unwrap(), (Lanes::wide(256), 8));
+        assert!(lanes(64 * 256_000 + 1).unwrap_err().to_string().contains("16384001"));
     }
 
     #[test]

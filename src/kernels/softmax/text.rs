@@ -3,8 +3,9 @@
 
 use super::{SOFTMAXES, SPARSE_TYPES, TYPES};
 use crate::device::{Grid, Key, Profile};
-use crate::dtype::DType::{self, F64, I32, I64};
+use crate::dtype::DType::{self, F32, F64, I32, I64};
 use crate::error::Result;
+use crate::kernels::iterations::STEPS;
 use crate::kernels::lanes::Lanes;
 use crate::shader::{Field, Shader, WORKGROUP, vec4};
 
@@ -13,7 +14,8 @@ pub fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for (lanes, vec4s) in [(1, false), (8, false), (256, false), (1, true), (8, true), (256, true)]
     {
-        let rows = Rows { lanes, workgroup: if lanes == 8 { 8 } else { WORKGROUP }, vec4s };
+        let rows =
+            Rows { lanes, workgroup: if lanes == 8 { 8 } else { WORKGROUP }, vec4s, steps: 1 };
         for &input in TYPES.iter().filter(|t| !vec4s || vec4::supports(**t)) {
             for output in [input, input.accumulator()] {
                 out.extend(
@@ -24,6 +26,11 @@ pub fn shaders() -> Vec<Shader> {
                 out.extend(labels.iter().map(|labels| rows.cross_entropy(input, *labels, output)));
             }
         }
+    }
+    for steps in &STEPS[1..] {
+        let rows = Rows { lanes: 256, workgroup: WORKGROUP, vec4s: false, steps: *steps };
+        out.extend(SOFTMAXES.iter().map(|(op, result)| rows.softmax(op, result, F32, F32)));
+        out.extend([F32, I32].map(|labels| rows.cross_entropy(F32, labels, F32)));
     }
     out
 }
@@ -36,15 +43,26 @@ pub(super) struct Rows {
     /// Whether four columns are read and written at once. Columns and strides of parameters then
     /// count vec4s.
     pub vec4s: bool,
+    /// How many of these an iteration takes.
+    steps: u32,
 }
+
+/// How many columns a lane's sums are kept of: `BLOCK` in the shader.
+const BLOCK: usize = 256;
 
 impl Rows {
     /// How `rows` rows of `cols` columns are shared.
     pub fn of(profile: Profile, rows: usize, cols: usize, vec4s: bool) -> Result<Self> {
         let units = if vec4s { cols / 4 } else { cols };
-        // Up to four loops go over a lane's columns.
-        let lanes = Lanes::within(profile, rows, units, profile.loop_limit / 4 - 300)?;
-        Ok(Self { lanes: lanes.count, workgroup: lanes.workgroup, vec4s })
+        let (lanes, steps) = Lanes::within(profile, rows, units, |steps| {
+            if steps == 1 {
+                // Up to four loops go over a lane's columns.
+                return (profile.loop_limit / 4).saturating_sub(300);
+            }
+            // Three do, and one over blocks of them.
+            profile.loop_limit.saturating_sub(1000) / (3 * BLOCK.div_ceil(steps) + 1) * BLOCK
+        })?;
+        Ok(Self { lanes: lanes.count, workgroup: lanes.workgroup, vec4s, steps })
     }
 
     /// Columns, or a stride, in what the parameters count.
@@ -53,7 +71,11 @@ impl Rows {
     }
 
     pub fn key(self, family: &str) -> Key {
-        Key::new(family).number(self.lanes).number(self.workgroup).number(u32::from(self.vec4s))
+        Key::new(family)
+            .number(self.lanes)
+            .number(self.workgroup)
+            .number(u32::from(self.vec4s))
+            .number(self.steps)
     }
 
     pub fn grid(self, rows: usize) -> Grid {
@@ -80,7 +102,7 @@ impl Rows {
             .define("LOG", log)
             .workgroup([self.workgroup, 1, 1])
             .define("LANES", self.lanes.to_string())
-            .body(include_str!("../../../shaders/softmax_row.wgsl"))
+            .unrolled(self.steps, include_str!("../../../shaders/softmax_row.wgsl"))
     }
 
     fn read(self, shader: Shader, name: &'static str, dtype: DType) -> Shader {
@@ -103,8 +125,8 @@ impl Rows {
 
     pub fn softmax(self, op: &str, result: &str, input: DType, output: DType) -> Shader {
         let shader = Shader::new(format!(
-            "{op} {input} to {output}, {} lanes, vec4s: {}",
-            self.lanes, self.vec4s
+            "{op} {input} to {output}, {} lanes, vec4s: {}, by {}",
+            self.lanes, self.vec4s, self.steps
         ));
         let shader = self.write(self.read(shader, "x", input), "y", output);
         let shader = shader
@@ -114,14 +136,15 @@ impl Rows {
             .define("RESULT", result)
             .define("UNIT", self.unit(output).to_string())
             .define("STORE", self.store("y", output, "result"));
-        self.finish(shader, input).body(include_str!("../../../shaders/softmax.wgsl"))
+        let text = include_str!("../../../shaders/softmax.wgsl");
+        self.finish(shader, input).unrolled(self.steps, text)
     }
 
     pub fn cross_entropy(self, logits: DType, labels: DType, backprop: DType) -> Shader {
         let sparse = labels.is_integer();
         let shader = Shader::new(format!(
-            "cross entropy {logits}, labels {labels}, {} lanes, vec4s: {}",
-            self.lanes, self.vec4s
+            "cross entropy {logits}, labels {labels}, {} lanes, vec4s: {}, by {}",
+            self.lanes, self.vec4s, self.steps
         ));
         let shader = self.read(shader, "logits", logits);
         let shader = if sparse {
@@ -158,7 +181,8 @@ impl Rows {
             )
             .define("UNIT", unit.to_string())
             .define("STORE", self.store("backprop", backprop, "gradient"));
-        self.finish(shader, logits).body(include_str!("../../../shaders/cross_entropy.wgsl"))
+        let text = include_str!("../../../shaders/cross_entropy.wgsl");
+        self.finish(shader, logits).unrolled(self.steps, text)
     }
 
     fn dense_label(self) -> String {

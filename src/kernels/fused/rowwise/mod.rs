@@ -16,6 +16,7 @@ use crate::dtype::DType::{self, *};
 use crate::error::{Error, Result};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 use crate::kernels::fused::cost;
+use crate::kernels::iterations::STEPS;
 use crate::kernels::lanes::Lanes;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::reduce::program::{part, window_bytes};
@@ -166,7 +167,7 @@ impl Launch<'_> {
             })
             .collect();
         let unit = if in_vec4s { 4 } else { 1 };
-        let Lanes { count: lanes, workgroup } = self.lanes(unit)?;
+        let (Lanes { count: lanes, workgroup }, steps) = self.lanes(unit)?;
         Ok(Variant {
             program,
             text: &self.fused.text,
@@ -177,15 +178,18 @@ impl Launch<'_> {
             unit,
             lanes,
             workgroup,
+            steps,
         })
     }
 
-    /// How many invocations share a row.
-    fn lanes(&self, unit: u32) -> Result<Lanes> {
+    /// How many invocations share a row, and how many steps an iteration takes.
+    fn lanes(&self, unit: u32) -> Result<(Lanes, u32)> {
         let units = self.walk.columns.len().div_ceil(unit as usize);
         // Each stage has a loop, and one more for every block.
-        let run = self.profile.loop_limit / self.fused.program.stages().len() * 256 / 257 - 300;
-        Lanes::within(self.profile, self.walk.rows.len(), units, run)
+        let stage = self.profile.loop_limit / self.fused.program.stages().len();
+        Lanes::within(self.profile, self.walk.rows.len(), units, |steps| {
+            (stage / (256usize.div_ceil(steps) + 1) * 256).saturating_sub(300)
+        })
     }
 
     /// Enqueues the rows, in as many windows as the adapter's bindings need.
@@ -294,8 +298,12 @@ pub fn shaders() -> Vec<Shader> {
                     unit,
                     lanes,
                     workgroup,
+                    steps: if dtype == F32 && rank == 1 && lanes == 32 { STEPS[1] } else { 1 },
                 };
                 all.push(variant.shader());
+                if variant.steps > 1 {
+                    all.push(Variant { steps: 1, ..variant }.shader());
+                }
             }
         }
     }

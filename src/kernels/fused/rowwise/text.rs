@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::kernels::expression::Expression;
 use crate::kernels::expression::wgsl::{Ends, Sink};
 use crate::kernels::reduce::table::{Identity, Reduction};
-use crate::shader::{Field, Shader, codec, vec4};
+use crate::shader::{Field, Shader, codec, unroll, vec4};
 
 /// Names of the inputs' bindings.
 const INPUTS: [&str; 7] = ["in0", "in1", "in2", "in3", "in4", "in5", "in6"];
@@ -53,6 +53,8 @@ pub struct Variant<'a> {
     pub lanes: u32,
     /// Invocations in a workgroup.
     pub workgroup: u32,
+    /// Units that an iteration takes.
+    pub steps: u32,
 }
 
 /// Extents or strides as parameters: one scalar, or lists.
@@ -108,6 +110,7 @@ impl Variant<'_> {
             .number(self.unit)
             .number(self.lanes)
             .number(self.workgroup)
+            .number(self.steps)
     }
 
     /// Parameters in the order in which [`Variant::shader`] declares them.
@@ -176,7 +179,7 @@ impl Variant<'_> {
         for library in functions.libraries.into_iter().chain(rounds) {
             shader = shader.library(library);
         }
-        let main = self.main();
+        let main = unroll::innermost(&self.main(), self.steps);
         shader
             .body(&indices)
             .body(&functions.text)

@@ -12,15 +12,16 @@ use std::collections::HashMap;
 
 use smallvec::smallvec;
 
-use crate::device::{Device, Grid, Key, Params, Program};
+use crate::device::{Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::{
     DType::{self, *},
     types,
 };
 use crate::error::{Error, Result};
+use crate::kernels::iterations::STEPS;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
-use crate::kernels::{softmax, windows};
+use crate::kernels::{iterations, softmax, windows};
 use crate::require;
 use crate::shader::{Shader, library};
 use crate::tensor::{Tensor, shape_text};
@@ -221,7 +222,12 @@ impl Loss {
              ignore_longer_outputs_than_inputs",
             labels.len()
         );
-        Ok(Sequence { steps: if longer { 0 } else { steps }, labels: own })
+        // Nothing of a sequence that is left out is looked at.
+        Ok(if longer {
+            Sequence { steps: 0, labels: Vec::new() }
+        } else {
+            Sequence { steps, labels: own }
+        })
     }
 }
 
@@ -294,8 +300,7 @@ impl Kernel for Loss {
             let count = windows::largest(time, |n| {
                 (n * step) as u64 <= limit && n * per_step <= run.device.profile().loop_limit
             });
-            let loops = classes.div_ceil(UNITS) + 2 * group.positions + UNITS;
-            if count == 0 || loops > run.device.profile().loop_limit {
+            if count == 0 {
                 return Err(windows::too_large(&capabilities, "one step of the logits"));
             }
             let all = || windows::ranges(time, count);
@@ -336,6 +341,18 @@ enum Pass {
 impl Pass {
     const ALL: [Self; 3] = [Self::Forward, Self::Backward, Self::Gradient];
 
+    /// How many steps of its loops an iteration takes for `classes` and a group of sequences.
+    fn steps(self, profile: &Profile, classes: usize, group: &Group) -> Result<u32> {
+        if self != Self::Gradient {
+            return Ok(1);
+        }
+        // Its classes, blanks and labels, whose chains a unit may have all; and the sum of blanks.
+        let (classes, positions) = (classes.div_ceil(UNITS), group.positions);
+        iterations::steps(profile, |steps| {
+            (classes + 2 * positions).div_ceil(steps) + 2 * positions.div_ceil(UNITS) + UNITS
+        })
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -344,11 +361,11 @@ impl Pass {
         }
     }
 
-    fn shader(self, dtype: DType) -> Shader {
+    fn shader(self, dtype: DType, steps: u32) -> Shader {
         let double = dtype == F64;
         let of = |name| if double { format!("{name}_f64") } else { format!("{name}_f32") };
         let literal = |text: &str| format!("{text}{}", if double { "lf" } else { "f" });
-        let shader = Shader::new(format!("ctc {} {dtype}", self.name()))
+        let shader = Shader::new(format!("ctc {} {dtype} by {steps}", self.name()))
             .bind("plan", U32)
             .bind("y", dtype)
             .bind("alpha", dtype);
@@ -380,7 +397,7 @@ impl Pass {
             .define("LOG_SUM_EXP", of("log_sum_exp"))
             .workgroup([UNITS as u32, 1, 1])
             .body(include_str!("../../../shaders/rnn/ctc.wgsl"))
-            .body(body)
+            .unrolled(steps, body)
     }
 }
 
@@ -390,6 +407,7 @@ impl Run<'_> {
         let dtype = self.y.dtype;
         let (batch, classes) = (self.y.dims[1], self.y.dims[2]);
         let sequences = group.end - group.first;
+        let of_loops = pass.steps(&self.device.profile(), classes, group)?;
         let window = windows::part(self.y, first * batch * classes, steps * batch * classes);
         let mut bindings = smallvec![self.plan.into(), (&window).into(), self.alpha.into()];
         // A sum of up to three exponentials for each position, and its logarithm; the gradient
@@ -411,8 +429,8 @@ impl Run<'_> {
         };
         self.device.enqueue_counted(
             &Program {
-                key: Key::new("ctc").name(pass.name()).dtype(dtype),
-                shader: &|| pass.shader(dtype),
+                key: Key::new("ctc").name(pass.name()).dtype(dtype).number(of_loops),
+                shader: &|| pass.shader(dtype, of_loops),
                 bindings,
                 params: Params::new()
                     .u32(group.first)
@@ -433,5 +451,8 @@ impl Run<'_> {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().flat_map(|t| Pass::ALL.map(|pass| pass.shader(*t))).collect()
+    let mut all: Vec<_> =
+        TYPES.iter().flat_map(|t| Pass::ALL.map(|pass| pass.shader(*t, 1))).collect();
+    all.extend(STEPS[1..].iter().map(|steps| Pass::Gradient.shader(F32, *steps)));
+    all
 }

@@ -129,10 +129,20 @@ fn run(
 
 #[track_caller]
 fn check(session: &mut Session, case: &Case, inputs: &[HostTensor], random: &mut Random) {
+    check_on(&Profile::DISTINCT, session, case, inputs, random);
+}
+
+fn check_on(
+    profiles: &[Profile],
+    session: &Session,
+    case: &Case,
+    inputs: &[HostTensor],
+    random: &mut Random,
+) {
     let [_, _, rows, _, _, width] = case.sizes;
     let gradient = random.tensor(case.dtype, &case.dims(rows, width)).0;
     let wanted = reference(case, inputs, &gradient);
-    for profile in Profile::DISTINCT {
+    for &profile in profiles {
         let got = run(&mut like(session, profile), case, inputs, &gradient).unwrap();
         assert_eq!(got.len(), 3);
         for (which, got) in got.iter().enumerate() {
@@ -283,6 +293,24 @@ fn long_sides_and_large_scores() {
     let keys: Vec<f64> = inputs[1].to_f64().iter().map(|x| (x * 8.0).round() / 8.0).collect();
     inputs[1] = HostTensor::floats(F32, &[1, 1, 21, 8], &keys);
     check(&mut session, &case, &inputs, &mut random);
+}
+
+/// More rows than the tiles that loops may have, on both sides.
+#[test]
+fn sides_of_more_iterations_than_loops_may_have() {
+    let session = session();
+    let mut random = Random::new(16);
+    for (dtype, loop_limit, sizes, causal) in [
+        (F32, 60, [1, 2, 70, 150, 8, 8], false),
+        (F16, 40, [2, 1, 131, 61, 6, 10], true),
+        (BF16, 60, [1, 1, 100, 120, 8, 8], false),
+    ] {
+        let profile = Profile { loop_limit, ..Profile::NVIDIA };
+        let case = Case { causal, ..Case::plain(dtype, "BTNH", sizes) };
+        let case = if causal { case.masked("bias", F32, &[sizes[2], sizes[3]]) } else { case };
+        let inputs = case.inputs(&mut random);
+        check_on(&[profile], &session, &case, &inputs, &mut random);
+    }
 }
 
 #[test]

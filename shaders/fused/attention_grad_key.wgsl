@@ -5,7 +5,8 @@
 // i-th on. Bindings: query, key, value, gradient, rows (see attention_grad_rows.wgsl),
 // key_gradient, value_gradient, extra (a mask). Strides and offsets count elements; gradients have
 // those of key and value. All in f32. Keys past the last one repeat it; queries past the last one
-// count nothing.
+// count nothing. Where more queries are more iterations than loops may have, a dispatch takes
+// queries p.low to p.high, and its gradients are parts of sums.
 
 fn of_depth(b: u32, h: u32, t: u32, quad: u32) -> vec4<f32> {
     return quad_query(b * p.q_b + h * p.q_h + t * p.q_t, quad);
@@ -46,7 +47,7 @@ fn of_query(product: f32, change: f32, position: u32, s: u32, b: u32, h: u32) ->
     let start = select(0u, tile * ROWS / POSITIONS * POSITIONS, (p.flags & SKIP) != 0u);
 {{OWN}}
 {{SUMS}}
-    for (var first = start; first < p.queries; first += POSITIONS) {
+    for (var first = {{FIRST}}; first < {{END}}; first += POSITIONS) {
         load_tiles(b, h, first, p.queries, local_index);
         workgroupBarrier();
         let taken = {{TAKEN}};

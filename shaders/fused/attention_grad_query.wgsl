@@ -5,7 +5,8 @@
 // attention_grad_rows.wgsl), query_gradient, extra (a mask). Where this program makes the rows, it
 // binds result and saved in front of them, and stores them for the gradients of key and value.
 // Strides and offsets count elements; the gradient has the query's. All in f32. Rows past the last
-// one repeat it; keys past the last one weigh nothing.
+// one repeat it; keys past the last one weigh nothing. Where more keys are more iterations than
+// loops may have, a dispatch takes keys p.low to p.high, and its gradients are parts of sums.
 
 fn of_depth(b: u32, h: u32, s: u32, quad: u32) -> vec4<f32> {
     return quad_key(b * p.k_b + h * p.k_h + s * p.k_t, quad);
@@ -44,7 +45,7 @@ fn of_key(product: f32, change: f32, s: u32, t: u32, mask_at: u32, end: u32,
 {{OWN}}
 {{ROW}}
 {{SUMS}}
-    for (var first = 0u; first < end; first += POSITIONS) {
+    for (var first = {{FIRST}}; first < {{END}}; first += POSITIONS) {
         load_tiles(b, h, first, end, local_index);
         workgroupBarrier();
         let taken = {{TAKEN}};

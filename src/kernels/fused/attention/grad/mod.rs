@@ -36,10 +36,12 @@ use super::tile::Tile;
 use super::{TYPES, is_whole, pad};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::F32;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::kernels::contract::finish;
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
+use crate::kernels::windows;
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
@@ -166,11 +168,16 @@ impl AttentionGrad {
         // With the saved numbers, the rows and the gradient of the query.
         let bindings = operands.len() + 3 + usize::from(t.extra.is_some());
         let fits = bindings <= ctx.device().capabilities().max_bindings as usize;
-        let made = fits && is_whole(&g, operands);
+        let profile = ctx.device().profile();
+        let tile = *tile.of_gradient(profile.kind());
+        // Rows of the other side that a dispatch goes over. More are added up, in float32.
+        let at_once = profile.loop_limit / text::iterations(&tile) * tile.keys as usize;
+        let adds_up = g.queries.max(g.keys) > at_once && t.query.dtype != F32;
+        let made = fits && !adds_up && is_whole(&g, operands);
         if !made {
             prepare(ctx.device(), &t, &rows)?;
         }
-        let whole = is_whole(&g, operands[..4].iter().copied());
+        let whole = !adds_up && is_whole(&g, operands[..4].iter().copied());
         let Tensors { query, key, value, gradient, result, saved, extra, gradients } = t;
         let mut operands = [query, key, value, gradient];
         let mut stored = gradients.clone();
@@ -185,24 +192,27 @@ impl AttentionGrad {
             g.widen([widths[0], widths[1], widths[2]]);
         }
         for side in [Side::Queries, Side::Keys] {
-            let tile = *tile.of_gradient(ctx.device().profile().kind());
             let dtype = operands[0].dtype;
             let mask = extra.as_ref().map(|t| t.dtype);
             let loads =
                 if [g.depth, g.width] == [tile.width(); 2] { Loads::Exact } else { Loads::Padded };
             let made = made && side == Side::Queries;
             let of_rows = if made { Rows::Made } else { Rows::Stored };
-            let variant = Variant { dtype, mask, loads, side, tile, rows: of_rows };
-            let (own, others) = match side {
-                Side::Queries => (g.queries, g.keys),
-                Side::Keys => (g.keys, g.queries),
+            let (own, others, sums) = match side {
+                Side::Queries => (g.queries, g.keys, &stored[..1]),
+                Side::Keys => (g.keys, g.queries, &stored[1..]),
             };
-            let steps = others.div_ceil(tile.keys as usize) * variant.iterations();
-            if steps > ctx.device().profile().loop_limit {
-                return Err(Error::Unimplemented(format!(
-                    "{OP}: {others} positions exceed this kernel's limit"
-                )));
-            }
+            let cut = others > at_once;
+            require!(at_once > 0 || !cut, "{OP}: no loops");
+            let variant = Variant { dtype, mask, loads, side, tile, rows: of_rows, cut };
+            let parts: Vec<_> =
+                if cut { windows::ranges(others, at_once).collect() } else { vec![(0, others)] };
+            let partial = if cut {
+                let of = |sum: &Tensor| ctx.temp(F32, &[parts.len(), sum.len()]);
+                sums.iter().map(of).collect::<Result<SmallVec<[Tensor; 2]>>>()?
+            } else {
+                sums.iter().cloned().collect()
+            };
             let workgroups = own.div_ceil(tile.rows()) * g.batch * g.heads;
             let vec4s = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
             let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(vec4s).collect();
@@ -210,25 +220,33 @@ impl AttentionGrad {
                 bindings.extend([vec4s(&result), (&saved).into()]);
             }
             bindings.push((&rows).into());
-            match side {
-                Side::Queries => bindings.push(vec4s(&stored[0])),
-                Side::Keys => bindings.extend(stored[1..].iter().map(vec4s)),
-            }
-            bindings.extend(extra.iter().map(Binding::from));
-            let program = Program {
-                key: variant.key(),
-                shader: &|| variant.shader(),
-                bindings,
-                params: self.params(&g, workgroups),
-                grid: Grid::groups(workgroups),
-            };
             // Scores again and the gradient of weights, then the operands' gradients.
             let widths = match side {
                 Side::Queries => 2 * g.depth + g.width,
                 Side::Keys => 2 * (g.depth + g.width),
             };
-            let pairs = g.batch * g.heads * g.queries * g.keys;
-            ctx.device().enqueue_counted(&program, 2 * (pairs * widths) as u64)?;
+            let pairs = g.batch * g.heads * own;
+            for (k, &(first, count)) in parts.iter().enumerate() {
+                let mut bindings = bindings.clone();
+                bindings.extend(partial.iter().zip(sums).map(|(partial, sum)| {
+                    vec4s(&windows::part(partial, k * sum.len(), sum.len()))
+                }));
+                bindings.extend(extra.iter().map(Binding::from));
+                let params = self.params(&g, workgroups);
+                let program = Program {
+                    key: variant.key(),
+                    shader: &|| variant.shader(),
+                    bindings,
+                    params: if cut { params.u32(first).u32(first + count) } else { params },
+                    grid: Grid::groups(workgroups),
+                };
+                ctx.device().enqueue_counted(&program, 2 * (pairs * count * widths) as u64)?;
+            }
+            if cut {
+                for (partial, sum) in partial.iter().zip(sums) {
+                    finish::enqueue(ctx.device(), partial, sum)?;
+                }
+            }
         }
         if whole {
             Ok(())

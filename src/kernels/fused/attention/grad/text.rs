@@ -42,6 +42,8 @@ pub struct Variant {
     pub tile: Tile,
     /// Where the program of the query has what it needs of each row.
     pub rows: Rows,
+    /// Whether a dispatch takes some of the other side's rows alone.
+    pub cut: bool,
 }
 
 /// What a row needs besides its products: what is subtracted from its scores, what their
@@ -76,16 +78,26 @@ pub fn variants(types: &[DType], masks: &[DType]) -> Vec<Shader> {
         for (tile, kinds) in tile::all(true) {
             for loads in [Loads::Exact, Loads::Padded] {
                 for (dtype, rows) in types.iter().flat_map(|t| rows_of(side).map(|r| (*t, r))) {
-                    let variant = Variant { dtype, mask: None, loads, side, tile: *tile, rows };
+                    let variant =
+                        Variant { dtype, mask: None, loads, side, tile: *tile, rows, cut: false };
                     let masks = std::iter::once(None).chain(masks.iter().copied().map(Some));
                     let masks = masks.take(if tile.vec4s == 4 { usize::MAX } else { 1 });
-                    let shaders = masks.map(|mask| Variant { mask, ..variant }.shader());
+                    let mut all: Vec<_> = masks.map(|mask| Variant { mask, ..variant }).collect();
+                    if dtype == DType::F32 && tile.vec4s == 4 {
+                        all.push(Variant { cut: true, ..variant });
+                    }
+                    let shaders = all.iter().map(Variant::shader);
                     out.extend(shaders.map(|shader| shader.only(kinds.iter().copied())));
                 }
             }
         }
     }
     out
+}
+
+/// Iterations of an invocation for each tile of the other side's rows.
+pub const fn iterations(tile: &Tile) -> usize {
+    (1 + (tile.keys * tile.vec4s).div_ceil(tile.lanes) + 2 * tile.keys / tile.step) as usize
 }
 
 impl Variant {
@@ -95,23 +107,18 @@ impl Variant {
             .dtype(self.dtype)
             .number(self.loads as u32)
             .number(self.side as u32)
-            .number(self.rows as u32);
+            .number(self.rows as u32)
+            .number(u32::from(self.cut));
         let key = key.number(self.tile.vec4s).number(self.tile.loop_id());
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
 
-    /// Iterations of an invocation for each tile of the other side's rows.
-    pub const fn iterations(&self) -> usize {
-        (1 + (self.tile.keys * self.tile.vec4s).div_ceil(self.tile.lanes)
-            + 2 * self.tile.keys / self.tile.step) as usize
-    }
-
     /// The shader.
     pub fn shader(&self) -> Shader {
-        let Self { dtype, mask, loads, side, tile, rows } = *self;
+        let Self { dtype, mask, loads, side, tile, rows, cut } = *self;
         let mut shader = Shader::new(format!(
-            "attention gradient {dtype}, mask {mask:?}, {loads:?}, {side:?}, rows {rows:?}, {} \
-             vec4s, {}",
+            "attention gradient {dtype}, mask {mask:?}, {loads:?}, {side:?}, rows {rows:?}, cut \
+             {cut}, {} vec4s, {}",
             tile.vec4s,
             tile.loop_text()
         ))
@@ -136,6 +143,15 @@ impl Variant {
             shader = shader.bind("extra", mask);
         }
         shader = score(shader.u32s(PARAMS), mask).body(RESULT_ROW);
+        if cut {
+            shader = shader.u32s(&["low", "high"]);
+        }
+        let (first, end) = match (side, cut) {
+            (Side::Queries, false) => ("0u", "end"),
+            (Side::Queries, true) => ("p.low", "min(end, p.high)"),
+            (Side::Keys, false) => ("start", "p.queries"),
+            (Side::Keys, true) => ("max(start, p.low)", "min(p.queries, p.high)"),
+        };
         // The invocation's own rows of operands, and where they are in the other side's tiles.
         let taken = match side {
             _ if !tile.rolled => "POSITIONS",
@@ -168,6 +184,8 @@ impl Variant {
             .define("PARTS", tile.parts.to_string())
             .define("POSITIONS", tile.keys.to_string())
             .define("TAKEN", taken)
+            .define("FIRST", first)
+            .define("END", end)
             .define("VEC4S", tile.vec4s.to_string())
             .define("STEP_POSITIONS", tile.step.to_string())
             .define("OWN", loaded.trim_end())

@@ -157,7 +157,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     let candidates = VARIABLES.iter().map(|v| v.name).filter(|known| known.starts_with(PREFIX));
     let own = &name[PREFIX.len()..];
     candidates
-        .map(|known| (distance(own.as_bytes(), known[PREFIX.len()..].as_bytes()), known))
+        .map(|known| (distance(own.as_bytes(), &known.as_bytes()[PREFIX.len()..]), known))
         .min()
         .filter(|(distance, known)| *distance * 2 <= known.len() - PREFIX.len())
         .map(|(_, known)| known)

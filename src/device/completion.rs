@@ -161,8 +161,8 @@ impl<Q: Queue> Completion<Q> {
     }
 
     /// Blocks while [`Self::is_crowded`] by half, until all that is on its way now is done. Never
-    /// on a completion thread, which others wait for. All that was handed over must be on its way to
-    /// the queue.
+    /// on a completion thread, which others wait for. All that was handed over must be on its way
+    /// to the queue.
     pub fn wait_for_room(&self) {
         if !on_any_completion_thread() {
             let handed = self.handed.load(Ordering::Acquire);

@@ -112,8 +112,8 @@ impl<Q: Queue> Submitter<Q> {
     /// the GPU until the host is out of memory. Not to be called with the recorder's lock.
     pub fn throttle(&self) {
         if self.completion.is_crowded(Part::Whole) {
-            // Some drivers run a batch before they return from its submission, and this thread is to
-            // go on as soon as there is room.
+            // Some drivers run a batch before they return from its submission. This thread goes on
+            // as soon as there is room.
             if self.has_thread.load(Ordering::Relaxed) {
                 self.wake();
             } else {

@@ -150,9 +150,7 @@ def diffusion():
         mmdit_position_size=192,
         mmdit_qk_norm="rms_norm",
         mmdit_dual_attention_indices=(0,),
-        vae=VAEBackbone(
-            [32, 32, 32, 32], [1, 1, 1, 1], [32, 32, 32, 32], [1, 1, 1, 1]
-        ),
+        vae=VAEBackbone([32, 32, 32, 32], [1, 1, 1, 1], [32, 32, 32, 32], [1, 1, 1, 1]),
         clip_l=keras_hub.models.CLIPTextEncoder(**text, name="clip_l"),
         clip_g=keras_hub.models.CLIPTextEncoder(**text, name="clip_g"),
         image_shape=(IMAGE, IMAGE, 3),

@@ -42,9 +42,21 @@ test: ## Every check: format, lints, Rust and Python tests, smoke test on other 
 	$(BIN)/ruff check .
 	cargo clippy --locked --all-targets -- -D warnings
 	TENSORFLOW_INCLUDE_DIR="$$(echo $(abspath $(SITE))/tensorflow/include)" cargo test --locked
+	$(MAKE) suites
 	$(MAKE) models
 	$(MAKE) test-python PROFILE=dev
 	$(MAKE) versions PROFILE=dev VERSIONS="$(TEST_VERSIONS)"
+
+# One executable: to link the library into one for each suite takes minutes.
+SUITES = $(shell sed -n 's/^mod \(.*\);/\1/p' tests/kit/main.rs)
+
+.PHONY: suites
+suites: ## The Rust suites that need an adapter, each in a process of its own. Part of `test`.
+	cargo test --locked --no-run --test kit
+	for suite in $(SUITES); do \
+		echo "== suite $$suite"; \
+		cargo test --locked --quiet --test kit -- "$$suite::" || exit 1; \
+	done
 
 .PHONY: models
 models: ## The device's threads under schedulers that try their interleavings. Part of `test`.

@@ -4,3 +4,4 @@
 mod imports;
 mod lines;
 mod rooms;
+mod suites;

@@ -1,8 +1,8 @@
 //! The suites of the GPU kit in one executable: every suite that needs an adapter and nothing else.
 //!
-//! An executable for each suite would hold the whole crate each time, and the kit would not fit.
-//! `cargo test` runs the suites themselves and leaves this target alone. A test's name begins with
-//! its suite's, by which the kit runs one suite at a time.
+//! An executable for each suite would hold the whole crate each time: the kit would not fit, and to
+//! link them all takes minutes. A test's name begins with its suite's, by which the kit and `make
+//! suites` run one suite at a time. `cargo test` leaves them out; `cargo test --test NAME` has one.
 
 #[path = "../autotune.rs"]
 mod autotune;

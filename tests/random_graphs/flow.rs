@@ -307,12 +307,19 @@ fn decided(g: &mut Generator, profile: Profile) -> Option<()> {
     let shared = twins(g);
     let x = g.any_value();
     let branches = g.random.between(2, 3);
-    let decision = if branches == 2 {
+    let mut decision = if branches == 2 {
         let name = g.condition();
         Value { name, dtype: Bool, dims: Vec::new(), range: Range::exact(0.0, 1.0) }
     } else {
         index(g, branches)
     };
+    // What comes into a loop as a constant is there after the last step too. TensorFlow has nodes
+    // that read nothing else wait for the step, and so must whatever a decision begins.
+    if let Some(pivot) = g.scopes.pivot().map(str::to_owned) {
+        let attrs = format!("T: {}", decision.dtype);
+        let inputs = [decision.name.as_str(), &pivot];
+        decision.name = g.emit("Identity", &inputs, &attrs, decision.dtype, &[]);
+    }
     let depth = g.scopes.depth();
     let mut results: Vec<Value> = Vec::new();
     for at in 0..branches {

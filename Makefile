@@ -103,7 +103,7 @@ drivers-suites: ## The Rust suite on other Vulkan drivers and under every preset
 	$(PYTHON) tools/drivers/suites.py
 
 .PHONY: drivers-suites-sample
-drivers-suites-sample: ## A few suites of drivers-suites. Part of CI; Debian 12 on x86-64.
+drivers-suites-sample: ## A few suites of drivers-suites. Nightly in CI; Debian 12 on x86-64.
 	$(PYTHON) tools/drivers/suites.py --sample
 
 .PHONY: faults
@@ -122,12 +122,12 @@ drivers: ## Every shader through the compilers of AMD, Intel and Microsoft; writ
 	$(PYTHON) tools/drivers --write docs/DRIVERS.md
 
 .PHONY: drivers-sample
-drivers-sample: ## A fixed sample of the same, without Intel. Part of CI; Debian 12 on x86-64.
+drivers-sample: ## A fixed sample of the same, without Intel. Nightly in CI; Debian 12 on x86-64.
 	cargo build --locked --example compile
 	$(PYTHON) tools/drivers --sample
 
 .PHONY: asan
-asan: ## The tests of the C boundary under the address and leak sanitizers. Part of CI; Linux.
+asan: ## The tests of the C boundary under the address and leak sanitizers. Nightly in CI; Linux.
 	@# The stable compiler has the sanitizers behind a switch. They forbid RTLD_DEEPBIND.
 	RUSTC_BOOTSTRAP=1 $(ASAN) cargo test --locked --profile asan \
 		--target $(HOST) --target-dir target/asan --lib --test stream_executor \

@@ -214,7 +214,7 @@ fn of_system() -> wgpu::Backends {
     SERVING & wgpu::Instance::enabled_backend_features()
 }
 
-/// Backends whose adapters can serve.
+/// The backends that can serve: they have compute shaders with what the kernels need.
 const SERVING: wgpu::Backends =
     wgpu::Backends::VULKAN.union(wgpu::Backends::METAL).union(wgpu::Backends::DX12);
 
@@ -225,8 +225,11 @@ const BACKENDS: [(&str, &str, wgpu::Backends); 3] = [
     ("dx12", "d3d12", wgpu::Backends::DX12),
 ];
 
-/// The backends of `WGPU_BACKEND`, a comma list; by default all that can serve. With them a line
-/// about those that the system lacks, which has `system`. It is an error if there is no other.
+/// The backends of `WGPU_BACKEND`, a comma list; by default [`SERVING`]. The line names listed
+/// backends that are not in `system`, the backends of this system.
+///
+/// # Errors
+/// The list has an unknown name, or no backend of this system.
 fn backends(
     value: Option<&str>,
     system: wgpu::Backends,

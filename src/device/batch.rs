@@ -12,8 +12,8 @@ const IDLE_AGE: Duration = Duration::from_millis(1);
 /// Bytes that dispatches touch, which take a GPU that has nothing to do about as long as a
 /// submission takes the host.
 const IDLE_BYTES: u64 = 64 << 20;
-/// How long the GPU may be busy with a batch: drivers end what runs for seconds, and what is
-/// expected may be wrong.
+/// How long the GPU may be expected to be busy with a batch. Drivers end submissions that run for
+/// seconds; the rest is room for errors of the expectation.
 const LONGEST: Duration = Duration::from_millis(100);
 /// Bytes of uploads, so that staging memory returns to its pool.
 const UPLOADED: u64 = 32 << 20;

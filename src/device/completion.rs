@@ -53,8 +53,8 @@ pub(crate) struct Load {
 const MAX_SERIALS: u64 = 64;
 /// Bytes of uploads and read-backs that may be on their way.
 const MAX_STAGED: u64 = 512 << 20;
-/// What the GPU may be behind the host, where more than one submission is on its way. Who waits for
-/// it waits that long at most.
+/// How far the GPU may be behind the host, where more than one submission is on its way. A thread
+/// that waits for the GPU waits about that long at most.
 const MAX_BEHIND: Duration = Duration::from_millis(400);
 
 /// Shared state: what is complete, and what is on its way.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// How long compiling takes before a reader is told who watches.
+/// How long compiling takes before somebody who watches a terminal or a notebook is told.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long it takes before a line in a log is worth it.
 const LONG: Duration = Duration::from_secs(10);
@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// Ticks without anything to compile that end a burst: a first step asks for one pipeline after the
 /// other, and those who compile may catch up with it.
 const IDLE_TICKS: u32 = 4;
-/// What Jupyter sets for its kernels, whose standard error a notebook shows as it comes.
+/// The variable that Jupyter sets for its kernels. A notebook shows their standard error at once.
 const NOTEBOOK: &str = "JPY_PARENT_PID";
 
 /// Where standard error goes.
@@ -103,7 +103,7 @@ fn run(woken: &Receiver<()>, counts: &Counts, teller: &mut Teller<impl Write>) {
     }
 }
 
-/// Writes the line as its reader needs it. Whoever cannot be told goes without.
+/// Writes the line in the form that its reader shows. Errors of writing are ignored.
 struct Teller<W> {
     reader: Reader,
     out: W,
@@ -118,7 +118,7 @@ impl<W: Write> Teller<W> {
         Self { reader, out, shown: 0, told: false }
     }
 
-    /// So many pipelines are compiled of those planned, after some time.
+    /// Tells that `compiled` of `planned` pipelines are compiled after `elapsed`.
     fn tell(&mut self, planned: u64, compiled: u64, elapsed: Duration) {
         let text = format!("compiling shaders: {compiled} of {planned}, {} s", elapsed.as_secs());
         match self.reader {

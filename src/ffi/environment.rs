@@ -5,7 +5,7 @@ pub(crate) fn lookup(name: &str) -> Option<String> {
     std::env::var_os(name).map(|v| v.to_string_lossy().into_owned())
 }
 
-/// All variables whose names are Unicode.
+/// All variables that have Unicode names.
 pub(crate) fn all() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| {

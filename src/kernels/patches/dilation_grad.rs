@@ -6,7 +6,7 @@ use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::items::Held;
-use crate::kernels::iterations::STEPS;
+use crate::kernels::iterations::{STEPS, steps};
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -126,6 +126,8 @@ fn filter_gradient(
 /// `y[i] = sum over s of partial[s][i]`, in order.
 fn fold(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
     let (sum, dtype) = (partial.dtype, y.dtype);
+    // The shader takes one step in an iteration.
+    steps(&device.profile(), |_| partial.len() / y.len() * dtype.lanes() as usize)?;
     device.enqueue_counted(
         &Program {
             key: Key::new("dilation fold").dtype(sum).dtype(dtype),

@@ -346,7 +346,8 @@ impl Pass {
         if self != Self::Gradient {
             return Ok(1);
         }
-        // Its classes, blanks and labels, whose chains a unit may have all; and the sum of blanks.
+        // The iterations of a unit: its classes, its blanks, all labels if their chains lie in it,
+        // and the sum of the blanks.
         let (classes, positions) = (classes.div_ceil(UNITS), group.positions);
         iterations::steps(profile, |steps| {
             (classes + 2 * positions).div_ceil(steps) + 2 * positions.div_ceil(UNITS) + UNITS

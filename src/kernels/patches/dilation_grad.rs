@@ -6,7 +6,7 @@ use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::items::Held;
-use crate::kernels::iterations::{STEPS, steps};
+use crate::kernels::iterations::STEPS;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -120,20 +120,37 @@ fn filter_gradient(
         },
         dtype.flops(dy.len()),
     )?;
-    fold(device, &partial, dw)
+    fold(ctx, &partial, dw)
 }
 
-/// `y[i] = sum over s of partial[s][i]`, in order.
-fn fold(device: &Device, partial: &Tensor, y: &Tensor) -> Result<()> {
+/// `y[i] = sum over s of partial[s][i]`, in order. Where the adapter ends loops early, sums of parts
+/// are summed in turn.
+fn fold(ctx: &mut dyn OpContext, partial: &Tensor, y: &Tensor) -> Result<()> {
+    let limit = ctx.device().profile().loop_limit;
+    let mut partial = partial.clone();
+    while partial.dims[0] * y.dtype.lanes() as usize > limit {
+        let splits = partial.dims[0].div_ceil(limit.max(2));
+        let sums = ctx.temp(partial.dtype, &[splits, y.len()])?;
+        fold_once(ctx.device(), &partial, &sums, splits)?;
+        partial = sums;
+    }
+    fold_once(ctx.device(), &partial, y, 1)
+}
+
+/// Sums runs of equally many rows of `partial` into the rows of `y`, of which it has `rows`.
+fn fold_once(device: &Device, partial: &Tensor, y: &Tensor, rows: usize) -> Result<()> {
     let (sum, dtype) = (partial.dtype, y.dtype);
-    // The shader takes one step in an iteration.
-    steps(&device.profile(), |_| partial.len() / y.len() * dtype.lanes() as usize)?;
+    let splits = partial.dims[0];
     device.enqueue_counted(
         &Program {
             key: Key::new("dilation fold").dtype(sum).dtype(dtype),
             shader: &|| fold_shader(sum, dtype),
             bindings: [partial, y].into_iter().map(Binding::from).collect(),
-            params: Params::new().u32(y.len()).u32(partial.len() / y.len()),
+            params: Params::new()
+                .u32(y.len())
+                .u32(y.len() / rows)
+                .u32(splits)
+                .u32(splits.div_ceil(rows)),
             grid: Grid::map(y.len(), dtype),
         },
         sum.flops(partial.len()),
@@ -170,7 +187,7 @@ fn fold_shader(sum: DType, dtype: DType) -> Shader {
     Shader::new(format!("dilation fold {sum} to {dtype}"))
         .bind("partial", sum)
         .bind("y", dtype)
-        .u32s(&["count", "splits"])
+        .u32s(&["count", "columns", "splits", "run"])
         .define("REAL", sum.value())
         .body(include_str!("../../../shaders/patches/dilation_fold.wgsl"))
         .map("y")

@@ -4,7 +4,7 @@ docs/pictures/*.svg.
 python docs/make_optimizer_pictures.py
 
 Each block is traced in a process of its own, whose optimizer writes the graphs before and after
-(`TF_WGPU_OPTIMIZER=dump=...`).
+(`TF_WGPU_DUMP`).
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def draw(block: str, title: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [sys.executable, __file__, block],
-            env={**os.environ, "TF_WGPU_OPTIMIZER": f"dump={folder}"},
+            env={**os.environ, "TF_WGPU_DUMP": folder},
             check=True,
         )
-        dumps = sorted(Path(folder).glob("*_before.svg"))
+        dumps = sorted(Path(folder).glob("*/graphs/*_before.svg"))
         sizes = {dump: nodes(dump.read_text(encoding="utf-8")) for dump in dumps}
         first = max(dumps, key=lambda dump: sizes[dump])
         # TensorFlow runs the optimizer twice on a graph; the second run comes next.

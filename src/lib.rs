@@ -8,6 +8,7 @@
 pub mod device;
 pub mod device_type;
 pub mod dtype;
+pub mod dump;
 pub mod error;
 #[expect(unsafe_code, reason = "the C boundary; every block names its contract")]
 mod ffi;

@@ -40,6 +40,7 @@ pub const VARIABLES: &[Variable] = &[
     own("TF_WGPU_DEVICE_TYPE"),
     Variable { name: "TF_WGPU_LOG", values: Values::Filter },
     own("TF_WGPU_OPTIMIZER"),
+    own("TF_WGPU_DUMP"),
     words("TF_WGPU_AUTOTUNE", SWITCH),
     own("TF_WGPU_CACHE"),
     words("TF_WGPU_COOPERATIVE_MATRIX", SWITCH),

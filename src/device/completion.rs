@@ -66,6 +66,8 @@ pub(crate) struct Completion<Q: Queue> {
     staged: AtomicU64,
     /// The work of submissions that are not done.
     work: AtomicU64,
+    /// Submissions that are not done and run a pipeline for the first time.
+    first_runs: AtomicU64,
     pace: Pace,
     mutex: Mutex<()>,
     changed: Condvar,
@@ -92,6 +94,7 @@ impl<Q: Queue> Completion<Q> {
             handed: AtomicU64::new(0),
             staged: AtomicU64::new(0),
             work: AtomicU64::new(0),
+            first_runs: AtomicU64::new(0),
             pace: Pace::default(),
             mutex: Mutex::new(()),
             changed: Condvar::new(),
@@ -108,6 +111,7 @@ impl<Q: Queue> Completion<Q> {
     pub fn expect(&self, serial: Serial, load: Load) {
         self.staged.fetch_add(load.staged, Ordering::Relaxed);
         self.work.fetch_add(load.work, Ordering::Relaxed);
+        self.first_runs.fetch_add(load.is_first.into(), Ordering::Relaxed);
         self.handed.store(serial, Ordering::Release);
     }
 
@@ -155,6 +159,11 @@ impl<Q: Queue> Completion<Q> {
                     > MAX_BEHIND / divisor as u32
     }
 
+    /// Whether a submission on its way runs a pipeline for the first time.
+    pub fn is_first_run(&self) -> bool {
+        self.first_runs.load(Ordering::Relaxed) > 0
+    }
+
     /// How long the GPU is expected to be busy with `work`.
     pub fn expected(&self, work: u64) -> Duration {
         self.pace.expected(work)
@@ -181,6 +190,7 @@ impl<Q: Queue> Completion<Q> {
         let _guard = self.mutex.lock();
         self.staged.fetch_sub(load.staged, Ordering::Relaxed);
         self.work.fetch_sub(load.work, Ordering::Relaxed);
+        self.first_runs.fetch_sub(load.is_first.into(), Ordering::Relaxed);
         self.done.store(serial, Ordering::Release);
         self.changed.notify_all();
     }

@@ -11,6 +11,7 @@ pub mod cache;
 mod capabilities;
 mod checked;
 mod completion;
+mod dump;
 mod failures;
 mod gpu;
 mod ledger;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::cache::DiskCache;
 use super::completion::Completion;
+use super::dump::ShaderDump;
 use super::failures::Failures;
 use super::gpu::Gpu;
 use super::ledger::Ledger;
@@ -20,6 +21,7 @@ use super::tuning::Tuner;
 use super::{
     Capabilities, Device, Matrices, MatrixUnits, Policy, Profile, budget, checked, process, tuning,
 };
+use crate::dump;
 use crate::error::{Error, Result};
 use crate::sys::guard::caught_as;
 
@@ -242,13 +244,19 @@ impl Device {
         };
         let total = budget::of(adapter, &info, capabilities.max_buffer, 0, settings.sharers).total;
         let cache = directory.map(|directory| DiskCache::open(&raw, &info, directory));
+        let dump =
+            dump::Folder::of_process().map(|folder| ShaderDump::begin(folder, &info, &profile));
+        let running = Arc::downgrade(&completion);
+        let is_first_run = move || running.upgrade().is_some_and(|c| c.is_first_run());
+        let tracing = tracer.clone();
+        let pipelines = Pipelines::new(raw.clone(), &profile, cache, dump, tracing, is_first_run);
         let device = Arc::new(Self {
             adapter: adapter.clone(),
             sharers: settings.sharers,
             info,
             profile,
             memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
-            pipelines: Pipelines::new(raw.clone(), &profile, cache, tracer.clone()),
+            pipelines,
             recorder: PendingDispatches::new(recorder, failed),
             completion,
             submitter,

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Mutex, RwLock};
@@ -13,6 +14,7 @@ use rustc_hash::FxHashMap;
 use super::Capabilities;
 use super::cache::DiskCache;
 use super::checked::checked;
+use super::dump::{ShaderDump, Text};
 use super::pending::{Plan, Uses};
 use super::process;
 use super::profile::Profile;
@@ -47,6 +49,7 @@ pub(crate) struct Pipeline {
 
 /// A pipeline that is compiled, or will be.
 pub(crate) struct Planned {
+    key: Key,
     shader: Shader,
     /// Number of storage buffers, a table's among them.
     pub storage_buffers: u32,
@@ -176,12 +179,16 @@ pub(crate) struct Pipelines {
 }
 
 impl Pipelines {
-    /// With `own_barriers` the recorder puts barriers between dispatches, and wgpu none.
+    /// Where `profile` has `own_barriers`, the recorder puts barriers between dispatches, and wgpu
+    /// none. `is_first_run` tells whether the GPU is busy with the first dispatch of a pipeline:
+    /// some drivers compile then.
     pub fn new(
         device: wgpu::Device,
         profile: &Profile,
         cache: Option<DiskCache>,
+        dump: Option<ShaderDump>,
         tracer: Arc<Tracer>,
+        is_first_run: impl Fn() -> bool + Send + 'static,
     ) -> Self {
         let compiler = Compiler {
             device,
@@ -189,8 +196,9 @@ impl Pipelines {
             own_barriers: profile.own_barriers,
             hides_constants: profile.kind() == Kind::FewRegisters,
             cache,
+            dump,
             tracer,
-            progress: Progress::start(),
+            progress: Progress::start(is_first_run),
             layouts: Mutex::default(),
             compiled: AtomicU32::new(1),
         };
@@ -202,7 +210,7 @@ impl Pipelines {
         if let Some(planned) = self.planned.read().find(&program.key) {
             return Ok(planned);
         }
-        let made = self.plan((program.shader)())?;
+        let made = self.plan(&program.key, (program.shader)())?;
         let (planned, is_new) = self.planned.write().find_or_insert(&program.key, || Ok(made))?;
         if is_new {
             self.compiler.progress.planned();
@@ -221,7 +229,7 @@ impl Pipelines {
         self.compiler.cache.as_ref()
     }
 
-    fn plan(&self, shader: Shader) -> Result<Planned> {
+    fn plan(&self, key: &Key, shader: Shader) -> Result<Planned> {
         let hides = self.compiler.hides_constants;
         let shader = if hides { shader.hiding_constants() } else { shader };
         let params_size = shader.params_size();
@@ -235,8 +243,16 @@ impl Pipelines {
             )));
         }
         let compiler = self.compiler.clone();
-        let (compiled, uses) = (OnceLock::new(), OnceLock::new());
-        Ok(Planned { shader, storage_buffers, params_size, uniform, compiler, compiled, uses })
+        Ok(Planned {
+            key: key.clone(),
+            shader,
+            storage_buffers,
+            params_size,
+            uniform,
+            compiler,
+            compiled: OnceLock::new(),
+            uses: OnceLock::new(),
+        })
     }
 }
 
@@ -248,6 +264,19 @@ enum Source {
     Unseen(Vec<u32>),
 }
 
+impl Source {
+    /// For a dump, where `wgsl` is the shader's text.
+    fn text<'a>(&'a self, wgsl: &'a str) -> Text<'a> {
+        match self {
+            Self::Unseen(words) => Text::Spirv(words),
+            Self::Seen(source) => match &**source {
+                wgpu::ShaderSource::Naga(module) => Text::Module(module),
+                _ => Text::Wgsl(wgsl),
+            },
+        }
+    }
+}
+
 /// What compiling takes.
 struct Compiler {
     device: wgpu::Device,
@@ -256,6 +285,7 @@ struct Compiler {
     /// Registers are few, and constants of 64 bits must not stay there.
     hides_constants: bool,
     cache: Option<DiskCache>,
+    dump: Option<ShaderDump>,
     tracer: Arc<Tracer>,
     progress: Progress,
     layouts: Mutex<FxHashMap<(u32, bool), wgpu::BindGroupLayout>>,
@@ -266,13 +296,25 @@ struct Compiler {
 impl Compiler {
     fn compile(&self, planned: &Planned) -> Result<Pipeline> {
         let _inside = process::enter()?;
-        let Planned { shader, storage_buffers, params_size, uniform, .. } = planned;
+        let Planned { shader, .. } = planned;
         let _span = self.tracer.span(|| HostWork::Compile(shader.label().to_owned()));
         let wgsl = shader.render(self.capabilities.immediates);
         log::trace!("compiling shader {}:\n{wgsl}", shader.label());
+        let Some(dump) = &self.dump else {
+            return self.compile_as(planned, self.source(shader, wgsl)?);
+        };
+        let source = self.source(shader, wgsl.clone())?;
+        let number = dump.write(shader.label(), &wgsl, &source.text(&wgsl));
+        let start = Instant::now();
+        let compiled = self.compile_as(planned, source);
+        dump.end(&number, &planned.key, shader.label(), start.elapsed(), &compiled);
+        compiled
+    }
+
+    fn compile_as(&self, planned: &Planned, source: Source) -> Result<Pipeline> {
+        let Planned { shader, storage_buffers, params_size, uniform, .. } = planned;
         let dynamic = *storage_buffers <= self.capabilities.max_dynamic_bindings;
         let layout = self.layout(*storage_buffers, *uniform, dynamic)?;
-        let source = self.source(shader, wgsl)?;
         let raw = checked(&self.device, "its pipeline", || {
             let (label, size) = (shader.label(), shader.workgroup_size());
             let module = match source {

@@ -1,6 +1,7 @@
 //! What a kernel asks the GPU to run: a shader by key, the tensors it binds, its parameters and its
 //! grid.
 
+use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHasher;
@@ -56,6 +57,40 @@ impl Key {
     /// The key that consists of `bytes`.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
         Self { bytes: SmallVec::from_slice(bytes) }
+    }
+}
+
+/// For people: `contract, Relu, float32, 16`.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = &self.bytes[..];
+        let text = |f: &mut fmt::Formatter<'_>, rest: &mut &[u8]| {
+            // No text in UTF-8 has a byte of the marks.
+            let end = rest.iter().position(|b| *b >= 0xfd).unwrap_or(rest.len());
+            let (head, tail) = rest.split_at(end);
+            *rest = tail;
+            f.write_str(&String::from_utf8_lossy(head))
+        };
+        text(f, &mut rest)?;
+        while let Some((mark, tail)) = rest.split_first() {
+            rest = tail;
+            f.write_str(", ")?;
+            match (mark, rest) {
+                (0xfe, [code, tail @ ..]) => {
+                    rest = tail;
+                    match DType::from_tf(i32::from(*code)) {
+                        Some(dtype) => write!(f, "{dtype}")?,
+                        None => write!(f, "{code}")?,
+                    }
+                }
+                (0xfd, [a, b, c, d, tail @ ..]) => {
+                    rest = tail;
+                    write!(f, "{}", u32::from_le_bytes([*a, *b, *c, *d]))?;
+                }
+                _ => text(f, &mut rest)?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -189,4 +224,18 @@ pub struct Program<'a> {
     pub params: Params,
     /// Workgroups.
     pub grid: Grid,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_shown_in_words() {
+        let key = Key::new("map").name("Relu").dtype(DType::F16).number(70_000).name("at");
+        assert_eq!(key.to_string(), "map, Relu, float16, 70000, at");
+        // A tuning record may hold anything.
+        assert_eq!(Key::of_bytes(&[b'a', 0xfd, 1]).to_string(), "a, \u{1}");
+        assert_eq!(Key::of_bytes(&[b'a', 0xfe, 250]).to_string(), "a, 250");
+    }
 }

@@ -57,15 +57,16 @@ struct Counts {
 }
 
 impl Progress {
-    /// With a thread that tells.
-    pub fn start() -> Self {
+    /// With a thread that tells. `is_first_run` tells whether the GPU is busy with the first
+    /// dispatch of a pipeline. Some drivers compile then, so this counts as compiling.
+    pub fn start(is_first_run: impl Fn() -> bool + Send + 'static) -> Self {
         let counts = Arc::<Counts>::default();
         let (wake, woken) = bounded(1);
         let counted = counts.clone();
         // Without a thread there is no line.
         let _ = std::thread::Builder::new().name("wgpu-progress".into()).spawn(move || {
             let mut teller = Teller::new(Reader::of_process(), std::io::stderr());
-            run(&woken, &counted, &mut teller);
+            run(&woken, &counted, &is_first_run, &mut teller);
         });
         Self { counts, wake }
     }
@@ -83,7 +84,12 @@ impl Progress {
 }
 
 /// Tells of each burst until the sender is gone.
-fn run(woken: &Receiver<()>, counts: &Counts, teller: &mut Teller<impl Write>) {
+fn run(
+    woken: &Receiver<()>,
+    counts: &Counts,
+    is_first_run: &dyn Fn() -> bool,
+    teller: &mut Teller<impl Write>,
+) {
     while woken.recv().is_ok() {
         let begin = Instant::now();
         let before = counts.compiled.load(Ordering::Relaxed);
@@ -92,7 +98,7 @@ fn run(woken: &Receiver<()>, counts: &Counts, teller: &mut Teller<impl Write>) {
             std::thread::sleep(TICK);
             let planned = counts.planned.load(Ordering::Relaxed);
             let compiled = counts.compiled.load(Ordering::Relaxed).min(planned);
-            if compiled == planned {
+            if compiled == planned && !is_first_run() {
                 idle += 1;
                 continue;
             }
@@ -166,7 +172,7 @@ mod tests {
         let counted = counts.clone();
         let thread = std::thread::spawn(move || {
             let mut teller = Teller::new(reader, Vec::new());
-            run(&woken, &counted, &mut teller);
+            run(&woken, &counted, &|| false, &mut teller);
             String::from_utf8(teller.out).unwrap()
         });
         std::thread::sleep(PATIENCE + 3 * TICK);

@@ -2,7 +2,8 @@
 
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
-use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
+use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet};
+use naga::valid::{ValidationFlags, Validator};
 
 use crate::error::{Error, Result};
 
@@ -10,12 +11,7 @@ use crate::error::{Error, Result};
 /// of buffers itself is only known to wgpu. Cooperative matrices ask for a newer version, which
 /// their drivers have.
 pub(super) fn of(module: &naga::Module) -> Result<Vec<u32>> {
-    let failed = |what: &str| Error::Internal(what.to_owned());
-    // What the adapter lacks, no program asks of it.
-    let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
-    validator.subgroup_stages(ShaderStages::COMPUTE);
-    validator.subgroup_operations(SubgroupOperationSet::all());
-    let info = validator.validate(module).map_err(|e| failed(&e.into_inner().to_string()))?;
+    let info = validated(module)?;
     let checked = BoundsCheckPolicy::Restrict;
     let options = spv::Options {
         lang_version: if has_matrices(module) { (1, 6) } else { (1, 3) },
@@ -35,7 +31,17 @@ pub(super) fn of(module: &naga::Module) -> Result<Vec<u32>> {
         shader_stage: naga::ShaderStage::Compute,
         entry_point: "main".to_owned(),
     };
-    spv::write_vec(module, &info, &options, Some(&entry)).map_err(|e| failed(&e.to_string()))
+    spv::write_vec(module, &info, &options, Some(&entry))
+        .map_err(|e| Error::Internal(e.to_string()))
+}
+
+/// What naga's writers must know of a module besides the module. No program asks for what its
+/// adapter lacks.
+pub(super) fn validated(module: &naga::Module) -> Result<ModuleInfo> {
+    let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
+    validator.subgroup_stages(ShaderStages::COMPUTE);
+    validator.subgroup_operations(SubgroupOperationSet::all());
+    validator.validate(module).map_err(|e| Error::Internal(e.into_inner().to_string()))
 }
 
 /// Whether it multiplies cooperative matrices: those that are loaded need no type of the module's.

@@ -1,37 +1,65 @@
-//! Graphs written to files, as text and as pictures, for people.
+//! Graphs in the folder of `TF_WGPU_DUMP`, as text and as pictures, and the time of each pass.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::graph::{Graph, Node, NodeId};
+use super::passes::Step;
 use super::picture::{Picture, Shown, Style, Wire};
 use super::shape::TensorInfo;
+use crate::dump::{Counter, Folder};
 
 /// Most characters of a line in a box.
 const WIDEST: usize = 34;
 /// Most lines for the functions that a fused node calls.
 const MAX_LINES: usize = 6;
 
-/// The files of one optimization: `0007_before.txt` and `.svg`, `0007_after.txt` and `.svg`.
+const COLUMNS: &[&str] =
+    &["graph", "step", "round", "pass", "ms", "verifying_ms", "nodes", "edits"];
+
+/// The files of one optimization, number 7 here: `graphs/0007_before` and `graphs/0007_after` as
+/// `.txt` and `.svg`, `graphs/0007_03_elementwise.txt` for the third step that changed the graph.
 #[derive(Debug)]
-pub struct Dump {
-    folder: PathBuf,
-    number: u32,
+pub struct Dump<'a> {
+    folder: &'a Folder,
+    number: String,
+    steps: u32,
 }
 
-impl Dump {
-    /// Writes the graph as it came into `folder`, which is made. Trouble with files is a line in
-    /// the log.
-    pub fn begin(folder: &Path, graph: &Graph) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let dump =
-            Self { folder: folder.to_owned(), number: COUNT.fetch_add(1, Ordering::Relaxed) };
-        if let Err(e) = std::fs::create_dir_all(folder) {
-            log::warn!("{}: {e}", folder.display());
-        }
+impl<'a> Dump<'a> {
+    /// Writes the graph as it came.
+    pub fn begin(folder: &'a Folder, graph: &Graph) -> Self {
+        static GRAPHS: Counter = Counter::new();
+        let dump = Self { folder, number: GRAPHS.next(), steps: 0 };
         dump.write("before", graph);
         dump
+    }
+
+    /// Writes the graph behind a step that changed it, and the step's times.
+    pub fn step(&mut self, step: &Step, graph: &Graph) {
+        let ms = |time: std::time::Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
+        let at = if step.edits == 0 {
+            String::new()
+        } else {
+            self.steps += 1;
+            let at = format!("{:02}", self.steps);
+            let path = format!("graphs/{}_{at}_{}.txt", self.number, step.pass);
+            self.folder.write(&path, graph.to_text());
+            at
+        };
+        self.folder.append(
+            "passes.tsv",
+            COLUMNS,
+            &[
+                &self.number,
+                &at,
+                &step.round,
+                &step.pass,
+                &ms(step.run),
+                &ms(step.verifying),
+                &graph.len(),
+                &step.edits,
+            ],
+        );
     }
 
     /// Writes the graph as it became.
@@ -40,13 +68,9 @@ impl Dump {
     }
 
     fn write(&self, when: &str, graph: &Graph) {
-        let name = format!("{:04}_{when}", self.number);
-        for (extension, text) in [("txt", graph.to_text()), ("svg", picture(graph, &name).svg())] {
-            let path = self.folder.join(format!("{name}.{extension}"));
-            if let Err(e) = std::fs::write(&path, text) {
-                log::warn!("{}: {e}", path.display());
-            }
-        }
+        let name = format!("{}_{when}", self.number);
+        self.folder.write(&format!("graphs/{name}.txt"), graph.to_text());
+        self.folder.write(&format!("graphs/{name}.svg"), picture(graph, &name).svg());
     }
 }
 
@@ -215,25 +239,31 @@ mod tests {
     }
 
     #[test]
-    fn a_dump_is_four_files() {
-        let folder =
-            std::env::temp_dir().join(format!("tensorflow-wgpu-dump-{}", std::process::id()));
+    fn a_dump_has_the_graph_before_and_after_and_behind_each_step_that_changed_it() {
+        let path = std::env::temp_dir().join(format!("tensorflow-wgpu-g{}", std::process::id()));
+        let folder = Folder::new(path.clone());
         let graph = Graph::from_text(GRAPH).unwrap();
-        Dump::begin(&folder, &graph).end(&graph);
-        let read = |extension: &str| {
-            let mut paths: Vec<PathBuf> =
-                folder.read_dir().unwrap().map(|e| e.unwrap().path()).collect();
-            paths.retain(|p| p.extension().is_some_and(|e| e == extension));
-            paths.sort();
-            paths.into_iter().map(|p| std::fs::read_to_string(p).unwrap()).collect::<Vec<_>>()
-        };
-        let (texts, pictures) = (read("txt"), read("svg"));
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!((texts.len(), pictures.len()), (2, 2));
-        assert_eq!(Graph::from_text(&texts[0]).unwrap().to_bytes(), graph.to_bytes());
-        assert!(
-            pictures[0].contains("_after: 5 nodes") && pictures[1].contains("_before: 5 nodes")
-        );
+        let mut dump = Dump::begin(&folder, &graph);
+        for (pass, edits) in [("lists", 0), ("cleanup", 2)] {
+            let times = std::time::Duration::from_micros(1500);
+            let step = Step { round: 1, pass, run: times, verifying: times, edits };
+            dump.step(&step, &graph);
+        }
+        let number = dump.number.clone();
+        dump.end(&graph);
+        let read = |name: &str| std::fs::read_to_string(path.join(name)).unwrap();
+        let graphs = ["before.txt", "01_cleanup.txt", "after.txt", "before.svg", "after.svg"]
+            .map(|name| read(&format!("graphs/{number}_{name}")));
+        let (count, table) = (path.join("graphs").read_dir().unwrap().count(), read("passes.tsv"));
+        std::fs::remove_dir_all(&path).unwrap();
+        assert_eq!(count, graphs.len());
+        for text in &graphs[..3] {
+            assert_eq!(Graph::from_text(text).unwrap().to_bytes(), graph.to_bytes());
+        }
+        assert!(graphs[3].contains("_before: 5 nodes") && graphs[4].contains("_after: 5 nodes"));
+        let rows: Vec<&str> = table.lines().skip(1).collect();
+        let row = format!("{number}\t\t1\tlists\t1.500\t1.500\t5\t0");
+        assert_eq!((rows.len(), rows[0]), (2, &*row));
     }
 
     #[test]

@@ -92,8 +92,12 @@ pub fn optimize(
         "optimizer: types and shapes are known from {source}, which took {:.1?}",
         start.elapsed()
     );
-    let dump = settings.dump.as_ref().map(|dir| dump::Dump::begin(dir, &graph));
-    passes::run_all(&settings.passes, &mut graph)?;
+    let mut dump = settings.dump.as_ref().map(|folder| dump::Dump::begin(folder, &graph));
+    passes::run_watched(&settings.passes, &mut graph, &mut |step, graph| {
+        if let Some(dump) = &mut dump {
+            dump.step(step, graph);
+        }
+    })?;
     if let Some(dump) = dump {
         dump.end(&graph);
     }

@@ -1,9 +1,10 @@
-//! The environment variable `TF_WGPU_OPTIMIZER`: which passes run, and where graphs are written to.
+//! The environment variable `TF_WGPU_OPTIMIZER`: which passes run.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::passes::{self, PASSES, Pass};
 use crate::device_type::DeviceType;
+use crate::dump::Folder;
 
 /// The variable's name.
 pub const VARIABLE: &str = "TF_WGPU_OPTIMIZER";
@@ -12,15 +13,14 @@ pub const VARIABLE: &str = "TF_WGPU_OPTIMIZER";
 pub struct Settings {
     /// The passes to run, in their order.
     pub passes: Vec<&'static Pass>,
-    /// Where to write each graph before and after.
-    pub dump: Option<PathBuf>,
+    /// Where to write each graph.
+    pub dump: Option<Arc<Folder>>,
     /// The type of our devices.
     pub device_type: DeviceType,
 }
 
 impl Settings {
-    /// Reads a value of the variable: `off`, or a list of passes (none: all) and `dump=DIR`,
-    /// separated by commas.
+    /// Reads a value of the variable: `off`, or a list of passes (none: all), separated by commas.
     ///
     /// What is not understood is described for a log line, and the rest counts.
     pub fn parse(text: &str) -> (Self, Vec<String>) {
@@ -32,15 +32,12 @@ impl Settings {
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
             if part == "off" {
                 off = true;
-            } else if let Some(dir) = part.strip_prefix("dump=") {
-                settings.dump = Some(PathBuf::from(dir));
             } else if passes::find(part).is_some() {
                 named.push(part);
             } else {
                 let known: Vec<&str> = PASSES.iter().map(|p| p.name).collect();
                 problems.push(format!(
-                    "{VARIABLE} names {part:?}, which is neither off nor dump=DIR nor one of the \
-                     passes {}",
+                    "{VARIABLE} names {part:?}, which is neither off nor one of the passes {}",
                     known.join(", ")
                 ));
             }
@@ -66,8 +63,6 @@ mod tests {
         let all: Vec<_> = PASSES.iter().map(|p| p.name).collect();
         assert_eq!(names(&Settings::parse("").0), all);
         assert!(Settings::parse("off").0.passes.is_empty());
-        let (settings, _) = Settings::parse("dump=/tmp/graphs");
-        assert_eq!((names(&settings), settings.dump), (all, Some(PathBuf::from("/tmp/graphs"))));
     }
 
     #[test]

@@ -11,7 +11,7 @@ type Module = Vec<String>;
 /// The layers of the crate, the lowest first: a module imports from its own layer and from those
 /// below. `ffi` is TensorFlow's boundary, which nothing else imports.
 const LAYERS: &[&[&str]] = &[
-    &["error", "device_type", "dtype", "kind", "settings"],
+    &["error", "device_type", "dtype", "kind", "settings", "dump"],
     &["sys", "tensor"],
     &["shader"],
     &["device"],

@@ -10,6 +10,7 @@ use std::mem::offset_of;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::dump::Folder;
 use crate::error::{Error, Result};
 use crate::ffi::abi::graph::{
     GO_MAJOR, GraphApi, TF_GrapplerItem, TF_TRI_STATE_DEFAULT, TF_TRI_STATE_OFF, TP_Optimizer,
@@ -146,6 +147,7 @@ extern "C" fn create() -> *mut c_void {
         let text = environment::lookup(VARIABLE).unwrap_or_default();
         let (mut settings, problems) = Settings::parse(&text);
         settings.device_type = device_type::get();
+        settings.dump = Folder::of_process();
         // TensorFlow makes an optimizer for every graph; once is enough.
         static TOLD: std::sync::Once = std::sync::Once::new();
         TOLD.call_once(|| problems.iter().for_each(|p| log::warn!("{p}")));

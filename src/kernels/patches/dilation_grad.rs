@@ -123,8 +123,8 @@ fn filter_gradient(
     fold(ctx, &partial, dw)
 }
 
-/// `y[i] = sum over s of partial[s][i]`, in order. Where the adapter ends loops early, sums of parts
-/// are summed in turn.
+/// `y[i] = sum over s of partial[s][i]`, in order. Where the adapter ends loops early, the sums of
+/// parts are summed in turn.
 fn fold(ctx: &mut dyn OpContext, partial: &Tensor, y: &Tensor) -> Result<()> {
     let limit = ctx.device().profile().loop_limit;
     let mut partial = partial.clone();

@@ -1,6 +1,6 @@
 //! The passes, in the order in which they run.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::graph::Graph;
 use super::verify::Verifier;
@@ -58,6 +58,21 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "ends", run: reduce::ends::run },
 ];
 
+/// One run of a pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    /// How often the passes have begun, this time included.
+    pub round: usize,
+    /// The pass's name.
+    pub pass: &'static str,
+    /// How long it ran.
+    pub run: Duration,
+    /// How long the verifier ran behind it.
+    pub verifying: Duration,
+    /// How often it changed the graph.
+    pub edits: u64,
+}
+
 /// Most times that [`run_all`] runs the passes, were two of them to undo each other.
 const MAX_ROUNDS: usize = 8;
 
@@ -67,6 +82,18 @@ const MAX_ROUNDS: usize = 8;
 /// # Errors
 /// Those of the passes; `Internal` where a pass broke the graph, with its name.
 pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
+    run_watched(passes, graph, &mut |_, _| {})
+}
+
+/// The same; `watch` sees the graph behind each run of a pass, a graph that it broke included.
+///
+/// # Errors
+/// Those of [`run_all`].
+pub fn run_watched(
+    passes: &[&Pass],
+    graph: &mut Graph,
+    watch: &mut dyn FnMut(&Step, &Graph),
+) -> Result<()> {
     let verifier = Verifier::new(graph);
     // How often the graph had been changed when each pass found nothing: until it changes again,
     // the pass has nothing to do.
@@ -81,16 +108,23 @@ pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
             (pass.run)(graph)?;
             let run = start.elapsed();
             *idle = (graph.edits() == before).then_some(before);
-            if idle.is_none() {
-                verifier.check(graph).map_err(|e| broken(pass, &e))?;
-            }
+            let verified = if idle.is_none() { verifier.check(graph) } else { Ok(()) };
+            let step = Step {
+                round,
+                pass: pass.name,
+                run,
+                verifying: start.elapsed() - run,
+                edits: graph.edits() - before,
+            };
             log::debug!(
                 "optimizer, round {round}: {} took {run:.1?}, verifying {:.1?}, {} nodes, {} edits",
-                pass.name,
-                start.elapsed() - run,
+                step.pass,
+                step.verifying,
                 graph.len(),
-                graph.edits() - before
+                step.edits
             );
+            watch(&step, graph);
+            verified.map_err(|e| broken(pass, &e))?;
         }
     }
     Ok(())

@@ -1,0 +1,157 @@
+//! Shaders in the folder of `TF_WGPU_DUMP`: the WGSL of each pipeline and what the backend makes of
+//! it, written before the driver gets them, and a table of the outcomes.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::program::Key;
+use super::spirv;
+use crate::dump::{Counter, Folder, file_name};
+use crate::error::{Error, Result};
+
+const COLUMNS: &[&str] = &["number", "device", "ms", "outcome", "key", "label"];
+
+/// The shaders of one device. Their numbers are the process's.
+#[derive(Debug)]
+pub(super) struct ShaderDump {
+    folder: Arc<Folder>,
+    backend: wgpu::Backend,
+    device: String,
+}
+
+/// A shader as wgpu gets it.
+pub(super) enum Text<'a> {
+    Wgsl(&'a str),
+    Module(&'a naga::Module),
+    Spirv(&'a [u32]),
+}
+
+impl ShaderDump {
+    /// Describes the device in a file of its own.
+    pub fn begin(folder: Arc<Folder>, info: &wgpu::AdapterInfo, profile: &impl Debug) -> Self {
+        static DEVICES: Counter = Counter::new();
+        let device = DEVICES.next();
+        folder.write(&format!("device_{device}.txt"), format!("{info:#?}\n{profile:#?}\n"));
+        Self { folder, backend: info.backend, device }
+    }
+
+    /// Writes the texts of a shader that is about to be compiled. Gives its number.
+    pub fn write(&self, label: &str, wgsl: &str, text: &Text<'_>) -> String {
+        static SHADERS: Counter = Counter::new();
+        let number = SHADERS.next();
+        let path = format!("shaders/{number}_{}", file_name(label));
+        self.folder.write(&format!("{path}.wgsl"), wgsl);
+        match translated(self.backend, text) {
+            Ok((extension, text)) => self.folder.write(&format!("{path}.{extension}"), text),
+            Err(e) => self.folder.write(&format!("{path}.error.txt"), e.to_string()),
+        }
+        number
+    }
+
+    /// Adds a row about a shader that was compiled or refused.
+    pub fn end<T>(&self, number: &str, key: &Key, label: &str, took: Duration, is: &Result<T>) {
+        let outcome = is.as_ref().err().map_or_else(|| "compiled".to_owned(), ToString::to_string);
+        let ms = format!("{:.3}", took.as_secs_f64() * 1e3);
+        self.folder.append(
+            "shaders.tsv",
+            COLUMNS,
+            &[&number, &self.device, &ms, &outcome, key, &label],
+        );
+    }
+}
+
+/// The text in the backend's language, and the extension of its file. Vulkan's is the driver's
+/// input; the others differ from it by numbers of bindings.
+fn translated(backend: wgpu::Backend, text: &Text<'_>) -> Result<(&'static str, String)> {
+    let parsed;
+    let module = match *text {
+        Text::Spirv(words) => return disassembled(words),
+        Text::Module(module) => module,
+        Text::Wgsl(wgsl) => {
+            parsed = naga::front::wgsl::parse_str(wgsl)
+                .map_err(|e| Error::Internal(e.emit_to_string(wgsl)))?;
+            &parsed
+        }
+    };
+    match backend {
+        #[cfg(any(test, target_vendor = "apple"))]
+        wgpu::Backend::Metal => metal(module),
+        #[cfg(any(test, windows))]
+        wgpu::Backend::Dx12 => hlsl(module),
+        _ => disassembled(&spirv::of(module)?),
+    }
+}
+
+fn disassembled(words: &[u32]) -> Result<(&'static str, String)> {
+    use rspirv::binary::Disassemble;
+    let module = rspirv::dr::load_words(words).map_err(|e| Error::Internal(e.to_string()))?;
+    Ok(("spvasm", module.disassemble()))
+}
+
+#[cfg(any(test, target_vendor = "apple"))]
+fn metal(module: &naga::Module) -> Result<(&'static str, String)> {
+    use naga::back::msl;
+    let options = msl::Options { lang_version: (2, 4), ..Default::default() };
+    let entry = msl::PipelineOptions {
+        entry_point: Some((naga::ShaderStage::Compute, "main".to_owned())),
+        ..Default::default()
+    };
+    let written = msl::write_string(module, &spirv::validated(module)?, &options, &entry);
+    written.map(|(text, _)| ("metal", text)).map_err(|e| Error::Internal(e.to_string()))
+}
+
+#[cfg(any(test, windows))]
+fn hlsl(module: &naga::Module) -> Result<(&'static str, String)> {
+    use naga::back::hlsl;
+    let target = |space| Some(hlsl::BindTarget { space, ..Default::default() });
+    let options = hlsl::Options {
+        shader_model: hlsl::ShaderModel::V6_0,
+        immediates_target: target(1),
+        special_constants_binding: target(2),
+        ..Default::default()
+    };
+    let entry = hlsl::PipelineOptions {
+        entry_point: Some((naga::ShaderStage::Compute, "main".to_owned())),
+    };
+    let mut text = String::new();
+    let written = hlsl::Writer::new(&mut text, &options, &entry).write(
+        module,
+        &spirv::validated(module)?,
+        None,
+    );
+    written.map_err(|e| Error::Internal(e.to_string()))?;
+    Ok(("hlsl", text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WGSL: &str = "@group(0) @binding(0) var<storage, read_write> x: array<f32>;\n\
+                        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) at: \
+                        vec3<u32>) { x[at.x] = exp(x[at.x]); }";
+
+    #[test]
+    fn each_backend_has_its_language() {
+        let module = naga::front::wgsl::parse_str(WGSL).unwrap();
+        let words = spirv::of(&module).unwrap();
+        for (backend, text, extension, sign) in [
+            (wgpu::Backend::Vulkan, Text::Wgsl(WGSL), "spvasm", "OpEntryPoint GLCompute"),
+            (wgpu::Backend::Vulkan, Text::Module(&module), "spvasm", "OpStore"),
+            (wgpu::Backend::Vulkan, Text::Spirv(&words), "spvasm", "LocalSize 64 1 1"),
+            (wgpu::Backend::Metal, Text::Wgsl(WGSL), "metal", "metal::exp("),
+            (wgpu::Backend::Dx12, Text::Module(&module), "hlsl", "[numthreads(64, 1, 1)]"),
+        ] {
+            let (found, text) = translated(backend, &text).unwrap();
+            assert_eq!(found, extension);
+            assert!(text.contains(sign), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shader_that_makes_no_sense_is_an_error() {
+        assert!(translated(wgpu::Backend::Vulkan, &Text::Wgsl("fn")).is_err());
+        assert!(translated(wgpu::Backend::Vulkan, &Text::Spirv(&[1, 2])).is_err());
+    }
+}

@@ -37,18 +37,39 @@ test: ## Every check: format, lints, Rust and Python tests, smoke test on other 
 	$(MAKE) setup
 	@# Downloads while cargo compiles; its errors come again below.
 	$(PYTHON) tools/smoke $(TEST_VERSIONS) --install >$(VENV)/versions.log 2>&1 &
-	cargo fmt --all --check
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	cargo clippy --locked --all-targets -- -D warnings
-	TENSORFLOW_INCLUDE_DIR="$$(echo $(abspath $(SITE))/tensorflow/include)" cargo test --locked
+	$(MAKE) lint
+	$(MAKE) test-rust
 	$(MAKE) suites
 	$(MAKE) models
 	$(MAKE) test-python PROFILE=dev
 	$(MAKE) versions PROFILE=dev VERSIONS="$(TEST_VERSIONS)"
 
+.PHONY: lint
+lint: $(VENV)/.setup ## Formats, line widths, imports and lints, the quick ones first. Part of `test`.
+	cargo fmt --all --check
+	cargo fmt --all --check --manifest-path tests/house/Cargo.toml
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(MAKE) house
+	cargo clippy --locked --all-targets -- -D warnings
+
+.PHONY: house
+house: ## The rules of the house, such as line widths and layers of imports. Part of `lint`.
+	cargo test --locked --quiet --manifest-path tests/house/Cargo.toml --target-dir target/house
+
+.PHONY: test-rust
+test-rust: setup ## The Rust tests, without those of `suites`. Part of `test`.
+	TENSORFLOW_INCLUDE_DIR="$$(echo $(abspath $(SITE))/tensorflow/include)" cargo test --locked
+
+# SHARD=2/3 takes the second of three parts of the suites and of the Python tests.
+SHARD ?= 1/1
+SHARD_OF = awk -v shard=$(SHARD) 'BEGIN { split(shard, s, "/") } NR % s[2] == s[1] % s[2]'
 # One executable: to link the library into one for each suite takes minutes.
-SUITES = $(shell sed -n 's/^mod \(.*\);/\1/p' tests/kit/main.rs)
+SUITES = $(shell sed -n 's/^mod \(.*\);/\1/p' tests/kit/main.rs | $(SHARD_OF))
+PYTHON_TESTS = $(shell ls tests/python/test_*.py | grep -v /test_sweep.py | $(SHARD_OF))
+# The sweep is a file of its own; of several parts the last one has it.
+SWEEP = $(shell echo tests/python/test_sweep.py | awk -v shard=$(SHARD) \
+	'BEGIN { split(shard, s, "/") } s[1] == s[2]')
 
 .PHONY: suites
 suites: ## The Rust suites that need an adapter, each in a process of its own. Part of `test`.
@@ -65,8 +86,8 @@ models: ## The device's threads under schedulers that try their interleavings. P
 
 .PHONY: test-python
 test-python: install ## The Python tests on TensorFlow 2.21; the sweep over all kernels first.
-	$(BIN)/python -m pytest --numprocesses 2 tests/python/test_sweep.py
-	$(BIN)/python -m pytest --numprocesses 2 --ignore tests/python/test_sweep.py
+	$(if $(SWEEP),$(BIN)/python -m pytest --numprocesses 2 $(SWEEP))
+	$(BIN)/python -m pytest --numprocesses 2 $(PYTHON_TESTS)
 
 .PHONY: sweep
 sweep: install ## The longer sweep: every kernel in large shapes too, all of Keras's applications.
@@ -195,15 +216,9 @@ setup: $(VENV)/.setup ## Make .venv with TensorFlow and the tools; check for a V
 .PHONY: fmt
 fmt: setup ## Format Rust and Python.
 	cargo fmt --all
+	cargo fmt --all --manifest-path tests/house/Cargo.toml
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-
-.PHONY: lint
-lint: setup ## Lints and formatting, without tests.
-	cargo fmt --all --check
-	cargo clippy --locked --all-targets -- -D warnings
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
 
 .PHONY: docs
 docs: ## Write docs/OPS.md from the registry, and docs/API.md from the package.

@@ -108,10 +108,12 @@ fn problem(name: &str, value: &str) -> Option<String> {
             return None;
         }
         return Some(match nearest(&upper) {
-            Some(known) => format!("{name} is no variable of tensorflow-wgpu; is it {known}?"),
-            None => {
-                format!("{name} is no variable of tensorflow-wgpu; docs/ENVIRONMENT.md lists them")
+            Some(known) => {
+                format!("{name} is not a variable of tensorflow-wgpu; did you mean {known}?")
             }
+            None => format!(
+                "{name} is not a variable of tensorflow-wgpu; docs/ENVIRONMENT.md lists them"
+            ),
         });
     };
     let value = value.trim();

@@ -48,7 +48,8 @@ impl Poison {
     pub fn check(&self, range: &Range<u64>) -> Result<()> {
         let explain = |reason| {
             format!(
-                "a tensor's value is missing, for the work that was to write it failed: {reason}"
+                "a tensor's value is missing, because the work that should have written it \
+                 failed: {reason}"
             )
         };
         self.overlapping(range).map_or(Ok(()), |(_, (_, e))| {

@@ -130,7 +130,7 @@ impl<W: Write> Teller<W> {
         match self.reader {
             Reader::Log if elapsed >= LONG && !self.told => {
                 self.told = true;
-                log::warn!("{text}; a cache keeps them for the next time");
+                log::warn!("{text}; compiled shaders are cached for the next run");
             }
             Reader::Terminal | Reader::Notebook if elapsed >= PATIENCE => {
                 self.show(&format!("tensorflow-wgpu: {text}"));

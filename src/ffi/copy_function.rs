@@ -57,7 +57,8 @@ pub(crate) fn register() {
     }
     if let Err(e) = register_now() {
         log::warn!(
-            "TensorFlow {version} cannot copy within a WGPU device, and that cannot be mended: {e}"
+            "TensorFlow {version} cannot copy within a WGPU device, and there is no way around \
+             that: {e}"
         );
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn get() -> DeviceType {
     }
     *DECIDED.get_or_init(|| {
         decide(&value, served_types).unwrap_or_else(|why| {
-            log::warn!("{VARIABLE}={value}: {why}; the devices are WGPU");
+            log::warn!("{VARIABLE}={value}: {why}; the devices stay WGPU");
             DeviceType::Wgpu
         })
     })

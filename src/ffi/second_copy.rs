@@ -29,7 +29,7 @@ pub(super) fn check() -> Result<()> {
             .find(|path| path.file_name() == this.file_name() && **path != this)
     {
         return Err(Error::FailedPrecondition(format!(
-            "tensorflow-wgpu is loaded twice: {} is at work, {} offers nothing; unset \
+            "tensorflow-wgpu is loaded twice: {} is in use, {} is ignored; unset \
              TF_PLUGGABLE_DEVICE_LIBRARY_PATH, or uninstall the package tensorflow-wgpu",
             other.display(),
             this.display()

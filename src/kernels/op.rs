@@ -104,6 +104,24 @@ pub trait OpContext {
     /// Sets output `i`, which was registered as host memory.
     fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()>;
 
+    /// Shows `read` the bytes of input `i`, which was registered as host memory, where they lie.
+    fn read_host(&mut self, i: usize, read: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        read(&self.host_input(i)?.bytes)
+    }
+
+    /// Sets output `o` to input `i`, both registered as host memory, as `change` leaves its bytes:
+    /// the input itself if nothing else reads it, else a copy.
+    fn change_host(
+        &mut self,
+        i: usize,
+        o: usize,
+        change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut value = self.host_input(i)?;
+        change(&mut value.bytes)?;
+        self.host_output(o, &value)
+    }
+
     /// Writes `bytes` into input `i`, which was registered as host memory, `at` bytes behind its
     /// start. For the few ops whose meaning it is to change an input that others see.
     fn overwrite_host_input(&mut self, i: usize, at: usize, bytes: &[u8]) -> Result<()> {

@@ -73,7 +73,7 @@ def test_each_variable_without_a_meaning_is_told_once() -> None:
         WGPU_BACKEND="vulkan,metal",
     )
     for start in (
-        "TF_WGPU_FALLBAK is no variable of tensorflow-wgpu; is it TF_WGPU_FALLBACK?",
+        "TF_WGPU_FALLBAK is not a variable of tensorflow-wgpu; did you mean TF_WGPU_FALLBACK?",
         "TF_WGPU_FALLBACK=maybe is ignored: the values are log and error",
         "TF_WGPU_JIT=off is ignored: the only value is error",
         "TF_WGPU_DISTRIBUTE=none is ignored: the values are on, off and collective",

@@ -231,12 +231,47 @@ def pushed_and_popped(pushes, pops, most=-1, element_shape=-1):
     return tf.function(call)
 
 
-@pytest.mark.parametrize(("pushes", "pops"), [(0, 0), (1, 1), (5, 3), (7, 7)])
+@pytest.mark.parametrize(("pushes", "pops"), [(0, 0), (1, 1), (5, 3), (7, 7), (90, 60)])
 def test_a_stack_is_last_in_first_out(pushes, pops):
     results = []
     for device in (WGPU, CPU):
         with tf.device(device):
-            result, nodes = graphs.optimized(pushed_and_popped(pushes, pops, 7), tf.zeros([2]))
+            call = pushed_and_popped(pushes, pops, max(pushes, 7))
+            result, nodes = graphs.optimized(call, tf.zeros([2]))
+            results.append(result.numpy())
+            if device == WGPU:
+                assert "_WgpuHostStackPop" in graphs.ops(nodes)
+    np.testing.assert_array_equal(*results)
+
+
+def test_two_loops_pop_what_one_has_pushed():
+    """Each changes a stack of its own, though elements are popped in place."""
+
+    def call(x):
+        raw = tf.raw_ops
+        stack = raw.EmptyTensorList(element_shape=-1, max_num_elements=-1, element_dtype=tf.int32)
+
+        def push(i, stack):
+            value = tf.shape(tf.zeros([i + 1, 3]))
+            return i + 1, raw.TensorListPushBack(input_handle=stack, tensor=value)
+
+        def pop(i, total, stack):
+            stack, value = raw.TensorListPopBack(
+                input_handle=stack, element_shape=-1, element_dtype=tf.int32
+            )
+            return i + 1, total * 2 + tf.ensure_shape(value, [2]), stack
+
+        stack = tf.while_loop(lambda i, _: i < 9, push, [0, stack])[1]
+        totals = []
+        for pops in (9, 4):
+            total = [0, tf.zeros([2], tf.int32), stack]
+            totals.append(tf.while_loop(lambda i, *_, n=pops: i < n, pop, total)[1])
+        return x + tf.cast(tf.concat(totals, 0), tf.float32)
+
+    results = []
+    for device in (WGPU, CPU):
+        with tf.device(device):
+            result, nodes = graphs.optimized(tf.function(call), tf.zeros([4]))
             results.append(result.numpy())
             if device == WGPU:
                 assert "_WgpuHostStackPop" in graphs.ops(nodes)

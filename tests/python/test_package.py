@@ -119,7 +119,7 @@ def test_devices_keep_their_type_where_another_cannot_be_had(wanted, why):
     ], ran.stderr
     (line,) = [line for line in ran.stderr.splitlines() if "TF_WGPU_DEVICE_TYPE" in line]
     assert line.startswith(f"tensorflow-wgpu: warn: TF_WGPU_DEVICE_TYPE={wanted}: {why}")
-    assert line.endswith("; the devices are WGPU")
+    assert line.endswith("; the devices stay WGPU")
     probe = {**facts()["tensorflow"], "log": [line]}
     ((severity, what, do),) = _doctor.diagnose_tensorflow(facts(tensorflow=probe))
     assert (severity, what) == ("warning", line.removeprefix("tensorflow-wgpu: warn: "))

@@ -58,7 +58,7 @@ fn read_checked(path: &Path, key: &[u8]) -> std::io::Result<Found> {
     let file = open_plain(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return corrupt("it is no plain file");
+        return corrupt("it is not a regular file");
     }
     if let Some(why) = untrusted(&metadata) {
         return Ok(Found::Corrupt(format!("it {why}")));
@@ -78,7 +78,7 @@ fn read_checked(path: &Path, key: &[u8]) -> std::io::Result<Found> {
     }
     let (checksum_stored, key_length, data_length) = (number(8), number(16), number(24));
     if key_length.checked_add(data_length) != Some(rest.len() as u64) {
-        return corrupt("its length is not the one that it states");
+        return corrupt("its length differs from the one that it states");
     }
     if checksum(&[&header[16..], rest]) != checksum_stored {
         return corrupt("its checksum is wrong");

@@ -38,6 +38,50 @@ pub(super) unsafe fn open(
     Ok(unsafe { Context::new(api, raw, status, device, origin.clone()) })
 }
 
+impl Context {
+    /// Input `i` in host memory, for the time of the value.
+    fn host_tensor(&mut self, i: usize) -> Result<OwnedTensor> {
+        let tensor = self.get_input(i)?;
+        if self.device().owns(tensor.address()) {
+            return Err(Error::Internal(format!(
+                "input {i} is on the device, the kernel reads it on the host"
+            )));
+        }
+        Ok(tensor)
+    }
+
+    /// Output `i`, and whether it is one of the inputs `candidates`, which must have been read. It
+    /// is if TensorFlow finds that nothing else has the input and that type and size fit.
+    fn forward_or_allocate(
+        &mut self,
+        candidates: &[c_int],
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<(OwnedTensor, bool)> {
+        self.check_output(i, dtype)?;
+        let (c_dims, _) = self.new_dims(dtype, dims)?;
+        let mut forwarded = -1;
+        // SAFETY: context, candidates, dims, `forwarded` and status are valid for the call; the
+        // candidates are inputs, for they were read, and the output's index is checked.
+        let raw = unsafe {
+            (self.api().TF_ForwardInputOrAllocateOutput)(
+                self.raw(),
+                candidates.as_ptr(),
+                candidates.len() as c_int,
+                i as c_int,
+                c_dims.as_ptr(),
+                c_dims.len() as c_int,
+                &raw mut forwarded,
+                self.status().as_ptr(),
+            )
+        };
+        // SAFETY: TF_ForwardInputOrAllocateOutput returns an owned tensor or null.
+        let output = unsafe { OwnedTensor::new(self.api(), raw, self.status()) }?;
+        Ok((output, forwarded >= 0))
+    }
+}
+
 impl OpContext for Context {
     fn device(&self) -> &Device {
         Self::device(self)
@@ -56,15 +100,40 @@ impl OpContext for Context {
     }
 
     fn host_input(&mut self, i: usize) -> Result<HostTensor> {
-        let tensor = self.get_input(i)?;
-        if self.device().owns(tensor.address()) {
+        let tensor = self.host_tensor(i)?;
+        // SAFETY: the tensor is in host memory.
+        unsafe { tensor.to_host() }
+    }
+
+    fn read_host(&mut self, i: usize, read: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let tensor = self.host_tensor(i)?;
+        // SAFETY: the tensor is in host memory.
+        read(unsafe { tensor.host_bytes() })
+    }
+
+    fn change_host(
+        &mut self,
+        i: usize,
+        o: usize,
+        change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let input = self.host_tensor(i)?;
+        let (dtype, dims) = (input.dtype()?, input.dims());
+        // A reference of ours would keep TensorFlow from giving the input on.
+        drop(input);
+        let (mut output, is_input) = self.forward_or_allocate(&[i as c_int], o, dtype, &dims)?;
+        if self.device().owns(output.address()) {
             return Err(Error::Internal(format!(
-                "input {i} is on the device, the kernel reads it on the host"
+                "output {o} is on the device, the kernel writes it on the host"
             )));
         }
-        // SAFETY: the address is not the device's, so TensorFlow keeps the input where it was
-        // registered: on the host.
-        unsafe { tensor.to_host() }
+        if !is_input {
+            let input = self.host_tensor(i)?;
+            // SAFETY: both tensors are in host memory, and the output is fresh.
+            unsafe { output.write_host(input.host_bytes()) }?;
+        }
+        // SAFETY: the output is in host memory. It is fresh, or the input, which nothing else has.
+        change(unsafe { output.host_bytes_mut() })
     }
 
     fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
@@ -80,33 +149,15 @@ impl OpContext for Context {
         dtype: DType,
         dims: &[usize],
     ) -> Result<Tensor> {
-        self.check_output(i, dtype)?;
         let mut usable: SmallVec<[c_int; 4]> = SmallVec::new();
         for &candidate in candidates {
             if self.input_address(candidate)?.is_multiple_of(OUTPUT_ALIGNMENT) {
                 usable.push(candidate as c_int);
             }
         }
-        let (c_dims, _) = self.new_dims(dtype, dims)?;
-        let mut forwarded = -1;
-        // SAFETY: context, candidates, dims, `forwarded` and status are valid for the call; the
-        // candidates are inputs, for they were read, and the output's index is checked. TensorFlow
-        // compares type, size and the number of references.
-        let raw = unsafe {
-            (self.api().TF_ForwardInputOrAllocateOutput)(
-                self.raw(),
-                usable.as_ptr(),
-                usable.len() as c_int,
-                i as c_int,
-                c_dims.as_ptr(),
-                c_dims.len() as c_int,
-                &raw mut forwarded,
-                self.status().as_ptr(),
-            )
-        };
-        // SAFETY: TF_ForwardInputOrAllocateOutput returns an owned tensor or null.
-        let address = unsafe { OwnedTensor::new(self.api(), raw, self.status()) }?.address();
-        if forwarded < 0 {
+        let (output, is_input) = self.forward_or_allocate(&usable, i, dtype, dims)?;
+        let address = output.address();
+        if !is_input {
             self.device().note_tensor(dtype, dims);
             self.refresh(address, dtype, dims);
         }

@@ -134,6 +134,19 @@ impl OwnedTensor {
         }
     }
 
+    /// The bytes of a tensor in host memory, to be changed.
+    ///
+    /// # Safety
+    /// The tensor must be in host memory, and nobody else may use it through the borrow.
+    pub unsafe fn host_bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `host_bytes`; the caller vouches for exclusive use.
+        unsafe {
+            let data = (self.api.TF_TensorData)(self.as_ptr()).cast::<u8>();
+            let len = (self.api.TF_TensorByteSize)(self.as_ptr());
+            if data.is_null() { &mut [] } else { std::slice::from_raw_parts_mut(data, len) }
+        }
+    }
+
     /// A copy of a tensor in host memory.
     ///
     /// # Safety

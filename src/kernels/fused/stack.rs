@@ -4,9 +4,10 @@
 //! TensorFlow keeps it in lists, whose int32 elements are on the device: each shape that a step
 //! leaves would be sent there, and the gradient's step would wait until it is read back. A stack is
 //! an int32 vector in host memory: the most elements that it may have (-1 for any number), how many
-//! it has, the rank of the shape that elements must fit (-1 for any shape) and its extents (-1 for
-//! any extent); then for each element its numbers, its extents and its rank. Pushing copies the
-//! vector, which is little as long as elements are shapes and counters.
+//! it has, the rank of the shape that elements must fit (-1 for any shape), how many numbers of the
+//! vector are in use, and that shape's extents (-1 for any extent); then for each element its
+//! numbers, its extents and its rank; then room for more. A push or a pop changes the vector in
+//! place if nothing else reads it; a push without room copies it into one that is twice as long.
 
 use crate::error::{Error, Result};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
@@ -25,7 +26,12 @@ pub const POP: &str = "_WgpuHostStackPop";
 /// What the docs say of it.
 const NOTE: &str = "on the host, for shapes and counters that a loop's gradient needs there";
 /// Numbers in front of the extents that elements must have.
-const HEADER: usize = 3;
+const HEADER: usize = 4;
+/// Places of the numbers that change.
+const LEN: usize = 1;
+const USED: usize = 3;
+/// Numbers for which a new stack has room at least.
+const ROOM: usize = 64;
 
 /// Their signatures.
 pub const DEFINITIONS: &[OpDefinition] = &[
@@ -74,12 +80,64 @@ pub fn register(registry: &mut Registry) {
     }
 }
 
-/// A stack's numbers, and how many of them are in front of the elements.
-fn stack(ctx: &mut dyn OpContext) -> Result<(Vec<i32>, usize)> {
-    let stack = ctx.host_input(0)?.values::<i32>();
-    let front = HEADER + stack.get(2).map_or(0, |rank| (*rank).max(0) as usize);
-    require!(stack.len() >= front, "{} numbers are no stack", stack.len());
-    Ok((stack, front))
+/// What stands in front of a stack's elements.
+struct Head {
+    most: i32,
+    len: i32,
+    shape: Option<Vec<i32>>,
+    used: usize,
+    /// Numbers in front of the elements.
+    front: usize,
+    /// Numbers that the vector holds.
+    capacity: usize,
+}
+
+impl Head {
+    /// The head of the stack that is input 0.
+    fn read(ctx: &mut dyn OpContext) -> Result<Self> {
+        let mut head = None;
+        ctx.read_host(0, &mut |stack| {
+            head = Self::parse(stack);
+            Ok(())
+        })?;
+        head.ok_or_else(|| Error::InvalidArgument("the vector is no stack".into()))
+    }
+
+    fn parse(stack: &[u8]) -> Option<Self> {
+        let capacity = stack.len() / size_of::<i32>();
+        let [most, len, rank, used] = numbers(stack, 0, HEADER)?.try_into().ok()?;
+        let extents = usize::try_from(rank).unwrap_or(0);
+        let (used, front) = (usize::try_from(used).ok()?, HEADER.checked_add(extents)?);
+        let shape = if rank < 0 { None } else { Some(numbers(stack, HEADER, extents)?) };
+        let is_stack = len >= 0 && front <= used && used <= capacity;
+        is_stack.then_some(Self { most, len, shape, used, front, capacity })
+    }
+
+    /// The last element with its extents, and where it begins.
+    fn last(&self, stack: &[u8]) -> Option<(Vec<i32>, Vec<i32>, usize)> {
+        let before = |end: usize, n: i32| end.checked_sub(n.try_into().ok()?);
+        let at = self.used - 1;
+        let rank = *numbers(stack, at, 1)?.first()?;
+        let at = before(at, rank)?;
+        let dims = numbers(stack, at, rank as usize)?;
+        let count = dims.iter().try_fold(1_i32, |n, extent| n.checked_mul(*extent))?;
+        let at = before(at, count)?;
+        let x = numbers(stack, at, count as usize)?;
+        (at >= self.front).then_some((x, dims, at))
+    }
+}
+
+/// `n` numbers of a stack from number `at` on.
+fn numbers(stack: &[u8], at: usize, n: usize) -> Option<Vec<i32>> {
+    const SIZE: usize = size_of::<i32>();
+    let bytes = stack.get(at.checked_mul(SIZE)?..at.checked_add(n)?.checked_mul(SIZE)?)?;
+    Some(bytes.chunks_exact(SIZE).map(bytemuck::pod_read_unaligned).collect())
+}
+
+/// Puts numbers into a stack from number `at` on, where it has room.
+fn put(stack: &mut [u8], at: usize, values: &[i32]) {
+    let at = at * size_of::<i32>();
+    stack[at..][..size_of_val(values)].copy_from_slice(bytemuck::cast_slice(values));
 }
 
 /// The shape that elements must have, by an op's input: -1 alone for any.
@@ -100,55 +158,119 @@ fn fits(dims: &[i32], shape: &[i32]) -> bool {
     dims.len() == shape.len() && dims.iter().zip(shape).all(|(n, e)| *e < 0 || n == e)
 }
 
-fn output(ctx: &mut dyn OpContext, stack: &[i32]) -> Result<()> {
-    ctx.host_output(0, &HostTensor::i32(&[stack.len()], stack))
+/// A vector with room for more than `used` numbers.
+fn capacity(used: usize) -> Result<usize> {
+    let capacity = used.max(ROOM).checked_next_power_of_two();
+    capacity.filter(|n| i32::try_from(*n).is_ok()).ok_or_else(|| {
+        Error::ResourceExhausted(format!("a stack of {used} numbers exceeds 32 bits"))
+    })
 }
 
 fn new(ctx: &mut dyn OpContext) -> Result<()> {
     let (shape, most) = (element_shape(ctx, 0)?, ctx.host_i64(1, "max_num_elements")?);
-    let mut stack = vec![most as i32, 0, shape.as_ref().map_or(-1, |s| s.len() as i32)];
-    stack.extend(shape.unwrap_or_default());
-    output(ctx, &stack)
+    let rank = shape.as_ref().map_or(-1, |s| s.len() as i32);
+    let shape = shape.unwrap_or_default();
+    let used = HEADER + shape.len();
+    let mut stack = vec![most as i32, 0, rank, used as i32];
+    stack.extend(shape);
+    stack.resize(capacity(used)?, 0);
+    ctx.host_output(0, &HostTensor::i32(&[stack.len()], &stack))
 }
 
 fn push(ctx: &mut dyn OpContext) -> Result<()> {
-    let ((mut stack, front), x) = (stack(ctx)?, ctx.host_input(1)?);
+    let (head, x) = (Head::read(ctx)?, ctx.host_input(1)?);
     let dims: Vec<i32> = x.dims.iter().map(|n| *n as i32).collect();
-    let (most, len, shape) = (stack[0], stack[1], &stack[HEADER..front]);
+    let Head { most, len, used, .. } = head;
     require!(
-        stack[2] < 0 || fits(&dims, shape),
+        head.shape.as_ref().is_none_or(|shape| fits(&dims, shape)),
         "Tried to append a tensor with incompatible shape to a list. Op element shape: {dims:?} \
-         list shape: {shape:?}"
+         list shape: {:?}",
+        head.shape.unwrap_or_default()
     );
     require!(
         most < 0 || len < most,
         "Tried to push item into a full list list size: {len} max_num_elements: {most}"
     );
-    stack[1] += 1;
-    stack.extend(x.values::<i32>());
-    stack.extend(&dims);
-    stack.push(dims.len() as i32);
-    output(ctx, &stack)
+    let element = [x.values::<i32>(), dims.clone(), vec![dims.len() as i32]].concat();
+    let end = used + element.len();
+    let capacity = capacity(end)?;
+    let add = |stack: &mut [u8]| {
+        put(stack, LEN, &[len + 1]);
+        put(stack, USED, &[end as i32]);
+        put(stack, used, &element);
+        Ok(())
+    };
+    if end <= head.capacity {
+        return ctx.change_host(0, 0, &mut { add });
+    }
+    let mut stack = ctx.host_input(0)?;
+    stack.bytes.resize(capacity * size_of::<i32>(), 0);
+    stack.dims = Dims::from_slice(&[capacity]);
+    add(&mut stack.bytes)?;
+    ctx.host_output(0, &stack)
 }
 
 fn pop(ctx: &mut dyn OpContext) -> Result<()> {
-    let ((mut stack, front), shape) = (stack(ctx)?, element_shape(ctx, 1)?);
-    require!(stack[1] > 0, "Trying to pop from an empty list.");
-    let mut take = |n: usize| {
-        let rest = stack.len().checked_sub(n).filter(|rest| *rest >= front);
-        rest.map(|rest| stack.split_off(rest))
-            .ok_or_else(|| Error::Internal("a stack has lost an element".into()))
-    };
-    let rank = take(1)?[0];
-    let dims = take(rank as usize)?;
-    let x = take(dims.iter().map(|n| *n as usize).product())?;
+    let (head, shape) = (Head::read(ctx)?, element_shape(ctx, 1)?);
+    require!(head.len > 0, "Trying to pop from an empty list.");
+    let mut last = None;
+    ctx.read_host(0, &mut |stack| {
+        last = head.last(stack);
+        Ok(())
+    })?;
+    let (x, dims, at) =
+        last.ok_or_else(|| Error::Internal("a stack has lost an element".into()))?;
     require!(
         shape.as_ref().is_none_or(|shape| fits(&dims, shape)),
         "Incompatible shapes during merge: {:?} vs. {dims:?}",
         shape.unwrap_or_default()
     );
-    stack[1] -= 1;
-    output(ctx, &stack)?;
+    ctx.change_host(0, 0, &mut |stack| {
+        put(stack, LEN, &[head.len - 1]);
+        put(stack, USED, &[at as i32]);
+        Ok(())
+    })?;
     let dims: Dims = dims.iter().map(|n| *n as usize).collect();
     ctx.host_output(1, &HostTensor::i32(&dims, &x))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stack of an element `[7, 8]` and the scalar 9.
+    fn example() -> Vec<i32> {
+        let mut stack = vec![-1, 2, -1, 10, 7, 8, 2, 1, 9, 0];
+        stack.resize(ROOM, 0);
+        stack
+    }
+
+    #[test]
+    fn elements_are_found_from_the_end() {
+        let stack = example();
+        let bytes: &[u8] = bytemuck::cast_slice(&stack);
+        let mut head = Head::parse(bytes).unwrap();
+        assert_eq!((head.most, head.len, head.front, head.capacity), (-1, 2, HEADER, ROOM));
+        assert_eq!(head.last(bytes), Some((vec![9], vec![], 8)));
+        head.used = 8;
+        assert_eq!(head.last(bytes), Some((vec![7, 8], vec![2], 4)));
+    }
+
+    #[test]
+    fn other_vectors_are_refused() {
+        let refuse = |at: usize, value: i32| {
+            let mut stack = example();
+            stack[at] = value;
+            let bytes: &[u8] = bytemuck::cast_slice(&stack);
+            Head::parse(bytes).and_then(|head| head.last(bytes)).is_none()
+        };
+        assert!(!refuse(0, 5));
+        assert!(
+            [(1, -1), (2, 100), (3, 3), (3, 1000), (3, -1), (9, -1), (9, 5)]
+                .into_iter()
+                .all(|(at, value)| refuse(at, value))
+        );
+        assert!(Head::parse(&[1, 2, 3]).is_none());
+        assert!(capacity(1 << 31).is_err());
+    }
 }

@@ -2,10 +2,9 @@
 //! out of both.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 fn read(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let path = crate::root().join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 

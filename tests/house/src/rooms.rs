@@ -35,7 +35,7 @@ fn askers(folder: &Path, root: &Path, found: &mut BTreeSet<String>) {
 
 #[test]
 fn software_adapters_have_their_rooms() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kernels");
+    let root = crate::root().join("src/kernels");
     let mut found = BTreeSet::new();
     askers(&root, &root, &mut found);
     let rooms: BTreeSet<String> = ROOMS.iter().map(|room| (*room).to_owned()).collect();

@@ -142,7 +142,7 @@ fn circles<T: Ord + Copy>(next: &BTreeMap<T, BTreeSet<T>>) -> Vec<BTreeSet<T>> {
 
 fn source() -> BTreeMap<Module, Vec<Vec<String>>> {
     let mut all = BTreeMap::new();
-    modules(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &[], &mut all);
+    modules(&crate::root().join("src"), &[], &mut all);
     assert!(all.len() > 300, "{} modules only", all.len());
     all
 }

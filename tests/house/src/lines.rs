@@ -61,7 +61,7 @@ fn wide(text: &str, is_markdown: bool) -> Vec<usize> {
 
 #[test]
 fn lines_are_at_most_100_characters_wide() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = crate::root();
     let mut all: Vec<PathBuf> = Vec::new();
     FOLDERS.iter().for_each(|folder| files(&root.join(folder), &mut all));
     for name in
@@ -77,7 +77,7 @@ fn lines_are_at_most_100_characters_wide() {
     for file in all {
         let text = std::fs::read_to_string(&file).unwrap();
         let is_markdown = file.extension().is_some_and(|e| e == "md");
-        let name = file.strip_prefix(root).unwrap().display().to_string();
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
         found.extend(wide(&text, is_markdown).iter().map(|line| format!("{name}:{line}")));
     }
     assert!(found.is_empty(), "wider than {WIDTH} characters:\n{}", found.join("\n"));

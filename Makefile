@@ -45,7 +45,7 @@ test: ## Every check: format, lints, Rust and Python tests, smoke test on other 
 	$(MAKE) versions PROFILE=dev VERSIONS="$(TEST_VERSIONS)"
 
 .PHONY: lint
-lint: $(VENV)/.setup ## Formats, line widths, imports and lints, the quick ones first. Part of `test`.
+lint: $(VENV)/.setup ## Formats, line widths, imports, lints; the quick ones first. Part of `test`.
 	cargo fmt --all --check
 	cargo fmt --all --check --manifest-path tests/house/Cargo.toml
 	$(BIN)/ruff format --check .

@@ -68,6 +68,7 @@ def installed_tensorflow() -> dict[str, str]:
         "tensorflow-cpu",
         "tensorflow-intel",
         "tensorflow-macos",
+        "tensorflow-rocm",
         "tf-nightly",
         "tf-nightly-cpu",
     )
@@ -143,6 +144,8 @@ def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 def advice_for_no_device(library: dict[str, Any]) -> str:
     """What to do when there is no device."""
     for name, value in library["environment"].items():
+        if name == "TF_WGPU_VISIBLE_DEVICES" and value.strip() == "-1":
+            return f"Unset {name}, which switches WGPU off, to use the GPU."
         if name in library["problem"]:
             return f"Unset {name}, which is {value!r}, or correct it."
     if library["adapters"]:
@@ -299,7 +302,8 @@ def why_no_device(adapter: dict[str, Any], environment: dict[str, str]) -> str:
 
 def describe_adapter(adapter: dict[str, Any], environment: dict[str, str]) -> Iterator[str]:
     """One adapter."""
-    yield f"  {', '.join(adapter['devices']) or '-'}  {adapter['name']}"
+    index = "" if adapter["index"] is None else f", index {adapter['index']}"
+    yield f"  {', '.join(adapter['devices']) or '-'}  {adapter['name']}{index}"
     driver = " ".join(filter(None, (adapter["driver"], adapter["driver_info"]))) or "unknown"
     kind = KINDS.get(adapter["type"], "adapter")
     yield f"    {kind} of {adapter['vendor']}, {adapter['backend']}, driver {driver}"
@@ -311,7 +315,7 @@ def describe_adapter(adapter: dict[str, Any], environment: dict[str, str]) -> It
         source = (
             "as the driver reports"
             if memory["reported_by_driver"]
-            else "by rule, the driver reports none"
+            else "an estimate, since the driver reports none"
         )
         devices = len(adapter["devices"])
         share = f"; each device has a share of 1/{devices}" if devices > 1 else ""

@@ -212,7 +212,7 @@ class _Watch:
             self.told.difference_update(found)
             raise FallbackError(f"{VARIABLE}=error: float ops ran on the CPU.\n{new}")
         for fallback in new:
-            log.warning("%s", fallback)
+            log.warning("tensorflow-wgpu: %s", fallback)
 
 
 @contextlib.contextmanager

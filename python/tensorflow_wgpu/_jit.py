@@ -40,9 +40,9 @@ NO_INLINE = "_noinline"
 def warn() -> None:
     """Says once that XLA is left out."""
     log.warning(
-        "jit_compile=True: XLA has no compiler for WGPU devices; tensorflow-wgpu's own graph "
-        "optimizer takes its "
-        "place, here and wherever else this process asks for XLA. %s=error makes it an error.",
+        "tensorflow-wgpu: jit_compile=True: XLA has no compiler for WGPU devices; the plug-in's "
+        "own graph optimizer takes its place, here and wherever else this process asks for XLA. "
+        "%s=error makes it an error.",
         VARIABLE,
     )
 

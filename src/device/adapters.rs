@@ -87,8 +87,7 @@ impl Selection {
         crate::sys::vulkan_driver::preload()?;
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
         descriptor.backends = backends;
-        let instance = crate::sys::instance::create(descriptor);
-        let mut adapters = pollster::block_on(instance.enumerate_adapters(backends));
+        let mut adapters = crate::sys::instance::adapters(descriptor);
         adapters.sort_by_key(|a| rank(&a.get_info(), low_power));
         let name = lookup("WGPU_ADAPTER_NAME").map(|n| n.to_lowercase()).filter(|n| !n.is_empty());
         let mut usable = Vec::new();
@@ -130,10 +129,12 @@ impl Selection {
         let chosen = visible.unwrap_or_else(|| by_default(&types, name.is_some()));
         for (device, i) in chosen.into_iter().enumerate() {
             let adapter = usable.get(i).ok_or_else(|| {
+                let there = match usable.len() {
+                    1 => "there is only one, with index 0".to_owned(),
+                    n => format!("there are only {n}, with indices 0 to {}", n - 1),
+                };
                 Error::InvalidArgument(format!(
-                    "TF_WGPU_VISIBLE_DEVICES names device {i}, but there are only {} (0 to {})",
-                    usable.len(),
-                    usable.len() - 1
+                    "TF_WGPU_VISIBLE_DEVICES names device {i}, but {there}"
                 ))
             })?;
             self.adapters.push(adapter.clone());
@@ -242,7 +243,8 @@ fn backends(
         let lower = part.to_lowercase();
         let Some((_, _, backend)) = BACKENDS.iter().find(|b| b.0 == lower || b.1 == lower) else {
             return Err(Error::InvalidArgument(format!(
-                "WGPU_BACKEND={value:?}: {part:?} is none of vulkan, metal, dx12"
+                "WGPU_BACKEND={value}: {part} is not a graphics API; the values are vulkan, metal \
+                 and dx12"
             )));
         };
         if !system.contains(*backend) {

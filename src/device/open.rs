@@ -42,6 +42,8 @@ impl Settings {
         let is_software = adapter.get_info().device_type == wgpu::DeviceType::Cpu;
         let matrices = if profile.capabilities.matrices.are_real() {
             Policy::of(&|name| std::env::var(name).ok(), is_software)
+        } else if profile.capabilities.matrices == Matrices::NONE {
+            Policy::Off
         } else {
             Policy::Forced
         };

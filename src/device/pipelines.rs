@@ -25,10 +25,13 @@ use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::shader::{Shader, int64};
 use crate::sys::guard::caught;
+use crate::sys::refusals::{self, Refusal};
 use crate::sys::trusted_shader;
 
 /// More threads would fight for the driver's own locks.
 const MAX_WORKERS: usize = 8;
+/// Shaders without optimizations that a warning names.
+const UNOPTIMIZED_TOLD: u32 = 4;
 /// Pipelines of a generation: at most twice as many are kept.
 const GENERATION: usize = 4096;
 
@@ -201,6 +204,7 @@ impl Pipelines {
             progress: Progress::start(is_first_run),
             layouts: Mutex::default(),
             compiled: AtomicU32::new(1),
+            unoptimized: AtomicU32::new(0),
         };
         Self { compiler: Arc::new(compiler), planned: RwLock::default(), workers: OnceLock::new() }
     }
@@ -291,6 +295,8 @@ struct Compiler {
     layouts: Mutex<FxHashMap<(u32, bool), wgpu::BindGroupLayout>>,
     /// How many pipelines it has compiled, plus one.
     compiled: AtomicU32,
+    /// How many pipelines it has without optimizations, since the driver refused them with.
+    unoptimized: AtomicU32,
 }
 
 impl Compiler {
@@ -315,7 +321,7 @@ impl Compiler {
         let Planned { shader, storage_buffers, params_size, uniform, .. } = planned;
         let dynamic = *storage_buffers <= self.capabilities.max_dynamic_bindings;
         let layout = self.layout(*storage_buffers, *uniform, dynamic)?;
-        let raw = checked(&self.device, "its pipeline", || {
+        let make = || {
             let (label, size) = (shader.label(), shader.workgroup_size());
             let module = match source {
                 Source::Seen(source) => trusted_shader::create(&self.device, label, *source),
@@ -340,7 +346,12 @@ impl Compiler {
                 },
                 cache: self.cache.as_ref().map(DiskCache::raw),
             })
-        })?;
+        };
+        let (raw, refused) = refusals::watched(|| checked(&self.device, "its pipeline", make));
+        let raw = raw?;
+        if let Some(refusal) = refused {
+            self.take(&refusal, shader.label())?;
+        }
         if let Some(cache) = &self.cache {
             cache.changed();
         }
@@ -356,6 +367,30 @@ impl Compiler {
             dynamic,
             about: Arc::new(about),
             used: AtomicBool::new(false),
+        })
+    }
+
+    /// Says that the driver has refused a pipeline: a warning if it exists without optimizations,
+    /// else the error.
+    fn take(&self, refusal: &Refusal, label: &str) -> Result<()> {
+        let info = self.device.adapter_info();
+        let driver = format!("{} {} ({})", info.driver, info.driver_info, info.name);
+        let what = format!("the driver {} refused it ({})", driver.trim(), refusal.reason);
+        if refusal.is_unoptimized {
+            let told = self.unoptimized.fetch_add(1, Ordering::Relaxed);
+            if told < UNOPTIMIZED_TOLD {
+                let last = told + 1 == UNOPTIMIZED_TOLD;
+                log::warn!(
+                    "shader {label}: {what} and compiles it without optimizations: it is slower{}",
+                    if last { "; further shaders are not named" } else { "" }
+                );
+            }
+            return Ok(());
+        }
+        Err(if refusal.is_out_of_memory {
+            Error::ResourceExhausted(what)
+        } else {
+            Error::Unimplemented(what)
         })
     }
 

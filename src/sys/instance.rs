@@ -1,24 +1,41 @@
-//! The instance that lists adapters, without window systems.
+//! The instances that list adapters, without window systems.
 //!
 //! wgpu asks Vulkan for the surfaces of X11 and Wayland wherever the loader has them. Mesa's layer
 //! that orders devices then connects to both, and prints two errors where there is no session:
 //! `XDG_RUNTIME_DIR is invalid or not set in the environment`. Nothing here draws, so these
 //! surfaces are left out. No variable has to be set for that, which no process with threads can
 //! do safely.
+//!
+//! Vulkan's devices ask [`super::vulkan_pipelines`] for shader modules and pipelines.
 
-/// An instance of the descriptor's backends. One that the system lacks lists no adapters.
-pub(crate) fn create(descriptor: wgpu::InstanceDescriptor) -> wgpu::Instance {
-    #[cfg(all(unix, not(target_vendor = "apple")))]
+/// All adapters of the descriptor's backends. A backend that the system lacks has none.
+#[cfg_attr(target_vendor = "apple", expect(unused_mut, reason = "no Vulkan"))]
+pub(crate) fn adapters(mut descriptor: wgpu::InstanceDescriptor) -> Vec<wgpu::Adapter> {
+    let list = |instance: &wgpu::Instance, backends| {
+        pollster::block_on(instance.enumerate_adapters(backends))
+    };
+    let mut found = Vec::new();
+    #[cfg(any(target_os = "linux", windows))]
     if descriptor.backends.contains(wgpu::Backends::VULKAN) {
-        return vulkan(descriptor);
+        match vulkan(&descriptor) {
+            Ok(instance) => found.extend(list(&instance, wgpu::Backends::VULKAN)),
+            Err(why) => log::debug!("there is no Vulkan: {why}"),
+        }
+        descriptor.backends -= wgpu::Backends::VULKAN;
     }
-    wgpu::Instance::new(descriptor)
+    let others = descriptor.backends;
+    found.extend(list(&wgpu::Instance::new(descriptor), others));
+    found
 }
 
-/// Vulkan is the only backend here.
-#[cfg(all(unix, not(target_vendor = "apple")))]
-fn vulkan(descriptor: wgpu::InstanceDescriptor) -> wgpu::Instance {
+/// Vulkan's instance.
+#[cfg(any(target_os = "linux", windows))]
+fn vulkan(
+    descriptor: &wgpu::InstanceDescriptor,
+) -> Result<wgpu::Instance, wgpu::hal::InstanceError> {
     use std::ffi::CStr;
+
+    use super::vulkan_pipelines;
 
     const SURFACES: [&CStr; 3] =
         [c"VK_KHR_xlib_surface", c"VK_KHR_xcb_surface", c"VK_KHR_wayland_surface"];
@@ -35,21 +52,34 @@ fn vulkan(descriptor: wgpu::InstanceDescriptor) -> wgpu::Instance {
     // it. That of the callback is to add nothing that the instance lacks, and to remove nothing on
     // which wgpu-hal relies. These three are removed, no other extension needs them, and wgpu-hal
     // itself goes without where a loader lacks them: it looks into the list before it calls one of
-    // their functions. The instance is nobody else's.
-    let created = unsafe {
+    // their functions.
+    let own = unsafe {
         wgpu::hal::vulkan::Instance::init_with_callback(
             &wanted,
             Some(Box::new(|arguments| {
                 arguments.extensions.retain(|extension| !SURFACES.contains(extension));
             })),
         )
-        .map(|instance| wgpu::Instance::from_hal::<wgpu::hal::api::Vulkan>(instance))
     };
-    created.unwrap_or_else(|why| {
-        log::debug!("there is no Vulkan: {why}");
-        wgpu::Instance::new(wgpu::InstanceDescriptor {
-            backends: wgpu::Backends::empty(),
-            ..descriptor
-        })
-    })
+    // SAFETY: the new instance holds the one above until its end, and so the library and what both
+    // have. It has the same version, extensions and flags. wgpu looks for nvidia's layer, which is
+    // given as missing, to present images.
+    let created = own.and_then(|own| unsafe {
+        let shared = own.shared_instance();
+        let entry = vulkan_pipelines::hooked(shared.entry());
+        wgpu::hal::vulkan::Instance::from_raw(
+            entry.clone(),
+            ash::Instance::load(entry.static_fn(), shared.raw_instance().handle()),
+            shared.instance_api_version(),
+            0,
+            None,
+            shared.extensions().to_vec(),
+            descriptor.flags,
+            descriptor.memory_budget_thresholds,
+            false,
+            Some(Box::new(move || drop(own))),
+        )
+    });
+    // SAFETY: the instance is nobody else's.
+    created.map(|instance| unsafe { wgpu::Instance::from_hal::<wgpu::hal::api::Vulkan>(instance) })
 }

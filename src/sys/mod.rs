@@ -9,6 +9,9 @@ pub(crate) mod loaded;
 pub(crate) mod memory_budget;
 pub(crate) mod pipeline_cache;
 pub(crate) mod process;
+pub(crate) mod refusals;
 pub(crate) mod threads;
 pub(crate) mod trusted_shader;
 pub(crate) mod vulkan_driver;
+#[cfg(any(target_os = "linux", windows))]
+mod vulkan_pipelines;

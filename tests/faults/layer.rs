@@ -27,13 +27,16 @@ fn library() -> PathBuf {
 
 /// Variables for a process whose Vulkan calls are to go through the layer, found by a manifest that
 /// is written to `directory`.
-pub fn environment(directory: &Path) -> [(&'static str, String); 2] {
+/// Mesa's layer that orders devices stays out: where a call of its own fails, it reads memory that
+/// nobody wrote.
+pub fn environment(directory: &Path) -> [(&'static str, String); 3] {
     let library = library();
     std::fs::write(directory.join("faults.json"), fault_layer::manifest(library.to_str().unwrap()))
         .unwrap();
     [
         ("VK_LAYER_PATH", directory.to_str().unwrap().to_owned()),
         ("VK_INSTANCE_LAYERS", fault_layer::NAME.to_owned()),
+        ("NODEVICE_SELECT", "1".to_owned()),
     ]
 }
 

@@ -155,6 +155,8 @@ fn check_error(error: &Error) -> Result<String, String> {
         }
         Error::Unavailable(m) if m.contains("no usable GPU") => Ok(m.clone()),
         Error::ResourceExhausted(m) => Ok(m.clone()),
+        // The driver has refused a shader, and the device goes on.
+        Error::Unimplemented(m) if m.contains("refused it") => Ok(m.clone()),
         other => Err(format!("an error that is neither a lost nor an exhausted device: {other:?}")),
     }
 }

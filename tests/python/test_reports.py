@@ -207,3 +207,29 @@ def test_singular_values(rng, rows, columns, full):
         assert_close((u[:, :k] * s) @ v[:, :k].T, x, atol=1e-4)
         for q in (u, v):
             assert_close(q.T @ q, np.eye(q.shape[1], dtype="float32"), atol=1e-4)
+
+
+def test_a_simple_rnn_learns_sentences(rng):
+    """tensorflow/tensorflow 56082: a SimpleRNN over 500 words did not run on a GPU at all. Its
+    losses are the CPU's, and fall.
+    """
+    words = rng.integers(1, 10_000, (24, 500))
+    # The last words of half of the sentences tell them from the others.
+    words[:12, -3:] = 7
+    labels = (np.arange(24) < 12).astype("float32")
+    losses = {}
+    for device in (CPU, WGPU):
+        tf.keras.utils.set_random_seed(1)
+        with tf.device(device):
+            model = tf.keras.Sequential(
+                [
+                    tf.keras.layers.Embedding(10_000, 10),
+                    tf.keras.layers.SimpleRNN(32),
+                    tf.keras.layers.Dense(1, "sigmoid"),
+                ]
+            )
+            model.compile(tf.keras.optimizers.Adam(0.01), "binary_crossentropy")
+            history = model.fit(words, labels, batch_size=12, epochs=4, shuffle=False, verbose=0)
+        losses[device] = history.history["loss"]
+    assert_close(losses[WGPU], losses[CPU], rtol=1e-3)
+    assert losses[WGPU][-1] < losses[WGPU][0] / 2

@@ -11,6 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::functions::{FUNCTIONS, Id};
+use crate::refusals;
 use crate::vulkan::{Function, Object, VK_INCOMPLETE, VK_SUCCESS, VkResult};
 
 const MARK: [u8; 8] = *b"compiled";
@@ -146,7 +147,9 @@ unsafe extern "system" fn create_module(
         if result == VK_SUCCESS {
             let mut hasher = DefaultHasher::new();
             data(info).hash(&mut hasher);
-            state().modules.insert(*module, hasher.finish());
+            let hash = hasher.finish();
+            refusals::created(hash, data(info).len());
+            state().modules.insert(*module, hash);
         }
         result
     }
@@ -226,6 +229,13 @@ unsafe extern "system" fn compile(
 ) -> VkResult {
     // SAFETY: as Vulkan has it.
     unsafe {
+        let refused = std::slice::from_raw_parts(infos, count as usize).iter().find_map(|info| {
+            let hash = *state().modules.get(&info.stage.module)?;
+            refusals::answer(hash, info.flags)
+        });
+        if let Some(result) = refused {
+            return result;
+        }
         let next = below::<Compile>(Id::vkCreateComputePipelines);
         let result = next(device, cache, count, infos, allocator, pipelines);
         if result == VK_SUCCESS {

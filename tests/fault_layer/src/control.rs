@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use crate::functions::{COUNT, FUNCTIONS};
 use crate::vulkan::VkResult;
-use crate::{caches, faults};
+use crate::{caches, faults, refusals};
 
 /// The place of a function in the table; `COUNT` if it has none.
 unsafe fn place(name: *const c_char) -> usize {
@@ -76,4 +76,11 @@ pub extern "C" fn fault_layer_keep_pipelines() {
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_found_pipelines() -> u64 {
     caches::found()
+}
+
+/// Has every pipeline of the next `count` new shaders fail with `result`, if `only_optimized` is
+/// not 0 unless it is made without optimizations.
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_refuse(count: u64, result: VkResult, only_optimized: i32) {
+    refusals::refuse(count, result, only_optimized != 0);
 }

@@ -16,6 +16,7 @@ const LOST: VkResult = -4;
 const MAP: VkResult = -5;
 const TOO_MANY: VkResult = -10;
 const FRAGMENTED: VkResult = -12;
+const UNKNOWN: VkResult = -13;
 const FRAGMENTATION: VkResult = -1_000_161_000;
 
 /// A function that can fail.
@@ -96,7 +97,7 @@ functions! {
     vkCreatePipelineCache(info: Any, allocator: Any, cache: Out) [HOST, DEVICE]
     vkGetPipelineCacheData(cache: u64, size: Out, data: Out) [HOST, DEVICE]
     vkCreateComputePipelines(cache: u64, count: u32, infos: Any, allocator: Any,
-        pipelines: Out) [HOST, DEVICE]
+        pipelines: Out) [HOST, DEVICE, UNKNOWN]
     vkCreateDescriptorPool(info: Any, allocator: Any, pool: Out) [HOST, DEVICE, FRAGMENTATION]
     vkAllocateDescriptorSets(info: Any, sets: Out) [HOST, DEVICE, FRAGMENTED]
     vkCreateCommandPool(info: Any, allocator: Any, pool: Out) [HOST, DEVICE]

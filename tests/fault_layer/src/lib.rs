@@ -16,6 +16,7 @@ mod chain;
 pub mod control;
 mod faults;
 mod functions;
+mod refusals;
 mod vulkan;
 
 pub use functions::{FUNCTIONS, Row};

@@ -1,0 +1,57 @@
+//! What a driver refuses without an error of wgpu's, told to the thread that asked for it.
+
+use std::cell::RefCell;
+
+/// A shader module or pipeline that the driver refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The driver's answer.
+    pub reason: String,
+    /// Whether memory is exhausted, so that it may work later.
+    pub is_out_of_memory: bool,
+    /// Whether the pipeline exists nevertheless, without optimizations.
+    pub is_unoptimized: bool,
+}
+
+thread_local! {
+    /// The first refusal on this thread since a call of [`watched`] began.
+    static REFUSED: RefCell<Option<Refusal>> = const { RefCell::new(None) };
+}
+
+/// Runs `call`, and tells what the driver refused meanwhile. Unless that exists without
+/// optimizations, what `call` made must not be used.
+pub(crate) fn watched<T>(call: impl FnOnce() -> T) -> (T, Option<Refusal>) {
+    REFUSED.take();
+    (call(), REFUSED.take())
+}
+
+/// Has the call of [`watched`] on this thread tell of a refusal. A module that is refused has a
+/// pipeline that is not, so the first one stays.
+#[cfg_attr(target_vendor = "apple", expect(dead_code, reason = "wgpu itself tells of Metal's"))]
+pub(super) fn note(refusal: Refusal) {
+    REFUSED.with_borrow_mut(|refused| {
+        refused.get_or_insert(refusal);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_refusal_of_a_call_is_told_once() {
+        let refusal = |reason: &str| Refusal {
+            reason: reason.to_owned(),
+            is_out_of_memory: false,
+            is_unoptimized: false,
+        };
+        note(refusal("before"));
+        let (made, refused) = watched(|| {
+            note(refusal("first"));
+            note(refusal("second"));
+            7
+        });
+        assert_eq!((made, refused), (7, Some(refusal("first"))));
+        assert_eq!(watched(|| ()).1, None);
+    }
+}

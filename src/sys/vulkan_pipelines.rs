@@ -1,0 +1,239 @@
+//! Vulkan pipelines that a driver refuses.
+//!
+//! wgpu ends a device when a driver refuses one of its pipelines, and drivers do: for too much
+//! scratch memory, too many registers, or a fault of theirs in one shader. So this module stands
+//! between wgpu and the driver where wgpu creates shader modules and pipelines. What the driver
+//! refuses is tried again without optimizations, which takes another way through most compilers. If
+//! that is refused too, wgpu gets a pipeline that does nothing, and [`refusals`] tells the thread
+//! that asked for it, so that it is never used and the device stays.
+//!
+//! wgpu loads Vulkan's functions by the function that it is given for that; [`hooked`] gives it one
+//! that answers for the two functions here and asks the loader for all others.
+
+use std::ffi::{CStr, c_char};
+use std::sync::OnceLock;
+
+use ash::vk;
+use parking_lot::RwLock;
+
+use super::refusals::{self, Refusal};
+
+fn note(result: vk::Result, is_unoptimized: bool) {
+    let is_out_of_memory =
+        [vk::Result::ERROR_OUT_OF_HOST_MEMORY, vk::Result::ERROR_OUT_OF_DEVICE_MEMORY]
+            .contains(&result);
+    // Few people know what an answer's sentence means without its name.
+    let reason = format!("{result:?}");
+    refusals::note(Refusal { reason, is_out_of_memory, is_unoptimized });
+}
+
+/// The driver's functions.
+#[derive(Clone, Copy)]
+struct Functions {
+    create_pipelines: vk::PFN_vkCreateComputePipelines,
+    create_module: vk::PFN_vkCreateShaderModule,
+    destroy_module: vk::PFN_vkDestroyShaderModule,
+}
+
+/// Those of each device. The handle of a device that is gone may come again, with its functions.
+static DEVICES: RwLock<Vec<(vk::Device, Functions)>> = RwLock::new(Vec::new());
+/// The loader, which stays in the process: another one would have its functions elsewhere.
+static LOADER: OnceLock<ash::Entry> = OnceLock::new();
+static DEVICE_FUNCTION: OnceLock<vk::PFN_vkGetDeviceProcAddr> = OnceLock::new();
+
+/// An entry like `entry`, whose instances' devices ask this module.
+pub(super) fn hooked(entry: &ash::Entry) -> ash::Entry {
+    LOADER.get_or_init(|| entry.clone());
+    let functions = ash::StaticFn { get_instance_proc_addr: instance_function };
+    // SAFETY: the function keeps to Vulkan's contract by asking the loader's own, which stays.
+    unsafe { ash::Entry::from_static_fn(functions) }
+}
+
+unsafe extern "system" fn instance_function(
+    instance: vk::Instance,
+    name: *const c_char,
+) -> vk::PFN_vkVoidFunction {
+    let loader = LOADER.get()?.static_fn().get_instance_proc_addr;
+    // SAFETY: the caller's arguments, as Vulkan has them: a name that ends with a NUL.
+    let (found, name) = unsafe { (loader(instance, name)?, CStr::from_ptr(name)) };
+    if name != c"vkGetDeviceProcAddr" {
+        return Some(found);
+    }
+    // SAFETY: that is the type of the function of this name; function pointers have one size.
+    unsafe {
+        DEVICE_FUNCTION
+            .get_or_init(|| std::mem::transmute::<_, vk::PFN_vkGetDeviceProcAddr>(found));
+        Some(std::mem::transmute::<vk::PFN_vkGetDeviceProcAddr, _>(device_function))
+    }
+}
+
+unsafe extern "system" fn device_function(
+    device: vk::Device,
+    name: *const c_char,
+) -> vk::PFN_vkVoidFunction {
+    let loader = *DEVICE_FUNCTION.get()?;
+    // SAFETY: as above.
+    let (found, name) = unsafe { (loader(device, name)?, CStr::from_ptr(name)) };
+    let is_module = name == c"vkCreateShaderModule";
+    if !is_module && name != c"vkCreateComputePipelines" {
+        return Some(found);
+    }
+    // Without one of the functions the others are the driver's own.
+    // SAFETY: each name has its function's type.
+    let functions = unsafe {
+        let of = |name: &CStr| loader(device, name.as_ptr());
+        let (Some(create_pipelines), Some(create_module), Some(destroy_module)) = (
+            of(c"vkCreateComputePipelines"),
+            of(c"vkCreateShaderModule"),
+            of(c"vkDestroyShaderModule"),
+        ) else {
+            return Some(found);
+        };
+        Functions {
+            create_pipelines: std::mem::transmute::<_, vk::PFN_vkCreateComputePipelines>(
+                create_pipelines,
+            ),
+            create_module: std::mem::transmute::<_, vk::PFN_vkCreateShaderModule>(create_module),
+            destroy_module: std::mem::transmute::<_, vk::PFN_vkDestroyShaderModule>(destroy_module),
+        }
+    };
+    let mut devices = DEVICES.write();
+    devices.retain(|(other, _)| *other != device);
+    devices.push((device, functions));
+    // SAFETY: a function of any type may be kept as another one until it is called.
+    Some(unsafe {
+        if is_module {
+            std::mem::transmute::<vk::PFN_vkCreateShaderModule, _>(create_module)
+        } else {
+            std::mem::transmute::<vk::PFN_vkCreateComputePipelines, _>(create_pipelines)
+        }
+    })
+}
+
+fn functions(device: vk::Device) -> Option<Functions> {
+    DEVICES.read().iter().find(|(other, _)| *other == device).map(|(_, functions)| *functions)
+}
+
+/// Whether an answer belongs to one call, and not to the device.
+fn is_refusal(result: vk::Result) -> bool {
+    result.as_raw() < 0 && result != vk::Result::ERROR_DEVICE_LOST
+}
+
+unsafe extern "system" fn create_module(
+    device: vk::Device,
+    info: *const vk::ShaderModuleCreateInfo<'_>,
+    allocator: *const vk::AllocationCallbacks<'_>,
+    module: *mut vk::ShaderModule,
+) -> vk::Result {
+    let Some(driver) = functions(device) else { return vk::Result::ERROR_UNKNOWN };
+    // SAFETY: the caller's arguments, as Vulkan has them.
+    unsafe {
+        let result = (driver.create_module)(device, info, allocator, module);
+        if !is_refusal(result) {
+            return result;
+        }
+        let made = (driver.create_module)(device, &idle(), allocator, module);
+        if made == vk::Result::SUCCESS {
+            note(result, false);
+            return made;
+        }
+        result
+    }
+}
+
+unsafe extern "system" fn create_pipelines(
+    device: vk::Device,
+    cache: vk::PipelineCache,
+    count: u32,
+    infos: *const vk::ComputePipelineCreateInfo<'_>,
+    allocator: *const vk::AllocationCallbacks<'_>,
+    pipelines: *mut vk::Pipeline,
+) -> vk::Result {
+    let Some(driver) = functions(device) else { return vk::Result::ERROR_UNKNOWN };
+    // SAFETY: the caller's arguments, as Vulkan has them: `count` infos, and room for as many
+    // pipelines. What is made here is valid by itself.
+    unsafe {
+        let result = (driver.create_pipelines)(device, cache, count, infos, allocator, pipelines);
+        // wgpu makes one at a time.
+        if !is_refusal(result) || count != 1 {
+            return result;
+        }
+        let mut info = *infos;
+        info.flags |= vk::PipelineCreateFlags::DISABLE_OPTIMIZATION;
+        let none = vk::PipelineCache::null();
+        let made = (driver.create_pipelines)(device, none, 1, &info, allocator, pipelines);
+        if !is_refusal(made) {
+            if made == vk::Result::SUCCESS {
+                note(result, true);
+            }
+            return made;
+        }
+        let mut module = vk::ShaderModule::null();
+        let made = (driver.create_module)(device, &idle(), allocator, &raw mut module);
+        if made != vk::Result::SUCCESS {
+            return result;
+        }
+        let stage = vk::PipelineShaderStageCreateInfo::default()
+            .stage(vk::ShaderStageFlags::COMPUTE)
+            .module(module)
+            .name(c"main");
+        let idle = vk::ComputePipelineCreateInfo::default().stage(stage).layout(info.layout);
+        let made = (driver.create_pipelines)(device, none, 1, &idle, allocator, pipelines);
+        (driver.destroy_module)(device, module, allocator);
+        if made == vk::Result::SUCCESS {
+            note(result, false);
+            return made;
+        }
+        result
+    }
+}
+
+/// A module whose entry point `main` returns at once.
+fn idle() -> vk::ShaderModuleCreateInfo<'static> {
+    vk::ShaderModuleCreateInfo::default().code(IDLE)
+}
+
+#[rustfmt::skip]
+const IDLE: &[u32] = &[
+    0x0723_0203, 0x0001_0000, 0, 5, 0, // SPIR-V 1.0, ids below 5
+    0x0002_0011, 1, // OpCapability Shader
+    0x0003_000e, 0, 1, // OpMemoryModel Logical GLSL450
+    0x0005_000f, 5, 1, 0x6e69_616d, 0, // OpEntryPoint GLCompute %1 "main"
+    0x0006_0010, 1, 17, 1, 1, 1, // OpExecutionMode %1 LocalSize 1 1 1
+    0x0002_0013, 2, // %2 = OpTypeVoid
+    0x0003_0021, 3, 2, // %3 = OpTypeFunction %2
+    0x0005_0036, 2, 1, 0, 3, // %1 = OpFunction %2 None %3
+    0x0002_00f8, 4, // %4 = OpLabel
+    0x0001_00fd, // OpReturn
+    0x0001_0038, // OpFunctionEnd
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_idle_module_is_what_its_comments_say() {
+        use rspirv::binary::Disassemble;
+        let text = rspirv::dr::load_words(IDLE).unwrap().disassemble();
+        for line in [
+            "OpEntryPoint GLCompute %1 \"main\"",
+            "OpExecutionMode %1 LocalSize 1 1 1",
+            "%2 = OpTypeVoid",
+            "%3 = OpTypeFunction %2",
+            "%1 = OpFunction  %2  None %3",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(text.ends_with("OpReturn\nOpFunctionEnd"), "{text}");
+    }
+
+    #[test]
+    fn a_lost_device_is_no_refusal() {
+        let answers = [vk::Result::ERROR_UNKNOWN, vk::Result::ERROR_OUT_OF_DEVICE_MEMORY];
+        assert!(answers.into_iter().all(is_refusal));
+        let others = [vk::Result::SUCCESS, vk::Result::PIPELINE_COMPILE_REQUIRED_EXT];
+        assert!(!others.into_iter().any(is_refusal));
+        assert!(!is_refusal(vk::Result::ERROR_DEVICE_LOST));
+    }
+}

@@ -1,0 +1,126 @@
+"""Drivers that refuse shaders: an op has an error, and its device goes on.
+
+The fault layer (tests/fault_layer) plays the driver. Each test is a process of its own.
+"""
+
+import pytest
+from fault_layer import behind
+from support import python
+
+PROGRAM = """
+    import ctypes
+    import os
+
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    layer = ctypes.CDLL(os.environ["TF_WGPU_FAULT_LAYER"])
+    layer.fault_layer_refuse.argtypes = [ctypes.c_uint64, ctypes.c_int32, ctypes.c_int32]
+    UNKNOWN, MANY = -13, 10**6
+"""
+
+EACH = (
+    PROGRAM
+    + """
+    tf.config.set_soft_device_placement(False)
+    x = np.random.default_rng(1).uniform(size=(4, 8, 8, 3)).astype("float32")
+    kernel = np.ones((3, 3, 3, 5), "float32")
+    plane = x[0, :, :, 0]
+    uses = {
+        "MatMul": lambda: tf.matmul(plane, plane),
+        "Conv2D": lambda: tf.nn.conv2d(x, kernel, 1, "SAME"),
+        "MaxPool": lambda: tf.nn.max_pool2d(x, 2, 2, "VALID"),
+        "Sum": lambda: tf.reduce_sum(tf.constant(x), axis=1),
+        "Cumsum": lambda: tf.cumsum(tf.constant(x), axis=1),
+        "TopKV2": lambda: tf.math.top_k(tf.constant(plane), 3)[0],
+        "Softmax": lambda: tf.nn.softmax(tf.constant(plane)),
+        "a function": lambda: tf.function(lambda x: tf.exp(-x) * tf.tanh(x) + 1.0)(x),
+    }
+    want = {}
+    with tf.device("CPU:0"):
+        for name, use in uses.items():
+            want[name] = use().numpy()
+    with tf.device("WGPU:0"):
+        kept = tf.Variable(x) + 1.0
+        np.testing.assert_array_equal(kept, x + 1)
+        layer.fault_layer_refuse(MANY, UNKNOWN, 0)
+        for name, use in uses.items():
+            for attempt in range(2):
+                try:
+                    use().numpy()
+                except tf.errors.UnimplementedError as e:
+                    text = str(e)
+                    assert "does not compile on this adapter" in text, text
+                    assert "refused it (ERROR_UNKNOWN)" in text and "llvmpipe" in text, text
+                except tf.errors.InternalError as e:
+                    # The pipeline was not there when the op ran, and TensorFlow has no better
+                    # error for a copy to the host. The next time it is the op's.
+                    assert "SyncAll failed" in str(e) and attempt == 0, e
+                else:
+                    raise AssertionError(f"{name} has a pipeline")
+            np.testing.assert_array_equal(kept, x + 1)
+        layer.fault_layer_refuse(0, 0, 0)
+        # The same ops on other types have other shaders.
+        half = tf.matmul(tf.constant(plane, tf.float16), tf.constant(plane, tf.float16))
+        np.testing.assert_allclose(half, want["MatMul"], rtol=1e-2)
+        double = tf.reduce_max(tf.constant(x, tf.float64), axis=1)
+        np.testing.assert_array_equal(double, x.max(axis=1).astype("float64"))
+    print("lives")
+"""
+)
+
+TRAINING = (
+    PROGRAM
+    + """
+    rng = np.random.default_rng(1)
+    x = rng.uniform(size=(32, 8, 8, 3)).astype("float32")
+    y = rng.integers(0, 4, 32)
+    losses = []
+    for device in ("CPU:0", "WGPU:0"):
+        keras.utils.set_random_seed(1)
+        with tf.device(device):
+            model = keras.Sequential(
+                [
+                    keras.layers.Conv2D(8, 3, activation="relu"),
+                    keras.layers.BatchNormalization(),
+                    keras.layers.MaxPooling2D(),
+                    keras.layers.Flatten(),
+                    keras.layers.LayerNormalization(),
+                    keras.layers.Dense(4, activation="softmax"),
+                ]
+            )
+            model.compile("adam", "sparse_categorical_crossentropy")
+            if device == "WGPU:0":
+                layer.fault_layer_refuse(MANY, UNKNOWN, 1)
+            history = model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+        losses.append(history.history["loss"])
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+    print("trained")
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """Variables for a process behind the layer."""
+    return {**behind(tmp_path_factory.mktemp("layer")), "TF_WGPU_CACHE": "off"}
+
+
+def test_a_refused_shader_costs_its_op_and_nothing_else(environment):
+    done = python(EACH, **environment)
+    assert done.returncode == 0, done.stderr
+    assert "lives" in done.stdout
+    assert "lost" not in done.stderr
+    assert done.stderr.count("tensorflow-wgpu: error: shader") >= 8
+
+
+def test_a_training_goes_on_with_shaders_that_compile_without_optimizations_alone(environment):
+    done = python(TRAINING, **environment)
+    assert done.returncode == 0, done.stderr
+    assert "trained" in done.stdout
+    lines = [line for line in done.stderr.splitlines() if "without optimizations" in line]
+    assert lines
+    assert all("refused it (ERROR_UNKNOWN)" in line and "llvmpipe" in line for line in lines)
+    assert len(lines) == 4
+    assert lines[-1].endswith("further shaders are not named")

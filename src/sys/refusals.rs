@@ -27,7 +27,10 @@ pub(crate) fn watched<T>(call: impl FnOnce() -> T) -> (T, Option<Refusal>) {
 
 /// Has the call of [`watched`] on this thread tell of a refusal. A module that is refused has a
 /// pipeline that is not, so the first one stays.
-#[cfg_attr(target_vendor = "apple", expect(dead_code, reason = "wgpu itself tells of Metal's"))]
+#[cfg_attr(
+    not(any(test, target_os = "linux", windows)),
+    expect(dead_code, reason = "wgpu itself tells of Metal's")
+)]
 pub(super) fn note(refusal: Refusal) {
     REFUSED.with_borrow_mut(|refused| {
         refused.get_or_insert(refusal);

@@ -27,6 +27,9 @@ fn note(result: vk::Result, is_unoptimized: bool) {
     refusals::note(Refusal { reason, is_out_of_memory, is_unoptimized });
 }
 
+/// A function of any type, until it is called.
+type Function = unsafe extern "system" fn();
+
 /// The driver's functions.
 #[derive(Clone, Copy)]
 struct Functions {
@@ -62,8 +65,8 @@ unsafe extern "system" fn instance_function(
     // SAFETY: that is the type of the function of this name; function pointers have one size.
     unsafe {
         DEVICE_FUNCTION
-            .get_or_init(|| std::mem::transmute::<_, vk::PFN_vkGetDeviceProcAddr>(found));
-        Some(std::mem::transmute::<vk::PFN_vkGetDeviceProcAddr, _>(device_function))
+            .get_or_init(|| std::mem::transmute::<Function, vk::PFN_vkGetDeviceProcAddr>(found));
+        Some(std::mem::transmute::<vk::PFN_vkGetDeviceProcAddr, Function>(device_function))
     }
 }
 
@@ -90,11 +93,15 @@ unsafe extern "system" fn device_function(
             return Some(found);
         };
         Functions {
-            create_pipelines: std::mem::transmute::<_, vk::PFN_vkCreateComputePipelines>(
+            create_pipelines: std::mem::transmute::<Function, vk::PFN_vkCreateComputePipelines>(
                 create_pipelines,
             ),
-            create_module: std::mem::transmute::<_, vk::PFN_vkCreateShaderModule>(create_module),
-            destroy_module: std::mem::transmute::<_, vk::PFN_vkDestroyShaderModule>(destroy_module),
+            create_module: std::mem::transmute::<Function, vk::PFN_vkCreateShaderModule>(
+                create_module,
+            ),
+            destroy_module: std::mem::transmute::<Function, vk::PFN_vkDestroyShaderModule>(
+                destroy_module,
+            ),
         }
     };
     let mut devices = DEVICES.write();
@@ -103,9 +110,9 @@ unsafe extern "system" fn device_function(
     // SAFETY: a function of any type may be kept as another one until it is called.
     Some(unsafe {
         if is_module {
-            std::mem::transmute::<vk::PFN_vkCreateShaderModule, _>(create_module)
+            std::mem::transmute::<vk::PFN_vkCreateShaderModule, Function>(create_module)
         } else {
-            std::mem::transmute::<vk::PFN_vkCreateComputePipelines, _>(create_pipelines)
+            std::mem::transmute::<vk::PFN_vkCreateComputePipelines, Function>(create_pipelines)
         }
     })
 }

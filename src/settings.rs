@@ -210,7 +210,10 @@ mod tests {
             ("tf_wgpu_cach", "TF_WGPU_CACHE"),
         ] {
             let line = told(name, "1");
-            assert!(line.contains(name) && line.ends_with(&format!("is it {known}?")), "{line}");
+            assert!(
+                line.contains(name) && line.ends_with(&format!("did you mean {known}?")),
+                "{line}"
+            );
         }
         assert!(told("TF_WGPU_QUUX_OF_SORTS", "1").contains("docs/ENVIRONMENT.md"));
         for other in ["PATH", "WGPU_DEBUG", "TF_CPP_MIN_LOG_LEVEL", "TF_WGPU_TEST_STORE"] {

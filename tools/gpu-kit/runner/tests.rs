@@ -14,7 +14,6 @@ const LEFT_OUT: &[&str] = &[
     "docs",               // reads the repository
     "faults",             // needs a Vulkan layer that fails calls
     "graphs",             // the optimizer, which needs no adapter
-    "house",              // reads the repository
     "kit",                // the suites themselves
     "optimizer_limits",   // memory and time of the optimizer
     "optimizer_rows",     // the optimizer

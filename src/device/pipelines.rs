@@ -387,11 +387,7 @@ impl Compiler {
             }
             return Ok(());
         }
-        Err(if refusal.is_out_of_memory {
-            Error::ResourceExhausted(what)
-        } else {
-            Error::Unimplemented(what)
-        })
+        Err(Error::Unimplemented(what))
     }
 
     /// What wgpu gets of a shader: its text, or its module where the text does not say all. Where

@@ -7,8 +7,6 @@ use std::cell::RefCell;
 pub(crate) struct Refusal {
     /// The driver's answer.
     pub reason: String,
-    /// Whether memory is exhausted, so that it may work later.
-    pub is_out_of_memory: bool,
     /// Whether the pipeline exists nevertheless, without optimizations.
     pub is_unoptimized: bool,
 }
@@ -43,11 +41,7 @@ mod tests {
 
     #[test]
     fn the_first_refusal_of_a_call_is_told_once() {
-        let refusal = |reason: &str| Refusal {
-            reason: reason.to_owned(),
-            is_out_of_memory: false,
-            is_unoptimized: false,
-        };
+        let refusal = |reason: &str| Refusal { reason: reason.to_owned(), is_unoptimized: false };
         note(refusal("before"));
         let (made, refused) = watched(|| {
             note(refusal("first"));

@@ -19,12 +19,8 @@ use parking_lot::RwLock;
 use super::refusals::{self, Refusal};
 
 fn note(result: vk::Result, is_unoptimized: bool) {
-    let is_out_of_memory =
-        [vk::Result::ERROR_OUT_OF_HOST_MEMORY, vk::Result::ERROR_OUT_OF_DEVICE_MEMORY]
-            .contains(&result);
     // Few people know what an answer's sentence means without its name.
-    let reason = format!("{result:?}");
-    refusals::note(Refusal { reason, is_out_of_memory, is_unoptimized });
+    refusals::note(Refusal { reason: format!("{result:?}"), is_unoptimized });
 }
 
 /// A function of any type, until it is called.
@@ -121,9 +117,14 @@ fn functions(device: vk::Device) -> Option<Functions> {
     DEVICES.read().iter().find(|(other, _)| *other == device).map(|(_, functions)| *functions)
 }
 
-/// Whether an answer belongs to one call, and not to the device.
+/// Whether an answer is about the shader. A lost device and exhausted memory are wgpu's to handle.
 fn is_refusal(result: vk::Result) -> bool {
-    result.as_raw() < 0 && result != vk::Result::ERROR_DEVICE_LOST
+    let others = [
+        vk::Result::ERROR_DEVICE_LOST,
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY,
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
+    ];
+    result.as_raw() < 0 && !others.contains(&result)
 }
 
 unsafe extern "system" fn create_module(
@@ -236,9 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_device_is_no_refusal() {
-        let answers = [vk::Result::ERROR_UNKNOWN, vk::Result::ERROR_OUT_OF_DEVICE_MEMORY];
+    fn a_lost_device_and_exhausted_memory_are_no_refusals() {
+        let answers = [vk::Result::ERROR_UNKNOWN, vk::Result::ERROR_INVALID_SHADER_NV];
         assert!(answers.into_iter().all(is_refusal));
+        assert!(!is_refusal(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY));
         let others = [vk::Result::SUCCESS, vk::Result::PIPELINE_COMPILE_REQUIRED_EXT];
         assert!(!others.into_iter().any(is_refusal));
         assert!(!is_refusal(vk::Result::ERROR_DEVICE_LOST));

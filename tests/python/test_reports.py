@@ -228,8 +228,7 @@ def test_a_simple_rnn_learns_sentences(rng):
                     tf.keras.layers.Dense(1, "sigmoid"),
                 ]
             )
-            model.compile(tf.keras.optimizers.Adam(0.01), "binary_crossentropy")
-            history = model.fit(words, labels, batch_size=12, epochs=4, shuffle=False, verbose=0)
-        losses[device] = history.history["loss"]
+            model.compile(tf.keras.optimizers.Adam(0.002), "binary_crossentropy")
+            losses[device] = [float(model.train_on_batch(words, labels)) for _ in range(6)]
     assert_close(losses[WGPU], losses[CPU], rtol=1e-3)
-    assert losses[WGPU][-1] < losses[WGPU][0] / 2
+    assert losses[WGPU][-1] < losses[WGPU][0] - 0.05

@@ -66,7 +66,8 @@ SHARD ?= 1/1
 SHARD_OF = awk -v shard=$(SHARD) 'BEGIN { split(shard, s, "/") } NR % s[2] == s[1] % s[2]'
 # One executable: to link the library into one for each suite takes minutes.
 SUITES = $(shell sed -n 's/^mod \(.*\);/\1/p' tests/kit/main.rs | $(SHARD_OF))
-PYTHON_TESTS = $(shell ls tests/python/test_*.py | grep -v /test_sweep.py | $(SHARD_OF))
+PYTHON_TESTS = $(shell find tests/python -name 'test_*.py' ! -name test_sweep.py | sort | \
+	$(SHARD_OF))
 # The sweep is a file of its own; of several parts the last one has it.
 SWEEP = $(shell echo tests/python/test_sweep.py | awk -v shard=$(SHARD) \
 	'BEGIN { split(shard, s, "/") } s[1] == s[2]')

@@ -1,8 +1,7 @@
 //! The folder of `TF_WGPU_DUMP`: shaders, graphs and timings in files for people.
 //!
-//! Owns where files lie and how a table grows. What they contain is written by those that make
-//! it: `device` writes shaders, `optimizer` graphs. Nothing here fails: trouble with files is one
-//! line in the log.
+//! Owns where files lie and how a table grows; `device` fills it with shaders, `optimizer` with
+//! graphs. Nothing here fails: trouble with files is one line in the log.
 
 use std::fs;
 use std::io::Write;

@@ -37,12 +37,17 @@ impl ShaderDump {
     }
 
     /// Writes the texts of a shader that is about to be compiled. Gives its number.
-    pub fn write(&self, label: &str, wgsl: &str, text: &Text<'_>) -> String {
+    pub fn write(
+        &self,
+        label: &str,
+        wgsl: &str,
+        text: std::result::Result<Text<'_>, &Error>,
+    ) -> String {
         static SHADERS: Counter = Counter::new();
         let number = SHADERS.next();
         let path = format!("shaders/{number}_{}", file_name(label));
         self.folder.write(&format!("{path}.wgsl"), wgsl);
-        match translated(self.backend, text) {
+        match text.map_err(Clone::clone).and_then(|text| translated(self.backend, &text)) {
             Ok((extension, text)) => self.folder.write(&format!("{path}.{extension}"), text),
             Err(e) => self.folder.write(&format!("{path}.error.txt"), e.to_string()),
         }

@@ -309,10 +309,11 @@ impl Compiler {
         let Some(dump) = &self.dump else {
             return self.compile_as(planned, self.source(shader, wgsl)?);
         };
-        let source = self.source(shader, wgsl.clone())?;
-        let number = dump.write(shader.label(), &wgsl, &source.text(&wgsl));
+        let source = self.source(shader, wgsl.clone());
+        let text = source.as_ref().map(|source| source.text(&wgsl));
+        let number = dump.write(shader.label(), &wgsl, text);
         let start = Instant::now();
-        let compiled = self.compile_as(planned, source);
+        let compiled = source.and_then(|source| self.compile_as(planned, source));
         dump.end(&number, &planned.key, shader.label(), start.elapsed(), &compiled);
         compiled
     }

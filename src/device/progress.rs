@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// How long compiling takes before somebody who watches a terminal or a notebook is told.
+/// How long compiling takes before a line in a terminal or a notebook.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long it takes before a line in a log is worth it.
 const LONG: Duration = Duration::from_secs(10);
@@ -124,9 +124,15 @@ impl<W: Write> Teller<W> {
         Self { reader, out, shown: 0, told: false }
     }
 
-    /// Tells that `compiled` of `planned` pipelines are compiled after `elapsed`.
+    /// Tells that `compiled` of `planned` pipelines are compiled after `elapsed`, or that the first
+    /// run of some lasts.
     fn tell(&mut self, planned: u64, compiled: u64, elapsed: Duration) {
-        let text = format!("compiling shaders: {compiled} of {planned}, {} s", elapsed.as_secs());
+        let seconds = elapsed.as_secs();
+        let text = if compiled == planned {
+            format!("shaders run for the first time, which may compile them, {seconds} s")
+        } else {
+            format!("compiling shaders: {compiled} of {planned}, {seconds} s")
+        };
         match self.reader {
             Reader::Log if elapsed >= LONG && !self.told => {
                 self.told = true;
@@ -186,6 +192,21 @@ mod tests {
         let terminal = seen(Reader::Terminal);
         assert!(terminal.contains("compiling shaders: 0 of 4, 2 s"), "{terminal:?}");
         assert!(terminal.ends_with("\r\x1b[2K"), "{terminal:?}");
+    }
+
+    #[test]
+    fn a_first_run_counts_as_compiling() {
+        let (wake, woken) = bounded(1);
+        let counts = Counts::default();
+        counts.planned.store(7, Ordering::Relaxed);
+        counts.compiled.store(7, Ordering::Relaxed);
+        wake.send(()).unwrap();
+        drop(wake);
+        let end = Instant::now() + PATIENCE + 3 * TICK;
+        let mut teller = Teller::new(Reader::Terminal, Vec::new());
+        run(&woken, &counts, &|| Instant::now() < end, &mut teller);
+        let text = String::from_utf8(teller.out).unwrap();
+        assert!(text.contains("run for the first time, which may compile them, 2 s"), "{text:?}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(super) fn of(module: &naga::Module) -> Result<Vec<u32>> {
         .map_err(|e| Error::Internal(e.to_string()))
 }
 
-/// What naga's writers must know of a module besides the module. No program asks for what its
+/// Validates a module for naga's writers, with all capabilities: no program asks for one that its
 /// adapter lacks.
 pub(super) fn validated(module: &naga::Module) -> Result<ModuleInfo> {
     let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());

@@ -6,7 +6,7 @@
 //! surfaces are left out. No variable has to be set for that, which no process with threads can
 //! do safely.
 //!
-//! Vulkan's devices ask [`super::vulkan_pipelines`] for shader modules and pipelines.
+//! Vulkan's devices ask [`super::vulkan_pipelines`] for pipelines.
 
 /// All adapters of the descriptor's backends. A backend that the system lacks has none.
 #[cfg_attr(not(any(target_os = "linux", windows)), expect(unused_mut, reason = "no Vulkan"))]

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-/// A shader module or pipeline that the driver refused.
+/// A pipeline that the driver refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// The driver's answer.
@@ -12,7 +12,7 @@ pub(crate) struct Refusal {
 }
 
 thread_local! {
-    /// The first refusal on this thread since a call of [`watched`] began.
+    /// The last refusal on this thread since a call of [`watched`] began.
     static REFUSED: RefCell<Option<Refusal>> = const { RefCell::new(None) };
 }
 
@@ -23,16 +23,13 @@ pub(crate) fn watched<T>(call: impl FnOnce() -> T) -> (T, Option<Refusal>) {
     (call(), REFUSED.take())
 }
 
-/// Has the call of [`watched`] on this thread tell of a refusal. A module that is refused has a
-/// pipeline that is not, so the first one stays.
+/// Has the call of [`watched`] on this thread tell of a refusal.
 #[cfg_attr(
     not(any(test, target_os = "linux", windows)),
     expect(dead_code, reason = "wgpu itself tells of Metal's")
 )]
 pub(super) fn note(refusal: Refusal) {
-    REFUSED.with_borrow_mut(|refused| {
-        refused.get_or_insert(refusal);
-    });
+    REFUSED.set(Some(refusal));
 }
 
 #[cfg(test)]
@@ -40,15 +37,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_refusal_of_a_call_is_told_once() {
+    fn a_refusal_within_a_call_is_told_once() {
         let refusal = |reason: &str| Refusal { reason: reason.to_owned(), is_unoptimized: false };
         note(refusal("before"));
         let (made, refused) = watched(|| {
-            note(refusal("first"));
-            note(refusal("second"));
+            note(refusal("within"));
             7
         });
-        assert_eq!((made, refused), (7, Some(refusal("first"))));
+        assert_eq!((made, refused), (7, Some(refusal("within"))));
         assert_eq!(watched(|| ()).1, None);
     }
 }

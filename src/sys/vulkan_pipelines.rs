@@ -2,13 +2,13 @@
 //!
 //! wgpu ends a device when a driver refuses one of its pipelines, and drivers do: for too much
 //! scratch memory, too many registers, or a fault of theirs in one shader. So this module stands
-//! between wgpu and the driver where wgpu creates shader modules and pipelines. What the driver
-//! refuses is tried again without optimizations, which takes another way through most compilers. If
-//! that is refused too, wgpu gets a pipeline that does nothing, and [`refusals`] tells the thread
-//! that asked for it, so that it is never used and the device stays.
+//! between wgpu and the driver where wgpu creates pipelines. It tries a refused pipeline again
+//! without optimizations, which takes another way through most compilers. If the driver refuses
+//! that too, wgpu gets a pipeline that does nothing, and [`refusals`] tells the thread that asked
+//! for it, so that it is never used and the device stays.
 //!
-//! wgpu loads Vulkan's functions by the function that it is given for that; [`hooked`] gives it one
-//! that answers for the two functions here and asks the loader for all others.
+//! wgpu loads Vulkan's functions by a function that it is given. [`hooked`] gives it one that
+//! answers for `vkCreateComputePipelines` and asks the loader for all others.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -34,13 +34,14 @@ struct Functions {
     destroy_module: vk::PFN_vkDestroyShaderModule,
 }
 
-/// Those of each device. The handle of a device that is gone may come again, with its functions.
+/// The functions of each device. A new device may have the handle of an earlier one; it replaces
+/// the earlier one's functions.
 static DEVICES: RwLock<Vec<(vk::Device, Functions)>> = RwLock::new(Vec::new());
 /// The loader, which stays in the process: another one would have its functions elsewhere.
 static LOADER: OnceLock<ash::Entry> = OnceLock::new();
 static DEVICE_FUNCTION: OnceLock<vk::PFN_vkGetDeviceProcAddr> = OnceLock::new();
 
-/// An entry like `entry`, whose instances' devices ask this module.
+/// An entry like `entry`, but that the devices of its instances get pipelines from this module.
 pub(super) fn hooked(entry: &ash::Entry) -> ash::Entry {
     LOADER.get_or_init(|| entry.clone());
     let functions = ash::StaticFn { get_instance_proc_addr: instance_function };
@@ -73,8 +74,7 @@ unsafe extern "system" fn device_function(
     let loader = *DEVICE_FUNCTION.get()?;
     // SAFETY: as above.
     let (found, name) = unsafe { (loader(device, name)?, CStr::from_ptr(name)) };
-    let is_module = name == c"vkCreateShaderModule";
-    if !is_module && name != c"vkCreateComputePipelines" {
+    if name != c"vkCreateComputePipelines" {
         return Some(found);
     }
     // Without one of the functions the others are the driver's own.
@@ -105,11 +105,7 @@ unsafe extern "system" fn device_function(
     devices.push((device, functions));
     // SAFETY: a function of any type may be kept as another one until it is called.
     Some(unsafe {
-        if is_module {
-            std::mem::transmute::<vk::PFN_vkCreateShaderModule, Function>(create_module)
-        } else {
-            std::mem::transmute::<vk::PFN_vkCreateComputePipelines, Function>(create_pipelines)
-        }
+        std::mem::transmute::<vk::PFN_vkCreateComputePipelines, Function>(create_pipelines)
     })
 }
 
@@ -125,28 +121,6 @@ fn is_refusal(result: vk::Result) -> bool {
         vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
     ];
     result.as_raw() < 0 && !others.contains(&result)
-}
-
-unsafe extern "system" fn create_module(
-    device: vk::Device,
-    info: *const vk::ShaderModuleCreateInfo<'_>,
-    allocator: *const vk::AllocationCallbacks<'_>,
-    module: *mut vk::ShaderModule,
-) -> vk::Result {
-    let Some(driver) = functions(device) else { return vk::Result::ERROR_UNKNOWN };
-    // SAFETY: the caller's arguments, as Vulkan has them.
-    unsafe {
-        let result = (driver.create_module)(device, info, allocator, module);
-        if !is_refusal(result) {
-            return result;
-        }
-        let made = (driver.create_module)(device, &idle(), allocator, module);
-        if made == vk::Result::SUCCESS {
-            note(result, false);
-            return made;
-        }
-        result
-    }
 }
 
 unsafe extern "system" fn create_pipelines(
@@ -196,7 +170,7 @@ unsafe extern "system" fn create_pipelines(
     }
 }
 
-/// A module whose entry point `main` returns at once.
+/// A module with an entry point `main` that returns at once.
 fn idle() -> vk::ShaderModuleCreateInfo<'static> {
     vk::ShaderModuleCreateInfo::default().code(IDLE)
 }

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from support import python
 
+#: How the entry point begins in each backend's language.
+ENTRIES = {".spvasm": "OpEntryPoint GLCompute", ".metal": "kernel void", ".hlsl": "[numthreads("}
+
 PROGRAM = """
     import tensorflow as tf
 
@@ -66,8 +69,8 @@ def test_each_shader_has_its_text_and_the_driver_s(dump):
         assert float(row["ms"]) > 0
         (wgsl,) = (dump / "shaders").glob(f"{row['number']}_*.wgsl")
         assert "@compute" in wgsl.read_text(encoding="utf-8")
-        driver = wgsl.with_suffix(".spvasm").read_text(encoding="utf-8")
-        assert "OpEntryPoint GLCompute" in driver
+        (driver,) = (f for f in (dump / "shaders").glob(f"{wgsl.stem}.*") if f.suffix in ENTRIES)
+        assert ENTRIES[driver.suffix] in driver.read_text(encoding="utf-8")
     (fused,) = [row for row in rows if row["key"].startswith("elementwise, ")]
     (text,) = (dump / "shaders").glob(f"{fused['number']}_*.wgsl")
     assert "exp(" in text.read_text(encoding="utf-8")

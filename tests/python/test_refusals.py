@@ -37,14 +37,11 @@ EACH = (
         "Softmax": lambda: tf.nn.softmax(tf.constant(plane)),
         "a function": lambda: tf.function(lambda x: tf.exp(-x) * tf.tanh(x) + 1.0)(x),
     }
-    want = {}
-    with tf.device("CPU:0"):
-        for name, use in uses.items():
-            want[name] = use().numpy()
     with tf.device("WGPU:0"):
         kept = tf.Variable(x) + 1.0
         np.testing.assert_array_equal(kept, x + 1)
         layer.fault_layer_refuse(MANY, UNKNOWN, 0)
+        without_reason = 0
         for name, use in uses.items():
             for attempt in range(2):
                 try:
@@ -52,21 +49,22 @@ EACH = (
                 except tf.errors.UnimplementedError as e:
                     text = str(e)
                     assert "does not compile on this adapter" in text, text
-                    assert "refused it (ERROR_UNKNOWN)" in text and "llvmpipe" in text, text
+                    assert "the driver " in text and "refused it (ERROR_UNKNOWN)" in text, text
                 except tf.errors.InternalError as e:
                     # The pipeline was not there when the op ran, and TensorFlow has no better
                     # error for a copy to the host. The next time it is the op's.
                     assert "SyncAll failed" in str(e) and attempt == 0, e
+                    without_reason += 1
                 else:
                     raise AssertionError(f"{name} has a pipeline")
             np.testing.assert_array_equal(kept, x + 1)
         layer.fault_layer_refuse(0, 0, 0)
         # The same ops on other types have other shaders.
         half = tf.matmul(tf.constant(plane, tf.float16), tf.constant(plane, tf.float16))
-        np.testing.assert_allclose(half, want["MatMul"], rtol=1e-2)
-        double = tf.reduce_max(tf.constant(x, tf.float64), axis=1)
-        np.testing.assert_array_equal(double, x.max(axis=1).astype("float64"))
-    print("lives")
+        np.testing.assert_allclose(half, plane @ plane, rtol=1e-2)
+        whole = (100 * x).astype("int32")
+        np.testing.assert_array_equal(tf.reduce_max(whole, axis=1), whole.max(axis=1))
+    print("lives", without_reason)
 """
 )
 
@@ -110,9 +108,11 @@ def environment(tmp_path_factory):
 def test_a_refused_shader_costs_its_op_and_nothing_else(environment):
     done = python(EACH, **environment)
     assert done.returncode == 0, done.stderr
-    assert "lives" in done.stdout
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("lives"))
     assert "lost" not in done.stderr
-    assert done.stderr.count("tensorflow-wgpu: error: shader") >= 8
+    # An error without the reason has a line in the log with it.
+    without_reason = int(line.split()[1])
+    assert done.stderr.count("tensorflow-wgpu: error: shader") >= without_reason
 
 
 def test_a_training_goes_on_with_shaders_that_compile_without_optimizations_alone(environment):
@@ -120,7 +120,6 @@ def test_a_training_goes_on_with_shaders_that_compile_without_optimizations_alon
     assert done.returncode == 0, done.stderr
     assert "trained" in done.stdout
     lines = [line for line in done.stderr.splitlines() if "without optimizations" in line]
-    assert lines
-    assert all("refused it (ERROR_UNKNOWN)" in line and "llvmpipe" in line for line in lines)
     assert len(lines) == 4
+    assert all("refused it (ERROR_UNKNOWN)" in line for line in lines)
     assert lines[-1].endswith("further shaders are not named")

@@ -158,7 +158,7 @@ fn fits(dims: &[i32], shape: &[i32]) -> bool {
     dims.len() == shape.len() && dims.iter().zip(shape).all(|(n, e)| *e < 0 || n == e)
 }
 
-/// A vector with room for more than `used` numbers.
+/// The length of a vector for `used` numbers.
 fn capacity(used: usize) -> Result<usize> {
     let capacity = used.max(ROOM).checked_next_power_of_two();
     capacity.filter(|n| i32::try_from(*n).is_ok()).ok_or_else(|| {

@@ -85,10 +85,11 @@ pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
     run_watched(passes, graph, &mut |_, _| {})
 }
 
-/// The same; `watch` sees the graph behind each run of a pass, a graph that it broke included.
+/// Like [`run_all`]; `watch` sees the graph after each run of a pass, also a graph that the pass
+/// broke.
 ///
 /// # Errors
-/// Those of [`run_all`].
+/// As for [`run_all`].
 pub fn run_watched(
     passes: &[&Pass],
     graph: &mut Graph,

@@ -40,8 +40,7 @@ pub fn refuse(count: u64, result: VkResult, only_optimized: bool) {
     (state.next, state.result, state.only_optimized) = (count, result, only_optimized);
 }
 
-/// Takes a shader module of so many bytes of code. One that computes nothing is refused by no
-/// driver.
+/// Takes a shader module with `bytes` bytes of code. No driver refuses one that computes nothing.
 pub fn created(hash: u64, bytes: usize) {
     let mut state = state();
     if state.seen.insert(hash) && state.next > 0 && bytes > IDLE {

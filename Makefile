@@ -66,8 +66,9 @@ SHARD ?= 1/1
 SHARD_OF = awk -v shard=$(SHARD) 'BEGIN { split(shard, s, "/") } NR % s[2] == s[1] % s[2]'
 # One executable: to link the library into one for each suite takes minutes.
 SUITES = $(shell sed -n 's/^mod \(.*\);/\1/p' tests/kit/main.rs | $(SHARD_OF))
-PYTHON_TESTS = $(shell find tests/python -name 'test_*.py' ! -name test_sweep.py | sort | \
-	$(SHARD_OF))
+# Files of the other parts are ignored, for pytest takes a named file even where conftest.py does not.
+PYTHON_TESTS = $(shell find tests/python -name 'test_*.py' ! -name test_sweep.py | sort)
+OTHER_TESTS = $(filter-out $(shell printf '%s\n' $(PYTHON_TESTS) | $(SHARD_OF)),$(PYTHON_TESTS))
 # The sweep is a file of its own; of several parts the last one has it.
 SWEEP = $(shell echo tests/python/test_sweep.py | awk -v shard=$(SHARD) \
 	'BEGIN { split(shard, s, "/") } s[1] == s[2]')
@@ -88,7 +89,8 @@ models: ## The device's threads under schedulers that try their interleavings. P
 .PHONY: test-python
 test-python: install ## The Python tests on TensorFlow 2.21; the sweep over all kernels first.
 	$(if $(SWEEP),$(BIN)/python -m pytest --numprocesses 2 $(SWEEP))
-	$(BIN)/python -m pytest --numprocesses 2 $(PYTHON_TESTS)
+	$(BIN)/python -m pytest --numprocesses 2 \
+		--ignore tests/python/test_sweep.py $(addprefix --ignore=,$(OTHER_TESTS))
 
 .PHONY: sweep
 sweep: install ## The longer sweep: every kernel in large shapes too, all of Keras's applications.

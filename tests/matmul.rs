@@ -54,27 +54,53 @@ fn swapped(rows: usize, columns: usize, transposed: bool) -> [usize; 2] {
     if transposed { [columns, rows] } else { [rows, columns] }
 }
 
-fn check(dtype: DType, shape: [usize; 3], ta: bool, tb: bool, misalign: usize) {
-    for profile in Profile::DISTINCT {
-        under(profile, || check_once(dtype, shape, ta, tb, misalign));
+/// Random operands and their product.
+struct Product {
+    dtype: DType,
+    shape: [usize; 3],
+    transposed: [bool; 2],
+    operands: [HostTensor; 2],
+    want: Vec<f64>,
+}
+
+impl Product {
+    fn new(dtype: DType, shape: [usize; 3], ta: bool, tb: bool) -> Self {
+        let [m, k, n] = shape;
+        let mut random = Random::new((m * 31 + k * 7 + n) as u64);
+        let (a, av) = random.tensor(dtype, &swapped(m, k, ta));
+        let (b, bv) = random.tensor(dtype, &swapped(k, n, tb));
+        let want = product(&av, &bv, shape, ta, tb);
+        Self { dtype, shape, transposed: [ta, tb], operands: [a, b], want }
+    }
+
+    fn check(&self, misalign: usize) {
+        let Self { dtype, shape: [m, k, n], transposed: [ta, tb], ref operands, ref want } = *self;
+        let mut session = session();
+        session.misalign = misalign;
+        let profile = session.device.profile().name;
+        let what = format!("{dtype} {m}x{k}x{n} {ta} {tb} {profile} misaligned by {misalign}");
+        let inputs = operands.clone().map(Into::into);
+        let got = session.run(&matmul(dtype, ta, tb), &inputs).expect(&what);
+        assert_eq!(got[0].dims[..], [m, n]);
+        assert_close(&got[0], want, k as f64, &what);
     }
 }
 
-fn check_once(dtype: DType, [m, k, n]: [usize; 3], ta: bool, tb: bool, misalign: usize) {
-    if !session().runs(dtype) {
-        return;
+fn check(dtype: DType, shape: [usize; 3], ta: bool, tb: bool, misalign: usize) {
+    let product = Product::new(dtype, shape, ta, tb);
+    for profile in Profile::DISTINCT {
+        under(profile, || {
+            if session().runs(dtype) {
+                product.check(misalign);
+            }
+        });
     }
-    let mut random = Random::new((m * 31 + k * 7 + n) as u64);
-    let (a, av) = random.tensor(dtype, &swapped(m, k, ta));
-    let (b, bv) = random.tensor(dtype, &swapped(k, n, tb));
-    let want = product(&av, &bv, [m, k, n], ta, tb);
-    let mut session = session();
-    session.misalign = misalign;
-    let profile = session.device.profile().name;
-    let what = format!("{dtype} {m}x{k}x{n} {ta} {tb} {profile} misaligned by {misalign}");
-    let got = session.run(&matmul(dtype, ta, tb), &[a.into(), b.into()]).expect(&what);
-    assert_eq!(got[0].dims[..], [m, n]);
-    assert_close(&got[0], &want, k as f64, &what);
+}
+
+fn check_once(dtype: DType, shape: [usize; 3], ta: bool, tb: bool, misalign: usize) {
+    if session().runs(dtype) {
+        Product::new(dtype, shape, ta, tb).check(misalign);
+    }
 }
 
 const SHAPES: &[[usize; 3]] = &[

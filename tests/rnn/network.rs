@@ -1,6 +1,7 @@
 //! Networks of recurrent layers in plain Rust in f64: shapes, values, and the nodes that compute
 //! them.
 
+use super::cells::dot;
 use tensorflow_wgpu::local::Node;
 use tensorflow_wgpu::{DType, HostTensor};
 
@@ -177,23 +178,29 @@ impl Network {
                         let before: Vec<f64> =
                             (0..outputs).map(|k| last_h[self.at(states, pseudo, b, k)]).collect();
                         // Of gate g and unit j.
+                        let x_at = self.at([steps, batch, columns], t, b, 0);
+                        let x = &x[x_at..x_at + columns];
                         let input_part = |g: usize, j: usize| {
-                            let row = (g * units + j) * weighted;
-                            let x_at = |k| x[self.at([steps, batch, columns], t, b, k)];
-                            let sum: f64 = if weighted == 0 {
-                                x_at(j)
-                            } else {
-                                (0..weighted).map(|k| p[3][weights_at + row + k] * x_at(k)).sum()
+                            let row = weights_at + (g * units + j) * weighted;
+                            let sum = match weighted {
+                                0 => x[j],
+                                _ => dot(&p[3][row..row + weighted], x),
                             };
                             sum + p[3][bias_at + g * units + j]
                         };
                         let recurrent_part = |g: usize, j: usize, before: &[f64]| {
                             let row = recurrent_at + (g * units + j) * outputs;
-                            let sum: f64 = (0..outputs).map(|k| p[3][row + k] * before[k]).sum();
-                            sum + p[3][bias_at + (gates + g) * units + j]
+                            dot(&p[3][row..row + outputs], before)
+                                + p[3][bias_at + (gates + g) * units + j]
                         };
                         let gate_of = |g: usize, j: usize, before: &[f64]| {
                             input_part(g, j) + recurrent_part(g, j, before)
+                        };
+                        let reset: Vec<f64> = if self.mode == "gru_reset_before" {
+                            let of = |k| sigmoid(gate_of(0, k, &before)) * before[k];
+                            (0..units).map(of).collect()
+                        } else {
+                            vec![]
                         };
                         let mut given = vec![0.0; units];
                         for j in 0..units {
@@ -206,9 +213,6 @@ impl Network {
                                 "rnn_linear" => gate(0),
                                 "rnn_sigmoid" => sigmoid(gate(0)),
                                 "gru_reset_before" => {
-                                    let reset: Vec<f64> = (0..units)
-                                        .map(|k| sigmoid(gate_of(0, k, &before)) * before[k])
-                                        .collect();
                                     let u = sigmoid(gate(1));
                                     (1.0 - u) * gate_of(2, j, &reset).tanh() + u * before[j]
                                 }
@@ -228,7 +232,7 @@ impl Network {
                         for i in 0..outputs {
                             let row = recurrent_at + gates * units * outputs + i * units;
                             let h = match self.projects() {
-                                true => (0..units).map(|j| p[3][row + j] * given[j]).sum(),
+                                true => dot(&p[3][row..row + units], &given),
                                 false => given[i],
                             };
                             last_h[self.at(states, pseudo, b, i)] = h;

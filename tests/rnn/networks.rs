@@ -22,43 +22,69 @@ fn forward(
     session.run(node, &inputs).unwrap()
 }
 
+/// A network with random inputs and what the reference makes of them.
+struct Expected {
+    n: Network,
+    dtype: DType,
+    what: String,
+    random: Random,
+    inputs: Vec<HostTensor>,
+    values: Vec<Vec<f64>>,
+    want: [Vec<f64>; 3],
+}
+
+impl Expected {
+    fn new(n: &Network, dtype: DType) -> Self {
+        let n = n.fitted();
+        let what = format!(
+            "{} {dtype} {}x{} layers, projected to {}",
+            n.mode, n.layers, n.directions, n.projection
+        );
+        let mut random = Random::new(n.units as u64 + 3);
+        let (mut inputs, mut values) = super::cells::random(&mut random, dtype, &n.shapes());
+        if n.units > 64 {
+            // Saturated gates would hide what the sums are.
+            let scale = 2.0 / (n.units as f64).sqrt();
+            for v in &mut values[3] {
+                *v *= scale;
+            }
+        }
+        inputs[3] = HostTensor::floats(dtype, &[n.params()], &values[3]);
+        values[3] = inputs[3].to_f64();
+        let want = n.run(&values);
+        Self { n, dtype, what, random, inputs, values, want }
+    }
+
+    /// Runs the network and compares its values; gives what it made.
+    fn check_values(&self, session: &mut Session) -> Vec<HostTensor> {
+        let Self { n, dtype, what, inputs, want, .. } = self;
+        let bound = match *dtype {
+            DType::F64 => 1e-12,
+            DType::F32 => 3e-6 * n.units.max(8) as f64,
+            DType::F16 => 4e-3,
+            _ => 3e-2,
+        };
+        let node = n.node(n.op(false), *dtype);
+        let got = forward(session, n, &node, inputs);
+        assert_eq!(got[0].dims[..], n.output_shape()[..]);
+        assert_eq!(got[1].dims[..], n.state_shape()[..]);
+        for (k, name) in ["output", "output_h", "output_c"].iter().enumerate() {
+            close(&got[k], &want[k], bound, &format!("{what}: {name}"));
+        }
+        let plain = forward(session, n, &node.clone().attr("is_training", false), inputs);
+        for k in 0..3 {
+            assert_eq!(plain[k], got[k], "{what}: without training");
+        }
+        got
+    }
+}
+
 /// Values and gradients of a network.
 fn check(session: &mut Session, n: &Network, dtype: DType, slope_bound: Option<f64>) {
-    let n = &n.fitted();
-    let what = format!(
-        "{} {dtype} {}x{} layers, projected to {}",
-        n.mode, n.layers, n.directions, n.projection
-    );
-    let mut r = Random::new(n.units as u64 + 3);
-    let (inputs, mut values) = random(&mut r, dtype, &n.shapes());
-    let bound = match dtype {
-        DType::F64 => 1e-12,
-        DType::F32 => 3e-6 * n.units.max(8) as f64,
-        DType::F16 => 4e-3,
-        _ => 3e-2,
-    };
-    if n.units > 64 {
-        // Saturated gates would hide what the sums are.
-        let scale = 2.0 / (n.units as f64).sqrt();
-        for v in &mut values[3] {
-            *v *= scale;
-        }
-    }
-    let mut inputs = inputs;
-    inputs[3] = HostTensor::floats(dtype, &[n.params()], &values[3]);
-    values[3] = inputs[3].to_f64();
-    let want = n.run(&values);
-    let node = n.node(n.op(false), dtype);
-    let got = forward(session, n, &node, &inputs);
-    assert_eq!(got[0].dims[..], n.output_shape()[..]);
-    assert_eq!(got[1].dims[..], n.state_shape()[..]);
-    for (k, name) in ["output", "output_h", "output_c"].iter().enumerate() {
-        close(&got[k], &want[k], bound, &format!("{what}: {name}"));
-    }
-    let plain = forward(session, n, &node.clone().attr("is_training", false), &inputs);
-    for k in 0..3 {
-        assert_eq!(plain[k], got[k], "{what}: without training");
-    }
+    let expected = Expected::new(n, dtype);
+    let got = expected.check_values(session);
+    let Expected { n, what, random: mut r, inputs, values, .. } = expected;
+    let n = &n;
     let Some(slope_bound) = slope_bound else { return };
     let shapes = [n.output_shape(), n.state_shape(), n.cell_shape()];
     let (d_outputs, d_values) = random(&mut r, dtype, &shapes);
@@ -163,18 +189,22 @@ fn extents_of_all_kinds() {
         (2, 3, 6, 400),
         (600, 1, 3, 130),
     ];
+    let mut all = Vec::new();
+    for mode in MODES {
+        for (steps, batch, inputs, units) in extents {
+            let n = Network { mode, steps, batch, inputs, units, directions: 2, ..SMALL };
+            all.push(Expected::new(&n, DType::F32));
+            if mode == "lstm" {
+                let n = Network { projection: units / 3, time_major: false, ..n };
+                all.push(Expected::new(&n, DType::F32));
+            }
+        }
+    }
     for profile in Profile::DISTINCT {
         under(profile, || {
             let mut session = session();
-            for mode in MODES {
-                for (steps, batch, inputs, units) in extents {
-                    let n = Network { mode, steps, batch, inputs, units, directions: 2, ..SMALL };
-                    check(&mut session, &n, DType::F32, None);
-                    if mode == "lstm" {
-                        let n = Network { projection: units / 3, time_major: false, ..n };
-                        check(&mut session, &n, DType::F32, None);
-                    }
-                }
+            for expected in &all {
+                expected.check_values(&mut session);
             }
         });
     }
@@ -184,58 +214,81 @@ fn extents_of_all_kinds() {
 /// reference's difference quotients in it.
 #[test]
 fn gradients_of_larger_networks() {
+    let mut all = Vec::new();
+    // A rectified unit near its kink has no quotient that tells its slope.
+    for mode in ["lstm", "gru", "gru_reset_before", "rnn_tanh"] {
+        for (steps, batch, units) in [(4, 11, 96), (3, 5, 260)] {
+            let n = Network { mode, steps, batch, inputs: 9, units, ..SMALL };
+            all.push(Slopes::new(&n));
+            if mode == "lstm" {
+                all.push(Slopes::new(&Network { projection: 40, layers: 2, directions: 2, ..n }));
+            }
+        }
+    }
     for profile in Profile::DISTINCT {
         under(profile, || {
             let mut session = session();
-            // A rectified unit near its kink has no quotient that tells its slope.
-            for mode in ["lstm", "gru", "gru_reset_before", "rnn_tanh"] {
-                for (steps, batch, units) in [(4, 11, 96), (3, 5, 260)] {
-                    let n = Network { mode, steps, batch, inputs: 9, units, ..SMALL };
-                    larger_gradient(&mut session, &n);
-                    if mode == "lstm" {
-                        let n = Network { projection: 40, layers: 2, directions: 2, ..n };
-                        larger_gradient(&mut session, &n);
-                    }
-                }
+            for slopes in &all {
+                slopes.check(&mut session);
             }
         });
     }
 }
 
-fn larger_gradient(session: &mut Session, n: &Network) {
-    let n = &n.fitted();
-    let mut r = Random::new(11);
-    let (mut inputs, mut values) = random(&mut r, DType::F32, &n.shapes());
-    for v in &mut values[3] {
-        *v /= (n.units as f64).sqrt();
-    }
-    inputs[3] = HostTensor::floats(DType::F32, &[n.params()], &values[3]);
-    values[3] = inputs[3].to_f64();
-    let got = forward(session, n, &n.node(n.op(false), DType::F32), &inputs);
-    let (d_outputs, d_values) =
-        random(&mut r, DType::F32, &[n.output_shape(), n.state_shape(), n.cell_shape()]);
-    if n.has_lengths() {
-        inputs.push(n.lengths_input());
-    }
-    let back: Vec<HostTensor> =
-        inputs.iter().chain(&got[..3]).chain(&d_outputs).chain(&got[3..]).cloned().collect();
-    let back: Vec<Input> = back.into_iter().map(Input::from).collect();
-    let grads = session.run(&n.node(n.op(true), DType::F32), &back).unwrap();
-    let kept = if n.has_cells() { 3 } else { 2 };
-    for k in (0..4).filter(|k| *k != 2 || n.has_cells()) {
-        let (_, direction) = r.tensor(DType::F64, &[values[k].len()]);
-        let at = |delta: f64| -> f64 {
-            let mut moved = values.clone();
-            for (v, d) in moved[k].iter_mut().zip(&direction) {
-                *v += delta * d;
-            }
-            let all = n.run(&moved);
-            (0..kept).map(|k| dot(&all[k], &d_values[k])).sum()
+/// A large network, and its reference's difference quotient in a random direction of each input.
+struct Slopes {
+    n: Network,
+    inputs: Vec<HostTensor>,
+    d_outputs: Vec<HostTensor>,
+    /// Which input, the direction, and the quotient in it.
+    quotients: Vec<(usize, Vec<f64>, f64)>,
+}
+
+impl Slopes {
+    fn new(n: &Network) -> Self {
+        let n = n.fitted();
+        let mut r = Random::new(11);
+        let (mut inputs, mut values) = random(&mut r, DType::F32, &n.shapes());
+        for v in &mut values[3] {
+            *v /= (n.units as f64).sqrt();
+        }
+        inputs[3] = HostTensor::floats(DType::F32, &[n.params()], &values[3]);
+        values[3] = inputs[3].to_f64();
+        let shapes = [n.output_shape(), n.state_shape(), n.cell_shape()];
+        let (d_outputs, d_values) = random(&mut r, DType::F32, &shapes);
+        let kept = if n.has_cells() { 3 } else { 2 };
+        let quotient = |k: usize| {
+            let (_, direction) = r.tensor(DType::F64, &[values[k].len()]);
+            let at = |delta: f64| -> f64 {
+                let mut moved = values.clone();
+                for (v, d) in moved[k].iter_mut().zip(&direction) {
+                    *v += delta * d;
+                }
+                let all = n.run(&moved);
+                (0..kept).map(|k| dot(&all[k], &d_values[k])).sum()
+            };
+            let quotient = (at(1e-5) - at(-1e-5)) / 2e-5;
+            (k, direction, quotient)
         };
-        let want = (at(1e-5) - at(-1e-5)) / 2e-5;
-        let got = dot(&grads[k].to_f64(), &direction);
-        let bound = 1e-4 * dot(&grads[k].to_f64(), &grads[k].to_f64()).sqrt().max(1.0);
-        assert!((got - want).abs() <= bound, "{} input {k}: {got}, want {want}", n.mode);
+        let quotients = (0..4).filter(|k| *k != 2 || n.has_cells()).map(quotient).collect();
+        Self { n, inputs, d_outputs, quotients }
+    }
+
+    fn check(&self, session: &mut Session) {
+        let Self { n, inputs, d_outputs, quotients } = self;
+        let got = forward(session, n, &n.node(n.op(false), DType::F32), inputs);
+        let mut inputs = inputs.clone();
+        if n.has_lengths() {
+            inputs.push(n.lengths_input());
+        }
+        let back = inputs.iter().chain(&got[..3]).chain(d_outputs).chain(&got[3..]);
+        let back: Vec<Input> = back.cloned().map(Input::from).collect();
+        let grads = session.run(&n.node(n.op(true), DType::F32), &back).unwrap();
+        for (k, direction, want) in quotients {
+            let slope = dot(&grads[*k].to_f64(), direction);
+            let bound = 1e-4 * dot(&grads[*k].to_f64(), &grads[*k].to_f64()).sqrt().max(1.0);
+            assert!((slope - want).abs() <= bound, "{} input {k}: {slope}, want {want}", n.mode);
+        }
     }
 }
 
@@ -263,7 +316,7 @@ fn tensors_beyond_one_binding() {
             check(&mut session, &n, DType::F32, None);
         }
         let n = Network { steps: 40, batch: 3, directions: 1, ..base };
-        larger_gradient(&mut session, &Network { mode: smooth(mode), ..n });
+        Slopes::new(&Network { mode: smooth(mode), ..n }).check(&mut session);
     }
 }
 

@@ -66,7 +66,7 @@ SHARD ?= 1/1
 SHARD_OF = awk -v shard=$(SHARD) 'BEGIN { split(shard, s, "/") } NR % s[2] == s[1] % s[2]'
 # One executable: to link the library into one for each suite takes minutes.
 SUITES = $(shell sed -n 's/^mod \(.*\);/\1/p' tests/kit/main.rs | $(SHARD_OF))
-# Files of the other parts are ignored, for pytest takes a named file even where conftest.py does not.
+# Files of the other parts are ignored: pytest takes a named file even where conftest.py does not.
 PYTHON_TESTS = $(shell find tests/python -name 'test_*.py' ! -name test_sweep.py | sort)
 OTHER_TESTS = $(filter-out $(shell printf '%s\n' $(PYTHON_TESTS) | $(SHARD_OF)),$(PYTHON_TESTS))
 # The sweep is a file of its own; of several parts the last one has it.
@@ -87,10 +87,14 @@ models: ## The device's threads under schedulers that try their interleavings. P
 		--target-dir target/concurrency
 
 .PHONY: test-python
-test-python: install ## The Python tests on TensorFlow 2.21; the sweep over all kernels first.
+test-python: install ## The Python tests on TensorFlow 2.21; the sweep first. Part of `test`.
 	$(if $(SWEEP),$(BIN)/python -m pytest --numprocesses 2 $(SWEEP))
-	$(BIN)/python -m pytest --numprocesses 2 \
+	$(BIN)/python -m pytest --numprocesses 2 -m "not nightly" --durations 40 \
 		--ignore tests/python/test_sweep.py $(addprefix --ignore=,$(OTHER_TESTS))
+
+.PHONY: test-nightly
+test-nightly: install ## The Python tests that `test` leaves out: walks over faults, clusters, pairs.
+	$(BIN)/python -m pytest --numprocesses 2 -m nightly
 
 .PHONY: sweep
 sweep: install ## The longer sweep: every kernel in large shapes too, all of Keras's applications.

@@ -1,4 +1,5 @@
-//! Compiles `proto/` into Rust, without protoc; names the library for macOS.
+//! Compiles `proto/` into Rust, without protoc; names the library for macOS, and
+//! gives it an entry point on Linux.
 
 use std::error::Error;
 
@@ -14,7 +15,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Comments of the schemas are no Rust documentation: their lists would be read as code.
     config.disable_comments(["."]);
     config.compile_fds(descriptors)?;
-    if std::env::var("CARGO_CFG_TARGET_VENDOR")? == "apple" {
+    println!("cargo:rustc-check-cfg=cfg(has_examination)");
+    let target = |what: &str| std::env::var(format!("CARGO_CFG_TARGET_{what}"));
+    let is_glibc = target("OS")? == "linux" && target("ENV")? == "gnu";
+    if is_glibc && ["x86_64", "aarch64"].contains(&&*target("ARCH")?) {
+        // The entry point of src/sys/examination.rs: the library is a program too.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-e,tensorflow_wgpu_examine");
+        println!("cargo:rustc-cfg=has_examination");
+    }
+    if target("VENDOR")? == "apple" {
         // Else the library would carry the path where it was built.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-install_name,@rpath/libtensorflow_wgpu.dylib");
     }

@@ -40,7 +40,7 @@ pub fn report(variables: &[(String, String)], tensorflow: &TensorFlow) -> Value 
     let environment: BTreeMap<_, _> =
         settings::VARIABLES.iter().filter_map(|v| Some((v.name, lookup(v.name)?))).collect();
     let warnings: Vec<_> = selection
-        .warning
+        .warnings
         .iter()
         .cloned()
         .chain(settings::problems(variables.iter().map(|(k, v)| (k.as_str(), v.as_str()))))
@@ -237,8 +237,9 @@ const OPS_HEAD: &str = "\
 # Ops
 
 Written by `make docs` from the registry; a test compares them. {count} ops have kernels for WGPU.
-TensorFlow adds those that it offers every device (constants, reshapes, variable handles, control
-flow, function calls); all others run on the CPU.
+TensorFlow adds those that it offers every device: constants, reshapes, variable handles, control
+flow, function calls. Together they are all but [seven](DECISIONS.md#ops-that-are-not-there) of the
+579 that TensorFlow 2.21 has on its own GPUs. All other ops run on the CPU.
 
 float64 and complex128 need an adapter with 64-bit floats in shaders; int64 and uint64 run on every
 adapter. `python -m tensorflow_wgpu` lists what yours offers.

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from tensorflow_wgpu import _doctor
+from tensorflow_wgpu import __version__, _doctor
 
 
 def main() -> int:
@@ -14,6 +14,7 @@ def main() -> int:
     self-test passed; else 1.
     """
     parser = argparse.ArgumentParser(prog="python -m tensorflow_wgpu", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--ops", action="store_true", help="list the ops with their types")
     parser.add_argument(

@@ -36,8 +36,8 @@ pub struct Selection {
     /// Whether there is none because `TF_WGPU_VISIBLE_DEVICES=-1` asks for that, which is no
     /// problem to tell of.
     pub is_switched_off: bool,
-    /// What is wrong with the variables although there are devices, in one line.
-    pub warning: Option<String>,
+    /// What else is wrong, a line each: with the variables, or with drivers that are left out.
+    pub warnings: Vec<String>,
 }
 
 impl Selection {
@@ -81,12 +81,22 @@ impl Selection {
             ));
         }
         let (backends, warning) = backends(lookup("WGPU_BACKEND").as_deref(), of_system())?;
-        self.warning = warning;
+        self.warnings.extend(warning);
         let low_power = low_power(lookup("WGPU_POWER_PREF").as_deref())?;
         crate::sys::address_range::check_room()?;
-        crate::sys::vulkan_driver::preload()?;
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
         descriptor.backends = backends;
+        #[cfg(has_examination)]
+        if backends.contains(wgpu::Backends::VULKAN) {
+            let left_out = super::left_out::apply(super::cache::directory(lookup));
+            if left_out.everything {
+                descriptor.backends -= wgpu::Backends::VULKAN;
+            }
+            self.warnings.extend(left_out.lines);
+        }
+        if descriptor.backends.contains(wgpu::Backends::VULKAN) {
+            crate::sys::vulkan_driver::preload()?;
+        }
         let mut adapters = crate::sys::instance::adapters(descriptor);
         adapters.sort_by_key(|a| rank(&a.get_info(), low_power));
         let name = lookup("WGPU_ADAPTER_NAME").map(|n| n.to_lowercase()).filter(|n| !n.is_empty());
@@ -158,6 +168,9 @@ impl Selection {
                 )
             })
             .collect();
+        if reasons.is_empty() {
+            reasons.extend(self.warnings.iter().cloned());
+        }
         if reasons.is_empty() {
             reasons.push(
                 "no Vulkan, Metal or DX12 driver was found; on Debian or Ubuntu install \

@@ -15,6 +15,8 @@ mod dump;
 mod failures;
 mod gpu;
 mod ledger;
+#[cfg(has_examination)]
+mod left_out;
 mod matrices;
 mod matrix_units;
 mod memory;

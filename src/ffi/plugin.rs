@@ -89,7 +89,7 @@ impl Plugin {
                 report.rejected.as_deref().map(|r| format!(", not used: {r}")).unwrap_or_default();
             log::info!("adapter {} ({}){why}", report.info.name, report.info.backend);
         }
-        if let Some(warning) = &selection.warning {
+        for warning in &selection.warnings {
             log::warn!("{warning}");
         }
         let sharers: Vec<u32> =

@@ -2,6 +2,8 @@
 //! functions. It knows nothing of TensorFlow, devices or kernels.
 
 pub(crate) mod address_range;
+#[cfg(has_examination)]
+pub(crate) mod examination;
 pub(crate) mod experimental;
 pub(crate) mod guard;
 pub(crate) mod instance;
@@ -12,6 +14,8 @@ pub(crate) mod process;
 pub(crate) mod refusals;
 pub(crate) mod threads;
 pub(crate) mod trusted_shader;
+#[cfg(has_examination)]
+pub(crate) mod vulkan_devices;
 pub(crate) mod vulkan_driver;
 #[cfg(any(target_os = "linux", windows))]
 mod vulkan_pipelines;

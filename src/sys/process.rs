@@ -40,6 +40,7 @@ pub(crate) fn end_at_once(line: &str) -> ! {
 
 /// What the system says of another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "other systems are not asked"))]
 pub(crate) enum Started {
     /// It runs, and started at this time of the system's own clock.
     At(u64),
@@ -83,6 +84,18 @@ pub(crate) fn place() -> String {
     #[cfg(not(target_os = "linux"))]
     let place = String::new();
     place
+}
+
+/// Sets variables of this process's environment, which its children inherit.
+///
+/// No thread may read a variable meanwhile by a function of C, and nobody can know that of other
+/// people's threads. So this is for a process that would else crash for sure.
+#[cfg(has_examination)]
+pub(crate) fn set_variables(variables: &[(String, String)]) {
+    for (name, value) in variables {
+        // SAFETY: not proven, as the comment says: it is the smaller of two dangers.
+        unsafe { std::env::set_var(name, value) };
+    }
 }
 
 /// Takes the lock of a file for this process alone, unless another process has it. The lock goes

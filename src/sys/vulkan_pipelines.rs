@@ -8,7 +8,8 @@
 //! for it, so that it is never used and the device stays.
 //!
 //! wgpu loads Vulkan's functions by a function that it is given. [`hooked`] gives it one that
-//! answers for `vkCreateComputePipelines` and asks the loader for all others.
+//! answers for `vkCreateComputePipelines`, has `vulkan_devices` answer for the list of devices,
+//! and asks the loader for all others.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -17,6 +18,8 @@ use ash::vk;
 use parking_lot::RwLock;
 
 use super::refusals::{self, Refusal};
+#[cfg(has_examination)]
+use super::vulkan_devices;
 
 fn note(result: vk::Result, is_unoptimized: bool) {
     // Few people know what an answer's sentence means without its name.
@@ -56,6 +59,20 @@ unsafe extern "system" fn instance_function(
     let loader = LOADER.get()?.static_fn().get_instance_proc_addr;
     // SAFETY: the caller's arguments, as Vulkan has them: a name that ends with a NUL.
     let (found, name) = unsafe { (loader(instance, name)?, CStr::from_ptr(name)) };
+    #[cfg(has_examination)]
+    if name == c"vkEnumeratePhysicalDevices" {
+        // SAFETY: each name has its function's type, and function pointers have one size.
+        return Some(unsafe {
+            let properties = loader(instance, c"vkGetPhysicalDeviceProperties".as_ptr())?;
+            vulkan_devices::hook(
+                std::mem::transmute::<Function, vk::PFN_vkEnumeratePhysicalDevices>(found),
+                std::mem::transmute::<Function, vk::PFN_vkGetPhysicalDeviceProperties>(properties),
+            );
+            std::mem::transmute::<vk::PFN_vkEnumeratePhysicalDevices, Function>(
+                vulkan_devices::enumerate,
+            )
+        });
+    }
     if name != c"vkGetDeviceProcAddr" {
         return Some(found);
     }

@@ -14,6 +14,8 @@ import pytest
 import suites
 from support import python
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "target/drivers"
 SYSTEM = Path("/usr/share/vulkan/icd.d")

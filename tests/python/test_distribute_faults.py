@@ -16,6 +16,8 @@ import tensorflow as tf
 from clusters import ONE, TWO, cluster, start, task, told
 from fault_layer import behind
 
+pytestmark = pytest.mark.nightly
+
 STEPS, AT = "6", "3"
 #: What a script ends with after an error, and what one that was killed ends with.
 FAILED, KILLED = 3, 9

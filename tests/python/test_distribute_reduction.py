@@ -12,6 +12,8 @@ from support import python
 from tensorflow_wgpu._library import device_type
 from tensorflow_wgpu._reduction import in_buckets
 
+pytestmark = pytest.mark.nightly
+
 
 class Shape(NamedTuple):
     """A shape of so many elements, None for unknown ones."""

@@ -23,6 +23,8 @@ from typing import NamedTuple
 import pytest
 from fault_layer import behind
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).with_name("fault_server.py")
 # The layer's own table: `vkName(parameters) [RESULTS]`.

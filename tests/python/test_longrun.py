@@ -5,7 +5,10 @@ the same time.
 import concurrent.futures
 import json
 
+import pytest
 from support import python
+
+pytestmark = pytest.mark.nightly
 
 STEPS = 200
 

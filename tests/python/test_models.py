@@ -112,6 +112,11 @@ CASES += (
     if LONG
     else [("MobileNetV2", "float32")]
 )
+# Kernels of the narrower types are tested op by op.
+CASES = [
+    pytest.param(*case, marks=[] if case[1] == "float32" else [pytest.mark.nightly])
+    for case in CASES
+]
 
 
 @pytest.fixture

@@ -171,6 +171,10 @@ def test_the_doctor_finds_nothing_wrong_here():
     assert library["types"]["float32"] <= len(ops)
 
 
+def test_the_doctor_tells_its_version():
+    assert doctor("--version").stdout.strip() == VERSION
+
+
 def test_the_doctor_speaks_to_people():
     ran = doctor("--ops")
     assert ran.returncode == 0

@@ -110,6 +110,9 @@ def test_the_shield_of_drivers_may_be_switched_off() -> None:
 # Keeps the GPU behind until SIGINT comes from another process. What is computed afterwards must be
 # right.
 INTERRUPTED = """
+import signal
+# A shell's background job begins with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 x = tf.random.uniform([512, 512]) / 512
 with tf.device("WGPU:0"):
     x = tf.identity(x)

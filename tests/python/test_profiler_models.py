@@ -24,6 +24,8 @@ from pathlib import Path
 import pytest
 from profiled import MODELS, PROFILED, converted, found, rows, trace
 
+pytestmark = pytest.mark.nightly
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SERVER = "import sys; from xprof.server import main; sys.exit(main())"
 #: Kernels of a training step.

@@ -185,6 +185,7 @@ def test_initial_states(kind):
     check(lambda: KINDS[kind](6, return_state=True), initial=states)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "mixed_float16"])
 def test_types(kind, dtype):

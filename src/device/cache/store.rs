@@ -34,6 +34,12 @@ impl Store {
         Self { what, path: directory.join(file_name(info, extension)), key: key(info) }
     }
 
+    /// The file `what` of this name in a directory, which holds what was stored for this key.
+    #[cfg(has_examination)]
+    pub fn named(what: &'static str, name: &str, key: &[u8], directory: &Path) -> Self {
+        Self { what, path: directory.join(name), key: key.to_vec() }
+    }
+
     /// Where it is stored.
     pub fn path(&self) -> &Path {
         &self.path

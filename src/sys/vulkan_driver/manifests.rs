@@ -15,16 +15,8 @@ pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// The driver libraries that the loader is about to open, in its order, without duplicates.
 pub(super) fn drivers(lookup: Lookup<'_>) -> Vec<PathBuf> {
-    let filter = Filter::new(lookup);
     let mut found = Vec::new();
-    for manifest in manifests(lookup) {
-        if !filter.admits(&manifest) {
-            log::debug!(
-                "Vulkan manifest {} is skipped, as the loader's variables ask",
-                manifest.display()
-            );
-            continue;
-        }
+    for manifest in admitted(lookup) {
         match libraries(&manifest) {
             Ok(libraries) => {
                 for library in libraries {
@@ -37,6 +29,65 @@ pub(super) fn drivers(lookup: Lookup<'_>) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// The manifests that the loader takes.
+fn admitted(lookup: Lookup<'_>) -> Vec<PathBuf> {
+    let filter = Filter::new(lookup);
+    let mut found = manifests(lookup);
+    found.retain(|manifest| {
+        let admits = filter.admits(manifest);
+        if !admits {
+            log::debug!(
+                "Vulkan manifest {} is skipped, as the loader's variables ask",
+                manifest.display()
+            );
+        }
+        admits
+    });
+    found
+}
+
+/// With what the names of variables begin that the loader, its layers and Mesa's drivers read.
+#[cfg(has_examination)]
+const PREFIXES: [&str; 7] =
+    ["VK_", "LD_", "MESA_", "DRI_", "NODEVICE_SELECT", "DISABLE_", "ENABLE_"];
+
+/// The manifests that the loader takes, and a text of all that decides what it and they do. Nothing
+/// where there is no manifest.
+#[cfg(has_examination)]
+pub(super) fn fingerprint(lookup: Lookup<'_>) -> Option<(Vec<PathBuf>, String)> {
+    let manifests = admitted(lookup);
+    if manifests.is_empty() {
+        return None;
+    }
+    let set = |name: &str| lookup(name).filter(|v| !v.is_empty());
+    let mut files = manifests.clone();
+    files.extend(manifests.iter().filter_map(|m| libraries(m).ok()).flatten());
+    for directory in data_directories(&set) {
+        for kind in ["implicit_layer.d", "explicit_layer.d"] {
+            add(&mut files, &directory.join("vulkan").join(kind));
+        }
+    }
+    // What a driver of the kernel is, where a library's name says little.
+    let said = ["/proc/driver/nvidia/version", "/proc/sys/kernel/osrelease"];
+    let mut text: Vec<String> =
+        said.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+    text.extend(files.iter().map(|file| {
+        let metadata = file.metadata().ok();
+        let changed = metadata.as_ref().and_then(|m| m.modified().ok());
+        format!("{} {:?} {changed:?}", file.display(), metadata.map(|m| m.len()))
+    }));
+    let mut variables: Vec<String> = std::env::vars_os()
+        .filter(|(name, _)| {
+            let name = name.to_string_lossy();
+            PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        })
+        .map(|(name, value)| format!("{}={}", name.display(), value.display()))
+        .collect();
+    variables.sort();
+    text.extend(variables);
+    Some((manifests, text.join("\n")))
 }
 
 /// What `VK_LOADER_DRIVERS_SELECT` and `VK_LOADER_DRIVERS_DISABLE` say of manifests: lists of names

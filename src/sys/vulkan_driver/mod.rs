@@ -38,3 +38,11 @@ pub(crate) fn preload() -> Result<()> {
     #[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
     Ok(())
 }
+
+/// The manifests of the drivers that the Vulkan loader takes, and a text that changes with them,
+/// with the libraries that they name, with layers, and with the variables that matter to the
+/// loader. Nothing without a driver.
+#[cfg(has_examination)]
+pub(crate) fn drivers() -> Option<(Vec<std::path::PathBuf>, String)> {
+    manifests::fingerprint(&|name| std::env::var_os(name))
+}

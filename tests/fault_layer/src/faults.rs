@@ -1,5 +1,8 @@
-//! Which call fails. One fault is armed at a time; calls are counted from then on.
+//! Which call fails. One fault is armed at a time; calls are counted from then on. A crash is
+//! chosen by a variable, for processes that nobody can control from inside.
 
+use std::ffi::OsString;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::functions::{COUNT, FUNCTIONS, Id};
@@ -45,8 +48,22 @@ pub fn injected() -> u64 {
     INJECTED.load(Ordering::SeqCst)
 }
 
+/// The variable with the name of a function that ends the process when it is called.
+const CRASH: &str = "FAULT_LAYER_CRASH";
+
+/// Whether [`CRASH`] names this function.
+fn crashes(id: Id) -> bool {
+    static CRASHING: OnceLock<Option<OsString>> = OnceLock::new();
+    let name = CRASHING.get_or_init(|| std::env::var_os(CRASH));
+    name.as_ref()
+        .is_some_and(|name| name.as_encoded_bytes() == FUNCTIONS[id as usize].name.to_bytes())
+}
+
 /// Counts a call and says with what it fails, if it does.
 pub fn strike(id: Id) -> Option<VkResult> {
+    if crashes(id) {
+        std::process::abort();
+    }
     let call = CALLS[id as usize].fetch_add(1, Ordering::SeqCst) + 1;
     let chosen = TARGET.load(Ordering::SeqCst) == id as usize
         && (FIRST.load(Ordering::SeqCst)..=LAST.load(Ordering::SeqCst)).contains(&call);

@@ -1,0 +1,254 @@
+//! What of Vulkan is left out because it crashes: a driver that crashes when it is loaded, a layer,
+//! or a device whose driver crashes when it is asked what it can do.
+//!
+//! Another process finds it out ([`examination`]), and the result is kept until a driver, a layer
+//! or a variable changes. So an import costs a process once, and no crash reaches the program.
+//! Where no other process can be had, everything is tried as it is.
+
+use std::hash::BuildHasher;
+use std::path::PathBuf;
+
+use prost::Message;
+
+use super::cache::Store;
+use crate::sys::examination::{self, Ended};
+use crate::sys::vulkan_devices::{self, Identity};
+use crate::sys::{process, vulkan_driver};
+
+/// Grows whenever a record means something else than before, or more is examined.
+const LAYOUT: u32 = 1;
+
+/// What is left out.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct LeftOut {
+    #[prost(uint32, tag = "1")]
+    layout: u32,
+    /// Whether nothing of Vulkan can be used.
+    #[prost(bool, tag = "2")]
+    pub everything: bool,
+    /// Variables that keep drivers or layers from the loader: a name and a value in turn.
+    #[prost(string, repeated, tag = "3")]
+    variables: Vec<String>,
+    /// Devices that are hidden, each as a line.
+    #[prost(string, repeated, tag = "4")]
+    devices: Vec<String>,
+    /// A line on each thing that is left out.
+    #[prost(string, repeated, tag = "5")]
+    pub lines: Vec<String>,
+}
+
+/// Finds out what must be left out, or knows it from an earlier process, and keeps it from the
+/// Vulkan loader and from wgpu. `directory` is that of the caches.
+pub(super) fn apply(directory: Option<PathBuf>) -> LeftOut {
+    if !examination::is_possible() {
+        return LeftOut::default();
+    }
+    let Some((manifests, fingerprint)) = vulkan_driver::drivers() else {
+        return LeftOut::default();
+    };
+    let key = format!("{} {fingerprint}", env!("CARGO_PKG_VERSION"));
+    let store = directory.map(|directory| {
+        let name = format!("vulkan-{:016x}.bin", rustc_hash::FxBuildHasher.hash_one(&key));
+        Store::named("examination of Vulkan", &name, key.as_bytes(), &directory)
+    });
+    let known = store
+        .as_ref()
+        .and_then(Store::read)
+        .and_then(|bytes| LeftOut::decode(&*bytes).ok().filter(|known| known.layout == LAYOUT));
+    let found = known.unwrap_or_else(|| {
+        let found = examine(&manifests, &examination::run);
+        if let (Some(found), Some(store)) = (&found, &store) {
+            store.write(&found.encode_to_vec());
+        }
+        found.unwrap_or_default()
+    });
+    process::set_variables(&found.variables());
+    let hidden = found.devices.iter().filter_map(|line| Identity::of_line(line));
+    vulkan_devices::hide(hidden.collect());
+    found
+}
+
+type Run<'a> = &'a dyn Fn(&[&str], &[(String, String)]) -> Ended;
+
+/// What must be left out of what these drivers' manifests name, as `run` tells it; nothing if that
+/// cannot be found out.
+fn examine(manifests: &[PathBuf], run: Run<'_>) -> Option<LeftOut> {
+    let mut out = LeftOut { layout: LAYOUT, ..LeftOut::default() };
+    let first = match run(&["ask"], &[]) {
+        Ended::Well(_) => return Some(out),
+        Ended::Crashed(how) => how,
+        Ended::Unknown(why) => {
+            log::debug!("Vulkan's drivers are not examined: {why}");
+            return None;
+        }
+    };
+    if let Ended::Crashed(how) = run(&["list"], &[]) {
+        out.keep_away(manifests, &how, run);
+    }
+    let variables = out.variables();
+    let devices = match run(&["list"], &variables) {
+        Ended::Well(devices) if !out.everything => devices,
+        _ => return Some(out.nothing(&first)),
+    };
+    let mut hidden = Vec::new();
+    for (place, device) in devices.iter().enumerate() {
+        let others: Vec<String> =
+            (0..devices.len()).filter(|other| *other != place).map(|o| o.to_string()).collect();
+        if let Ended::Crashed(how) = run(&asking(&others), &variables) {
+            let name = Identity::of_line(device).map_or_else(|| device.clone(), |d| d.name);
+            out.lines.push(format!(
+                "{name} is left out: its Vulkan driver crashes ({how}) when it is asked what the \
+                 GPU can do; update the driver"
+            ));
+            out.devices.push(device.clone());
+            hidden.push(place.to_string());
+        }
+    }
+    match run(&asking(&hidden), &variables) {
+        // A crash that does not come again is no verdict.
+        Ended::Well(_) => (!out.lines.is_empty()).then_some(out),
+        Ended::Crashed(how) => Some(out.nothing(&how)),
+        Ended::Unknown(_) => None,
+    }
+}
+
+fn asking(hidden: &[String]) -> Vec<&str> {
+    std::iter::once("ask").chain(hidden.iter().map(String::as_str)).collect()
+}
+
+impl LeftOut {
+    fn variables(&self) -> Vec<(String, String)> {
+        let pairs = self.variables.chunks_exact(2);
+        pairs.map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+    }
+
+    /// All of Vulkan, which crashes as `how` says.
+    fn nothing(self, how: &str) -> Self {
+        let line = format!(
+            "Vulkan is left out: it crashes ({how}) when its drivers are loaded; update or remove \
+             the driver that does"
+        );
+        Self { everything: true, variables: vec![], devices: vec![], lines: vec![line], ..self }
+    }
+
+    /// Keeps away drivers that crash when they are loaded, or else all layers.
+    fn keep_away(&mut self, manifests: &[PathBuf], how: &str, run: Run<'_>) {
+        let files = |manifests: &[PathBuf]| {
+            let list = std::env::join_paths(manifests).unwrap_or_default();
+            // The second is the first's name in older loaders.
+            ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
+                .map(|name| (name.to_owned(), list.to_string_lossy().into_owned()))
+        };
+        let crashes = |manifest: &PathBuf| {
+            let one = files(std::slice::from_ref(manifest));
+            matches!(run(&["list"], &one), Ended::Crashed(_))
+        };
+        let (broken, sound): (Vec<_>, Vec<_>) = manifests.iter().cloned().partition(crashes);
+        let variables = if sound.is_empty() || broken.is_empty() {
+            let layers = [("VK_LOADER_LAYERS_DISABLE", "~all~"), ("VK_INSTANCE_LAYERS", "")];
+            let layers = layers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            self.lines.push(format!(
+                "all Vulkan layers are left out: one crashes ({how}) when it is loaded; see \
+                 VK_INSTANCE_LAYERS and vulkan/implicit_layer.d"
+            ));
+            layers
+        } else {
+            self.lines.extend(broken.iter().map(|manifest| {
+                format!(
+                    "the Vulkan driver {} is left out: it crashes ({how}) when it is loaded; \
+                     update or remove it",
+                    manifest.display()
+                )
+            }));
+            files(&sound)
+        };
+        self.variables = variables.into_iter().flat_map(|(name, value)| [name, value]).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEVICES: [&str; 2] = ["4318 1 2 a card", "4318 3 2 another card"];
+
+    fn well<T: ToString>(lines: &[T]) -> Ended {
+        Ended::Well(lines.iter().map(ToString::to_string).collect())
+    }
+
+    fn crashed() -> Ended {
+        Ended::Crashed("SIGSEGV".into())
+    }
+
+    /// What is found where `ask` answers for the devices that are not hidden, by their places.
+    fn found(ask: &dyn Fn(&[usize]) -> Ended) -> Option<LeftOut> {
+        examine(&["a.json".into()], &|arguments, _| match arguments {
+            ["list"] => well(&DEVICES),
+            ["ask", hidden @ ..] => {
+                let is_asked = |place: &usize| !hidden.contains(&&*place.to_string());
+                ask(&(0..DEVICES.len()).filter(is_asked).collect::<Vec<_>>())
+            }
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_device_that_crashes_is_hidden_alone() {
+        let out = found(&|asked| if asked.contains(&1) { crashed() } else { well(&[""; 0]) });
+        let out = out.unwrap();
+        assert_eq!(out.devices, [DEVICES[1]]);
+        assert!(!out.everything && out.variables.is_empty());
+        assert!(out.lines[0].starts_with("another card is left out: "), "{:?}", out.lines);
+        assert_eq!(LeftOut::decode(&*out.encode_to_vec()).unwrap(), out);
+    }
+
+    #[test]
+    fn devices_that_crash_together_leave_nothing() {
+        let out = found(&|asked| if asked.len() > 1 { crashed() } else { well(&[""; 0]) });
+        let out = out.unwrap();
+        assert!(out.everything && out.devices.is_empty(), "{out:?}");
+        assert_eq!(out.lines.len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_kept_that_is_not_known() {
+        assert_eq!(found(&|_| Ended::Unknown("no process".into())), None);
+        // A crash that comes once.
+        let first = std::cell::Cell::new(true);
+        assert_eq!(found(&|_| if first.take() { crashed() } else { well(&[""; 0]) }), None);
+        let well = found(&|_| well(&[""; 0])).unwrap();
+        assert_eq!(well, LeftOut { layout: LAYOUT, ..LeftOut::default() });
+    }
+
+    #[test]
+    fn a_driver_that_crashes_is_kept_from_the_loader() {
+        let manifests: Vec<PathBuf> = ["a.json", "b.json", "c.json"].map(PathBuf::from).into();
+        let run = |arguments: &[&str], variables: &[(String, String)]| {
+            let files = variables.iter().find(|(name, _)| name == "VK_DRIVER_FILES");
+            match files {
+                Some((_, files)) if !files.contains("b.json") => match arguments {
+                    ["list"] => well(&DEVICES),
+                    _ => well(&[""; 0]),
+                },
+                _ => crashed(),
+            }
+        };
+        let out = examine(&manifests, &run).unwrap();
+        let value = "a.json:c.json".to_owned();
+        assert_eq!(
+            out.variables(),
+            ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].map(|name| (name.to_owned(), value.clone()))
+        );
+        assert!(out.lines[0].contains("b.json is left out"), "{:?}", out.lines);
+        // Where each of them crashes, a layer may be the reason.
+        let run = |_: &[&str], variables: &[(String, String)]| {
+            let without = variables.iter().any(|(name, _)| name == "VK_LOADER_LAYERS_DISABLE");
+            if without { well(&[""; 0]) } else { crashed() }
+        };
+        let out = examine(&manifests, &run).unwrap();
+        assert!(out.lines[0].starts_with("all Vulkan layers are left out"), "{:?}", out.lines);
+        let out = examine(&manifests, &|_, _| crashed()).unwrap();
+        assert!(out.everything && out.variables.is_empty(), "{out:?}");
+        assert_eq!(out.lines.len(), 1);
+    }
+}

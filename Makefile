@@ -93,7 +93,7 @@ test-python: install ## The Python tests on TensorFlow 2.21; the sweep first. Pa
 		--ignore tests/python/test_sweep.py $(addprefix --ignore=,$(OTHER_TESTS))
 
 .PHONY: test-nightly
-test-nightly: install ## The Python tests that `test` leaves out: walks over faults, clusters, pairs.
+test-nightly: install ## The Python tests that `test` leaves out: faults, clusters, pairs.
 	$(BIN)/python -m pytest --numprocesses 2 -m nightly
 
 .PHONY: sweep

@@ -92,7 +92,7 @@ impl Selection {
             if left_out.everything {
                 descriptor.backends -= wgpu::Backends::VULKAN;
             }
-            self.warnings.extend(left_out.lines);
+            self.warnings.extend(left_out.lines.iter().cloned());
         }
         if descriptor.backends.contains(wgpu::Backends::VULKAN) {
             crate::sys::vulkan_driver::preload()?;

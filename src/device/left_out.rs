@@ -7,6 +7,7 @@
 
 use std::hash::BuildHasher;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use prost::Message;
 
@@ -26,20 +27,34 @@ pub(super) struct LeftOut {
     /// Whether nothing of Vulkan can be used.
     #[prost(bool, tag = "2")]
     pub everything: bool,
-    /// Variables that keep drivers or layers from the loader: a name and a value in turn.
+    /// The manifests of the drivers that the loader takes, if it must not take all.
     #[prost(string, repeated, tag = "3")]
-    variables: Vec<String>,
+    drivers: Vec<String>,
+    /// Whether the loader takes no layer.
+    #[prost(bool, tag = "4")]
+    without_layers: bool,
     /// Devices that are hidden, each as a line.
-    #[prost(string, repeated, tag = "4")]
+    #[prost(string, repeated, tag = "5")]
     devices: Vec<String>,
     /// A line on each thing that is left out.
-    #[prost(string, repeated, tag = "5")]
+    #[prost(string, repeated, tag = "6")]
     pub lines: Vec<String>,
 }
 
 /// Finds out what must be left out, or knows it from an earlier process, and keeps it from the
-/// Vulkan loader and from wgpu. `directory` is that of the caches.
-pub(super) fn apply(directory: Option<PathBuf>) -> LeftOut {
+/// Vulkan loader and from wgpu, once in this process. `directory` is that of the caches.
+pub(super) fn apply(directory: Option<PathBuf>) -> &'static LeftOut {
+    static FOUND: OnceLock<LeftOut> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let found = known_or_examined(directory);
+        process::set_variables(&found.variables());
+        let hidden = found.devices.iter().filter_map(|line| Identity::of_line(line));
+        vulkan_devices::hide(hidden.collect());
+        found
+    })
+}
+
+fn known_or_examined(directory: Option<PathBuf>) -> LeftOut {
     if !examination::is_possible() {
         return LeftOut::default();
     }
@@ -55,17 +70,13 @@ pub(super) fn apply(directory: Option<PathBuf>) -> LeftOut {
         .as_ref()
         .and_then(Store::read)
         .and_then(|bytes| LeftOut::decode(&*bytes).ok().filter(|known| known.layout == LAYOUT));
-    let found = known.unwrap_or_else(|| {
+    known.unwrap_or_else(|| {
         let found = examine(&manifests, &examination::run);
         if let (Some(found), Some(store)) = (&found, &store) {
             store.write(&found.encode_to_vec());
         }
         found.unwrap_or_default()
-    });
-    process::set_variables(&found.variables());
-    let hidden = found.devices.iter().filter_map(|line| Identity::of_line(line));
-    vulkan_devices::hide(hidden.collect());
-    found
+    })
 }
 
 type Run<'a> = &'a dyn Fn(&[&str], &[(String, String)]) -> Ended;
@@ -82,13 +93,15 @@ fn examine(manifests: &[PathBuf], run: Run<'_>) -> Option<LeftOut> {
             return None;
         }
     };
+    // Without Vulkan the process ends well, or it is not Vulkan that crashes.
+    let Ended::Well(_) = run(&["nothing"], &[]) else { return None };
     if let Ended::Crashed(how) = run(&["list"], &[]) {
         out.keep_away(manifests, &how, run);
     }
     let variables = out.variables();
     let devices = match run(&["list"], &variables) {
-        Ended::Well(devices) if !out.everything => devices,
-        _ => return Some(out.nothing(&first)),
+        Ended::Well(devices) => devices,
+        _ => return Some(LeftOut::nothing(&first)),
     };
     let mut hidden = Vec::new();
     for (place, device) in devices.iter().enumerate() {
@@ -107,7 +120,7 @@ fn examine(manifests: &[PathBuf], run: Run<'_>) -> Option<LeftOut> {
     match run(&asking(&hidden), &variables) {
         // A crash that does not come again is no verdict.
         Ended::Well(_) => (!out.lines.is_empty()).then_some(out),
-        Ended::Crashed(how) => Some(out.nothing(&how)),
+        Ended::Crashed(how) => Some(LeftOut::nothing(&how)),
         Ended::Unknown(_) => None,
     }
 }
@@ -116,53 +129,57 @@ fn asking(hidden: &[String]) -> Vec<&str> {
     std::iter::once("ask").chain(hidden.iter().map(String::as_str)).collect()
 }
 
+/// The variables by which the loader takes the drivers of these manifests and no others.
+fn taking<T: AsRef<std::ffi::OsStr>>(manifests: &[T]) -> [(String, String); 2] {
+    let list = std::env::join_paths(manifests).unwrap_or_default().to_string_lossy().into_owned();
+    // Older loaders know the second name.
+    ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].map(|name| (name.to_owned(), list.clone()))
+}
+
 impl LeftOut {
+    /// The variables that keep drivers and layers from the loader.
     fn variables(&self) -> Vec<(String, String)> {
-        let pairs = self.variables.chunks_exact(2);
-        pairs.map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+        let mut variables = Vec::new();
+        if !self.drivers.is_empty() {
+            variables.extend(taking(&self.drivers));
+        }
+        if self.without_layers {
+            let layers = [("VK_LOADER_LAYERS_DISABLE", "~all~"), ("VK_INSTANCE_LAYERS", "")];
+            variables.extend(layers.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
+        variables
     }
 
     /// All of Vulkan, which crashes as `how` says.
-    fn nothing(self, how: &str) -> Self {
+    fn nothing(how: &str) -> Self {
         let line = format!(
             "Vulkan is left out: it crashes ({how}) when its drivers are loaded; update or remove \
              the driver that does"
         );
-        Self { everything: true, variables: vec![], devices: vec![], lines: vec![line], ..self }
+        Self { layout: LAYOUT, everything: true, lines: vec![line], ..Self::default() }
     }
 
     /// Keeps away drivers that crash when they are loaded, or else all layers.
     fn keep_away(&mut self, manifests: &[PathBuf], how: &str, run: Run<'_>) {
-        let files = |manifests: &[PathBuf]| {
-            let list = std::env::join_paths(manifests).unwrap_or_default();
-            // The second is the first's name in older loaders.
-            ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
-                .map(|name| (name.to_owned(), list.to_string_lossy().into_owned()))
-        };
-        let crashes = |manifest: &PathBuf| {
-            let one = files(std::slice::from_ref(manifest));
-            matches!(run(&["list"], &one), Ended::Crashed(_))
-        };
-        let (broken, sound): (Vec<_>, Vec<_>) = manifests.iter().cloned().partition(crashes);
-        let variables = if sound.is_empty() || broken.is_empty() {
-            let layers = [("VK_LOADER_LAYERS_DISABLE", "~all~"), ("VK_INSTANCE_LAYERS", "")];
-            let layers = layers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let crashes =
+            |manifest: &PathBuf| matches!(run(&["list"], &taking(&[manifest])), Ended::Crashed(_));
+        let (broken, sound): (Vec<_>, Vec<_>) = manifests.iter().partition(|m| crashes(m));
+        if sound.is_empty() || broken.is_empty() {
+            self.without_layers = true;
             self.lines.push(format!(
                 "all Vulkan layers are left out: one crashes ({how}) when it is loaded; see \
                  VK_INSTANCE_LAYERS and vulkan/implicit_layer.d"
             ));
-            layers
-        } else {
-            self.lines.extend(broken.iter().map(|manifest| {
-                format!(
-                    "the Vulkan driver {} is left out: it crashes ({how}) when it is loaded; \
-                     update or remove it",
-                    manifest.display()
-                )
-            }));
-            files(&sound)
-        };
-        self.variables = variables.into_iter().flat_map(|(name, value)| [name, value]).collect();
+            return;
+        }
+        self.drivers = sound.iter().map(|manifest| manifest.display().to_string()).collect();
+        self.lines.extend(broken.iter().map(|manifest| {
+            format!(
+                "the Vulkan driver {} is left out: it crashes ({how}) when it is loaded; update \
+                 or remove it",
+                manifest.display()
+            )
+        }));
     }
 }
 
@@ -183,6 +200,7 @@ mod tests {
     /// What is found where `ask` answers for the devices that are not hidden, by their places.
     fn found(ask: &dyn Fn(&[usize]) -> Ended) -> Option<LeftOut> {
         examine(&["a.json".into()], &|arguments, _| match arguments {
+            ["nothing"] => well(&[""; 0]),
             ["list"] => well(&DEVICES),
             ["ask", hidden @ ..] => {
                 let is_asked = |place: &usize| !hidden.contains(&&*place.to_string());
@@ -197,7 +215,7 @@ mod tests {
         let out = found(&|asked| if asked.contains(&1) { crashed() } else { well(&[""; 0]) });
         let out = out.unwrap();
         assert_eq!(out.devices, [DEVICES[1]]);
-        assert!(!out.everything && out.variables.is_empty());
+        assert!(!out.everything && out.variables().is_empty());
         assert!(out.lines[0].starts_with("another card is left out: "), "{:?}", out.lines);
         assert_eq!(LeftOut::decode(&*out.encode_to_vec()).unwrap(), out);
     }
@@ -226,6 +244,7 @@ mod tests {
         let run = |arguments: &[&str], variables: &[(String, String)]| {
             let files = variables.iter().find(|(name, _)| name == "VK_DRIVER_FILES");
             match files {
+                _ if arguments == ["nothing"] => well(&[""; 0]),
                 Some((_, files)) if !files.contains("b.json") => match arguments {
                     ["list"] => well(&DEVICES),
                     _ => well(&[""; 0]),
@@ -241,14 +260,19 @@ mod tests {
         );
         assert!(out.lines[0].contains("b.json is left out"), "{:?}", out.lines);
         // Where each of them crashes, a layer may be the reason.
-        let run = |_: &[&str], variables: &[(String, String)]| {
+        let run = |arguments: &[&str], variables: &[(String, String)]| {
             let without = variables.iter().any(|(name, _)| name == "VK_LOADER_LAYERS_DISABLE");
-            if without { well(&[""; 0]) } else { crashed() }
+            if without || arguments == ["nothing"] { well(&[""; 0]) } else { crashed() }
         };
         let out = examine(&manifests, &run).unwrap();
         assert!(out.lines[0].starts_with("all Vulkan layers are left out"), "{:?}", out.lines);
-        let out = examine(&manifests, &|_, _| crashed()).unwrap();
-        assert!(out.everything && out.variables.is_empty(), "{out:?}");
+        let all = |arguments: &[&str], _: &[(String, String)]| {
+            if arguments == ["nothing"] { well(&[""; 0]) } else { crashed() }
+        };
+        let out = examine(&manifests, &all).unwrap();
+        assert!(out.everything && out.variables().is_empty(), "{out:?}");
         assert_eq!(out.lines.len(), 1);
+        // What crashes without Vulkan, too, says nothing about it.
+        assert_eq!(examine(&manifests, &|_, _| crashed()), None);
     }
 }

@@ -16,8 +16,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::sys::vulkan_devices::{self, Identity};
-use crate::sys::{instance, loaded};
+use crate::sys::{instance, loaded, vulkan_devices};
 
 /// What a process said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub(crate) enum Ended {
 /// How long the process may take. A driver that hangs would hang this process too; whoever
 /// waits for it will look for the reason.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The name that the process goes by, and the last line that it prints.
+/// What stands before the arguments, and the last line that the process prints.
 const NAME: &str = "tensorflow-wgpu-examination";
 
 /// Whether there can be such a process.
@@ -41,15 +40,15 @@ pub(crate) fn is_possible() -> bool {
     program().is_some()
 }
 
-/// Has a process do what `arguments` say, with further variables: `list` prints a line for each
-/// of Vulkan's devices, as [`Identity`] has it; `ask` followed by the places of devices in that
-/// list asks Vulkan's devices what they can do, except those.
+/// Has a process do what `arguments` say, with further variables. `list` prints a line for each of
+/// Vulkan's devices, see [`vulkan_devices::Identity`]. `ask` asks Vulkan's devices what they can
+/// do, except those whose places in that list follow. Anything else does nothing.
 pub(crate) fn run(arguments: &[&str], variables: &[(String, String)]) -> Ended {
     let Some((loader, library)) = program() else {
         return Ended::Unknown("the library cannot be run as a program here".into());
     };
     let mut command = Command::new(loader);
-    command.arg("--argv0").arg(NAME).arg(library).args(arguments);
+    command.arg(library).arg(NAME).args(arguments);
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let (said, status) = match command.spawn().and_then(finished) {
@@ -149,24 +148,26 @@ extern "C" fn entry() -> ! {
     // Nobody has told Rust's own list of them.
     let arguments = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let arguments: Vec<_> = arguments.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
-    let is = |word: &str| arguments.iter().position(|argument| argument == word);
-    let devices = vulkan_devices::list;
+    let mut arguments = arguments.iter().map(|a| &**a).skip_while(|a| *a != NAME).skip(1);
     let mut said = String::new();
-    if is("list").is_some() {
-        said.extend(devices().iter().map(|device: &Identity| format!("{device}\n")));
-    } else if let Some(at) = is("ask") {
-        let hidden: Vec<usize> =
-            arguments[at + 1..].iter().filter_map(|place| place.parse().ok()).collect();
-        if !hidden.is_empty() {
-            let all = devices();
-            let hidden = hidden.iter().filter_map(|place| all.get(*place).cloned());
-            vulkan_devices::hide(hidden.collect());
+    match arguments.next() {
+        Some("list") => {
+            said.extend(vulkan_devices::list().iter().map(|device| format!("{device}\n")));
         }
-        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-        descriptor.backends = wgpu::Backends::VULKAN;
-        for adapter in instance::adapters(descriptor) {
-            let _ = (adapter.get_info(), adapter.features(), adapter.limits());
+        Some("ask") => {
+            let hidden: Vec<usize> = arguments.filter_map(|place| place.parse().ok()).collect();
+            if !hidden.is_empty() {
+                let all = vulkan_devices::list();
+                let hidden = hidden.iter().filter_map(|place| all.get(*place).cloned());
+                vulkan_devices::hide(hidden.collect());
+            }
+            let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+            descriptor.backends = wgpu::Backends::VULKAN;
+            for adapter in instance::adapters(descriptor) {
+                let _ = (adapter.get_info(), adapter.features(), adapter.limits());
+            }
         }
+        _ => {}
     }
     said.push_str(NAME);
     let written = std::io::stdout().write_all(said.as_bytes());

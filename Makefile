@@ -81,6 +81,18 @@ suites: ## The Rust suites that need an adapter, each in a process of its own. P
 		cargo test --locked --quiet --test kit -- "$$suite::" || exit 1; \
 	done
 
+# Kernels of all kinds whose workgroups work together; tests that count dispatches are left out.
+PARTS_SUITES := scan sort reduce softmax linalg fft random matmul conv fused_attention fused_reduce
+
+.PHONY: suites-in-parts
+suites-in-parts: ## Suites with every dispatch cut into three, as long ones are. Nightly in CI.
+	cargo test --locked --no-run --test kit
+	for suite in $(PARTS_SUITES); do \
+		echo "== suite $$suite in parts"; \
+		TF_WGPU_PARTS=3 cargo test --locked --quiet --test kit -- "$$suite::" --skip dispatches || \
+			exit 1; \
+	done
+
 .PHONY: models
 models: ## The device's threads under schedulers that try their interleavings. Part of `test`.
 	cargo run --locked --quiet --manifest-path tests/concurrency/Cargo.toml \

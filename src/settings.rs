@@ -69,6 +69,7 @@ const OF_DEVELOPMENT: &[&str] = &[
     "TF_WGPU_GRAPHS",
     "TF_WGPU_LOOPS",
     "TF_WGPU_MAX_BINDING",
+    "TF_WGPU_PARTS",
     "TF_WGPU_PICTURES",
     "TF_WGPU_SWEEP",
     "TF_WGPU_TARGET",

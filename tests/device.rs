@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use smallvec::smallvec;
-use tensorflow_wgpu::Error;
-use tensorflow_wgpu::device::{Binding, Device, Grid, Key, Params, Program, Selection, Statistics};
+use tensorflow_wgpu::device::{
+    Binding, Device, Grid, Key, Params, Profile, Program, Selection, Statistics,
+};
 use tensorflow_wgpu::local::Session;
 use tensorflow_wgpu::shader::{Field, Shader};
+use tensorflow_wgpu::{DType, Error};
 
 fn device() -> Arc<Device> {
     Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers").device
@@ -16,6 +18,54 @@ fn device() -> Arc<Device> {
 
 fn pattern(n: usize) -> Vec<u8> {
     (0..n).map(|i| (i * 7 + 3) as u8).collect()
+}
+
+/// Each workgroup says which one of how many it is, whatever part of the dispatch it is in.
+#[test]
+fn dispatches_in_parts_have_all_workgroups() {
+    let shader = || {
+        Shader::new("workgroups")
+            .workgroup([1, 1, 1])
+            .bind("out", DType::U32)
+            .u32s(&["offset"])
+            .param("unused", Field::Vec4s(1))
+            .body(
+                "{{ENTRY}} {
+                    let w = workgroup_id;
+                    let n = num_workgroups;
+                    let i = (w.z * n.y + w.y) * n.x + w.x;
+                    let all = (n.x * 100u + n.y) * 100u + n.z;
+                    store_out(i, p.offset + i * 1000000u + all + local_index);
+                }",
+            )
+    };
+    for (parts, grid, dispatches) in [
+        (1, [2, 7, 3], 1),
+        (3, [2, 7, 3], 3),
+        (3, [1, 2, 1], 2),
+        (3, [1, 1, 1], 1),
+        (3, [9, 1, 4], 3),
+    ] {
+        let device = Session::under(Profile { parts, ..Profile::NVIDIA }).unwrap().device;
+        let groups: u32 = grid.iter().product();
+        let address = device.allocate(u64::from(groups) * 4).unwrap();
+        let before = device.statistics().dispatches;
+        let program = Program {
+            key: Key::new("test_workgroups"),
+            shader: &shader,
+            bindings: smallvec![Binding { address, bytes: u64::from(groups) * 4, unit: 4 }],
+            params: Params::new().u32(7_u32).list(&[1_u32]),
+            grid: Grid(grid),
+        };
+        device.enqueue(&program).unwrap();
+        let mut got = vec![0; groups as usize * 4];
+        device.download(address, &mut got).unwrap();
+        let [x, y, z] = grid;
+        let want =
+            (0..groups).flat_map(|i| (7 + i * 1_000_000 + (x * 100 + y) * 100 + z).to_le_bytes());
+        assert!(got.iter().copied().eq(want), "{parts} parts of {grid:?}");
+        assert_eq!(device.statistics().dispatches - before, dispatches, "{grid:?}");
+    }
 }
 
 #[test]

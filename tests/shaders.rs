@@ -41,7 +41,7 @@ fn check_family(family: &Family) -> Result<(), Failed> {
     if shaders.is_empty() && !WITHOUT_SHADERS.contains(&family.name) {
         problems.push("the family lists no shader".to_owned());
     }
-    let mut seen = HashSet::new();
+    let (mut seen, mut labels) = (HashSet::new(), HashSet::new());
     for shader in &shaders {
         for limit in IMMEDIATE_LIMITS {
             // Libraries of float64 have a second form.
@@ -66,6 +66,13 @@ fn check_family(family: &Family) -> Result<(), Failed> {
             }
         }
         problems.extend(undefined(shader));
+        // Long dispatches take the form for parts, which differs at the entry point alone.
+        let in_parts = shader.clone().in_parts();
+        if labels.insert(shader.label())
+            && let Err(problem) = check_text(&in_parts, &in_parts.render(128), 128)
+        {
+            problems.push(format!("{} in parts: {problem}", shader.label()));
+        }
     }
     println!("{}: {} shader variants, {} texts", family.name, shaders.len(), seen.len());
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n\n").into()) }

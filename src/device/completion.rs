@@ -164,6 +164,11 @@ impl<Q: Queue> Completion<Q> {
         self.first_runs.load(Ordering::Relaxed) > 0
     }
 
+    /// How many times slower than the reference the GPU is known to be, see [`Pace::slowness`].
+    pub fn slowness(&self) -> f64 {
+        self.pace.slowness()
+    }
+
     /// How long the GPU is expected to be busy with `work`.
     pub fn expected(&self, work: u64) -> Duration {
         self.pace.expected(work)

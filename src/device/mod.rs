@@ -23,6 +23,7 @@ mod memory;
 mod open;
 mod pace;
 mod parameters;
+mod parts;
 mod pending;
 mod pipelines;
 mod poison;
@@ -311,6 +312,27 @@ impl Device {
     }
 
     fn enqueue_all(
+        &self,
+        program: &Program<'_>,
+        table: Vec<u32>,
+        bytes: u64,
+        flops: u64,
+    ) -> Result<()> {
+        let work = pace::of_dispatch(size_of_val(&*table) as u64 + bytes, flops);
+        let count = parts::count(&self.profile, program.grid, work, self.completion.slowness());
+        if count == 1 {
+            return self.enqueue_whole(program, table, bytes, flops);
+        }
+        let shader = || (program.shader)().in_parts();
+        let share = |n: u64| n.div_ceil(count as u64);
+        for range in parts::ranges(program.grid, count) {
+            let part = parts::part(program, &shader, range);
+            self.enqueue_whole(&part, table.clone(), share(bytes), share(flops))?;
+        }
+        Ok(())
+    }
+
+    fn enqueue_whole(
         &self,
         program: &Program<'_>,
         table: Vec<u32>,

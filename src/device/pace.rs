@@ -82,6 +82,13 @@ impl Pace {
         }
     }
 
+    /// How many times slower than the reference the GPU is; 1 for a faster one, and for one of
+    /// which nothing is known yet.
+    pub fn slowness(&self) -> f64 {
+        let factor = self.factor();
+        if factor == FIRST { 1.0 } else { factor.max(1.0) }
+    }
+
     fn factor(&self) -> f64 {
         f64::from_bits(self.factor.load(Ordering::Relaxed))
     }
@@ -120,6 +127,17 @@ mod tests {
             (0..submissions).for_each(|_| pace.learn(SECOND, took));
             let ratio = pace.expected(SECOND).as_secs_f64() / took.as_secs_f64();
             assert!((0.99..1.1).contains(&ratio), "{factor}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn slow_is_what_was_measured() {
+        assert_eq!(Pace::default().slowness(), 1.0);
+        for (factor, slowness) in [(0.01, 1.0), (3.0, 3.0)] {
+            let pace = Pace::default();
+            let took = Duration::from_nanos((SECOND as f64 * factor) as u64);
+            (0..20).for_each(|_| pace.learn(SECOND, took));
+            assert!((pace.slowness() - slowness).abs() < 0.1, "{}", pace.slowness());
         }
     }
 

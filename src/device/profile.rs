@@ -71,6 +71,8 @@ pub struct Profile {
     /// Whether dispatches wait for each other where their data says so alone, and not wherever they
     /// share a buffer, which is wgpu's rule. On Vulkan. Off until a card has shown what it gains.
     pub own_barriers: bool,
+    /// The fewest parts that a dispatch is cut into, see `parts.rs`: for tests.
+    pub parts: usize,
     /// The tile that every contraction takes whose sums fit it, by its id: for tests. 0 is none.
     pub tile: u32,
     /// How all workgroups share tiles that know [`Schedule`]s: for tests.
@@ -120,6 +122,7 @@ const DISCRETE: Profile = Profile {
     resident_workgroups: 0,
     loop_limit: 1 << 24,
     own_barriers: false,
+    parts: 1,
     tile: 0,
     schedule: None,
     capabilities: Capabilities::FULL,
@@ -194,8 +197,10 @@ impl Profile {
     /// The profile of an adapter, or what `TF_WGPU_PROFILE` makes of it.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
         let own_barriers = own_barriers(&|name| env::var(name).ok());
+        let parts = env::var("TF_WGPU_PARTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
         let own = Self {
             own_barriers,
+            parts,
             ..Self::from_parts(&adapter.get_info(), Capabilities::of(adapter))
         };
         let Ok(name) = env::var("TF_WGPU_PROFILE") else { return own };
@@ -258,6 +263,7 @@ impl Profile {
         Self {
             simd_width: self.simd_width.min(own.simd_width),
             loop_limit: self.loop_limit.min(own.loop_limit),
+            parts: self.parts.max(own.parts),
             own_barriers: self.own_barriers || own.own_barriers,
             capabilities: Capabilities {
                 matrices: self.capabilities.matrices.on(own.capabilities.matrices),

@@ -64,6 +64,7 @@ pub struct Shader {
     matrices: Option<[u32; 3]>,
     kinds: Vec<Kind>,
     hides_constants: bool,
+    is_in_parts: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -90,6 +91,7 @@ impl Shader {
             matrices: None,
             kinds: Kind::ALL.to_vec(),
             hides_constants: false,
+            is_in_parts: false,
         }
     }
 
@@ -214,17 +216,27 @@ impl Shader {
         self
     }
 
-    /// The entry point up to its body.
+    /// The entry point up to the statements of its body.
     fn entry(&self) -> String {
         let [x, y, z] = self.workgroup;
         let mut text = format!("@compute @workgroup_size({x}, {y}, {z})\nfn main(\n");
-        text += "    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n";
-        text += "    @builtin(num_workgroups) num_workgroups: vec3<u32>,\n";
+        if self.is_in_parts {
+            text += "    @builtin(workgroup_id) part_workgroup_id: vec3<u32>,\n";
+        } else {
+            text += "    @builtin(workgroup_id) workgroup_id: vec3<u32>,\n";
+            text += "    @builtin(num_workgroups) num_workgroups: vec3<u32>,\n";
+        }
         text += "    @builtin(local_invocation_index) local_index: u32,\n";
         for (builtin, name) in &self.builtins {
             let _ = writeln!(text, "    @builtin({builtin}) {name}: u32,");
         }
-        text + ")"
+        text += ") {";
+        if self.is_in_parts {
+            text += "\n    let workgroup_id = part_workgroup_id + vec3<u32>(p.part_x, p.part_y, \
+                     p.part_z);\n    let num_workgroups = vec3<u32>(p.groups_x, p.groups_y, \
+                     p.groups_z);";
+        }
+        text
     }
 
     fn dtype_of(&self, binding: &str) -> DType {
@@ -259,6 +271,14 @@ impl Shader {
     pub const fn hiding_constants(mut self) -> Self {
         self.hides_constants = true;
         self
+    }
+
+    /// The form of which a dispatch runs a part of all workgroups. Six more parameters are the
+    /// first workgroup and the number of all, in each dimension; the body sees all workgroups.
+    #[must_use]
+    pub fn in_parts(mut self) -> Self {
+        self.is_in_parts = true;
+        self.u32s(&["part_x", "part_y", "part_z", "groups_x", "groups_y", "groups_z"])
     }
 
     /// The kinds of adapters whose kernels choose this variant.
@@ -353,7 +373,7 @@ impl Shader {
                 );
             }
         }
-        out.push_str(&body.replace("{{ENTRY}}", &self.entry()));
+        out.push_str(&body.replace("{{ENTRY}} {", &self.entry()));
         out
     }
 

@@ -6,6 +6,7 @@ run with soft placement off, so that an op that WGPU lacks is an error and not a
 CPU.
 """
 
+import collections
 import os
 import zlib
 from collections.abc import Iterator
@@ -34,6 +35,20 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             returncode=1,
         )
     tf.config.set_soft_device_placement(False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `sampled(n)`, every n-th runs on each change, and the
+    others at night. Take an n that divides no number of parameters.
+    """
+    seen: collections.Counter[str] = collections.Counter()
+    for item in items:
+        if sampled := item.get_closest_marker("sampled"):
+            name, _, _ = item.nodeid.partition("[")
+            if seen[name] % sampled.args[0]:
+                item.add_marker(pytest.mark.nightly)
+            seen[name] += 1
 
 
 def pytest_report_header() -> list[str]:

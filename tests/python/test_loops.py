@@ -77,14 +77,8 @@ def test_all_passes(program, order, monkeypatch):
     _compare(program, order, "", monkeypatch)
 
 
-# Of all pairs a change runs every eighth; the number of passes is no multiple of that.
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(n, id="+".join(pair), marks=[pytest.mark.nightly] if n % 8 else [])
-        for n, pair in enumerate(PAIRS)
-    ],
-)
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("number", range(len(PAIRS)), ids=["+".join(pair) for pair in PAIRS])
 def test_pairs(number, monkeypatch):
     """Two passes alone may leave what the others would have cleaned up."""
     cases = CASES if WHOLE else [CASES[(number * 7 + 3) % len(CASES)]]

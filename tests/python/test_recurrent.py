@@ -97,6 +97,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,6 +129,7 @@ def fused_ops(layer, **options):
     return types.count("CudnnRNNV3") + types.count("_WgpuRecurrentLayer")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("mask", ["none", "right", "scattered", "all of one"])
 @pytest.mark.parametrize("options", [{"return_sequences": True}, {"return_state": True}])
 @pytest.mark.parametrize("kind", KINDS)
@@ -185,7 +187,7 @@ def test_initial_states(kind):
     check(lambda: KINDS[kind](6, return_state=True), initial=states)
 
 
-@pytest.mark.nightly
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "mixed_float16"])
 def test_types(kind, dtype):
@@ -313,6 +315,7 @@ def test_a_training_step_is_a_few_dispatches_and_no_read_back(kind, most):
     assert after["downloads"] - before["downloads"] <= 1
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("mask", ["none", "right"])

@@ -349,6 +349,7 @@ def layer_gradients(device, build, x, mask):
     return [r.numpy() for r in tf.nest.flatten(results)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_recurrent_layers(rng, name, masked):

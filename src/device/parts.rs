@@ -1,0 +1,123 @@
+//! Dispatches that would keep the GPU busy for too long, in parts.
+//!
+//! Systems end a submission that runs for some seconds, and a dispatch cannot be submitted in two.
+//! So a dispatch of much work is enqueued as several ones, each with a part of its workgroups: the
+//! shader's second form takes the first workgroup and the whole grid as parameters. Workgroups of a
+//! dispatch run in any order and do not wait for each other, so the numbers are the same. A kernel
+//! knows nothing of it.
+
+use std::ops::Range;
+
+use super::profile::{Class, Profile};
+use super::program::{Grid, Params, Program};
+use crate::shader::Shader;
+
+/// The longest time that a dispatch may be expected to take, in nanoseconds.
+const LONGEST: u64 = 200_000_000;
+
+/// How many parts a dispatch of `work` has, as [`super::pace`] counts it, on a GPU that is known to
+/// be `slowness` times slower than the reference. A part has workgroups enough to keep the GPU
+/// busy.
+pub(super) fn count(profile: &Profile, grid: Grid, work: u64, slowness: f64) -> usize {
+    let groups: usize = grid.0.iter().map(|n| *n as usize).product();
+    // Nothing ends the work of processors.
+    let slowness = if profile.class == Class::Software { 1.0 } else { slowness };
+    let wanted = ((work as f64 * slowness) as u64).div_ceil(LONGEST) as usize;
+    let parts = wanted.min(groups / profile.workgroups.max(1)).max(profile.parts);
+    parts.min(longest(grid).1).max(1)
+}
+
+/// The dimension in which a grid has most workgroups, and their number.
+fn longest(grid: Grid) -> (usize, usize) {
+    let sizes = grid.0.map(|n| n as usize);
+    (0..3).map(|d| (d, sizes[d])).max_by_key(|(_, n)| *n).unwrap_or((0, 1))
+}
+
+/// The workgroups of each of `count` parts, in the longest dimension.
+pub(super) fn ranges(grid: Grid, count: usize) -> impl Iterator<Item = Range<u32>> {
+    let size = longest(grid).1;
+    (0..count).map(move |k| (size * k / count) as u32..(size * (k + 1) / count) as u32)
+}
+
+/// The program that runs these workgroups of `program`, whose shader `part` is in the form for
+/// parts.
+pub(super) fn part<'a>(
+    program: &Program<'_>,
+    part: &'a dyn Fn() -> Shader,
+    range: Range<u32>,
+) -> Program<'a> {
+    let (dimension, _) = longest(program.grid);
+    let (mut first, mut grid) = ([0; 3], program.grid.0);
+    (first[dimension], grid[dimension]) = (range.start, range.end - range.start);
+    let mut params: Params = program.params.clone();
+    params.scalars.extend(first.into_iter().chain(program.grid.0));
+    Program {
+        key: program.key.clone().name("part"),
+        shader: part,
+        bindings: program.bindings.clone(),
+        params,
+        grid: Grid(grid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::device::pace;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn work_beyond_the_longest_is_cut() {
+        let gpu = Profile::AMD;
+        let grid = Grid([1 << 12, 4, 1]);
+        for (work, slowness, parts) in [
+            (0, 1.0, 1),
+            (SECOND / 5, 1.0, 1),
+            (SECOND, 1.0, 5),
+            (SECOND, 2.0, 10),
+            // Each keeps the GPU busy.
+            (1000 * SECOND, 1.0, (1 << 14) / gpu.workgroups),
+        ] {
+            assert_eq!(count(&gpu, grid, work, slowness), parts, "{work} {slowness}");
+        }
+        assert_eq!(count(&gpu, Grid([gpu.workgroups as u32, 1, 1]), SECOND, 1.0), 1);
+        assert_eq!(count(&Profile::LLVMPIPE, grid, SECOND, 9.0), 5, "no watchdog, no slowness");
+        let tested = Profile { parts: 3, ..gpu };
+        for (grid, parts) in [([1, 1, 1], 1), ([2, 1, 1], 2), ([2, 7, 2], 3)] {
+            assert_eq!(count(&tested, Grid(grid), 0, 1.0), parts, "{grid:?}");
+        }
+    }
+
+    #[test]
+    fn parts_are_all_workgroups_once() {
+        for (grid, n) in [([7, 1, 1], 3), ([2, 100, 1], 7), ([1, 1, 5], 5), ([3, 3, 3], 1)] {
+            let all: Vec<u32> = ranges(Grid(grid), n).flatten().collect();
+            assert!(all.iter().copied().eq(0..*grid.iter().max().unwrap()), "{grid:?}: {all:?}");
+            assert!(ranges(Grid(grid), n).all(|range| !range.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_part_knows_where_it_is() {
+        let shader = || Shader::new("a shader");
+        let program = Program {
+            key: super::super::Key::new("a shader"),
+            shader: &shader,
+            bindings: Default::default(),
+            params: Params::new().u32(5_u32).list(&[9_u32]),
+            grid: Grid([2, 70, 1]),
+        };
+        let part = part(&program, &shader, 10..30);
+        assert_eq!(part.grid, Grid([2, 20, 1]));
+        assert_eq!(part.params.scalars[..], [5, 0, 10, 0, 2, 70, 1]);
+        assert_eq!(part.params.vec4s[..], [9, 0, 0, 0]);
+        assert_ne!(part.key, program.key);
+    }
+
+    #[test]
+    fn the_limit_is_that_of_the_reference() {
+        assert_eq!(pace::of_dispatch(0, 80_000_000_000) / 1000, LONGEST / 1000 + 2);
+    }
+}

@@ -9,10 +9,11 @@ PROFILE ?= release
 SOAK_MINUTES ?= 60
 # How long `make fuzz` takes for each target.
 FUZZ_SECONDS ?= 600
-# What `make versions` tests, and what `make test` does besides the newest release: the oldest, a
-# middle one and the candidate.
+# What `make versions` tests; what `make test` does besides the newest release: the oldest and the
+# candidate; and what runs at night.
 VERSIONS ?= 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0 2.22.0rc0
-TEST_VERSIONS := 2.16.2 2.19.1 2.22.0rc0
+TEST_VERSIONS := 2.16.2 2.22.0rc0
+NIGHTLY_VERSIONS := 2.19.1
 SOURCES := $(shell find src shaders python -type f -not -name '*.pyc') \
 	$(wildcard build.rs proto/*) \
 	Cargo.toml Cargo.lock pyproject.toml hatch_build.py README.md \
@@ -100,13 +101,14 @@ models: ## The device's threads under schedulers that try their interleavings. P
 
 .PHONY: test-python
 test-python: install ## The Python tests on TensorFlow 2.21; the sweep first. Part of `test`.
-	$(if $(SWEEP),$(BIN)/python -m pytest --numprocesses 2 $(SWEEP))
+	$(if $(SWEEP),$(BIN)/python -m pytest --numprocesses 2 -m "not nightly" $(SWEEP))
 	$(BIN)/python -m pytest --numprocesses 2 -m "not nightly" --durations 40 \
 		--ignore tests/python/test_sweep.py $(addprefix --ignore=,$(OTHER_TESTS))
 
 .PHONY: test-nightly
 test-nightly: install ## The Python tests that `test` leaves out: faults, clusters, pairs.
 	$(BIN)/python -m pytest --numprocesses 2 -m nightly
+	$(MAKE) versions VERSIONS="$(NIGHTLY_VERSIONS)"
 
 .PHONY: sweep
 sweep: install ## The longer sweep: every kernel in large shapes too, all of Keras's applications.

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from tensorflow_wgpu.bench import catalogue, verdict
 
+pytestmark = pytest.mark.nightly
+
 BENCHES = Path(__file__).parents[2] / "benches"
 COMPARE, PEERS = BENCHES / "compare.py", BENCHES / "peers" / "run.py"
 

@@ -11,6 +11,8 @@ from support import float_ops, python
 
 import demo
 
+pytestmark = pytest.mark.nightly
+
 DEMO = Path(__file__).parents[2] / "demo"
 
 

@@ -16,6 +16,8 @@ from clusters import ONE, TWO, cluster, start, task, told
 from support import python
 from tensorflow_wgpu._library import device_type
 
+pytestmark = pytest.mark.nightly
+
 
 def both(script: str, *arguments: str) -> list[dict[str, Any]]:
     """What a script tells with one device and with two."""

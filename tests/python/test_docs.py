@@ -64,6 +64,7 @@ def blocks(page: str) -> list[re.Match[str]]:
 WITH_PYTHON = [page for page in PAGES if any(not b["why"] for b in blocks(page))]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("page", WITH_PYTHON)
 def test_the_programs_of_a_page_run(page, tmp_path):
     """One after the other, as a reader would type them."""

@@ -11,6 +11,8 @@ import sys
 import hostile
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 #: Processes that share the tries.
 PARTS = 2
 #: Seconds that one may take; those without other work on the machine take 20.

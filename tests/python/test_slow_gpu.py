@@ -1,5 +1,6 @@
-"""A GPU far slower than the driver of the tests, with a watchdog: no submission is so long that it
-loses the device, and the numbers stay. The fault layer (tests/fault_layer) plays that GPU.
+"""A slow GPU with a watchdog: no submission is so long that it loses the device, and the numbers
+stay. The fault layer (tests/fault_layer) plays that GPU. The driver of the tests is a hundred to a
+thousand times slower than a GPU; the layer makes it three times slower still.
 """
 
 import pytest
@@ -20,31 +21,19 @@ PROGRAM = """
     layer = ctypes.CDLL(os.environ["TF_WGPU_FAULT_LAYER"])
     layer.fault_layer_longest.restype = ctypes.c_uint64
     rng = np.random.default_rng(1)
-    # A step takes such a GPU some seconds, and its longest dispatch a few hundred milliseconds.
-    MODELS = {
-        "dense": lambda: [layers.Dense(1024, activation="relu") for _ in range(4)],
-        "convolutional": lambda: [
-            layers.Reshape((32, 32, 1)),
-            layers.Conv2D(16, 3, activation="relu"),
-            layers.BatchNormalization(),
-            layers.Conv2D(32, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Conv2D(32, 3, activation="relu"),
-            layers.Flatten(),
-        ],
-        "recurrent": lambda: [layers.Reshape((64, 16)), layers.LSTM(128)],
-    }
-    x = rng.normal(size=(32, 1024)).astype("float32")
-    y = rng.integers(0, 4, 32)
+    x = rng.normal(size=(64, 1024)).astype("float32")
+    y = rng.integers(0, 4, 64)
     losses = []
     for device in ("CPU:0", "WGPU:0"):
         keras.utils.set_random_seed(1)
         with tf.device(device):
-            model = keras.Sequential([*MODELS[os.environ["MODEL"]](), layers.Dense(4)])
+            model = keras.Sequential(
+                [*(layers.Dense(2048, activation="relu") for _ in range(4)), layers.Dense(4)]
+            )
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
             model.compile("sgd", loss)
             if device == "WGPU:0":
-                layer.fault_layer_slow(FACTOR)
+                layer.fault_layer_slow(3)
             losses.append([float(model.train_on_batch(x, y)) for _ in range(4)])
     np.testing.assert_allclose(*losses, rtol=1e-3)
     print("longest", layer.fault_layer_longest())
@@ -57,9 +46,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**behind(tmp_path_factory.mktemp("layer")), "TF_WGPU_CACHE": "off"}
 
 
-@pytest.mark.parametrize("model", ["dense", "convolutional", "recurrent"])
-def test_a_training_passes_the_watchdog(environment: dict[str, str], model: str) -> None:
-    done = python(PROGRAM.replace("FACTOR", "40"), **environment, MODEL=model)
+def test_a_training_passes_the_watchdog(environment: dict[str, str]) -> None:
+    # A step takes such a GPU seconds, and its longest dispatch a few hundred milliseconds.
+    done = python(PROGRAM, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("longest"))
     print(line)

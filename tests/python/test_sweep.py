@@ -76,6 +76,7 @@ def test_every_case_is_of_a_registered_op():
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("registration", [r for r in REGISTRATIONS if case_of(*r)], ids=name)
 def test_sweep(registration):
     op, types = registration

@@ -8,7 +8,6 @@ use std::sync::{PoisonError, RwLock};
 use crate::caches;
 use crate::faults::strike;
 use crate::functions::{COUNT, FUNCTIONS, Id};
-use crate::slow;
 use crate::vulkan::{
     CreateDevice, CreateInfo, CreateInstance, Destroy, Function, GetProcAddr, LAYER_LINK_INFO,
     LAYER_NEGOTIATE_INTERFACE_STRUCT, LOADER_DEVICE_CREATE_INFO, LOADER_INSTANCE_CREATE_INFO,
@@ -88,20 +87,6 @@ pub unsafe fn next(object: Object, id: Id) -> Function {
     next.functions[id as usize].expect("a function that the next element has")
 }
 
-/// The next element's function of this name, which need not be in the table.
-///
-/// # Safety
-/// As for [`next`].
-pub unsafe fn below(object: Object, name: &CStr) -> Function {
-    // SAFETY: the caller's contract; the next element knows its own instance or device.
-    unsafe {
-        let next =
-            next_of(object).expect("a handle of an instance or device made through this layer");
-        (next.get_proc_addr)(next.object as Object, name.as_ptr())
-            .expect("a function that the next element has")
-    }
-}
-
 /// The loader's first question.
 ///
 /// # Safety
@@ -159,7 +144,7 @@ unsafe fn find(object: Object, name: *const c_char) -> Option<Function> {
         }
         let below = (next_of(object)?.get_proc_addr)(object, name)?;
         let plain = text.to_bytes().strip_suffix(b"KHR").unwrap_or(text.to_bytes());
-        if let Some(wrapper) = caches::wrapper(text).or_else(|| slow::wrapper(text)) {
+        if let Some(wrapper) = caches::wrapper(text) {
             return Some(wrapper);
         }
         let row = FUNCTIONS.iter().find(|row| row.name.to_bytes() == plain);

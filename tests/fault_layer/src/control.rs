@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use crate::functions::{COUNT, FUNCTIONS};
 use crate::vulkan::VkResult;
-use crate::{caches, faults, refusals, slow};
+use crate::{caches, faults, refusals};
 
 /// The place of a function in the table; `COUNT` if it has none.
 unsafe fn place(name: *const c_char) -> usize {
@@ -83,16 +83,4 @@ pub extern "C" fn fault_layer_found_pipelines() -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_refuse(count: u64, result: VkResult, only_optimized: i32) {
     refusals::refuse(count, result, only_optimized != 0);
-}
-
-/// Plays a GPU that is `factor` times slower than the driver, with a watchdog of 2 s.
-#[unsafe(no_mangle)]
-pub extern "C" fn fault_layer_slow(factor: u32) {
-    slow::slow(factor);
-}
-
-/// Milliseconds that the longest submission took that slow GPU.
-#[unsafe(no_mangle)]
-pub extern "C" fn fault_layer_longest() -> u64 {
-    slow::longest()
 }

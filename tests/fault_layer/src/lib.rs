@@ -17,7 +17,6 @@ pub mod control;
 mod faults;
 mod functions;
 mod refusals;
-mod slow;
 mod vulkan;
 
 pub use functions::{FUNCTIONS, Row};

@@ -1,5 +1,5 @@
-//! What of Vulkan is left out because it crashes: a driver that crashes when it is loaded, a layer,
-//! or a device whose driver crashes when it is asked what it can do.
+//! The parts of Vulkan that are left out because they crash: a driver that crashes when it is
+//! loaded, a layer, or a device whose driver crashes when wgpu asks for its features.
 //!
 //! Another process finds it out ([`examination`]), and the result is kept until a driver, a layer
 //! or a variable changes. So an import costs a process once, and no crash reaches the program.
@@ -18,6 +18,8 @@ use crate::sys::{process, vulkan_driver};
 
 /// Grows whenever a record means something else than before, or more is examined.
 const LAYOUT: u32 = 1;
+/// Most files of records.
+const FILES: u64 = 16;
 
 /// What is left out.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -63,7 +65,8 @@ fn known_or_examined(directory: Option<PathBuf>) -> LeftOut {
     };
     let key = format!("{} {fingerprint}", env!("CARGO_PKG_VERSION"));
     let store = directory.map(|directory| {
-        let name = format!("vulkan-{:016x}.bin", rustc_hash::FxBuildHasher.hash_one(&key));
+        // A few files: variables that differ from process to process must not make one each.
+        let name = format!("vulkan-{:x}.bin", rustc_hash::FxBuildHasher.hash_one(&key) % FILES);
         Store::named("examination of Vulkan", &name, key.as_bytes(), &directory)
     });
     let known = store
@@ -81,8 +84,8 @@ fn known_or_examined(directory: Option<PathBuf>) -> LeftOut {
 
 type Run<'a> = &'a dyn Fn(&[&str], &[(String, String)]) -> Ended;
 
-/// What must be left out of what these drivers' manifests name, as `run` tells it; nothing if that
-/// cannot be found out.
+/// Finds out by `run` which of the drivers with these manifests, of their devices and of the layers
+/// must be left out. Gives nothing if that cannot be found out.
 fn examine(manifests: &[PathBuf], run: Run<'_>) -> Option<LeftOut> {
     let mut out = LeftOut { layout: LAYOUT, ..LeftOut::default() };
     let first = match run(&["ask"], &[]) {
@@ -99,10 +102,13 @@ fn examine(manifests: &[PathBuf], run: Run<'_>) -> Option<LeftOut> {
         out.keep_away(manifests, &how, run);
     }
     let variables = out.variables();
-    let devices = match run(&["list"], &variables) {
+    let mut devices = match run(&["list"], &variables) {
         Ended::Well(devices) => devices,
-        _ => return Some(LeftOut::nothing(&first)),
+        Ended::Crashed(_) => return Some(LeftOut::nothing(&first)),
+        Ended::Unknown(_) => return None,
     };
+    // Drivers print lines of their own.
+    devices.retain(|line| Identity::of_line(line).is_some());
     let mut hidden = Vec::new();
     for (place, device) in devices.iter().enumerate() {
         let others: Vec<String> =
@@ -201,7 +207,7 @@ mod tests {
     fn found(ask: &dyn Fn(&[usize]) -> Ended) -> Option<LeftOut> {
         examine(&["a.json".into()], &|arguments, _| match arguments {
             ["nothing"] => well(&[""; 0]),
-            ["list"] => well(&DEVICES),
+            ["list"] => well(&["a driver's own line", DEVICES[0], DEVICES[1]]),
             ["ask", hidden @ ..] => {
                 let is_asked = |place: &usize| !hidden.contains(&&*place.to_string());
                 ask(&(0..DEVICES.len()).filter(is_asked).collect::<Vec<_>>())
@@ -226,6 +232,16 @@ mod tests {
         let out = out.unwrap();
         assert!(out.everything && out.devices.is_empty(), "{out:?}");
         assert_eq!(out.lines.len(), 1);
+    }
+
+    #[test]
+    fn a_list_that_does_not_come_is_no_verdict() {
+        let run = |arguments: &[&str], _: &[(String, String)]| match arguments {
+            ["nothing"] => well(&[""; 0]),
+            ["list"] => Ended::Unknown("it took too long".into()),
+            _ => crashed(),
+        };
+        assert_eq!(examine(&["a.json".into()], &run), None);
     }
 
     #[test]

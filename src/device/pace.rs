@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::sync::{AtomicU64, Ordering};
+use super::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes that the reference GPU moves in a nanosecond: 30 GB/s.
 const BYTES: u64 = 30;
@@ -46,11 +46,17 @@ pub(crate) struct Pace {
     factor: AtomicU64,
     /// Work and nanoseconds of submissions that were too short to learn from.
     short: [AtomicU64; 2],
+    /// Whether the factor has come down from the first one to what was measured.
+    is_settled: AtomicBool,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { factor: AtomicU64::new(FIRST.to_bits()), short: Default::default() }
+        Self {
+            factor: AtomicU64::new(FIRST.to_bits()),
+            short: Default::default(),
+            is_settled: AtomicBool::new(false),
+        }
     }
 }
 
@@ -79,14 +85,16 @@ impl Pace {
         if measured <= before || took >= SHORTEST {
             let factor = measured.clamp(before * FALL, before * RISE);
             self.factor.store(factor.to_bits(), Ordering::Relaxed);
+            if measured >= before * FALL {
+                self.is_settled.store(true, Ordering::Relaxed);
+            }
         }
     }
 
-    /// How many times slower than the reference the GPU is; 1 for a faster one, and for one of
-    /// which nothing is known yet.
+    /// How many times slower than the reference the GPU is; 1 for a faster one, and until enough is
+    /// measured.
     pub fn slowness(&self) -> f64 {
-        let factor = self.factor();
-        if factor == FIRST { 1.0 } else { factor.max(1.0) }
+        if self.is_settled.load(Ordering::Relaxed) { self.factor().max(1.0) } else { 1.0 }
     }
 
     fn factor(&self) -> f64 {
@@ -136,7 +144,11 @@ mod tests {
         for (factor, slowness) in [(0.01, 1.0), (3.0, 3.0)] {
             let pace = Pace::default();
             let took = Duration::from_nanos((SECOND as f64 * factor) as u64);
-            (0..20).for_each(|_| pace.learn(SECOND, took));
+            for _ in 0..20 {
+                pace.learn(SECOND, took);
+                // A fast GPU is never taken for a slow one on the way.
+                assert!(pace.slowness() <= 2.0 * slowness, "{factor}: {}", pace.slowness());
+            }
             assert!((pace.slowness() - slowness).abs() < 0.1, "{}", pace.slowness());
         }
     }

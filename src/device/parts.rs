@@ -39,8 +39,7 @@ pub(super) fn ranges(grid: Grid, count: usize) -> impl Iterator<Item = Range<u32
     (0..count).map(move |k| (size * k / count) as u32..(size * (k + 1) / count) as u32)
 }
 
-/// The program that runs these workgroups of `program`, whose shader `part` is in the form for
-/// parts.
+/// The program that runs these workgroups of `program`. `part` makes the shader's form for parts.
 pub(super) fn part<'a>(
     program: &Program<'_>,
     part: &'a dyn Fn() -> Shader,

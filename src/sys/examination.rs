@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::sys::{instance, loaded, vulkan_devices};
+use crate::sys::{instance, loaded, process, vulkan_devices};
 
 /// What a process said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub(crate) enum Ended {
     Unknown(String),
 }
 
-/// How long the process may take. A driver that hangs would hang this process too; whoever
-/// waits for it will look for the reason.
+/// How long the process may take. A driver that hangs is no verdict: it would hang this process,
+/// too, and a busy machine is slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What stands before the arguments, and the last line that the process prints.
 const NAME: &str = "tensorflow-wgpu-examination";
@@ -40,9 +40,9 @@ pub(crate) fn is_possible() -> bool {
     program().is_some()
 }
 
-/// Has a process do what `arguments` say, with further variables. `list` prints a line for each of
-/// Vulkan's devices, see [`vulkan_devices::Identity`]. `ask` asks Vulkan's devices what they can
-/// do, except those whose places in that list follow. Anything else does nothing.
+/// Starts a process with these arguments and further variables. `list` prints a line for each of
+/// Vulkan's devices, see [`vulkan_devices::Identity`]. `ask` asks all devices for their features,
+/// except the devices whose places in that list follow. `nothing` only ends.
 pub(crate) fn run(arguments: &[&str], variables: &[(String, String)]) -> Ended {
     let Some((loader, library)) = program() else {
         return Ended::Unknown("the library cannot be run as a program here".into());
@@ -104,7 +104,7 @@ fn program() -> Option<(PathBuf, PathBuf)> {
     // SAFETY: it takes a number and reads what the kernel gave this process: the place of the
     // dynamic loader, or 0.
     let base = unsafe { libc::getauxval(libc::AT_BASE) };
-    if base == 0 || crate::sys::process::has_raised_rights() {
+    if base == 0 || process::has_raised_rights() {
         return None;
     }
     let (_, loader) = loaded::object(base as *const c_void)?;
@@ -167,7 +167,9 @@ extern "C" fn entry() -> ! {
                 let _ = (adapter.get_info(), adapter.features(), adapter.limits());
             }
         }
-        _ => {}
+        Some("nothing") => {}
+        // Without /proc nobody knows.
+        _ => process::end_at_once(""),
     }
     said.push_str(NAME);
     let written = std::io::stdout().write_all(said.as_bytes());

@@ -1,4 +1,4 @@
-//! Vulkan's physical devices, and those that wgpu does not get to see.
+//! Vulkan's physical devices, and the devices that are hidden from wgpu.
 //!
 //! wgpu asks every device what it can do while it lists them. A driver that crashes then would take
 //! the process with it, so a device of which that is known is hidden: [`enumerate`] stands in for

@@ -40,7 +40,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the cases of a test that is marked `sampled(n)`, every n-th runs on each change, and the
-    others at night. Take an n that divides no number of parameters.
+    others at night. For a product of parameters take an n that divides none of their counts.
     """
     seen: collections.Counter[str] = collections.Counter()
     for item in items:

@@ -52,18 +52,29 @@ def broken_driver(tmp_path: Path) -> Path:
     return manifest
 
 
+def beside(driver: Path) -> dict[str, str]:
+    """The variable that adds a driver to those of the machine, or of a variable that names them."""
+    named = os.environ.get("VK_DRIVER_FILES") or os.environ.get("VK_ICD_FILENAMES")
+    if named:
+        return {"VK_DRIVER_FILES": f"{named}{os.pathsep}{driver}"}
+    return {"VK_ADD_DRIVER_FILES": str(driver)}
+
+
 def test_nothing_is_left_out_here(tmp_path: Path) -> None:
-    assert found(tmp_path, {}) == (1, "", [])
+    adapters, problem, warnings = found(tmp_path, {})
+    assert adapters > 0
+    assert (problem, warnings) == ("", [])
     (kept,) = (tmp_path / "cache").glob("vulkan-*.bin")
     before = kept.stat().st_mtime_ns
-    assert found(tmp_path, {})[0] == 1
+    assert found(tmp_path, {})[0] == adapters
     assert kept.stat().st_mtime_ns == before, "it is examined once"
 
 
 def test_a_driver_that_crashes_when_it_is_loaded(tmp_path: Path, broken_driver: Path) -> None:
     for _ in range(2):
-        devices, problem, warnings = found(tmp_path, {"VK_ADD_DRIVER_FILES": str(broken_driver)})
-        assert (devices, problem) == (1, "")
+        devices, problem, warnings = found(tmp_path, beside(broken_driver))
+        assert devices > 0
+        assert problem == ""
         (line,) = warnings
         assert re.search(r"the Vulkan driver \S*broken_icd.json is left out: .*SIGABRT", line)
 
@@ -75,7 +86,7 @@ def test_tensorflow_is_imported_all_the_same(tmp_path: Path, broken_driver: Path
         print(tf.constant([1.0, 2.0]).device, (tf.constant([1.0, 2.0]) * 2).numpy().tolist())
         """,
         TF_WGPU_CACHE=str(tmp_path),
-        VK_ADD_DRIVER_FILES=str(broken_driver),
+        **beside(broken_driver),
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert ran.stdout.strip().endswith("/device:WGPU:0 [2.0, 4.0]")
@@ -92,7 +103,7 @@ def test_no_driver_but_one_that_crashes(tmp_path: Path, broken_driver: Path) -> 
 def test_a_layer_that_crashes(tmp_path: Path, layer: dict[str, str]) -> None:
     devices, _, warnings = found(tmp_path, {**layer, "FAULT_LAYER_CRASH": "vkCreateInstance"})
     (line,) = warnings
-    assert devices == 1
+    assert devices > 0
     assert "all Vulkan layers are left out: one crashes (SIGABRT)" in line
 
 
@@ -101,6 +112,6 @@ def test_a_device_that_crashes_when_it_is_asked(tmp_path: Path, layer: dict[str,
     for _ in range(2):
         devices, problem, _ = found(tmp_path, crash)
         assert devices == 0
-        assert re.search(r"llvmpipe.* is left out: its Vulkan driver crashes \(SIGABRT\)", problem)
+        assert re.search(r"\S is left out: its Vulkan driver crashes \(SIGABRT\)", problem)
     # Another variable of Vulkan's is another question.
-    assert found(tmp_path, {**layer, "VK_LOADER_DRIVERS_SELECT": "*"})[0] == 1
+    assert found(tmp_path, {**layer, "VK_LOADER_DRIVERS_SELECT": "*"})[0] > 0

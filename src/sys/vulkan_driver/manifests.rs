@@ -69,10 +69,21 @@ pub(super) fn fingerprint(lookup: Lookup<'_>) -> Option<(Vec<PathBuf>, String)> 
             add(&mut files, &directory.join("vulkan").join(kind));
         }
     }
-    // What a driver of the kernel is, where a library's name says little.
+    // The GPUs of the machine, which may have changed while it was off.
+    let mut text: Vec<String> = std::fs::read_dir("/sys/class/drm")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|card| {
+            let of = |name: &str| std::fs::read_to_string(card.path().join("device").join(name));
+            let [vendor, device] = ["vendor", "device"].map(|name| of(name).unwrap_or_default());
+            format!("{} {} {}", card.path().display(), vendor.trim(), device.trim())
+        })
+        .collect();
+    text.sort();
+    // The version of the kernel's driver, where the library has the same name in each version.
     let said = ["/proc/driver/nvidia/version", "/proc/sys/kernel/osrelease"];
-    let mut text: Vec<String> =
-        said.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+    text.extend(said.iter().filter_map(|path| std::fs::read_to_string(path).ok()));
     text.extend(files.iter().map(|file| {
         let metadata = file.metadata().ok();
         let changed = metadata.as_ref().and_then(|m| m.modified().ok());

@@ -83,6 +83,7 @@ suites: ## The Rust suites that need an adapter, each in a process of its own. P
 	done
 
 # Kernels of all kinds whose workgroups work together; tests that count dispatches are left out.
+COUNTING := --skip dispatches --skip results_are_the_same_each_time
 PARTS_SUITES := scan sort reduce softmax linalg fft random matmul conv fused_attention fused_reduce
 
 .PHONY: suites-in-parts
@@ -90,7 +91,7 @@ suites-in-parts: ## Suites with every dispatch cut into three, as long ones are.
 	cargo test --locked --no-run --test kit
 	for suite in $(PARTS_SUITES); do \
 		echo "== suite $$suite in parts"; \
-		TF_WGPU_PARTS=3 cargo test --locked --quiet --test kit -- "$$suite::" --skip dispatches || \
+		TF_WGPU_PARTS=3 cargo test --locked --quiet --test kit -- "$$suite::" $(COUNTING) || \
 			exit 1; \
 	done
 

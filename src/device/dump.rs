@@ -54,9 +54,9 @@ impl ShaderDump {
         number
     }
 
-    /// Adds a row about a shader that was compiled or refused.
-    pub fn end<T>(&self, number: &str, key: &Key, label: &str, took: Duration, is: &Result<T>) {
-        let outcome = is.as_ref().err().map_or_else(|| "compiled".to_owned(), ToString::to_string);
+    /// Adds a row about a shader that was compiled, unless there was an error.
+    pub fn end(&self, number: &str, key: &Key, label: &str, took: Duration, error: Option<&Error>) {
+        let outcome = error.map_or_else(|| "compiled".to_owned(), ToString::to_string);
         let ms = format!("{:.3}", took.as_secs_f64() * 1e3);
         self.folder.append(
             "shaders.tsv",

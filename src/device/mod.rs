@@ -10,8 +10,10 @@ mod budget;
 pub mod cache;
 mod capabilities;
 mod checked;
+mod compiler;
 mod completion;
 mod dump;
+mod enqueue;
 mod failures;
 mod gpu;
 mod ledger;
@@ -33,6 +35,7 @@ mod program;
 mod progress;
 mod queue;
 mod recorder;
+mod refused;
 #[cfg(test)]
 #[path = "../../tests/numeric/scratch.rs"]
 mod scratch;
@@ -50,12 +53,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 pub use adapters::{AdapterReport, Selection};
 pub use budget::MemoryBudget;
 pub use capabilities::{Capabilities, Timestamps};
 pub use completion::Serial;
+pub use enqueue::Dispatches;
 pub use matrices::{Cooperative, Matrices, MatrixSize, Means};
 pub use matrix_units::{MatrixUnits, Policy, Verdict};
 pub use memory::MemoryStats;
@@ -69,13 +71,12 @@ use completion::Completion;
 use failures::Failures;
 use gpu::Gpu;
 use ledger::{LARGE, Ledger};
-use memory::{Blocks, Memory};
-use pending::{PendingDispatches, Waiting};
+use memory::Memory;
+use pending::PendingDispatches;
 use pipelines::Pipelines;
-use recorder::{Bound, Dispatch, Recorder};
+use recorder::Recorder;
 use staging::Staging;
 use submitter::Submitter;
-use trace::probe::Asked;
 use trace::{HostWork, Origin, Tracer};
 use tuning::Tuner;
 
@@ -270,141 +271,6 @@ impl Device {
         self.recorder.is_clear()
     }
 
-    /// Whether the shader of `program` is compiled, which begins with the first call. Its error is
-    /// returned, and raised by nobody else.
-    pub fn is_ready(&self, program: &Program<'_>) -> Result<bool> {
-        match self.pipelines.get(program)?.get() {
-            Some(compiled) => compiled.as_ref().map(|_| true).map_err(Clone::clone),
-            None => Ok(false),
-        }
-    }
-
-    /// Compiles the shader of `program`, or waits until it is. Its error is returned, and raised by
-    /// nobody else.
-    pub fn prepare(&self, program: &Program<'_>) -> Result<()> {
-        self.pipelines.get(program)?.wait().as_ref().map(drop).map_err(Clone::clone)
-    }
-
-    /// Enqueues a dispatch after everything enqueued before.
-    pub fn enqueue(&self, program: &Program<'_>) -> Result<()> {
-        self.enqueue_counted(program, 0)
-    }
-
-    /// The same for a program of so many operations on floats, which profiles tell: sums, products,
-    /// comparisons and calls of functions count one each, however a GPU computes them.
-    pub fn enqueue_counted(&self, program: &Program<'_>, flops: u64) -> Result<()> {
-        let bytes = program.bindings.iter().map(|b| b.bytes).sum();
-        self.enqueue_all(program, Vec::new(), bytes, flops)
-    }
-
-    /// The same for a program that touches `bytes` of what it binds, and with a binding more, in
-    /// front of the others: an array of `u32` that holds `table`. It travels with the submission,
-    /// so that tables that differ from step to step cost neither memory of their own nor bind
-    /// groups.
-    pub fn enqueue_table(
-        &self,
-        program: &Program<'_>,
-        table: Vec<u32>,
-        bytes: u64,
-        flops: u64,
-    ) -> Result<()> {
-        self.enqueue_all(program, table, bytes, flops)
-    }
-
-    fn enqueue_all(
-        &self,
-        program: &Program<'_>,
-        table: Vec<u32>,
-        bytes: u64,
-        flops: u64,
-    ) -> Result<()> {
-        let work = pace::of_dispatch(size_of_val(&*table) as u64 + bytes, flops);
-        let count = parts::count(&self.profile, program.grid, work, self.completion.slowness());
-        if count == 1 {
-            return self.enqueue_whole(program, table, bytes, flops);
-        }
-        let shader = || (program.shader)().in_parts();
-        let share = |n: u64| n.div_ceil(count as u64);
-        for range in parts::ranges(program.grid, count) {
-            let part = parts::part(program, &shader, range);
-            self.enqueue_whole(&part, table.clone(), share(bytes), share(flops))?;
-        }
-        Ok(())
-    }
-
-    fn enqueue_whole(
-        &self,
-        program: &Program<'_>,
-        table: Vec<u32>,
-        bytes: u64,
-        flops: u64,
-    ) -> Result<()> {
-        self.check()?;
-        self.submitter.throttle();
-        let pipeline = self.pipelines.get(program)?;
-        let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
-        let mut block: SmallVec<[u32; 32]> = SmallVec::new();
-        let empty = program.bindings.iter().any(|binding| binding.bytes == 0);
-        let spare = if empty { Some(self.memory.spare()?) } else { None };
-        let table_bytes = size_of_val(&*table) as u64;
-        if table_bytes > self.profile.capabilities.max_binding {
-            return Err(Error::ResourceExhausted(format!(
-                "a table of {table_bytes} bytes exceeds this adapter's bindings"
-            )));
-        }
-        if table_bytes > 0 {
-            // Its offset in elements.
-            block.push(0);
-        }
-        let blocks = self.memory.blocks();
-        for binding in &program.bindings {
-            let (resolved, offset) = match &spare {
-                // Nothing is read or written; any memory will do.
-                Some(spare) if binding.bytes == 0 => ((spare.clone(), 0, spare.bytes), 0),
-                _ => self.bind(&blocks, binding)?,
-            };
-            block.push(offset);
-            bound.push(resolved);
-        }
-        drop(blocks);
-        block.extend_from_slice(&program.params.scalars);
-        if !program.params.vec4s.is_empty() {
-            block.resize(block.len().next_multiple_of(4), 0);
-            block.extend_from_slice(&program.params.vec4s);
-        }
-        let buffers = bound.len() as u32 + u32::from(table_bytes > 0);
-        if (block.len() * 4) as u32 != pipeline.params_size || buffers != pipeline.storage_buffers {
-            return Err(Error::Internal(format!(
-                "program {:?}: {} parameter bytes and {buffers} bindings, its shader declares {} \
-                 and {}",
-                program.key,
-                block.len() * 4,
-                pipeline.params_size,
-                pipeline.storage_buffers
-            )));
-        }
-        if program.grid.0.iter().any(|groups| *groups > self.max_groups) {
-            return Err(Error::ResourceExhausted(format!(
-                "program {:?}: a grid of {:?} workgroups exceeds this adapter's {}",
-                program.key, program.grid.0, self.max_groups
-            )));
-        }
-        let bytes = table_bytes + bytes;
-        let asked = self.tracer.is_active().then(|| Box::new(Asked::now(flops)));
-        let work = pace::of_dispatch(bytes, flops);
-        let dispatch =
-            Dispatch { table, bound, params: block, grid: program.grid, bytes, work, asked };
-        let waiting = Waiting { pipeline, dispatch };
-        if table_bytes == 0 {
-            return self.settled(self.recorder.dispatch(waiting, &program.bindings));
-        }
-        // Bindings are counted as the shader does.
-        let table = Binding { address: 0, bytes: 0, unit: 4 };
-        let bindings: SmallVec<[Binding; 9]> =
-            std::iter::once(table).chain(program.bindings.iter().copied()).collect();
-        self.settled(self.recorder.dispatch(waiting, &bindings))
-    }
-
     /// The result of a call that used wgpu. The loss of the device goes before whatever the call
     /// says of it; a failure inside wgpu is one, for nobody knows what it left behind.
     fn settled<T>(&self, result: Result<T>) -> Result<T> {
@@ -418,31 +284,6 @@ impl Device {
             }
             self.failures.lost().unwrap_or(e)
         })
-    }
-
-    /// Resolves a binding to an aligned range of a block and the remaining offset in elements.
-    fn bind(&self, blocks: &Blocks<'_>, binding: &Binding) -> Result<(Bound, u32)> {
-        let Binding { address, bytes, unit } = *binding;
-        let alignment = u64::from(self.profile.capabilities.storage_alignment);
-        let block = blocks.resolve(address, bytes)?;
-        let offset = (address - block.address) & !(alignment - 1);
-        let rest = address - block.address - offset;
-        // Whole vec4s, so that a packed or vectorized tail stays inside the binding; blocks are
-        // multiples of 256 bytes.
-        let size = (rest + bytes).next_multiple_of(16).min(block.bytes - offset);
-        if size > self.profile.capabilities.max_binding {
-            return Err(Error::ResourceExhausted(format!(
-                "a tensor of {bytes} bytes exceeds this adapter's largest storage binding of {} \
-                 bytes",
-                self.profile.capabilities.max_binding
-            )));
-        }
-        if !rest.is_multiple_of(u64::from(unit)) {
-            return Err(Error::Internal(format!(
-                "address {address:#x} is not a multiple of the element size {unit}"
-            )));
-        }
-        Ok(((block.clone(), offset, size), (rest / u64::from(unit)) as u32))
     }
 
     /// Submits what is recorded. Returns the serial that completes with it.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::cache::DiskCache;
+use super::compiler::Compiler;
 use super::completion::Completion;
 use super::dump::ShaderDump;
 use super::failures::Failures;
@@ -14,6 +15,7 @@ use super::memory::Memory;
 use super::pending::PendingDispatches;
 use super::pipelines::Pipelines;
 use super::recorder::Recorder;
+use super::refused::RefusedForms;
 use super::staging::Staging;
 use super::submitter::Submitter;
 use super::trace::Tracer;
@@ -251,7 +253,9 @@ impl Device {
         let running = Arc::downgrade(&completion);
         let is_first_run = move || running.upgrade().is_some_and(|c| c.is_first_run());
         let tracing = tracer.clone();
-        let pipelines = Pipelines::new(raw.clone(), &profile, cache, dump, tracing, is_first_run);
+        let refused = RefusedForms::open(&info, kept);
+        let compiler = Compiler::new(raw.clone(), &profile, cache, refused, dump, tracing);
+        let pipelines = Pipelines::new(compiler, is_first_run);
         let device = Arc::new(Self {
             adapter: adapter.clone(),
             sharers: settings.sharers,

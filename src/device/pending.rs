@@ -18,16 +18,28 @@ use crate::error::{Error, Result};
 /// Dispatches that may wait; the next one waits itself for the first.
 const MAX_WAITING: usize = 4096;
 
+/// What is tried for a pipeline that the driver refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// All that does not cost the driver's optimizations.
+    Optimized,
+    /// Whatever there is.
+    Any,
+}
+
 /// What this queue asks of a pipeline that is compiled, or will be.
 pub(crate) trait Plan {
     /// Whether it can be used, if that is known by now.
-    fn outcome(&self) -> Option<Result<()>>;
+    fn outcome(&self, effort: Effort) -> Option<Result<()>>;
 
     /// Waits until it can be used, or cannot.
-    fn wait_for_it(&self) -> Result<()>;
+    fn wait_for_it(&self, effort: Effort) -> Result<()>;
 
     /// Which of the program's bindings it reads and writes.
     fn uses(&self) -> Uses;
+
+    /// Takes note that other pipelines are used in its place, since it cannot be.
+    fn replaced(&self, refusal: &Error);
 }
 
 /// What this queue asks of a recorder.
@@ -69,17 +81,21 @@ const fn has(bits: u64, binding: usize) -> bool {
     }
 }
 
-/// A dispatch and the pipeline that it waits for.
+/// A dispatch, what it binds, and the pipeline that it waits for.
 pub(crate) struct Waiting<R: Record> {
     pub pipeline: Arc<R::Plan>,
     pub dispatch: R::Dispatch,
+    pub bindings: SmallVec<[Binding; 8]>,
 }
 
-type Bindings = SmallVec<[Binding; 8]>;
+/// Dispatches that belong together, in order.
+pub(crate) type Together<R> = SmallVec<[Waiting<R>; 1]>;
 
 /// What waits to be done in order.
 enum Entry<R: Record> {
-    Dispatch(Waiting<R>, Bindings),
+    Dispatch(Waiting<R>),
+    /// The first ones, or the second ones if the driver refuses a pipeline of the first.
+    Either(Box<[Together<R>; 2]>),
     /// This memory begins a new life.
     Fresh(Range<u64>),
 }
@@ -132,13 +148,13 @@ impl<R: Record> PendingDispatches<R> {
         loop {
             let mut inner = self.inner.lock();
             self.record_ready(&mut inner);
-            let Some(Entry::Dispatch(first, _)) = inner.waiting.front() else {
-                return Locked(inner);
-            };
-            let pipeline = first.pipeline.clone();
+            let Some(first) = inner.waiting.front() else { return Locked(inner) };
+            let awaited = first.awaited();
             drop(inner);
-            // Its error is told when the dispatch leaves the queue.
-            let _ = pipeline.wait_for_it();
+            if let Some((pipeline, effort)) = awaited {
+                // Its error is told when the dispatch leaves the queue.
+                let _ = pipeline.wait_for_it(effort);
+            }
         }
     }
 
@@ -166,25 +182,35 @@ impl<R: Record> PendingDispatches<R> {
 
     /// Records a dispatch after all earlier ones, now or as soon as its pipeline and theirs are
     /// compiled.
-    pub fn dispatch(&self, dispatch: Waiting<R>, bindings: &[Binding]) -> Result<()> {
-        if let Some(Err(e)) = dispatch.pipeline.outcome() {
+    pub fn dispatch(&self, dispatch: Waiting<R>) -> Result<()> {
+        if let Some(Err(e)) = dispatch.pipeline.outcome(Effort::Any) {
             return Err(e);
         }
         let mut inner = self.inner.lock();
         self.record_ready(&mut inner);
         if inner.waiting.is_empty()
-            && let Some(Ok(())) = dispatch.pipeline.outcome()
+            && let Some(Ok(())) = dispatch.pipeline.outcome(Effort::Any)
         {
-            return inner.record(&dispatch, bindings);
+            return inner.record(&dispatch);
         }
-        inner.waiting.push_back(Entry::Dispatch(dispatch, bindings.into()));
+        self.push(inner, Entry::Dispatch(dispatch));
+        Ok(())
+    }
+
+    /// Records `first`, or `second` if the driver refuses a pipeline of `first`, as soon as that is
+    /// known.
+    pub fn dispatch_either(&self, first: Together<R>, second: Together<R>) {
+        self.push(self.inner.lock(), Entry::Either(Box::new([first, second])));
+    }
+
+    fn push(&self, mut inner: MutexGuard<'_, Inner<R>>, entry: Entry<R>) {
+        inner.waiting.push_back(entry);
         self.attentive.store(true, Ordering::Release);
         let full = inner.waiting.len() > MAX_WAITING;
         drop(inner);
         if full {
             drop(self.lock());
         }
-        Ok(())
     }
 
     /// Notes that memory begins a new life: nobody will read what it was to hold before.
@@ -214,11 +240,10 @@ impl<R: Record> PendingDispatches<R> {
         if inner.waiting.is_empty() {
             return;
         }
-        while inner.waiting.front().is_some_and(Entry::is_ready) {
+        while inner.waiting.front().is_some_and(|entry| entry.awaited().is_none()) {
             match inner.waiting.pop_front() {
-                Some(Entry::Dispatch(dispatch, bindings)) => {
-                    inner.record_late(&dispatch, &bindings)
-                }
+                Some(Entry::Dispatch(dispatch)) => inner.record_late(&dispatch, Effort::Any),
+                Some(Entry::Either(either)) => inner.record_either(*either),
                 Some(Entry::Fresh(range)) => inner.poison.clear(range),
                 None => {}
             }
@@ -232,20 +257,35 @@ impl<R: Record> PendingDispatches<R> {
     }
 }
 
+/// The first refusal among pipelines whose outcomes are known.
+fn refusal<R: Record>(dispatches: &[Waiting<R>]) -> Option<(&R::Plan, Error)> {
+    dispatches.iter().find_map(|d| match d.pipeline.outcome(Effort::Optimized) {
+        Some(Err(e)) => Some((&*d.pipeline, e)),
+        _ => None,
+    })
+}
+
 impl<R: Record> Entry<R> {
-    fn is_ready(&self) -> bool {
+    /// The pipeline that it waits for, and what is tried for that.
+    fn awaited(&self) -> Option<(Arc<R::Plan>, Effort)> {
+        let of = |dispatches: &[Waiting<R>], effort| {
+            let waits = |d: &&Waiting<R>| d.pipeline.outcome(effort).is_none();
+            dispatches.iter().find(waits).map(|d| (d.pipeline.clone(), effort))
+        };
         match self {
-            Self::Dispatch(dispatch, _) => dispatch.pipeline.outcome().is_some(),
-            Self::Fresh(_) => true,
+            Self::Dispatch(dispatch) => of(std::slice::from_ref(dispatch), Effort::Any),
+            Self::Either(either) if refusal(&either[0]).is_some() => None,
+            Self::Either(either) => of(&either[0], Effort::Optimized),
+            Self::Fresh(_) => None,
         }
     }
 }
 
 impl<R: Record> Inner<R> {
     /// Records a dispatch, unless it reads what is missing. The caller returns the error.
-    fn record(&mut self, waiting: &Waiting<R>, bindings: &[Binding]) -> Result<()> {
+    fn record(&mut self, waiting: &Waiting<R>) -> Result<()> {
         if !self.poison.is_empty() {
-            for range in used(bindings, waiting.pipeline.uses().read) {
+            for range in used(&waiting.bindings, waiting.pipeline.uses().read) {
                 self.poison.check(&range)?;
             }
         }
@@ -253,14 +293,26 @@ impl<R: Record> Inner<R> {
     }
 
     /// The same for one whose call has returned.
-    fn record_late(&mut self, waiting: &Waiting<R>, bindings: &[Binding]) {
-        let recorded = waiting.pipeline.wait_for_it().and_then(|()| self.record(waiting, bindings));
-        if let Err(e) = recorded {
-            for range in used(bindings, waiting.pipeline.uses().written) {
+    fn record_late(&mut self, waiting: &Waiting<R>, effort: Effort) {
+        let usable = waiting.pipeline.wait_for_it(effort);
+        if let Err(e) = usable.and_then(|()| self.record(waiting)) {
+            for range in used(&waiting.bindings, waiting.pipeline.uses().written) {
                 self.poison.add(range, &e);
             }
             (self.failed)(e);
         }
+    }
+
+    /// Records the first dispatches, or puts the second ones in front of all that waits.
+    fn record_either(&mut self, [first, second]: [Together<R>; 2]) {
+        if let Some((refused, e)) = refusal(&first) {
+            refused.replaced(&e);
+            for dispatch in second.into_iter().rev() {
+                self.waiting.push_front(Entry::Dispatch(dispatch));
+            }
+            return;
+        }
+        first.iter().for_each(|dispatch| self.record_late(dispatch, Effort::Optimized));
     }
 }
 

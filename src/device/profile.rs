@@ -273,6 +273,13 @@ impl Profile {
         }
     }
 
+    /// The profile of an adapter that has no more than WebGPU promises, for forms of kernels that
+    /// every driver should take.
+    #[must_use]
+    pub fn portable(self) -> Self {
+        Self::WEBGPU.on(self)
+    }
+
     /// Which tiles and forms of kernels are for the adapter.
     pub const fn kind(&self) -> Kind {
         match self.class {

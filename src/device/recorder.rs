@@ -17,13 +17,14 @@ use super::batch::Batch;
 use super::belt::Belt;
 use super::bind_groups::{BindGroups, Range, Ranges};
 use super::checked::checked;
+use super::compiler::Pipeline;
 use super::completion::{AfterWork, Completion, Load, Serial};
 use super::gpu::{self, Gpu, Readback, Sink};
 use super::memory::Block;
 use super::pace;
 use super::parameters::Parameters;
 use super::pending::{Record, Uses};
-use super::pipelines::{Pipeline, Planned};
+use super::pipelines::Planned;
 use super::program::Grid;
 use super::staging::Staging;
 use super::statistics::Statistics;
@@ -429,7 +430,8 @@ impl Record for Recorder {
     type Dispatch = Dispatch;
 
     fn record(&mut self, plan: &Planned, dispatch: &Dispatch) -> Result<()> {
-        self.dispatch(plan.wait().as_ref().map_err(Clone::clone)?, plan.known_uses(), dispatch)
+        let pipeline = plan.wait_for_any().as_ref().map_err(Clone::clone)?;
+        self.dispatch(pipeline, plan.known_uses(), dispatch)
     }
 }
 

@@ -281,6 +281,11 @@ impl Shader {
         self.u32s(&["part_x", "part_y", "part_z", "groups_x", "groups_y", "groups_z"])
     }
 
+    /// Whether its text has floats of 64 bits.
+    pub(crate) fn has_float64(&self) -> bool {
+        self.render(0).contains("f64")
+    }
+
     /// The kinds of adapters whose kernels choose this variant.
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds

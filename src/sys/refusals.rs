@@ -2,34 +2,57 @@
 
 use std::cell::RefCell;
 
-/// A pipeline that the driver refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// The driver's answer.
-    pub reason: String,
-    /// Whether the pipeline exists nevertheless, without optimizations.
-    pub is_unoptimized: bool,
+/// Whether a driver is to optimize what it compiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Optimizations {
+    On,
+    /// Where the backend can tell the driver so.
+    Off,
+}
+
+/// A call of [`watched`].
+struct Watch {
+    optimizations: Optimizations,
+    /// The driver's answer to the last pipeline that it refused.
+    refused: Option<String>,
 }
 
 thread_local! {
-    /// The last refusal on this thread since a call of [`watched`] began.
-    static REFUSED: RefCell<Option<Refusal>> = const { RefCell::new(None) };
+    static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// Runs `call`, and tells what the driver refused meanwhile. Unless that exists without
-/// optimizations, what `call` made must not be used.
-pub(crate) fn watched<T>(call: impl FnOnce() -> T) -> (T, Option<Refusal>) {
-    REFUSED.take();
-    (call(), REFUSED.take())
+/// Runs `call`, and gives the driver's answer to a pipeline that it refused meanwhile. If there is
+/// one, what `call` made must not be used.
+pub(crate) fn watched<T>(
+    optimizations: Optimizations,
+    call: impl FnOnce() -> T,
+) -> (T, Option<String>) {
+    WATCH.set(Some(Watch { optimizations, refused: None }));
+    let made = call();
+    (made, WATCH.take().and_then(|watch| watch.refused))
 }
 
-/// Has the call of [`watched`] on this thread tell of a refusal.
+/// How the call of [`watched`] on this thread wants pipelines to be compiled. Nothing if there is
+/// no such call: then a refusal cannot be told.
 #[cfg_attr(
     not(any(test, target_os = "linux", windows)),
     expect(dead_code, reason = "wgpu itself tells of Metal's")
 )]
-pub(super) fn note(refusal: Refusal) {
-    REFUSED.set(Some(refusal));
+pub(super) fn wanted() -> Option<Optimizations> {
+    WATCH.with_borrow(|watch| watch.as_ref().map(|watch| watch.optimizations))
+}
+
+/// Has the call of [`watched`] on this thread tell of the driver's answer to a pipeline.
+#[cfg_attr(
+    not(any(test, target_os = "linux", windows)),
+    expect(dead_code, reason = "wgpu itself tells of Metal's")
+)]
+pub(super) fn note(answer: String) {
+    WATCH.with_borrow_mut(|watch| {
+        if let Some(watch) = watch {
+            watch.refused = Some(answer);
+        }
+    });
 }
 
 #[cfg(test)]
@@ -38,13 +61,14 @@ mod tests {
 
     #[test]
     fn a_refusal_within_a_call_is_told_once() {
-        let refusal = |reason: &str| Refusal { reason: reason.to_owned(), is_unoptimized: false };
-        note(refusal("before"));
-        let (made, refused) = watched(|| {
-            note(refusal("within"));
-            7
+        note("before".to_owned());
+        assert_eq!(wanted(), None);
+        let (made, refused) = watched(Optimizations::Off, || {
+            note("within".to_owned());
+            wanted()
         });
-        assert_eq!((made, refused), (7, Some(refusal("within"))));
-        assert_eq!(watched(|| ()).1, None);
+        assert_eq!((made, refused.as_deref()), (Some(Optimizations::Off), Some("within")));
+        assert_eq!(watched(Optimizations::On, || ()).1, None);
+        assert_eq!(wanted(), None);
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! wgpu ends a device when a driver refuses one of its pipelines, and drivers do: for too much
 //! scratch memory, too many registers, or a fault of theirs in one shader. So this module stands
-//! between wgpu and the driver where wgpu creates pipelines. It tries a refused pipeline again
-//! without optimizations, which takes another way through most compilers. If the driver refuses
-//! that too, wgpu gets a pipeline that does nothing, and [`refusals`] tells the thread that asked
-//! for it, so that it is never used and the device stays.
+//! between wgpu and the driver where wgpu creates pipelines. In the place of a refused pipeline
+//! wgpu gets one that does nothing, and [`refusals`] tells the thread that asked for it, so that it
+//! is never used and the device stays. That thread may also ask for a pipeline without
+//! optimizations, which takes another way through most compilers.
 //!
 //! wgpu loads Vulkan's functions by a function that it is given. [`hooked`] gives it one that
 //! answers for `vkCreateComputePipelines`, has `vulkan_devices` answer for the list of devices,
@@ -17,14 +17,9 @@ use std::sync::OnceLock;
 use ash::vk;
 use parking_lot::RwLock;
 
-use super::refusals::{self, Refusal};
+use super::refusals::{self, Optimizations};
 #[cfg(has_examination)]
 use super::vulkan_devices;
-
-fn note(result: vk::Result, is_unoptimized: bool) {
-    // Few people know what an answer's sentence means without its name.
-    refusals::note(Refusal { reason: format!("{result:?}"), is_unoptimized });
-}
 
 /// A function of any type, until it is called.
 type Function = unsafe extern "system" fn();
@@ -149,23 +144,33 @@ unsafe extern "system" fn create_pipelines(
     pipelines: *mut vk::Pipeline,
 ) -> vk::Result {
     let Some(driver) = functions(device) else { return vk::Result::ERROR_UNKNOWN };
+    let wanted = refusals::wanted().filter(|_| count == 1);
     // SAFETY: the caller's arguments, as Vulkan has them: `count` infos, and room for as many
     // pipelines. What is made here is valid by itself.
     unsafe {
-        let result = (driver.create_pipelines)(device, cache, count, infos, allocator, pipelines);
-        // wgpu makes one at a time.
-        if !is_refusal(result) || count != 1 {
-            return result;
-        }
-        let mut info = *infos;
-        info.flags |= vk::PipelineCreateFlags::DISABLE_OPTIMIZATION;
-        let none = vk::PipelineCache::null();
-        let made = (driver.create_pipelines)(device, none, 1, &info, allocator, pipelines);
-        if !is_refusal(made) {
-            if made == vk::Result::SUCCESS {
-                note(result, true);
+        // wgpu makes one at a time, on the thread that asks for it. A pipeline of its own has
+        // nobody who is told that it was refused.
+        let Some(optimizations) = wanted else {
+            let of = |infos| {
+                (driver.create_pipelines)(device, cache, count, infos, allocator, pipelines)
+            };
+            let result = of(infos);
+            if count != 1 || !is_refusal(result) {
+                return result;
             }
-            return made;
+            return of(&unoptimized(*infos));
+        };
+        let (mut info, none) = (*infos, vk::PipelineCache::null());
+        let cache = match optimizations {
+            Optimizations::On => cache,
+            Optimizations::Off => {
+                info = unoptimized(info);
+                none
+            }
+        };
+        let result = (driver.create_pipelines)(device, cache, 1, &info, allocator, pipelines);
+        if !is_refusal(result) {
+            return result;
         }
         let mut module = vk::ShaderModule::null();
         let made = (driver.create_module)(device, &idle(), allocator, &raw mut module);
@@ -180,11 +185,17 @@ unsafe extern "system" fn create_pipelines(
         let made = (driver.create_pipelines)(device, none, 1, &idle, allocator, pipelines);
         (driver.destroy_module)(device, module, allocator);
         if made == vk::Result::SUCCESS {
-            note(result, false);
+            // Few people know what an answer's sentence means without its name.
+            refusals::note(format!("{result:?}"));
             return made;
         }
         result
     }
+}
+
+fn unoptimized(mut info: vk::ComputePipelineCreateInfo<'_>) -> vk::ComputePipelineCreateInfo<'_> {
+    info.flags |= vk::PipelineCreateFlags::DISABLE_OPTIMIZATION;
+    info
 }
 
 /// A module with an entry point `main` that returns at once.

@@ -13,6 +13,9 @@ pub struct Layer {
     injected: extern "C" fn() -> u64,
     keep_pipelines: extern "C" fn(),
     found_pipelines: extern "C" fn() -> u64,
+    refuse: extern "C" fn(u64, u64, i32, i32),
+    shaders: extern "C" fn() -> u64,
+    refused: extern "C" fn() -> u64,
 }
 
 /// The library that cargo built with this test.
@@ -53,6 +56,9 @@ impl Layer {
                 injected: *library.get(b"fault_layer_injected\0").unwrap(),
                 keep_pipelines: *library.get(b"fault_layer_keep_pipelines\0").unwrap(),
                 found_pipelines: *library.get(b"fault_layer_found_pipelines\0").unwrap(),
+                refuse: *library.get(b"fault_layer_refuse\0").unwrap(),
+                shaders: *library.get(b"fault_layer_shaders\0").unwrap(),
+                refused: *library.get(b"fault_layer_refused\0").unwrap(),
             };
             std::mem::forget(library);
             layer
@@ -88,6 +94,18 @@ impl Layer {
     /// How many pipelines were compiled that the data of their cache held already.
     pub fn found_pipelines(&self) -> u64 {
         (self.found_pipelines)()
+    }
+
+    /// Has the shaders of numbers `first` to `last` refused by `result`; none if `first` is 0.
+    /// Counts begin again.
+    pub fn refuse(&self, first: u64, last: u64, result: i32) {
+        let count = if first == 0 { 0 } else { (last - first).saturating_add(1) };
+        (self.refuse)(first, count, result, 0);
+    }
+
+    /// Shaders since [`Layer::refuse`], and refused ones.
+    pub fn shaders(&self) -> (u64, u64) {
+        ((self.shaders)(), (self.refused)())
     }
 
     /// Calls that failed since it was armed.

@@ -4,6 +4,7 @@
 //! Asked for are an error that says what happened or the right numbers, afterwards a device that
 //! works or says that it is lost, and a process that works on a new one.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io::BufRead;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +23,8 @@ const BEFORE_DEVICES: &[&CStr] =
     &[c"vkCreateInstance", c"vkEnumeratePhysicalDevices", c"vkEnumerateDeviceExtensionProperties"];
 /// Functions that are called where pipelines are kept on disk, some time after they were compiled.
 const OF_CACHES: &[&CStr] = &[c"vkCreatePipelineCache", c"vkGetPipelineCacheData"];
+/// In the place of a function's name: shaders are refused, whatever is called for them.
+pub const SHADERS: &CStr = c"shaders";
 /// How long a cache waits for more pipelines before it is written.
 const CACHE_DELAY: Duration = Duration::from_millis(900);
 /// Steps within which a device that lives must be right again: the first may return an error that
@@ -38,14 +41,19 @@ pub fn serve(caches: &Path) {
         let mut words = line.split(' ');
         let mut word = || words.next().expect("four words");
         let function = CString::new(word()).unwrap();
-        let (first, last, result) =
-            (word().parse().unwrap(), word().parse().unwrap(), word().parse().unwrap());
-        let scene = Scene { layer: &layer, function: &function, caches };
-        let attempted =
-            caught("at the end of the device", || scene.attempt(&mut adapter, first, last, result));
+        let fault = (word().parse().unwrap(), word().parse().unwrap(), word().parse().unwrap());
+        let scene = Scene {
+            layer: &layer,
+            calls: Cell::new(0),
+            is_disarmed: Cell::new(false),
+            function: &function,
+            caches,
+            fault,
+        };
+        let attempted = caught("at the end of the device", || scene.attempt(&mut adapter));
         let answer = match attempted.and_then(|attempted| attempted) {
-            Ok((word, text)) => format!("{word} {} {text}", layer.calls(&function)),
-            Err(text) => format!("bad {} {text}", layer.calls(&function)),
+            Ok((word, text)) => format!("{word} {} {text}", scene.calls.get()),
+            Err(text) => format!("bad {} {text}", scene.calls.get()),
         };
         println!("= {}", answer.replace('\n', " "));
     }
@@ -68,11 +76,45 @@ fn enumerate() -> Result<wgpu::Adapter> {
 
 struct Scene<'a> {
     layer: &'a Layer,
+    /// Calls of the function in the training.
+    calls: Cell<u64>,
+    is_disarmed: Cell<bool>,
     function: &'a CStr,
     caches: &'a Path,
+    /// The first call or shader that fails, the last one, and how.
+    fault: (u64, u64, i32),
 }
 
 impl Scene<'_> {
+    /// Begins with the faults of a function, or with those of shaders, which wgpu has some of its
+    /// own of when it opens a device.
+    fn arm(&self, is_open: bool) {
+        let (first, last, result) = self.fault;
+        match (self.function == SHADERS, is_open) {
+            (true, true) => self.layer.refuse(first, last, result),
+            (false, false) => self.layer.arm(self.function, first, last, result),
+            _ => {}
+        }
+    }
+
+    fn disarm(&self) {
+        self.is_disarmed.set(true);
+        if self.function == SHADERS {
+            self.layer.refuse(0, 0, 0);
+        } else {
+            self.layer.disarm();
+        }
+    }
+
+    /// Calls of the function or shaders, and those that failed.
+    fn counts(&self) -> (u64, u64) {
+        if self.function == SHADERS {
+            self.layer.shaders()
+        } else {
+            (self.layer.calls(self.function), self.layer.injected())
+        }
+    }
+
     fn open(&self, adapter: &wgpu::Adapter) -> Result<Arc<Device>> {
         let cached = OF_CACHES.contains(&self.function);
         if cached {
@@ -93,6 +135,9 @@ impl Scene<'_> {
         }
         let device = self.open(adapter.as_ref().expect("it was enumerated"))?;
         let training = training.insert(Training::new(device));
+        if !self.is_disarmed.get() {
+            self.arm(true);
+        }
         training.keep()?;
         training.step(1)?;
         if OF_CACHES.contains(&self.function) {
@@ -105,20 +150,19 @@ impl Scene<'_> {
     fn attempt(
         &self,
         adapter: &mut Option<wgpu::Adapter>,
-        first: u64,
-        last: u64,
-        result: i32,
     ) -> Result<(&'static str, String), String> {
         if BEFORE_DEVICES.contains(&self.function) {
             *adapter = None;
         } else if adapter.is_none() {
             *adapter = Some(enumerate().map_err(|e| format!("no device: {e}"))?);
         }
-        self.layer.arm(self.function, first, last, result);
+        self.arm(false);
         let mut training = None;
         let trained = caught("in the step of the fault", || self.train(adapter, &mut training));
-        let word = if self.layer.injected() == 0 { "none" } else { "right" };
-        self.layer.disarm();
+        let (calls, failed) = self.counts();
+        self.calls.set(calls);
+        let word = if failed == 0 { "none" } else { "right" };
+        self.disarm();
         let trained = trained?;
         if word == "none" {
             trained.map_err(|e| format!("an error without a fault: {e}"))?;
@@ -130,6 +174,8 @@ impl Scene<'_> {
         };
         let lives = match training {
             None => false,
+            // Its op has the error for ever.
+            Some(_) if self.function == SHADERS && word == "error" => false,
             Some(mut training) => {
                 let lives = recover(&mut training).map_err(|e| format!("{e} (after {text:?})"))?;
                 drop(training);

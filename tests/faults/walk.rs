@@ -12,6 +12,12 @@ pub const SERVER: &str = "TF_WGPU_FAULT_SERVER";
 const SAMPLES: u64 = 3;
 /// More calls than any training makes: from here on none fails.
 const ENDLESS: u64 = u64::MAX;
+/// `VK_ERROR_UNKNOWN`.
+const UNKNOWN: i32 = -13;
+/// In the place of a function, see `serve.rs`.
+const SHADERS: &str = "shaders";
+/// Fewer shaders than any training has.
+const FEWEST_SHADERS: u64 = 4;
 /// A wait without end that ends by a timeout at each call would be no fault but a hang.
 const TIMEOUT: i32 = 2;
 /// Functions that wgpu has no use for on this system, or that are called at random times.
@@ -34,8 +40,9 @@ pub fn main() {
     if let Ok(directory) = std::env::var(SERVER) {
         return serve::serve(directory.as_ref());
     }
-    let trials =
-        FUNCTIONS.iter().map(|row| Trial::test(row.name.to_str().unwrap(), || walk(row))).collect();
+    let of = |row: &'static Row| Trial::test(row.name.to_str().unwrap(), move || walk(row));
+    let shaders = Trial::test(SHADERS, refused_shaders);
+    let trials = FUNCTIONS.iter().map(of).chain([shaders]).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -67,6 +74,26 @@ fn faults(row: &Row, calls: u64) -> Vec<Fault> {
     }
     faults.dedup_by_key(|f| (f.first, f.last, f.result));
     faults
+}
+
+/// Each shader of a training is refused, which changes nothing but the way it is compiled; then all
+/// are from that one on, which is the error of an op.
+fn refused_shaders() -> Result<(), Failed> {
+    let mut server = Server::start()?;
+    let Answer { word, calls, text } = server.ask(SHADERS, 0, 0, 0)?;
+    if word != "none" || calls < FEWEST_SHADERS {
+        return Err(format!("without a fault: {word}, {calls} shaders, {text}").into());
+    }
+    for number in 1..=calls {
+        for (last, wanted) in [(number, "right"), (ENDLESS, "error")] {
+            let Answer { word, text, .. } = server.ask(SHADERS, number, last, UNKNOWN)?;
+            if word != wanted {
+                return Err(format!("shader {number} of {calls}: {word}, {text}").into());
+            }
+        }
+    }
+    println!("{calls} shaders");
+    Ok(())
 }
 
 /// Tries all faults of a function.

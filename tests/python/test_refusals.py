@@ -1,4 +1,5 @@
-"""Drivers that refuse shaders: an op has an error, and its device goes on.
+"""Drivers that refuse shaders: other forms of the shaders are used, with a warning. Where the
+driver refuses all forms, the op has an error, and its device goes on.
 
 The fault layer (tests/fault_layer) plays the driver. Each test is a process of its own.
 """
@@ -16,8 +17,11 @@ PROGRAM = """
     import tensorflow as tf
 
     layer = ctypes.CDLL(os.environ["TF_WGPU_FAULT_LAYER"])
-    layer.fault_layer_refuse.argtypes = [ctypes.c_uint64, ctypes.c_int32, ctypes.c_int32]
+    layer.fault_layer_refuse.argtypes = [
+        ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int32, ctypes.c_int32
+    ]
     UNKNOWN, MANY = -13, 10**6
+    ALL, OPTIMIZED, WITH_PUSH_CONSTANTS = range(3)
 """
 
 EACH = (
@@ -40,7 +44,7 @@ EACH = (
     with tf.device("WGPU:0"):
         kept = tf.Variable(x) + 1.0
         np.testing.assert_array_equal(kept, x + 1)
-        layer.fault_layer_refuse(MANY, UNKNOWN, 0)
+        layer.fault_layer_refuse(1, MANY, UNKNOWN, ALL)
         without_reason = 0
         for name, use in uses.items():
             for attempt in range(2):
@@ -58,7 +62,7 @@ EACH = (
                 else:
                     raise AssertionError(f"{name} has a pipeline")
             np.testing.assert_array_equal(kept, x + 1)
-        layer.fault_layer_refuse(0, 0, 0)
+        layer.fault_layer_refuse(0, 0, 0, ALL)
         # The same ops on other types have other shaders.
         half = tf.matmul(tf.constant(plane, tf.float16), tf.constant(plane, tf.float16))
         np.testing.assert_allclose(half, plane @ plane, rtol=1e-2)
@@ -90,11 +94,32 @@ TRAINING = (
             )
             model.compile("adam", "sparse_categorical_crossentropy")
             if device == "WGPU:0":
-                layer.fault_layer_refuse(MANY, UNKNOWN, 1)
+                layer.fault_layer_refuse(1, MANY, UNKNOWN, WHAT)
             history = model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
         losses.append(history.history["loss"])
     np.testing.assert_allclose(*losses, rtol=1e-4)
     print("trained")
+"""
+)
+
+
+# A contraction alone is compiled, so the order of its shaders is known: the usual form and the
+# portable one of the tile that is chosen, then those of a simpler tile.
+PRODUCTS = (
+    PROGRAM
+    + """
+    tf.config.set_soft_device_placement(False)
+    a = np.random.default_rng(1).integers(-3, 4, (64, 96)).astype("float32")
+    b = np.random.default_rng(2).integers(-3, 4, (96, 80)).astype("float32")
+    with tf.device("WGPU:0"):
+        x, y = tf.constant(a), tf.constant(b)
+        tf.add(x, 0.0).numpy()
+        layer.fault_layer_refuse(1, COUNT, UNKNOWN, WHAT)
+        for _ in range(2):
+            np.testing.assert_array_equal(tf.matmul(x, y), a @ b)
+        product = tf.function(lambda x: tf.nn.relu(tf.matmul(x, y)))
+        np.testing.assert_array_equal(product(x), np.maximum(a @ b, 0))
+    print("shaders", layer.fault_layer_shaders())
 """
 )
 
@@ -115,11 +140,52 @@ def test_a_refused_shader_costs_its_op_and_nothing_else(environment):
     assert done.stderr.count("tensorflow-wgpu: error: shader") >= without_reason
 
 
-def test_a_training_goes_on_with_shaders_that_compile_without_optimizations_alone(environment):
-    done = python(TRAINING, **environment)
+@pytest.mark.parametrize(
+    ("what", "instead"),
+    [
+        ("OPTIMIZED", "it is compiled without optimizations, so it is slower"),
+        ("WITH_PUSH_CONSTANTS", "its portable form is used"),
+    ],
+)
+def test_a_training_goes_on_with_other_forms_of_shaders(environment, what, instead):
+    done = python(TRAINING.replace("WHAT", what), **environment)
     assert done.returncode == 0, done.stderr
     assert "trained" in done.stdout
-    lines = [line for line in done.stderr.splitlines() if "without optimizations" in line]
-    assert len(lines) == 4
+    lines = [line for line in done.stderr.splitlines() if "refused it" in line]
+    assert len(lines) == 4, done.stderr
     assert all("refused it (ERROR_UNKNOWN)" in line for line in lines)
+    assert any(instead in line for line in lines)
     assert lines[-1].endswith("further shaders are not named")
+
+
+@pytest.mark.parametrize(
+    ("count", "what", "instead"),
+    [
+        (1, "ALL", ["its portable form is used"]),
+        (2, "ALL", ["a simpler one computes the same"]),
+        (3, "ALL", ["a simpler one computes the same", "its portable form is used"]),
+        (4, "OPTIMIZED", ["a simpler one computes the same", "without optimizations"]),
+    ],
+)
+def test_a_product_has_a_simpler_tile(environment, count, what, instead):
+    program = PRODUCTS.replace("COUNT", str(count)).replace("WHAT", what)
+    done = python(program, **environment)
+    assert done.returncode == 0, done.stderr
+    assert "shaders" in done.stdout
+    lines = [line for line in done.stderr.splitlines() if "refused it" in line]
+    assert len(lines) == len(instead), done.stderr
+    assert all(text in line for text, line in zip(instead, lines, strict=True)), done.stderr
+    assert all("shader contract" in line and "ERROR_UNKNOWN" in line for line in lines), lines
+
+
+def test_what_was_refused_is_kept_for_the_next_process(environment, tmp_path):
+    environment = {**environment, "TF_WGPU_CACHE": str(tmp_path)}
+    program = PRODUCTS.replace("COUNT", "MANY").replace("WHAT", "WITH_PUSH_CONSTANTS")
+    refused = []
+    for _ in range(2):
+        done = python(program, **environment)
+        assert done.returncode == 0, done.stderr
+        refused.append(done.stderr.count("refused it"))
+    assert refused[0] > 0
+    assert refused[1] == 0, "the second process does not ask for what is refused"
+    assert [file.suffix for file in tmp_path.iterdir()].count(".refused") == 1

@@ -1,10 +1,10 @@
 //! A contraction with a chosen tile: its programs are enqueued.
 
 use super::Contraction;
-use super::choice::Choice;
+use super::choice::{self, Choice};
 use super::epilogue::Bound;
 use super::plan::{Plan, Temporaries};
-use crate::device::{Cooperative, Device};
+use crate::device::{Cooperative, Device, Dispatches};
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 
@@ -22,7 +22,34 @@ pub(super) fn enqueue(
         plan.prepare(ctx.device()).inspect_err(|e| refuse(ctx.device(), &offered, e))?;
     }
     let memory = plan.memory(ctx)?;
-    enqueue_programs(plan, ctx, &memory)
+    let first = plan.gather(ctx.device(), &memory, false)?;
+    if ctx.device().are_compiled(&first) {
+        return ctx.device().enqueue_gathered(first);
+    }
+    // Until it is known whether the driver takes the choice's programs.
+    match in_reserve(c, ctx, choice, epilogue)? {
+        Some(second) => ctx.device().enqueue_either(first, second),
+        None => ctx.device().enqueue_gathered(first),
+    }
+}
+
+/// The programs of the tile that an adapter would take which has no more than WebGPU promises: for
+/// a driver that refuses those of `choice`. None if the two are the same.
+fn in_reserve(
+    c: &Contraction,
+    ctx: &mut dyn OpContext,
+    choice: Choice,
+    epilogue: Option<&Bound<'_>>,
+) -> Result<Option<Dispatches>> {
+    let profile = ctx.device().profile().portable();
+    let other = choice::choose(&c.demand(profile, None));
+    if other.tile == choice.tile && other.schedule == choice.schedule {
+        return Ok(None);
+    }
+    let plan = c.programs(other, None, epilogue, &profile)?;
+    // An op must not fail for want of memory for what it most likely does not need.
+    let Ok(memory) = plan.memory(ctx) else { return Ok(None) };
+    plan.gather(ctx.device(), &memory, true).map(Some)
 }
 
 /// Enqueues a plan of programs with `memory` for its temporaries.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::epilogue::Bound;
 use super::{Contraction, narrow};
-use crate::device::{Binding, Device, Grid, Key, Params, Program, check_extent};
+use crate::device::{Binding, Device, Dispatches, Grid, Key, Params, Program, check_extent};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -81,11 +81,16 @@ impl Dispatch {
 
     /// Enqueues it with its temporaries in `memory`.
     fn enqueue_in(self, device: &Device, memory: &Temporaries) -> Result<()> {
+        self.with_program(memory, |program, flops| device.enqueue_counted(program, flops))
+    }
+
+    /// Has `f` see it with its temporaries in `memory`, and its operations on floats.
+    fn with_program<R>(self, memory: &Temporaries, f: impl FnOnce(&Program<'_>, u64) -> R) -> R {
         let Self { key, shader, mut bindings, params, grid, flops } = self;
         for binding in &mut bindings {
             binding.address = memory.place(binding.address);
         }
-        device.enqueue_counted(&Program { key, shader: &*shader, bindings, params, grid }, flops)
+        f(&Program { key, shader: &*shader, bindings, params, grid }, flops)
     }
 
     /// Has `f` see it as a program for a compiler, to which it does not matter what is bound.
@@ -235,6 +240,26 @@ impl<'e> Plan<'e> {
             }
         }
         Ok(())
+    }
+
+    /// Adds its programs to `dispatches`, with `memory` for the temporaries. Shaders are compiled
+    /// `later` if so, as by [`Device::gather`].
+    pub(super) fn gather(
+        self,
+        device: &Device,
+        memory: &Temporaries,
+        later: bool,
+    ) -> Result<Dispatches> {
+        let mut dispatches = Dispatches::default();
+        for step in self.steps {
+            let Step::Dispatch(dispatch) = step else {
+                unreachable!("a choice has programs alone: {step:?}")
+            };
+            dispatch.with_program(memory, |program, flops| {
+                device.gather(&mut dispatches, program, flops, later)
+            })?;
+        }
+        Ok(dispatches)
     }
 
     /// Whether all its programs are compiled, which begins with the first call. Not for steps that

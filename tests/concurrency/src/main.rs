@@ -30,7 +30,7 @@ mod sys {
 const SCHEDULES: usize = 2000;
 
 fn main() {
-    let models: [(&str, fn()); 7] = [
+    let models: [(&str, fn()); 8] = [
         ("batches run in order", queue_model::batches_run_in_order_and_who_waits_finds_them_done),
         (
             "a refused batch fails later read-backs",
@@ -46,6 +46,10 @@ fn main() {
         (
             "a new life begins in order",
             pending_model::a_new_life_begins_behind_the_dispatches_of_the_old,
+        ),
+        (
+            "a refused dispatch is replaced",
+            pending_model::a_refused_dispatch_is_replaced_with_all_that_belongs_to_it,
         ),
     ];
     for (name, model) in models {

@@ -6,19 +6,23 @@ use std::collections::BTreeMap;
 
 use shuttle::thread;
 
-use crate::device::pending::{PendingDispatches, Plan, Record, Uses, Waiting};
+use crate::device::pending::{
+    Effort, PendingDispatches, Plan, Record, Together, Uses, Waiting,
+};
 use crate::device::program::Binding;
-use crate::device::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
+use crate::device::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use crate::error::{Error, Result};
 
 struct Pipeline {
     compiled: Mutex<Option<Result<()>>>,
     changed: Condvar,
+    replaced: AtomicBool,
 }
 
 impl Pipeline {
     fn new() -> Arc<Self> {
-        Arc::new(Self { compiled: Mutex::new(None), changed: Condvar::new() })
+        let replaced = AtomicBool::new(false);
+        Arc::new(Self { compiled: Mutex::new(None), changed: Condvar::new(), replaced })
     }
 
     fn finish(&self, is_right: bool) {
@@ -29,11 +33,11 @@ impl Pipeline {
 }
 
 impl Plan for Pipeline {
-    fn outcome(&self) -> Option<Result<()>> {
+    fn outcome(&self, _: Effort) -> Option<Result<()>> {
         self.compiled.lock().clone()
     }
 
-    fn wait_for_it(&self) -> Result<()> {
+    fn wait_for_it(&self, _: Effort) -> Result<()> {
         let mut compiled = self.compiled.lock();
         loop {
             if let Some(outcome) = &*compiled {
@@ -46,6 +50,10 @@ impl Plan for Pipeline {
     fn uses(&self) -> Uses {
         Uses { read: 0b01, written: 0b10 }
     }
+
+    fn replaced(&self, _: &Error) {
+        self.replaced.store(true, Ordering::SeqCst);
+    }
 }
 
 #[derive(Default)]
@@ -56,7 +64,7 @@ impl Record for Words {
     type Dispatch = (u64, u64);
 
     fn record(&mut self, plan: &Pipeline, (from, to): &(u64, u64)) -> Result<()> {
-        assert_eq!(plan.outcome(), Some(Ok(())), "only what is compiled is recorded");
+        assert_eq!(plan.outcome(Effort::Any), Some(Ok(())), "only what is compiled is recorded");
         let value = self.0.get(from).copied().unwrap_or_default();
         self.0.insert(*to, value + 1);
         Ok(())
@@ -72,14 +80,22 @@ fn pending() -> (Arc<PendingDispatches<Words>>, Arc<AtomicU64>) {
     (Arc::new(pending), failures)
 }
 
+fn waiting(pipeline: &Arc<Pipeline>, from: u64, to: u64) -> Waiting<Words> {
+    let bindings = [from, to].map(|address| Binding { address, bytes: 1 });
+    Waiting {
+        pipeline: pipeline.clone(),
+        dispatch: (from, to),
+        bindings: bindings.into_iter().collect(),
+    }
+}
+
 fn add(
     pending: &PendingDispatches<Words>,
     pipeline: &Arc<Pipeline>,
     from: u64,
     to: u64,
 ) -> Result<()> {
-    let bindings = [from, to].map(|address| Binding { address, bytes: 1 });
-    pending.dispatch(Waiting { pipeline: pipeline.clone(), dispatch: (from, to) }, &bindings)
+    pending.dispatch(waiting(pipeline, from, to))
 }
 
 fn read(pending: &PendingDispatches<Words>, at: u64) -> Result<u64> {
@@ -170,4 +186,35 @@ pub fn a_new_life_begins_behind_the_dispatches_of_the_old() {
     add(&pending, &right, 10, 11).unwrap();
     assert_eq!(read(&pending, 11), Ok(1));
     compiler.join().unwrap();
+}
+
+/// Two dispatches with another one in reserve: whether their pipelines are refused is known at any
+/// time, and what comes behind them sees what the right ones have left.
+pub fn a_refused_dispatch_is_replaced_with_all_that_belongs_to_it() {
+    for refused in [None, Some(0), Some(1)] {
+        let (pending, failures) = pending();
+        let (pipelines, spare) = ([Pipeline::new(), Pipeline::new()], Pipeline::new());
+        let compiler = {
+            let (pipelines, spare) = (pipelines.clone(), spare.clone());
+            thread::spawn(move || {
+                spare.finish(true);
+                for (k, pipeline) in pipelines.iter().enumerate() {
+                    pipeline.finish(Some(k) != refused);
+                }
+            })
+        };
+        let first: Together<Words> =
+            [waiting(&pipelines[0], 10, 11), waiting(&pipelines[1], 11, 12)].into_iter().collect();
+        let second: Together<Words> = std::iter::once(waiting(&spare, 20, 12)).collect();
+        pending.dispatch_either(first, second);
+        add(&pending, &spare, 12, 13).unwrap();
+        let by_first = refused.is_none();
+        assert_eq!(read(&pending, 13), Ok(if by_first { 3 } else { 2 }));
+        assert_eq!(read(&pending, 11), Ok(u64::from(by_first)), "all of one, none of the other");
+        for (k, pipeline) in pipelines.iter().enumerate() {
+            assert_eq!(pipeline.replaced.load(Ordering::SeqCst), Some(k) == refused);
+        }
+        compiler.join().unwrap();
+        assert!(pending.is_clear() && failures.load(Ordering::SeqCst) == 0);
+    }
 }

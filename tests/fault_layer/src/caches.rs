@@ -148,7 +148,7 @@ unsafe extern "system" fn create_module(
             let mut hasher = DefaultHasher::new();
             data(info).hash(&mut hasher);
             let hash = hasher.finish();
-            refusals::created(hash, data(info).len());
+            refusals::created(hash, data(info));
             state().modules.insert(*module, hash);
         }
         result

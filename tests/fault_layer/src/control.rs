@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char};
 
 use crate::functions::{COUNT, FUNCTIONS};
+use crate::refusals::What;
 use crate::vulkan::VkResult;
 use crate::{caches, faults, refusals};
 
@@ -78,9 +79,22 @@ pub extern "C" fn fault_layer_found_pipelines() -> u64 {
     caches::found()
 }
 
-/// Has every pipeline of the next `count` new shaders fail with `result`, if `only_optimized` is
-/// not 0 unless it is made without optimizations.
+/// Has the pipelines of `count` shaders fail with `result`, from the new shader of number `first`
+/// on: all of them if `what` is 0, those with optimizations if it is 1, and if it is 2 all of those
+/// shaders that have push constants.
 #[unsafe(no_mangle)]
-pub extern "C" fn fault_layer_refuse(count: u64, result: VkResult, only_optimized: i32) {
-    refusals::refuse(count, result, only_optimized != 0);
+pub extern "C" fn fault_layer_refuse(first: u64, count: u64, result: VkResult, what: i32) {
+    refusals::refuse(first, count, result, What::of(what));
+}
+
+/// How many new shaders there were since [`fault_layer_refuse`].
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_shaders() -> u64 {
+    refusals::counts().0
+}
+
+/// How many of them are refused.
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_refused() -> u64 {
+    refusals::counts().1
 }

@@ -6,7 +6,8 @@
 //! with [`manifest`]'s text in a file that ends in `.json`, and `VK_INSTANCE_LAYERS`, which is
 //! [`NAME`]. A process that loads the same file itself controls it by four functions:
 //! `fault_layer_arm`, `fault_layer_disarm`, `fault_layer_calls` and `fault_layer_injected` (see
-//! [`control`]). Two more have pipeline caches hold what was compiled (`caches`).
+//! [`control`]). Two more have pipeline caches hold what was compiled (`caches`), and three have
+//! shaders refused (`refusals`).
 //!
 //! [`functions`] is the table of what can fail; [`faults`] decides which call does; [`chain`] is
 //! the protocol of layers. It depends on nothing, so that it builds in a second.

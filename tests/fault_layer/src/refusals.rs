@@ -11,21 +11,44 @@ const UNOPTIMIZED: u32 = 1;
 /// Bytes of a module whose entry point returns at once.
 const IDLE: usize = 256;
 
+/// What of a shader is refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// All its pipelines.
+    All,
+    /// Those with optimizations.
+    Optimized,
+    /// All, if it has push constants; others do not count.
+    WithPushConstants,
+}
+
+impl What {
+    /// By the numbers of `fault_layer_refuse`.
+    pub fn of(number: i32) -> Self {
+        match number {
+            0 => Self::All,
+            1 => Self::Optimized,
+            _ => Self::WithPushConstants,
+        }
+    }
+}
+
 struct State {
-    /// How many of the shaders that come next and are new are refused.
-    next: u64,
+    /// Which of the shaders that are new since [`refuse`] are refused: the first one, and how many.
+    first: u64,
+    count: u64,
     result: VkResult,
-    /// Whether their pipelines exist without optimizations.
-    only_optimized: bool,
-    /// The hashes of all shaders' code, and of the refused ones.
+    what: What,
+    /// The hashes of the code of all shaders that count, and of the refused ones.
     seen: BTreeSet<u64>,
     refused: BTreeSet<u64>,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
-    next: 0,
+    first: 0,
+    count: 0,
     result: 0,
-    only_optimized: false,
+    what: What::All,
     seen: BTreeSet::new(),
     refused: BTreeSet::new(),
 });
@@ -34,24 +57,54 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the next `count` new shaders refused by `result`. Earlier ones stay refused.
-pub fn refuse(count: u64, result: VkResult, only_optimized: bool) {
-    let mut state = state();
-    (state.next, state.result, state.only_optimized) = (count, result, only_optimized);
+/// Has `count` shaders refused by `result`, from the new one of number `first` on, counted from 1.
+/// All shaders are new again.
+pub fn refuse(first: u64, count: u64, result: VkResult, what: What) {
+    let (seen, refused) = (BTreeSet::new(), BTreeSet::new());
+    *state() = State { first, count, result, what, seen, refused };
 }
 
-/// Takes a shader module with `bytes` bytes of code. No driver refuses one that computes nothing.
-pub fn created(hash: u64, bytes: usize) {
+/// Takes a shader module with this code. No driver refuses one that computes nothing.
+pub fn created(hash: u64, code: &[u8]) {
     let mut state = state();
-    if state.seen.insert(hash) && state.next > 0 && bytes > IDLE {
-        state.next -= 1;
-        state.refused.insert(hash);
+    let counts = state.what != What::WithPushConstants || has_push_constants(code);
+    if code.len() > IDLE && counts && state.seen.insert(hash) {
+        let number = state.seen.len() as u64;
+        if number >= state.first && number - state.first < state.count {
+            state.refused.insert(hash);
+        }
     }
 }
 
 /// The answer to a pipeline of this code with these flags, if it is refused.
 pub fn answer(hash: u64, flags: u32) -> Option<VkResult> {
     let state = state();
-    let exists = state.only_optimized && flags & UNOPTIMIZED != 0;
+    let exists = state.what == What::Optimized && flags & UNOPTIMIZED != 0;
     (state.refused.contains(&hash) && !exists).then_some(state.result)
+}
+
+/// How many shaders there were since [`refuse`], and how many of them are refused.
+pub fn counts() -> (u64, u64) {
+    let state = state();
+    (state.seen.len() as u64, state.refused.len() as u64)
+}
+
+/// Whether a module of SPIR-V has a variable of the storage class `PushConstant`.
+fn has_push_constants(code: &[u8]) -> bool {
+    const HEADER: usize = 5;
+    const OP_VARIABLE: u32 = 59;
+    const PUSH_CONSTANT: u32 = 9;
+    let words: Vec<u32> = code
+        .chunks_exact(size_of::<u32>())
+        .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
+        .collect();
+    let mut rest = words.get(HEADER..).unwrap_or_default();
+    while let Some(first) = rest.first() {
+        let (operation, length) = (first & 0xffff, (first >> 16) as usize);
+        if operation == OP_VARIABLE && rest.get(3) == Some(&PUSH_CONSTANT) {
+            return true;
+        }
+        rest = rest.get(length.max(1)..).unwrap_or_default();
+    }
+    false
 }

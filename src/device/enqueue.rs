@@ -1,0 +1,241 @@
+//! How programs become dispatches: their bindings are resolved, long ones are cut, and some have
+//! another program in reserve, in case the driver refuses them.
+
+use smallvec::SmallVec;
+
+use super::memory::Blocks;
+use super::pending::{Effort, Plan, Together, Waiting};
+use super::program::{Binding, Program};
+use super::recorder::{Bound, Dispatch, Recorder};
+use super::trace::probe::Asked;
+use super::{Device, pace, parts};
+use crate::error::{Error, Result};
+
+/// Programs that are enqueued together, in order.
+#[derive(Default)]
+pub struct Dispatches(Together<Recorder>);
+
+impl Device {
+    /// Whether the shader of `program` is compiled, which begins with the first call. Its error is
+    /// returned, and raised by nobody else.
+    pub fn is_ready(&self, program: &Program<'_>) -> Result<bool> {
+        match self.pipelines.get(program)?.get() {
+            Some(compiled) => compiled.as_ref().map(|_| true).map_err(Clone::clone),
+            None => Ok(false),
+        }
+    }
+
+    /// Compiles the shader of `program`, or waits until it is. Its error is returned, and raised by
+    /// nobody else.
+    pub fn prepare(&self, program: &Program<'_>) -> Result<()> {
+        self.pipelines.get(program)?.wait().as_ref().map(drop).map_err(Clone::clone)
+    }
+
+    /// Enqueues a dispatch after everything enqueued before.
+    pub fn enqueue(&self, program: &Program<'_>) -> Result<()> {
+        self.enqueue_counted(program, 0)
+    }
+
+    /// The same for a program of so many operations on floats, which profiles tell: sums, products,
+    /// comparisons and calls of functions count one each, however a GPU computes them.
+    pub fn enqueue_counted(&self, program: &Program<'_>, flops: u64) -> Result<()> {
+        let bytes = program.bindings.iter().map(|b| b.bytes).sum();
+        self.enqueue_all(program, Vec::new(), bytes, flops)
+    }
+
+    /// The same for a program that touches `bytes` of what it binds, and with a binding more, in
+    /// front of the others: an array of `u32` that holds `table`. It travels with the submission,
+    /// so that tables that differ from step to step cost neither memory of their own nor bind
+    /// groups.
+    pub fn enqueue_table(
+        &self,
+        program: &Program<'_>,
+        table: Vec<u32>,
+        bytes: u64,
+        flops: u64,
+    ) -> Result<()> {
+        self.enqueue_all(program, table, bytes, flops)
+    }
+
+    /// Adds a program to `dispatches`. Its shader begins to be compiled, or is `later`, when it is
+    /// needed.
+    pub fn gather(
+        &self,
+        dispatches: &mut Dispatches,
+        program: &Program<'_>,
+        flops: u64,
+        later: bool,
+    ) -> Result<()> {
+        let bytes = program.bindings.iter().map(|b| b.bytes).sum();
+        let count = self.count_of_parts(program, bytes, flops);
+        if count == 1 {
+            dispatches.0.push(self.resolved(program, Vec::new(), bytes, flops, later)?);
+            return Ok(());
+        }
+        let (bytes, flops) = (bytes.div_ceil(count as u64), flops.div_ceil(count as u64));
+        each_part(program, count, &mut |part| {
+            dispatches.0.push(self.resolved(part, Vec::new(), bytes, flops, later)?);
+            Ok(())
+        })
+    }
+
+    /// Whether the shaders of `dispatches` are compiled, with the driver's optimizations.
+    pub fn are_compiled(&self, dispatches: &Dispatches) -> bool {
+        dispatches.0.iter().all(|d| d.pipeline.outcome(Effort::Optimized) == Some(Ok(())))
+    }
+
+    /// Enqueues what was gathered.
+    pub fn enqueue_gathered(&self, dispatches: Dispatches) -> Result<()> {
+        dispatches.0.into_iter().try_for_each(|d| self.settled(self.recorder.dispatch(d)))
+    }
+
+    /// Enqueues `first`, or `second`, which computes the same, if the driver refuses a shader of
+    /// `first`.
+    pub fn enqueue_either(&self, first: Dispatches, second: Dispatches) -> Result<()> {
+        let outcomes = first.0.iter().map(|d| (d, d.pipeline.outcome(Effort::Optimized)));
+        let known: Option<Vec<_>> = outcomes.map(|(d, outcome)| Some((d, outcome?))).collect();
+        let Some(known) = known else {
+            self.recorder.dispatch_either(first.0, second.0);
+            return Ok(());
+        };
+        match known.into_iter().find_map(|(d, outcome)| Some((d, outcome.err()?))) {
+            None => self.enqueue_gathered(first),
+            Some((refused, e)) => {
+                refused.pipeline.replaced(&e);
+                self.enqueue_gathered(second)
+            }
+        }
+    }
+
+    fn enqueue_all(
+        &self,
+        program: &Program<'_>,
+        table: Vec<u32>,
+        bytes: u64,
+        flops: u64,
+    ) -> Result<()> {
+        let bytes = size_of_val(&*table) as u64 + bytes;
+        let count = self.count_of_parts(program, bytes, flops);
+        if count == 1 {
+            let dispatch = self.resolved(program, table, bytes, flops, false)?;
+            return self.settled(self.recorder.dispatch(dispatch));
+        }
+        let (bytes, flops) = (bytes.div_ceil(count as u64), flops.div_ceil(count as u64));
+        each_part(program, count, &mut |part| {
+            let dispatch = self.resolved(part, table.clone(), bytes, flops, false)?;
+            self.settled(self.recorder.dispatch(dispatch))
+        })
+    }
+
+    /// Into how many parts a program is cut that would take too long.
+    fn count_of_parts(&self, program: &Program<'_>, bytes: u64, flops: u64) -> usize {
+        let work = pace::of_dispatch(bytes, flops);
+        parts::count(&self.profile, program.grid, work, self.completion.slowness())
+    }
+
+    /// A dispatch of a program, whose bindings are checked. `bytes` counts its table.
+    fn resolved(
+        &self,
+        program: &Program<'_>,
+        table: Vec<u32>,
+        bytes: u64,
+        flops: u64,
+        later: bool,
+    ) -> Result<Waiting<Recorder>> {
+        self.check()?;
+        self.submitter.throttle();
+        let pipeline =
+            if later { self.pipelines.later(program) } else { self.pipelines.get(program) }?;
+        let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
+        let mut block: SmallVec<[u32; 32]> = SmallVec::new();
+        let empty = program.bindings.iter().any(|binding| binding.bytes == 0);
+        let spare = if empty { Some(self.memory.spare()?) } else { None };
+        let table_bytes = size_of_val(&*table) as u64;
+        if table_bytes > self.profile.capabilities.max_binding {
+            return Err(Error::ResourceExhausted(format!(
+                "a table of {table_bytes} bytes exceeds this adapter's bindings"
+            )));
+        }
+        if table_bytes > 0 {
+            // Its offset in elements.
+            block.push(0);
+        }
+        let blocks = self.memory.blocks();
+        for binding in &program.bindings {
+            let (resolved, offset) = match &spare {
+                // Nothing is read or written; any memory will do.
+                Some(spare) if binding.bytes == 0 => ((spare.clone(), 0, spare.bytes), 0),
+                _ => self.bind(&blocks, binding)?,
+            };
+            block.push(offset);
+            bound.push(resolved);
+        }
+        drop(blocks);
+        block.extend_from_slice(&program.params.scalars);
+        if !program.params.vec4s.is_empty() {
+            block.resize(block.len().next_multiple_of(4), 0);
+            block.extend_from_slice(&program.params.vec4s);
+        }
+        let buffers = bound.len() as u32 + u32::from(table_bytes > 0);
+        if (block.len() * 4) as u32 != pipeline.params_size || buffers != pipeline.storage_buffers {
+            return Err(Error::Internal(format!(
+                "program {:?}: {} parameter bytes and {buffers} bindings, its shader declares {} \
+                 and {}",
+                program.key,
+                block.len() * 4,
+                pipeline.params_size,
+                pipeline.storage_buffers
+            )));
+        }
+        if program.grid.0.iter().any(|groups| *groups > self.max_groups) {
+            return Err(Error::ResourceExhausted(format!(
+                "program {:?}: a grid of {:?} workgroups exceeds this adapter's {}",
+                program.key, program.grid.0, self.max_groups
+            )));
+        }
+        let asked = self.tracer.is_active().then(|| Box::new(Asked::now(flops)));
+        let work = pace::of_dispatch(bytes, flops);
+        // Bindings are counted as the shader does.
+        let table_binding = (table_bytes > 0).then_some(Binding { address: 0, bytes: 0, unit: 4 });
+        let bindings = table_binding.into_iter().chain(program.bindings.iter().copied()).collect();
+        let dispatch =
+            Dispatch { table, bound, params: block, grid: program.grid, bytes, work, asked };
+        Ok(Waiting { pipeline, dispatch, bindings })
+    }
+
+    /// Resolves a binding to an aligned range of a block and the remaining offset in elements.
+    fn bind(&self, blocks: &Blocks<'_>, binding: &Binding) -> Result<(Bound, u32)> {
+        let Binding { address, bytes, unit } = *binding;
+        let alignment = u64::from(self.profile.capabilities.storage_alignment);
+        let block = blocks.resolve(address, bytes)?;
+        let offset = (address - block.address) & !(alignment - 1);
+        let rest = address - block.address - offset;
+        // Whole vec4s, so that a packed or vectorized tail stays inside the binding; blocks are
+        // multiples of 256 bytes.
+        let size = (rest + bytes).next_multiple_of(16).min(block.bytes - offset);
+        if size > self.profile.capabilities.max_binding {
+            return Err(Error::ResourceExhausted(format!(
+                "a tensor of {bytes} bytes exceeds this adapter's largest storage binding of {} \
+                 bytes",
+                self.profile.capabilities.max_binding
+            )));
+        }
+        if !rest.is_multiple_of(u64::from(unit)) {
+            return Err(Error::Internal(format!(
+                "address {address:#x} is not a multiple of the element size {unit}"
+            )));
+        }
+        Ok(((block.clone(), offset, size), (rest / u64::from(unit)) as u32))
+    }
+}
+
+/// Calls `f` with each of `count` parts of a program.
+fn each_part(
+    program: &Program<'_>,
+    count: usize,
+    f: &mut dyn FnMut(&Program<'_>) -> Result<()>,
+) -> Result<()> {
+    let shader = || (program.shader)().in_parts();
+    parts::ranges(program.grid, count)
+        .try_for_each(|range| f(&parts::part(program, &shader, range)))
+}

@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod checkup;
 pub mod device;
 pub mod device_type;
 pub mod dtype;

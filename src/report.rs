@@ -7,8 +7,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::checkup::{self, Verdict};
 use crate::device::{
-    AdapterReport, Capabilities, Device, Profile, Selection, Statistics, adapters,
+    AdapterReport, Capabilities, Device, Profile, Selection, Statistics, adapters, cache,
 };
 use crate::device_type::DeviceType;
 use crate::dtype::DType;
@@ -50,6 +51,7 @@ pub fn report(variables: &[(String, String)], tensorflow: &TensorFlow) -> Value 
         opened.iter().flatten().map(|(d, _)| *d.capabilities()).reduce(Capabilities::common);
     let rows = capabilities.map(Registry::new);
     let rows = rows.as_ref().map_or(&[][..], Registry::rows);
+    let caches = cache::directory(&lookup);
     let variables = tensorflow.variables.as_ref().map(|v| match v {
         Ok(api) => json!({ "api": api, "problem": null }),
         Err(problem) => json!({ "api": null, "problem": problem }),
@@ -60,7 +62,8 @@ pub fn report(variables: &[(String, String)], tensorflow: &TensorFlow) -> Value 
         "environment": environment,
         "warnings": warnings,
         "adapters": selection.found.iter().map(|a| adapter(a,
-            a.devices.first().and_then(|d| opened.get(*d)), tensorflow.device_type))
+            a.devices.first().and_then(|d| opened.get(*d)), tensorflow.device_type,
+            caches.as_deref()))
             .collect::<Vec<_>>(),
         "device_type": tensorflow.device_type.name(),
         "tensorflow": tensorflow.version,
@@ -126,6 +129,7 @@ fn adapter(
     found: &AdapterReport,
     opened: Option<&Result<(std::sync::Arc<Device>, Value)>>,
     device_type: DeviceType,
+    caches: Option<&Path>,
 ) -> Value {
     let info = &found.info;
     let capabilities = Capabilities::from_parts(info, found.features, &found.limits);
@@ -165,6 +169,11 @@ fn adapter(
             "timestamps": format!("{:?}", capabilities.timestamps).to_lowercase(),
         },
         "matrix_units": device.map(|(device, _)| matrix_units(device)),
+        "numbers": checkup::known(info, caches).map(|verdict| match verdict {
+            Verdict::Right => "right",
+            Verdict::Portable => "right with the simplest kernels",
+            Verdict::Wrong => "wrong",
+        }),
     })
 }
 

@@ -43,6 +43,7 @@ pub const VARIABLES: &[Variable] = &[
     own("TF_WGPU_DUMP"),
     words("TF_WGPU_AUTOTUNE", SWITCH),
     own("TF_WGPU_CACHE"),
+    words("TF_WGPU_CHECK", SWITCH),
     words("TF_WGPU_COOPERATIVE_MATRIX", SWITCH),
     words("TF_WGPU_BARRIERS", &["data", "off"]),
     own("TF_WGPU_MAX_MEMORY"),

@@ -337,6 +337,8 @@ def describe_adapter(adapter: dict[str, Any], environment: dict[str, str]) -> It
     )
     if adapter["matrix_units"]:
         yield f"    matrix units: {describe_matrix_units(adapter['matrix_units'])}"
+    if adapter["numbers"]:
+        yield f"    numbers checked at its first use: {adapter['numbers']}"
 
 
 def describe_matrix_units(found: dict[str, Any]) -> str:

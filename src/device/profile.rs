@@ -274,10 +274,14 @@ impl Profile {
     }
 
     /// The profile of an adapter that has no more than WebGPU promises, for forms of kernels that
-    /// every driver should take.
+    /// every driver should take. Types stay, for TensorFlow knows the device by them.
     #[must_use]
     pub fn portable(self) -> Self {
-        Self::WEBGPU.on(self)
+        let float64 = self.capabilities.float64;
+        let portable = Self::WEBGPU.on(self);
+        // Floats of 64 bits are read as 64-bit integers.
+        let capabilities = Capabilities { float64, int64: float64, ..portable.capabilities };
+        Self { capabilities, ..portable }
     }
 
     /// Which tiles and forms of kernels are for the adapter.
@@ -369,6 +373,14 @@ mod tests {
         assert!(with(Some(" Data ")) && !with(Some("wgpu")) && !with(Some("")) && !with(None));
         let asked = Profile { own_barriers: true, ..Profile::LLVMPIPE };
         assert!(Profile::NVIDIA.on(asked).own_barriers && !Profile::NVIDIA.own_barriers);
+    }
+
+    #[test]
+    fn the_portable_profile_has_the_types_and_nothing_else() {
+        let portable = Profile::NVIDIA.portable();
+        let types = Capabilities { float64: true, int64: true, ..Capabilities::WEBGPU };
+        assert_eq!(portable.capabilities, types);
+        assert_eq!(Profile::APPLE.portable().capabilities, Capabilities::WEBGPU);
     }
 
     #[test]

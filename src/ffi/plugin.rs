@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Once, OnceLock};
 use std::time::Instant;
 
+use crate::checkup;
 use crate::device::{Capabilities, Device, Profile, Selection, adapters, cache};
 use crate::error::{Error, Result};
 use crate::ffi::handle::{Handle, Held};
@@ -145,7 +146,8 @@ impl Plugin {
 
 impl PluginDevice {
     fn open(adapter: &wgpu::Adapter, sharers: u32, caches: Option<&Path>) -> Result<Self> {
-        let profile = Profile::of(adapter);
+        let own = Profile::of(adapter);
+        let profile = checkup::checked(adapter, own, caches, &environment::lookup)?;
         let device = Device::open_for(adapter, profile, caches, sharers, determinism::is_required)?;
         let info = device.info();
         let pci = info.device_pci_bus_id.as_str();

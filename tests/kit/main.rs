@@ -8,6 +8,8 @@
 mod autotune;
 #[path = "../barriers.rs"]
 mod barriers;
+#[path = "../checkup.rs"]
+mod checkup;
 #[path = "../complex.rs"]
 mod complex;
 #[path = "../conv/main.rs"]

@@ -24,6 +24,12 @@ PACKAGES = {
     "chromium": {"chromium-common": "security"},
 }
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
+#: The folder of Debian's newest Mesa, the packages that it takes with all that they depend on, and
+#: the loader that starts programs with their libraries, the C library among them.
+NEWEST = "sid"
+NEWEST_PACKAGES = ("mesa-vulkan-drivers", "libvulkan1")
+NEWEST_LOADER = "usr/lib64/ld-linux-x86-64.so.2"
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def is_supported() -> bool:
@@ -102,6 +108,29 @@ class Apt:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if not list(folder.glob(f"{package}_*.orig.tar.*")):
             raise SystemExit(f"drivers: apt-get source {package} failed:\n{done.stderr}")
+
+
+def fetch_newest(root: Path) -> None:
+    """The same for Debian's newest Mesa. About 400 MB; its version is whatever Debian has."""
+    if (root / NEWEST).exists():
+        return
+    apt = Apt(root / "apt-newest")
+    uri = next(r.uri for r in repositories() if r.suite == "bookworm")
+    apt.sources.write_text(f"deb [signed-by={KEYRING}] {uri} {NEWEST} main\n")
+    # No package counts as installed, so that all are fetched.
+    options = [*apt.options, "-oDir::State::status=/dev/null", "-oDebug::NoLocking=1"]
+    subprocess.run(["apt-get", *options, "update"], check=True)
+    install = ["install", "--download-only", "--no-install-recommends", "--yes"]
+    subprocess.run(["apt-get", *options, *install, *NEWEST_PACKAGES], check=True)
+    unpacked = root / f"{NEWEST}.unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    unpacked.mkdir()
+    packages = list((root / "apt-newest/cache/archives").glob("*.deb"))
+    for package in packages:
+        subprocess.run(["dpkg", "-x", package, unpacked], check=True)
+        package.unlink()
+    # Last, so that the folder is whole.
+    unpacked.rename(root / NEWEST)
 
 
 def fetch(root: Path) -> None:

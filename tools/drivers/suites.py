@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 
 #: The preset profiles (src/device/profile.rs), on the system's own driver.
 PRESETS = ("amd", "intel", "nvidia", "apple", "webgpu", "llvmpipe", "swiftshader")
-DRIVERS = ("swiftshader-driver", "mesa25")
+NEWEST = "mesa-newest"
+DRIVERS = ("swiftshader-driver", "mesa25", NEWEST)
 VALIDATION = "validation"
 TARGETS = (*DRIVERS, *PRESETS, VALIDATION)
 
@@ -53,6 +54,8 @@ SAMPLE = {
     "swiftshader-driver": ("gather", "reduce", "softmax"),
     "webgpu": ("gather", "reduce", "segment", "softmax"),
     VALIDATION: ("variable", "fused_update"),
+    # It has cooperative matrices.
+    NEWEST: ("matmul",),
 }
 #: Messages of the validation layer that are not ours, with their reason.
 KNOWN_MESSAGES = {
@@ -140,12 +143,29 @@ def environment(folder: Path, target: str) -> dict[str, str]:
             "VK_ICD_FILENAMES": str(icd),
             "LD_LIBRARY_PATH": libraries,
         }
+    if target == NEWEST:
+        library = folder / fetch.NEWEST / fetch.LIBRARIES / "libvulkan_lvp.so"
+        icd = fetch.manifest(folder, "lavapipe-newest", library)
+        return {
+            "VK_DRIVER_FILES": str(icd),
+            "VK_ICD_FILENAMES": str(icd),
+            # Software adapters have theirs used where somebody asks for it.
+            "TF_WGPU_COOPERATIVE_MATRIX": "1",
+        }
     if target == VALIDATION:
         return {
             "VK_LAYER_PATH": str(layer_manifest(folder, chromium).parent),
             "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
         }
     return {"TF_WGPU_PROFILE": target}
+
+
+def starter(folder: Path, target: str) -> list[str | Path]:
+    """What starts a program on a target: the newest Mesa needs a newer C library."""
+    if target != NEWEST:
+        return []
+    newest = folder / fetch.NEWEST
+    return [newest / fetch.NEWEST_LOADER, "--library-path", newest / fetch.LIBRARIES]
 
 
 def layer_manifest(folder: Path, chromium: Path) -> Path:
@@ -260,6 +280,8 @@ def main() -> int:
     folder = options.folder.resolve()
     if fetch.is_supported():
         fetch.fetch(folder)
+        if NEWEST in options.targets:
+            fetch.fetch_newest(folder)
     else:
         print("suites: presets alone: the drivers' packages are those of Debian 12 on x86-64")
         options.targets = [target for target in options.targets if target in PRESETS]
@@ -278,10 +300,10 @@ def main() -> int:
         chosen = {target: [*names, "smoke"] for target, names in chosen.items()}
     rows, bad = [], False
     for target, names in chosen.items():
-        extra = environment(folder, target)
+        extra, before = environment(folder, target), starter(folder, target)
         with ThreadPoolExecutor(options.jobs) as pool:
             started = [
-                pool.submit(run, name, [*programs[name], *left_out(target, name)], extra)
+                pool.submit(run, name, [*before, *programs[name], *left_out(target, name)], extra)
                 for name in names
             ]
             outcomes = []

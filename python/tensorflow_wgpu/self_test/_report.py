@@ -84,6 +84,8 @@ def head(about: dict[str, Any]) -> Iterator[str]:
         driver = " ".join(filter(None, (adapter["driver"], adapter["driver_info"]))) or "unknown"
         yield f"adapter   {adapter['name']} ({adapter['type']}, {adapter['backend']})"
         yield f"driver    {driver}, kernels of the profile {adapter['profile']}"
+        if adapter["numbers"]:
+            yield f"numbers   {adapter['numbers']}, as checked at the adapter's first use"
     yield "versions  " + ", ".join(f"{name} {v}" for name, v in about["versions"].items())
     yield f"system    {about['system']}"
     if about["environment"]:

@@ -12,7 +12,7 @@ mod store;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use store::{Saver, Store};
+pub(crate) use store::{Lock, Saver, Store};
 
 /// The directory of caches: `TF_WGPU_CACHE` as `lookup` gives it, or the platform's place for them.
 /// None if it is `off` or empty, or where the user has no such place.

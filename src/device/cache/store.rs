@@ -15,6 +15,9 @@ use crate::device::process::{self, Save};
 const QUIET: Duration = Duration::from_millis(500);
 const LATEST: Duration = Duration::from_secs(5);
 
+/// See [`Store::lock`].
+pub(crate) struct Lock(#[expect(dead_code, reason = "it unlocks at its end")] std::fs::File);
+
 /// A file of an adapter and driver.
 pub(crate) struct Store {
     /// For the log.
@@ -88,10 +91,16 @@ impl Store {
         }
     }
 
+    /// A lock of all processes, until it is dropped. [`Store::change`] takes it by itself. None
+    /// where files cannot be locked, as in a read-only directory, or if it takes too long.
+    pub fn lock(&self) -> Option<Lock> {
+        file::lock(&self.path).map(Lock)
+    }
+
     /// Replaces the stored rows by the result of `change`, under a lock of all processes.
     /// Without the lock, which a read-only directory has not, it is no such step.
     pub fn change(&self, change: impl FnOnce(Option<Vec<u8>>) -> Vec<u8>) {
-        let _lock = file::lock(&self.path);
+        let _lock = self.lock();
         self.write(&change(self.read()));
     }
 

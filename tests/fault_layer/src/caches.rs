@@ -11,6 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::functions::{FUNCTIONS, Id};
+use crate::miscompiles::miscompiled;
 use crate::refusals;
 use crate::vulkan::{Function, Object, VK_INCOMPLETE, VK_SUCCESS, VkResult};
 
@@ -143,7 +144,14 @@ unsafe extern "system" fn create_module(
 ) -> VkResult {
     // SAFETY: as Vulkan has it.
     unsafe {
-        let result = below::<Create>(Id::vkCreateShaderModule)(device, info, allocator, module);
+        let create = below::<Create>(Id::vkCreateShaderModule);
+        let result = match miscompiled(data(info)) {
+            Some(code) => {
+                let info = Bytes { size: code.len(), data: code.as_ptr(), ..*info };
+                create(device, &info, allocator, module)
+            }
+            None => create(device, info, allocator, module),
+        };
         if result == VK_SUCCESS {
             let mut hasher = DefaultHasher::new();
             data(info).hash(&mut hasher);

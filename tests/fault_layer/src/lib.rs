@@ -7,7 +7,7 @@
 //! [`NAME`]. A process that loads the same file itself controls it by four functions:
 //! `fault_layer_arm`, `fault_layer_disarm`, `fault_layer_calls` and `fault_layer_injected` (see
 //! [`control`]). Two more have pipeline caches hold what was compiled (`caches`), and three have
-//! shaders refused (`refusals`).
+//! shaders refused (`refusals`). A variable has shaders compute something else (`miscompiles`).
 //!
 //! [`functions`] is the table of what can fail; [`faults`] decides which call does; [`chain`] is
 //! the protocol of layers. It depends on nothing, so that it builds in a second.
@@ -17,6 +17,7 @@ mod chain;
 pub mod control;
 mod faults;
 mod functions;
+mod miscompiles;
 mod refusals;
 mod vulkan;
 

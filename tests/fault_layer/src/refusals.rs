@@ -90,7 +90,7 @@ pub fn counts() -> (u64, u64) {
 }
 
 /// Whether a module of SPIR-V has a variable of the storage class `PushConstant`.
-fn has_push_constants(code: &[u8]) -> bool {
+pub fn has_push_constants(code: &[u8]) -> bool {
     const HEADER: usize = 5;
     const OP_VARIABLE: u32 = 59;
     const PUSH_CONSTANT: u32 = 9;

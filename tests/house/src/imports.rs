@@ -18,6 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["layout"],
     &["kernels"],
     &["optimizer", "local"],
+    &["checkup"],
     &["profiler", "report"],
     &["ffi"],
 ];

@@ -1,0 +1,52 @@
+//! A driver that computes wrong: additions of floats become subtractions.
+//!
+//! The variable [`WHICH`] says in which shaders: those with push constants, or all.
+
+use std::sync::OnceLock;
+
+use crate::refusals::has_push_constants;
+
+/// The variable: `usual` or `all`.
+const WHICH: &str = "FAULT_LAYER_MISCOMPILE";
+
+const HEADER: usize = 5;
+const OP_FADD: u32 = 129;
+const OP_FSUB: u32 = 131;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    None,
+    Usual,
+    All,
+}
+
+fn which() -> Which {
+    static OF_PROCESS: OnceLock<Which> = OnceLock::new();
+    *OF_PROCESS.get_or_init(|| match std::env::var(WHICH).as_deref() {
+        Ok("usual") => Which::Usual,
+        Ok("all") => Which::All,
+        _ => Which::None,
+    })
+}
+
+/// What the driver makes of a module's code, if it is something else.
+pub fn miscompiled(code: &[u8]) -> Option<Vec<u8>> {
+    match which() {
+        Which::None => return None,
+        Which::Usual if !has_push_constants(code) => return None,
+        Which::Usual | Which::All => {}
+    }
+    let mut words: Vec<u32> = code
+        .chunks_exact(size_of::<u32>())
+        .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
+        .collect();
+    let mut at = HEADER;
+    while let Some(first) = words.get_mut(at) {
+        let length = (*first >> 16).max(1);
+        if *first & 0xffff == OP_FADD {
+            *first = length << 16 | OP_FSUB;
+        }
+        at += length as usize;
+    }
+    Some(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+}

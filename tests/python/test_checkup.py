@@ -1,0 +1,95 @@
+"""The check of an adapter's numbers, on drivers that compute right and wrong.
+
+The fault layer (tests/fault_layer) plays the driver that turns additions into subtractions. Each
+test is a process of its own.
+"""
+
+import pytest
+from fault_layer import behind
+from support import python
+
+PROGRAM = """
+    import numpy as np
+    import tensorflow as tf
+
+    a = np.random.default_rng(1).integers(-3, 4, (64, 96)).astype("float32")
+    product = tf.matmul(tf.constant(a), tf.constant(a), transpose_b=True)
+    np.testing.assert_array_equal(product, a @ a.T)
+    doubled = tf.add(tf.constant(a, tf.float64), tf.constant(a, tf.float64))
+    np.testing.assert_array_equal(doubled, 2 * a.astype("float64"))
+    print("on", product.device, doubled.device, len(tf.config.list_physical_devices("WGPU")))
+"""
+
+
+@pytest.fixture(scope="module")
+def layer(tmp_path_factory):
+    """Variables for a process behind the layer, with the check on."""
+    return {**behind(tmp_path_factory.mktemp("layer")), "TF_WGPU_CHECK": "on"}
+
+
+@pytest.fixture
+def environment(layer, tmp_path):
+    """The same with a cache of the test's own."""
+    return {**layer, "TF_WGPU_CACHE": str(tmp_path), "TF_WGPU_LOG": "tensorflow_wgpu=info"}
+
+
+def run(environment):
+    """The line that the program prints, and the lines in its log with the words."""
+    done = python(PROGRAM, **environment)
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("on"))
+
+    def lines(words):
+        return [line for line in done.stderr.splitlines() if words in line]
+
+    return line, lines
+
+
+def test_right_numbers_are_checked_once_and_without_a_word(environment, tmp_path):
+    for checks in (1, 0):
+        line, lines = run(environment)
+        assert line.count("WGPU:0") == 2
+        assert len(lines("checked in")) == checks
+        assert not lines("wrong")
+    assert [file.suffix for file in tmp_path.iterdir()].count(".checked") == 1
+
+
+def test_the_simplest_kernels_are_used_where_others_compute_wrong(environment):
+    environment = {**environment, "FAULT_LAYER_MISCOMPILE": "usual"}
+    for cases in (True, False):
+        line, lines = run(environment)
+        assert line.count("WGPU:0") == 2
+        assert bool(lines("is wrong with kernels of the profile")) == cases
+        (told,) = lines("so the simplest ones are used, which are right and slower")
+        assert "warn" in told
+
+
+def test_a_device_that_computes_wrong_is_not_offered(environment):
+    environment = {**environment, "FAULT_LAYER_MISCOMPILE": "all"}
+    for cases in (True, False):
+        line, lines = run(environment)
+        assert line.count("CPU:0") == 2
+        assert line.endswith(" 0")
+        assert bool(lines("a matrix product is wrong with kernels of the profile webgpu")) == cases
+        (told,) = lines("a WGPU device is left out")
+        assert "computes wrong numbers: update its driver" in told
+
+
+def test_the_check_can_be_switched_off(environment):
+    environment = {
+        **environment,
+        "FAULT_LAYER_MISCOMPILE": "all",
+        "TF_WGPU_CHECK": "off",
+    }
+    done = python(PROGRAM, **environment)
+    assert done.returncode != 0
+    assert "AssertionError" in done.stderr
+    assert "checked in" not in done.stderr
+
+
+def test_the_doctor_knows_the_verdict(environment):
+    run(environment)
+    done = python(
+        "import runpy; runpy.run_module('tensorflow_wgpu', run_name='__main__')", **environment
+    )
+    assert "numbers checked at its first use: right" in done.stdout, done.stdout + done.stderr

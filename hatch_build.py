@@ -7,8 +7,9 @@ Needs cargo and nothing else. Environment variables choose what is built:
 - `TF_WGPU_TARGET`: what it is built for, as cargo names it (default: this machine). A glibc behind
   the name, `aarch64-unknown-linux-gnu.2.28`, needs cargo-zigbuild, and makes a manylinux wheel.
 - `TF_WGPU_CARGO_COMMAND`: the cargo command (default `build`; or `zigbuild`).
+- `TF_WGPU_DXC`: Microsoft's `dxcompiler.dll`, which goes into the wheel with its licence.
 
-`make wheels` sets the last two; tools/wheels has the linkers, and checks what comes out.
+`make wheels` sets the last three; tools/wheels has the linkers, and checks what comes out.
 
 It also writes the package's description: README.md with links that lead somewhere from PyPI.
 """
@@ -28,6 +29,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+#: Where the shader compiler for DX12 lies in a wheel (`tools/wheels/dxc.py`).
+DXC = "tensorflow_wgpu/dxcompiler.dll"
 #: The name of the crate's library target.
 LIBRARY = "tensorflow_wgpu"
 #: A link or an image of Markdown, and its target if that is a file of the repository.
@@ -78,6 +81,9 @@ class CargoBuildHook(BuildHookInterface):
             library = without_debug_information(library)
         force_include = "force_include_editable" if version == "editable" else "force_include"
         build_data[force_include] = {str(library): f"tensorflow-plugins/{library.name}"}
+        if dxc := os.environ.get("TF_WGPU_DXC"):
+            included = {dxc: DXC, "tools/wheels/dxcompiler.LICENSE.txt": f"{DXC}.LICENSE.txt"}
+            build_data[force_include] |= included
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{tag}"
 

@@ -66,6 +66,7 @@ pub const VARIABLES: &[Variable] = &[
 const OF_DEVELOPMENT: &[&str] = &[
     "TF_WGPU_CARGO_",
     "TF_WGPU_DEVICE_GRAPHS",
+    "TF_WGPU_DXC",
     "TF_WGPU_FAULT",
     "TF_WGPU_GRAPHS",
     "TF_WGPU_LOOPS",

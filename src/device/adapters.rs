@@ -172,11 +172,13 @@ impl Selection {
             reasons.extend(self.warnings.iter().cloned());
         }
         if reasons.is_empty() {
-            reasons.push(
-                "no Vulkan, Metal or DX12 driver was found; on Debian or Ubuntu install \
-                 mesa-vulkan-drivers or your GPU's driver"
-                    .into(),
-            );
+            let advice = if cfg!(windows) {
+                "install your GPU's driver; DX12 also needs Microsoft's dxcompiler.dll, which the \
+                 wheel holds and a build from the sources does not (docs/INSTALL.md)"
+            } else {
+                "on Debian or Ubuntu install mesa-vulkan-drivers or your GPU's driver"
+            };
+            reasons.push(format!("no Vulkan, Metal or DX12 driver was found; {advice}"));
         }
         format!("no usable GPU: {}", reasons.join("; "))
     }

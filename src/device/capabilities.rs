@@ -135,7 +135,10 @@ impl Capabilities {
             timestamps: Timestamps::of(features),
             matrices: Matrices::NONE,
             immediates: if has(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
-            max_binding: limits.max_storage_buffer_binding_size,
+            max_binding: match info.backend {
+                wgpu::Backend::Metal => limits.max_storage_buffer_binding_size.min(METAL_BINDING),
+                _ => limits.max_storage_buffer_binding_size,
+            },
             max_buffer: limits.max_buffer_size,
             storage_alignment: limits.min_storage_buffer_offset_alignment,
             max_bindings: limits.max_storage_buffers_per_shader_stage,
@@ -204,6 +207,9 @@ impl Capabilities {
     }
 }
 
+/// The most bytes of a binding on Metal: 4 GiB and more compute wrong where
+/// `WGPU_VALIDATION_INDIRECT_CALL` is off (gfx-rs/wgpu#10305).
+const METAL_BINDING: u64 = (4 << 30) - 256;
 /// The fewest bytes that a device may be told to bind at once.
 const LEAST_BINDING: u64 = 1024;
 
@@ -231,6 +237,18 @@ mod tests {
             let same = Capabilities { matrices: Matrices::NONE, max_binding, ..capabilities };
             assert_eq!(read, same);
         }
+    }
+
+    #[test]
+    fn bindings_of_metal_stay_below_4_gib() {
+        let limits =
+            wgpu::Limits { max_storage_buffer_binding_size: 1 << 35, ..Default::default() };
+        let of = |backend| {
+            let info = wgpu::AdapterInfo::new(wgpu::DeviceType::IntegratedGpu, backend);
+            Capabilities::from_parts(&info, wgpu::Features::empty(), &limits).max_binding
+        };
+        assert_eq!(of(wgpu::Backend::Metal), METAL_BINDING);
+        assert_eq!(of(wgpu::Backend::Vulkan), 1 << 35);
     }
 
     #[test]

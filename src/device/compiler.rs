@@ -173,6 +173,7 @@ impl Compiler {
 
     fn compile_as(&self, key: &Key, shader: &Shader, forms: &[Form]) -> Result<Pipeline> {
         let _inside = process::enter()?;
+        let _compiling = process::compiling();
         let _span = self.tracer.span(|| HostWork::Compile(shader.label().to_owned()));
         let known = self.refused.last(key);
         let mut refusal = None;

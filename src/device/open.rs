@@ -60,6 +60,7 @@ fn request(
     limits: &wgpu::Limits,
     matrices: &Matrices,
 ) -> Result<(wgpu::Device, wgpu::Queue)> {
+    let _opening = process::opening();
     let cooperative = matrices.are_real();
     let mut wanted = if cooperative { Matrices::FEATURES } else { wgpu::Features::empty() };
     wanted.set(wgpu::Features::SHADER_F16, cooperative && matrices.f16.is_some());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::{Error, Result};
 
@@ -28,6 +28,21 @@ static STATE: AtomicU8 = AtomicU8::new(RUNNING);
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 /// What is to be saved at the end.
 static SAVERS: Mutex<Vec<Weak<dyn Save>>> = Mutex::new(Vec::new());
+
+/// Held by threads that compile, and by the one that opens a device.
+static COMPILERS: RwLock<()> = RwLock::new(());
+
+/// Keeps devices from being opened while the value lives, and waits for those that are. Loaders of
+/// Vulkan on Windows crash where a device and a pipeline are made at the same time
+/// (gfx-rs/wgpu#10234); elsewhere nobody waits.
+pub(super) fn compiling() -> Option<RwLockReadGuard<'static, ()>> {
+    cfg!(windows).then(|| COMPILERS.read())
+}
+
+/// The other side of [`compiling`].
+pub(super) fn opening() -> Option<RwLockWriteGuard<'static, ()>> {
+    cfg!(windows).then(|| COMPILERS.write())
+}
 
 /// Something to be saved before the process ends.
 pub(crate) trait Save: Send + Sync {

@@ -6,7 +6,9 @@
 //! surfaces are left out. No variable has to be set for that, which no process with threads can
 //! do safely.
 //!
-//! Vulkan's devices ask [`super::vulkan_pipelines`] for pipelines.
+//! Vulkan's devices ask [`super::vulkan_pipelines`] for pipelines. DX12 compiles shaders by
+//! Microsoft's current compiler, `dxcompiler.dll`, or is not offered: the older one that each
+//! Windows has lacks 16-bit floats, 64-bit integers and subgroups, and takes minutes.
 
 /// All adapters of the descriptor's backends. A backend that the system lacks has none.
 #[cfg_attr(not(any(target_os = "linux", windows)), expect(unused_mut, reason = "no Vulkan"))]
@@ -23,9 +25,26 @@ pub(crate) fn adapters(mut descriptor: wgpu::InstanceDescriptor) -> Vec<wgpu::Ad
         }
         descriptor.backends -= wgpu::Backends::VULKAN;
     }
+    #[cfg(windows)]
+    if std::env::var_os("WGPU_DX12_COMPILER").is_none() {
+        // wgpu has no DX12 where this file does not load.
+        let compiler = wgpu::Dx12Compiler::DynamicDxc { dxc_path: dxc() };
+        descriptor.backend_options.dx12.shader_compiler = compiler;
+    }
     let others = descriptor.backends;
     found.extend(list(&wgpu::Instance::new(descriptor), others));
     found
+}
+
+/// The wheel's `dxcompiler.dll`, or the name by which the system finds another one.
+#[cfg(windows)]
+fn dxc() -> String {
+    const NAME: &str = "dxcompiler.dll";
+    let own = super::loaded::object(adapters as *const std::ffi::c_void);
+    let packages = own.as_ref().and_then(|(_, library)| library.parent()?.parent());
+    let shipped = packages.map(|packages| packages.join("tensorflow_wgpu").join(NAME));
+    let shipped = shipped.filter(|path| path.is_file());
+    shipped.map_or_else(|| NAME.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
 /// Vulkan's instance.

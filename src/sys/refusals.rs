@@ -12,6 +12,10 @@ pub(crate) enum Optimizations {
 
 /// A call of [`watched`].
 struct Watch {
+    #[cfg_attr(
+        not(any(test, target_os = "linux", windows)),
+        allow(dead_code, reason = "Metal has no such choice")
+    )]
     optimizations: Optimizations,
     /// The driver's answer to the last pipeline that it refused.
     refused: Option<String>,

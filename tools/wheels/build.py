@@ -13,11 +13,14 @@ import sys
 from pathlib import Path
 
 import apple
+import dxc
 from systems import System
 
 ROOT = Path(__file__).parents[2]
 #: What cargo compiles for other systems, apart from the tests' so that it can be thrown away.
 TARGET = ROOT / "target/wheels"
+#: What is downloaded.
+CACHE = ROOT / "target/wheels-cache"
 
 
 def build(system: System, profile: str, folder: Path) -> Path:
@@ -53,6 +56,8 @@ def environment(system: System, profile: str) -> dict[str, str]:
         # Names of functions stay, for backtraces.
         f"CARGO_PROFILE_{profile.upper().replace('-', '_')}_STRIP": "debuginfo",
     }
+    if "windows" in system.triple:
+        variables["TF_WGPU_DXC"] = str(dxc.fetch(CACHE))
     if "apple" in system.triple:
         variables["SDKROOT"] = str(apple.write_sdk(TARGET / "macos-sdk"))
         variables["MACOSX_DEPLOYMENT_TARGET"] = system.oldest

@@ -19,6 +19,7 @@ import lief
 
 sys.path.insert(0, str(Path(__file__).parent))
 import audit
+import dxc
 import elf
 import macho
 import pe
@@ -48,10 +49,13 @@ def check(wheel: Path, audited: bool = False) -> Report:
     with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as folder:
         problems += metadata_problems(archive, name[1])
         members = [n for n in archive.namelist() if n.endswith((".so", ".dylib", ".dll", ".pyd"))]
-        expected = f"{FOLDER}/{library_name(system)}"
-        if members != [expected]:
-            problems.append(f"the libraries are {members} and not {expected} alone")
-        for member in members:
+        expected = [f"{FOLDER}/{library_name(system)}"]
+        if "windows" in system.triple:
+            expected.append(dxc.IN_WHEEL)
+            problems += dxc_problems(archive)
+        if sorted(members) != sorted(expected):
+            problems.append(f"the libraries are {members} and not {expected}")
+        for member in sorted({*members} - {dxc.IN_WHEEL}):
             found, wrong = library(Path(archive.extract(member, folder)), system)
             facts += found
             problems += wrong
@@ -60,6 +64,19 @@ def check(wheel: Path, audited: bool = False) -> Report:
         facts += found
         problems += wrong
     return Report(facts, problems)
+
+
+def dxc_problems(archive: zipfile.ZipFile) -> list[str]:
+    """What is wrong with the shader compiler of a wheel for Windows."""
+    names = archive.namelist()
+    if dxc.IN_WHEEL not in names:
+        return [f"there is no {dxc.IN_WHEEL}"]
+    problems = []
+    if dxc.digest(archive.read(dxc.IN_WHEEL)) != dxc.SHA256:
+        problems.append(f"{dxc.IN_WHEEL} is another file than the pinned one")
+    if f"{dxc.IN_WHEEL}.LICENSE.txt" not in names:
+        problems.append(f"{dxc.IN_WHEEL} lacks its licence")
+    return problems
 
 
 def library_name(system: System) -> str:

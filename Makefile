@@ -84,7 +84,8 @@ suites: ## The Rust suites that need an adapter, each in a process of its own. P
 
 # Kernels of all kinds whose workgroups work together; tests that count dispatches are left out.
 COUNTING := --skip dispatches --skip results_are_the_same_each_time
-PARTS_SUITES := scan sort reduce softmax linalg fft random matmul conv fused_attention fused_reduce
+PARTS_SUITES := scan sort reduce softmax linalg fft random matmul conv rnn fused_attention \
+	fused_reduce
 
 .PHONY: suites-in-parts
 suites-in-parts: ## Suites with every dispatch cut into three, as long ones are. Nightly in CI.

@@ -127,6 +127,14 @@ impl Device {
         })
     }
 
+    /// How often a dispatch of `groups` workgroups may repeat what touches `bytes` and does `flops`
+    /// operations, so that it does not take too long: for kernels that take one step after the
+    /// other, whose dispatches cannot be cut by their workgroups.
+    pub fn repetitions(&self, groups: usize, bytes: u64, flops: u64) -> usize {
+        let work = pace::of_work(bytes, flops);
+        parts::repetitions(&self.profile, groups, work, self.completion.slowness())
+    }
+
     /// Into how many parts a program is cut that would take too long.
     fn count_of_parts(&self, program: &Program<'_>, bytes: u64, flops: u64) -> usize {
         let work = pace::of_dispatch(bytes, flops);

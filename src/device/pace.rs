@@ -31,7 +31,12 @@ const FALL: f64 = 0.5;
 
 /// The work of a dispatch that touches `bytes` and does `flops` operations.
 pub(crate) const fn of_dispatch(bytes: u64, flops: u64) -> u64 {
-    of_copy(bytes).saturating_add(flops / FLOPS).saturating_add(LAUNCH)
+    of_work(bytes, flops).saturating_add(LAUNCH)
+}
+
+/// The same without the launch.
+pub(crate) const fn of_work(bytes: u64, flops: u64) -> u64 {
+    of_copy(bytes).saturating_add(flops / FLOPS)
 }
 
 /// The work of a copy.

@@ -27,6 +27,20 @@ pub(super) fn count(profile: &Profile, grid: Grid, work: u64, slowness: f64) -> 
     parts.min(longest(grid).1).max(1)
 }
 
+/// How often a dispatch of `groups` workgroups may repeat `work`, for kernels whose workgroups take
+/// one step after the other and so cannot be cut by them. Few workgroups leave most of the GPU
+/// idle, and take longer than the work says by so much.
+pub(super) fn repetitions(profile: &Profile, groups: usize, work: u64, slowness: f64) -> usize {
+    match profile {
+        // For tests.
+        Profile { parts: 2.., .. } => return 1,
+        Profile { class: Class::Software, .. } => return usize::MAX,
+        _ => {}
+    }
+    let idle = (profile.workgroups as f64 / groups.max(1) as f64).max(1.0);
+    ((LONGEST as f64 / (work.max(1) as f64 * slowness * idle)) as usize).max(1)
+}
+
 /// The dimension in which a grid has most workgroups, and their number.
 fn longest(grid: Grid) -> (usize, usize) {
     let sizes = grid.0.map(|n| n as usize);
@@ -87,6 +101,18 @@ mod tests {
         for (grid, parts) in [([1, 1, 1], 1), ([2, 1, 1], 2), ([2, 7, 2], 3)] {
             assert_eq!(count(&tested, Grid(grid), 0, 1.0), parts, "{grid:?}");
         }
+    }
+
+    #[test]
+    fn repetitions_stay_within_the_longest() {
+        let gpu = Profile::INTEL;
+        let ms = SECOND / 1000;
+        assert_eq!(repetitions(&gpu, gpu.workgroups, ms, 1.0), 200);
+        assert_eq!(repetitions(&gpu, gpu.workgroups / 4, ms, 1.0), 50, "a quarter is busy");
+        assert_eq!(repetitions(&gpu, 2 * gpu.workgroups, ms, 2.0), 100);
+        assert_eq!(repetitions(&gpu, 1, SECOND, 1.0), 1);
+        assert_eq!(repetitions(&Profile::LLVMPIPE, 1, SECOND, 1.0), usize::MAX);
+        assert_eq!(repetitions(&Profile { parts: 3, ..gpu }, 1, 0, 1.0), 1);
     }
 
     #[test]

@@ -177,10 +177,20 @@ impl Walk<'_> {
         // Backward without the biases.
         let weights_rows = self.units + usize::from(!variant.backward);
         let direction_weights = phases * weights_rows * self.units;
+        let groups =
+            sequences.min(self.batch).div_ceil(variant.rows as usize) * slices * self.directions;
+        // A step reads all weights, and multiplies them by the states of all sequences.
+        let of_a_step =
+            |count| self.directions * self.mode.gates() * self.units * self.units * count;
+        let short = {
+            let weights = of_a_step(1) * variant.real.size();
+            let flops = variant.real.product_flops(of_a_step(sequences.min(self.batch)));
+            device.repetitions(groups, weights as u64, flops).saturating_mul(phases)
+        };
         let most = match slices {
             1 => {
                 let fitting = fitting.saturating_mul(phases);
-                self.phases_of_a_dispatch(&device.profile(), variant).min(fitting)
+                self.phases_of_a_dispatch(&device.profile(), variant).min(fitting).min(short)
             }
             _ => 1,
         };
@@ -203,10 +213,8 @@ impl Walk<'_> {
                     self.rows_of(&seen, first_sequence, count)
                 };
                 let tiles = count.div_ceil(variant.rows as usize);
-                // The state times the weights of the gates, beside which gates are few.
-                let of_a_step =
-                    self.directions * self.mode.gates() * self.units * self.units * count;
-                let products = of_a_step * phases_now / phases;
+                // The gates themselves are few beside the products.
+                let products = of_a_step(count) * phases_now / phases;
                 let bindings = bounds.iter().map(|bound| bound.binding(&rows));
                 device.enqueue_counted(
                     &Program {

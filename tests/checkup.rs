@@ -11,7 +11,7 @@ fn a_right_driver_passes_with_all_kernels() {
     let own = tensorflow_wgpu::local::Session::shared().unwrap().device.profile();
     let presets = Profile::PRESETS.into_iter().map(|preset| preset.on(own));
     for profile in presets.chain([own, own.portable()]) {
-        let wrong = checkup::wrong_cases(adapter, profile, None);
+        let wrong = checkup::wrong_cases(adapter, profile, None).unwrap();
         assert!(wrong.is_empty(), "{profile}: {wrong:?}");
     }
 }

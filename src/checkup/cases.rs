@@ -1,5 +1,6 @@
-//! What is computed, and what it must be: a case for each way in which kernels use a driver's
-//! compiler. Operands are whole numbers wherever sums are, so that every order of them is exact.
+//! The cases: ops, their operands and their exact results. Each covers another way in which kernels
+//! use a driver's compiler. Where a case sums, its operands are whole numbers, so that every order
+//! of the summands gives the same sum.
 
 use crate::dtype::DType;
 use crate::error::Result;

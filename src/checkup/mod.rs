@@ -39,7 +39,7 @@ impl Verdict {
     const ALL: [Self; 3] = [Self::Right, Self::Portable, Self::Wrong];
 }
 
-/// Processes that may end while they check the adapter's own kernels, and the portable ones.
+/// Checks without an end after which the adapter's own kernels are left out, and the portable ones.
 const MOST_BEGUN: [u32; 2] = [2, 4];
 /// Threads that check, so that compilers of several shaders run at once.
 const THREADS: usize = 4;
@@ -71,12 +71,20 @@ pub fn checked(
     let file = directory.map(|directory| File::of(&info, directory));
     let verdict = verdict(file.as_ref(), |which| {
         let profile = if which == Which::Own { own } else { own.portable() };
-        let wrong = wrong_cases(adapter, profile, directory);
+        let Findings { wrong, failed, is_whole } = findings(adapter, profile, directory)?;
         for (case, what) in &wrong {
             log::warn!("{name}: {case} is wrong with kernels of the profile {profile}: {what}");
         }
-        wrong.is_empty()
-    });
+        if let Some(e) = &failed {
+            log::warn!("{name}: the check with kernels of the profile {profile} failed: {e}");
+        }
+        Ok(match (wrong.is_empty(), failed, is_whole) {
+            (false, ..) => Outcome::Wrong,
+            (true, Some(_), _) => Outcome::Failed,
+            (true, None, false) => Outcome::Untold,
+            (true, None, true) => Outcome::Right,
+        })
+    })?;
     match verdict {
         Verdict::Right => Ok(own),
         Verdict::Portable => {
@@ -108,72 +116,129 @@ enum Which {
     Portable,
 }
 
-/// The verdict that is kept, or that of `is_right`. Processes that start together wait for the
-/// first one's.
-fn verdict(file: Option<&File>, mut is_right: impl FnMut(Which) -> bool) -> Verdict {
-    let _lock = file.and_then(File::lock);
-    let mut begun = match file.map_or(Known::Begun(0), File::read) {
-        Known::Verdict(verdict) => return verdict,
-        Known::Begun(count) => count,
+/// What a check of some kernels has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Right,
+    Wrong,
+    /// The driver failed, for instance by losing the device. It counts as a process that ended.
+    Failed,
+    /// Nothing was wrong, but not everything could be run: memory was full.
+    Untold,
+}
+
+/// The verdict that is kept, or the one that `check` leads to. An error of `check` says why the
+/// device cannot be opened, which is no verdict. Processes that start together wait for the first
+/// one; a process that waits too long keeps what it finds to itself.
+fn verdict(
+    file: Option<&File>,
+    mut check: impl FnMut(Which) -> Result<Outcome>,
+) -> Result<Verdict> {
+    let lock = file.and_then(File::lock);
+    let before = file.map_or(Known::Begun(0), File::read);
+    // Marks of other processes mean something only while none of them is at it.
+    let file = file.filter(|_| lock.is_some());
+    let write = |known| {
+        if let Some(file) = file {
+            file.write(known);
+        }
     };
-    let mut found = Verdict::Wrong;
+    let mut begun = match before {
+        Known::Verdict(verdict) => return Ok(verdict),
+        Known::Begun(count) => {
+            if file.is_some() {
+                count
+            } else {
+                0
+            }
+        }
+    };
+    let mut is_certain = true;
     for (which, verdict, most) in [
         (Which::Own, Verdict::Right, MOST_BEGUN[0]),
         (Which::Portable, Verdict::Portable, MOST_BEGUN[1]),
     ] {
         if begun >= most {
-            log::warn!("{begun} processes have ended while they checked this adapter's numbers");
+            log::warn!("{begun} checks of this adapter's numbers have not ended");
             continue;
         }
-        begun += 1;
-        if let Some(file) = file {
-            file.write(Known::Begun(begun));
-        }
-        if is_right(which) {
-            found = verdict;
-            break;
+        write(Known::Begun(begun + 1));
+        let outcome = check(which).inspect_err(|_| write(Known::Begun(begun)))?;
+        begun += u32::from(outcome == Outcome::Failed);
+        is_certain &= matches!(outcome, Outcome::Right | Outcome::Wrong);
+        let is_right = matches!(outcome, Outcome::Right | Outcome::Untold);
+        write(match outcome {
+            Outcome::Right if is_certain => Known::Verdict(verdict),
+            _ => Known::Begun(begun),
+        });
+        if is_right {
+            return Ok(verdict);
         }
     }
-    if let Some(file) = file {
-        file.write(Known::Verdict(found));
+    if is_certain {
+        write(Known::Verdict(Verdict::Wrong));
     }
-    found
+    Ok(Verdict::Wrong)
 }
 
-/// The cases that come out wrong on a device of their own, and what is wrong.
+/// What the cases have come to.
+struct Findings {
+    /// Cases that came out wrong, and what is wrong.
+    wrong: Vec<(&'static str, String)>,
+    /// What else failed.
+    failed: Option<Error>,
+    /// Whether there was memory for all of them.
+    is_whole: bool,
+}
+
+/// The cases that come out wrong on a device of their own, and what is wrong. An error is one of
+/// the device.
 pub fn wrong_cases(
     adapter: &wgpu::Adapter,
     profile: Profile,
     directory: Option<&Path>,
-) -> Vec<(&'static str, String)> {
+) -> Result<Vec<(&'static str, String)>> {
+    let Findings { wrong, failed, .. } = findings(adapter, profile, directory)?;
+    failed.map_or(Ok(wrong), Err)
+}
+
+fn findings(
+    adapter: &wgpu::Adapter,
+    profile: Profile,
+    directory: Option<&Path>,
+) -> Result<Findings> {
     let start = Instant::now();
-    let device = match Device::open_with(adapter, profile, directory) {
-        Ok(device) => device,
-        Err(e) => return vec![("its device", e.to_string())],
-    };
-    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let device = Device::open_with(adapter, profile, directory)?;
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(Findings { wrong: Vec::new(), failed: None, is_whole: true });
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 let mut session = Session::new(Arc::clone(&device));
                 while let Some(case) = CASES.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match caught(case.name, || (case.run)(&mut session)) {
+                    let outcome = caught(case.name, || (case.run)(&mut session));
+                    let mut found = found.lock();
+                    match outcome {
                         Ok(None) => {}
-                        Ok(Some(what)) => wrong.lock().push((case.name, what)),
+                        Ok(Some(what)) => found.wrong.push((case.name, what)),
                         // An op without a shader has its own error, and says nothing of numbers.
-                        Err(Error::Unimplemented(e) | Error::ResourceExhausted(e)) => {
+                        Err(Error::Unimplemented(e)) => {
                             log::info!("{} is not checked: {e}", case.name);
                         }
-                        Err(e) => wrong.lock().push((case.name, e.to_string())),
+                        Err(Error::ResourceExhausted(e)) => {
+                            log::info!("{} is not checked: {e}", case.name);
+                            found.is_whole = false;
+                        }
+                        Err(e) => found.failed = Some(e),
                     }
                 }
             });
         }
     });
     log::info!("numbers of the profile {profile} checked in {:.0?}", start.elapsed());
-    let mut wrong = wrong.into_inner();
-    wrong.sort_unstable();
-    wrong
+    let mut found = found.into_inner();
+    found.wrong.sort_unstable();
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -195,24 +260,52 @@ mod tests {
         assert!(!with(&[("TF_WGPU_PROFILE", "webgpu")], Class::Discrete));
     }
 
+    /// What `check` gives for the adapter's own kernels, and for the portable ones.
+    fn given(own: Outcome, portable: Outcome) -> impl FnMut(Which) -> Result<Outcome> {
+        move |which| Ok(if which == Which::Own { own } else { portable })
+    }
+
     #[test]
     fn the_simplest_kernels_are_next() {
+        use Outcome::{Failed, Right, Untold, Wrong};
         for (own, portable, wanted) in [
-            (true, false, Verdict::Right),
-            (false, true, Verdict::Portable),
-            (false, false, Verdict::Wrong),
+            (Right, Wrong, Verdict::Right),
+            (Untold, Wrong, Verdict::Right),
+            (Wrong, Right, Verdict::Portable),
+            (Failed, Right, Verdict::Portable),
+            (Wrong, Wrong, Verdict::Wrong),
+            (Wrong, Failed, Verdict::Wrong),
         ] {
-            let found = verdict(None, |which| if which == Which::Own { own } else { portable });
-            assert_eq!(found, wanted);
+            assert_eq!(verdict(None, given(own, portable)), Ok(wanted), "{own:?} {portable:?}");
         }
+    }
+
+    /// A directory for a file, which goes with the value.
+    struct Kept(std::path::PathBuf, File);
+
+    impl Kept {
+        fn new(name: &str) -> Self {
+            let directory = std::env::temp_dir()
+                .join(format!("tensorflow-wgpu-checkup-{}-{name}", std::process::id()));
+            let file = File::of(&info(), &directory);
+            Self(directory, file)
+        }
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+
+    fn info() -> wgpu::AdapterInfo {
+        wgpu::AdapterInfo::new(wgpu::DeviceType::Other, wgpu::Backend::Vulkan)
     }
 
     #[test]
     fn processes_that_end_in_a_check_count_and_verdicts_are_kept() {
-        let directory =
-            std::env::temp_dir().join(format!("tensorflow-wgpu-checkup-{}", std::process::id()));
-        let info = wgpu::AdapterInfo::new(wgpu::DeviceType::Other, wgpu::Backend::Vulkan);
-        let file = File::of(&info, &directory);
+        let kept = Kept::new("ends");
+        let Kept(directory, file) = &kept;
         for (begun, asked, wanted) in [
             (1, vec![Which::Own, Which::Portable], Verdict::Portable),
             (2, vec![Which::Portable], Verdict::Portable),
@@ -220,15 +313,45 @@ mod tests {
         ] {
             file.write(Known::Begun(begun));
             let mut all = Vec::new();
-            let found = verdict(Some(&file), |which| {
+            let found = verdict(Some(file), |which| {
                 all.push(which);
-                assert_eq!(file.read(), Known::Begun(begun + all.len() as u32));
-                which == Which::Portable
+                assert_eq!(file.read(), Known::Begun(begun + 1), "this one has begun");
+                given(Outcome::Wrong, Outcome::Right)(which)
             });
-            assert_eq!((&all, found), (&asked, wanted), "{begun}");
-            assert_eq!(known(&info, Some(&directory)), Some(wanted));
-            assert_eq!(verdict(Some(&file), |_| panic!("it is known")), wanted);
+            assert_eq!((&all, found), (&asked, Ok(wanted)), "{begun}");
+            assert_eq!(known(&info(), Some(directory)), Some(wanted));
+            assert_eq!(verdict(Some(file), |_| panic!("it is known")), Ok(wanted));
         }
-        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// A lost device may be an accident, full memory is one, and so is a device that does not open.
+    #[test]
+    fn accidents_are_no_verdicts() {
+        use Outcome::{Failed, Right, Untold, Wrong};
+        let kept = Kept::new("accidents");
+        let Kept(_, file) = &kept;
+        for (own, portable, begun) in
+            [(Failed, Right, 1), (Failed, Failed, 2), (Untold, Wrong, 0), (Wrong, Untold, 0)]
+        {
+            file.write(Known::Begun(0));
+            verdict(Some(file), given(own, portable)).unwrap();
+            assert_eq!(file.read(), Known::Begun(begun), "{own:?} {portable:?}");
+        }
+        file.write(Known::Begun(1));
+        let closed = || Err(Error::Unavailable("it does not open".into()));
+        assert!(verdict(Some(file), |_| closed()).is_err());
+        assert_eq!(file.read(), Known::Begun(1));
+    }
+
+    /// Three processes that start at once: two are at it, the third waits in vain.
+    #[test]
+    fn marks_of_processes_that_are_at_it_mean_nothing() {
+        let kept = Kept::new("at-once");
+        let Kept(_, file) = &kept;
+        file.write(Known::Begun(2));
+        let _other = file.lock().unwrap();
+        let found = verdict(Some(file), given(Outcome::Right, Outcome::Wrong));
+        assert_eq!(found, Ok(Verdict::Right));
+        assert_eq!(file.read(), Known::Begun(2), "it keeps nothing");
     }
 }

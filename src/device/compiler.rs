@@ -39,7 +39,7 @@ pub(crate) struct Pipeline {
     pub layout: wgpu::BindGroupLayout,
     /// Parameters come from a uniform buffer, for they exceed the adapter's immediates.
     pub uniform: bool,
-    /// The tensors' offsets are given with each dispatch. Those of a uniform buffer always are.
+    /// The tensors' offsets are given with each dispatch, as a uniform buffer's offset always is.
     pub dynamic: bool,
     /// What profiles tell of it.
     pub about: Arc<About>,
@@ -144,8 +144,8 @@ impl Compiler {
         self.compile_as(key, shader, &[Form::Usual, Form::Portable])
     }
 
-    /// The same without optimizations: for a shader of which [`Compiler::compile`] has no pipeline
-    /// because of `refusal`, and in whose place nothing else can be run.
+    /// The same without optimizations: for a shader that has no pipeline with them because of
+    /// `refusal`, and that nothing else can replace.
     pub fn compile_unoptimized(
         &self,
         key: &Key,
@@ -192,7 +192,10 @@ impl Compiler {
                 }
                 Err(Failure::Other(e)) => return Err(e),
                 Err(Failure::Refused(e)) => {
-                    self.refused.add(key, *form);
+                    // wgpu's errors have other reasons, too, which may be gone in the next process.
+                    if matches!(e, Error::Unimplemented(_)) {
+                        self.refused.add(key, *form);
+                    }
                     refusal.get_or_insert(e);
                 }
             }
@@ -344,9 +347,9 @@ impl Compiler {
         })
     }
 
-    /// The layout of a group of `n` read_write storage buffers, and a uniform buffer behind them if
-    /// asked for, whose offset is another in each dispatch. wgpu takes the storage buffers for
-    /// read-only ones, between whose uses it puts no barrier, where the recorder does.
+    /// The layout of a group of `n` read_write storage buffers and, if `uniform`, a uniform buffer
+    /// behind them, whose offset is given with each dispatch. Where the recorder puts the barriers,
+    /// wgpu takes the storage buffers for read-only ones, and puts none between their uses.
     fn layout(&self, n: u32, uniform: bool, dynamic: bool) -> Result<wgpu::BindGroupLayout> {
         let make = || {
             let entry = |binding, ty, has_dynamic_offset| wgpu::BindGroupLayoutEntry {

@@ -36,17 +36,17 @@ impl Device {
         self.enqueue_counted(program, 0)
     }
 
-    /// The same for a program of so many operations on floats, which profiles tell: sums, products,
-    /// comparisons and calls of functions count one each, however a GPU computes them.
+    /// The same for a program that does `flops` operations on floats, which profiles tell: sums,
+    /// products, comparisons and calls of functions count one each, however a GPU computes them.
     pub fn enqueue_counted(&self, program: &Program<'_>, flops: u64) -> Result<()> {
         let bytes = program.bindings.iter().map(|b| b.bytes).sum();
-        self.enqueue_all(program, Vec::new(), bytes, flops)
+        self.enqueue_table(program, Vec::new(), bytes, flops)
     }
 
-    /// The same for a program that touches `bytes` of what it binds, and with a binding more, in
-    /// front of the others: an array of `u32` that holds `table`. It travels with the submission,
-    /// so that tables that differ from step to step cost neither memory of their own nor bind
-    /// groups.
+    /// The same for a program that touches `bytes` of its bindings. If `table` is not empty, the
+    /// program has a binding more, in front of the others: an array of `u32` that holds it. The
+    /// table travels with the submission, so that one that changes from step to step costs neither
+    /// memory of its own nor bind groups.
     pub fn enqueue_table(
         &self,
         program: &Program<'_>,
@@ -54,7 +54,17 @@ impl Device {
         bytes: u64,
         flops: u64,
     ) -> Result<()> {
-        self.enqueue_all(program, table, bytes, flops)
+        let bytes = size_of_val(&*table) as u64 + bytes;
+        let count = self.count_of_parts(program, bytes, flops);
+        if count == 1 {
+            let dispatch = self.resolved(program, table, bytes, flops, false)?;
+            return self.settled(self.recorder.dispatch(dispatch));
+        }
+        let (bytes, flops) = (bytes.div_ceil(count as u64), flops.div_ceil(count as u64));
+        each_part(program, count, &mut |part| {
+            let dispatch = self.resolved(part, table.clone(), bytes, flops, false)?;
+            self.settled(self.recorder.dispatch(dispatch))
+        })
     }
 
     /// Adds a program to `dispatches`. Its shader begins to be compiled, or is `later`, when it is
@@ -107,32 +117,11 @@ impl Device {
         }
     }
 
-    fn enqueue_all(
-        &self,
-        program: &Program<'_>,
-        table: Vec<u32>,
-        bytes: u64,
-        flops: u64,
-    ) -> Result<()> {
-        let bytes = size_of_val(&*table) as u64 + bytes;
-        let count = self.count_of_parts(program, bytes, flops);
-        if count == 1 {
-            let dispatch = self.resolved(program, table, bytes, flops, false)?;
-            return self.settled(self.recorder.dispatch(dispatch));
-        }
-        let (bytes, flops) = (bytes.div_ceil(count as u64), flops.div_ceil(count as u64));
-        each_part(program, count, &mut |part| {
-            let dispatch = self.resolved(part, table.clone(), bytes, flops, false)?;
-            self.settled(self.recorder.dispatch(dispatch))
-        })
-    }
-
-    /// How often a dispatch of `groups` workgroups may repeat what touches `bytes` and does `flops`
-    /// operations, so that it does not take too long: for kernels that take one step after the
-    /// other, whose dispatches cannot be cut by their workgroups.
+    /// How often a dispatch of `groups` workgroups may repeat a step that touches `bytes` and does
+    /// `flops` operations without taking too long. For kernels that take one step after the other:
+    /// to cut their dispatches by workgroups helps nothing.
     pub fn repetitions(&self, groups: usize, bytes: u64, flops: u64) -> usize {
-        let work = pace::of_work(bytes, flops);
-        parts::repetitions(&self.profile, groups, work, self.completion.slowness())
+        parts::repetitions(&self.profile, groups, bytes, flops, self.completion.slowness())
     }
 
     /// Into how many parts a program is cut that would take too long.
@@ -141,7 +130,7 @@ impl Device {
         parts::count(&self.profile, program.grid, work, self.completion.slowness())
     }
 
-    /// A dispatch of a program, whose bindings are checked. `bytes` counts its table.
+    /// The dispatch of a program, after a check of its bindings. `bytes` includes its table.
     fn resolved(
         &self,
         program: &Program<'_>,

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use super::pace;
 use super::profile::{Class, Profile};
 use super::program::{Grid, Params, Program};
 use crate::shader::Shader;
@@ -27,18 +28,28 @@ pub(super) fn count(profile: &Profile, grid: Grid, work: u64, slowness: f64) -> 
     parts.min(longest(grid).1).max(1)
 }
 
-/// How often a dispatch of `groups` workgroups may repeat `work`, for kernels whose workgroups take
-/// one step after the other and so cannot be cut by them. Few workgroups leave most of the GPU
-/// idle, and take longer than the work says by so much.
-pub(super) fn repetitions(profile: &Profile, groups: usize, work: u64, slowness: f64) -> usize {
+/// Workgroups that keep the reference GPU busy.
+const REFERENCE_WORKGROUPS: usize = 64;
+
+/// How often a dispatch of `groups` workgroups may repeat a step that touches `bytes` and does
+/// `flops` operations, for kernels whose workgroups take one step after the other. Few workgroups
+/// compute with a part of the GPU; the bytes are weights, which a cache holds after the first step.
+pub(super) fn repetitions(
+    profile: &Profile,
+    groups: usize,
+    bytes: u64,
+    flops: u64,
+    slowness: f64,
+) -> usize {
     match profile {
         // For tests.
         Profile { parts: 2.., .. } => return 1,
         Profile { class: Class::Software, .. } => return usize::MAX,
         _ => {}
     }
-    let idle = (profile.workgroups as f64 / groups.max(1) as f64).max(1.0);
-    ((LONGEST as f64 / (work.max(1) as f64 * slowness * idle)) as usize).max(1)
+    let idle = REFERENCE_WORKGROUPS.div_ceil(groups.max(1)) as u64;
+    let work = pace::of_work(bytes, flops.saturating_mul(idle)).max(1);
+    ((LONGEST as f64 / (work as f64 * slowness)) as usize).max(1)
 }
 
 /// The dimension in which a grid has most workgroups, and their number.
@@ -77,8 +88,6 @@ pub(super) fn part<'a>(
 mod tests {
     use super::*;
 
-    use crate::device::pace;
-
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
@@ -106,13 +115,24 @@ mod tests {
     #[test]
     fn repetitions_stay_within_the_longest() {
         let gpu = Profile::INTEL;
-        let ms = SECOND / 1000;
-        assert_eq!(repetitions(&gpu, gpu.workgroups, ms, 1.0), 200);
-        assert_eq!(repetitions(&gpu, gpu.workgroups / 4, ms, 1.0), 50, "a quarter is busy");
-        assert_eq!(repetitions(&gpu, 2 * gpu.workgroups, ms, 2.0), 100);
-        assert_eq!(repetitions(&gpu, 1, SECOND, 1.0), 1);
-        assert_eq!(repetitions(&Profile::LLVMPIPE, 1, SECOND, 1.0), usize::MAX);
-        assert_eq!(repetitions(&Profile { parts: 3, ..gpu }, 1, 0, 1.0), 1);
+        // A millisecond of the reference.
+        let flops = 400_000_000;
+        let of = |groups, flops, slowness| repetitions(&gpu, groups, 0, flops, slowness);
+        assert_eq!(of(REFERENCE_WORKGROUPS, flops, 1.0), 200);
+        assert_eq!(of(REFERENCE_WORKGROUPS / 4, flops, 1.0), 50, "a quarter is busy");
+        assert_eq!(of(2 * REFERENCE_WORKGROUPS, flops, 2.0), 100);
+        assert_eq!(of(1, u64::MAX, 1.0), 1);
+        assert_eq!(repetitions(&gpu, 1, 30_000_000, 0, 1.0), 200, "a millisecond of bytes");
+        assert_eq!(repetitions(&Profile::LLVMPIPE, 1, 0, u64::MAX, 1.0), usize::MAX);
+        assert_eq!(repetitions(&Profile { parts: 3, ..gpu }, 1, 0, 0, 1.0), 1);
+    }
+
+    /// An LSTM of 256 units and one sequence, on a large card of which nothing is known yet.
+    #[test]
+    fn usual_recurrent_layers_stay_whole() {
+        let weights = 4 * 256 * 256;
+        let steps = repetitions(&Profile::NVIDIA, 1, 4 * weights, 2 * weights, 1.0);
+        assert!(steps >= 512, "{steps}");
     }
 
     #[test]

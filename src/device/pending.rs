@@ -257,7 +257,7 @@ impl<R: Record> PendingDispatches<R> {
     }
 }
 
-/// The first refusal among pipelines whose outcomes are known.
+/// The first pipeline that is known to be refused, and the refusal.
 fn refusal<R: Record>(dispatches: &[Waiting<R>]) -> Option<(&R::Plan, Error)> {
     dispatches.iter().find_map(|d| match d.pipeline.outcome(Effort::Optimized) {
         Some(Err(e)) => Some((&*d.pipeline, e)),

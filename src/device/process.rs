@@ -32,8 +32,8 @@ static SAVERS: Mutex<Vec<Weak<dyn Save>>> = Mutex::new(Vec::new());
 /// Held by threads that compile, and by the one that opens a device.
 static COMPILERS: RwLock<()> = RwLock::new(());
 
-/// Keeps devices from being opened while the value lives, and waits for those that are. Loaders of
-/// Vulkan on Windows crash where a device and a pipeline are made at the same time
+/// Keeps devices from being opened while the value lives, after none is being opened any more.
+/// Loaders of Vulkan on Windows crash where a device and a pipeline are made at the same time
 /// (gfx-rs/wgpu#10234); elsewhere nobody waits.
 pub(super) fn compiling() -> Option<RwLockReadGuard<'static, ()>> {
     cfg!(windows).then(|| COMPILERS.read())

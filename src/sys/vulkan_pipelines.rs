@@ -148,8 +148,8 @@ unsafe extern "system" fn create_pipelines(
     // SAFETY: the caller's arguments, as Vulkan has them: `count` infos, and room for as many
     // pipelines. What is made here is valid by itself.
     unsafe {
-        // wgpu makes one at a time, on the thread that asks for it. A pipeline of its own has
-        // nobody who is told that it was refused.
+        // wgpu makes one at a time, on the thread that asks for it. Its own pipelines are made
+        // outside of `watched`, which could not be told that they were refused.
         let Some(optimizations) = wanted else {
             let of = |infos| {
                 (driver.create_pipelines)(device, cache, count, infos, allocator, pipelines)

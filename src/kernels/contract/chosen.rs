@@ -33,8 +33,8 @@ pub(super) fn enqueue(
     }
 }
 
-/// The programs of the tile that an adapter would take which has no more than WebGPU promises: for
-/// a driver that refuses those of `choice`. None if the two are the same.
+/// The programs of the tile that an adapter would take which has no more than WebGPU promises, for
+/// a driver that refuses the programs of `choice`. None if that is the same tile.
 fn in_reserve(
     c: &Contraction,
     ctx: &mut dyn OpContext,

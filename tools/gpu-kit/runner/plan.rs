@@ -50,14 +50,24 @@ pub const SUITES: &[&str] = &[
     "barriers",
     "trace",
     "pipelines",
+    "checkup",
     "device",
     "failures",
 ];
 
 /// The suites of a short run: a family of each kind of kernel, and those that the kit must show to
 /// work in a process of their own.
-const SHORT_SUITES: &[&str] =
-    &["norm", "softmax", "gather", "scan", "einsum", "fused_update", "inplace", "autotune"];
+const SHORT_SUITES: &[&str] = &[
+    "norm",
+    "softmax",
+    "gather",
+    "scan",
+    "einsum",
+    "checkup",
+    "fused_update",
+    "inplace",
+    "autotune",
+];
 
 /// Suites whose kernels use matrix units.
 const MATRIX_SUITES: &[&str] =

@@ -29,7 +29,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-#: Where the shader compiler for DX12 lies in a wheel (`tools/wheels/dxc.py`).
+#: Where the shader compiler for DX12 lies in a wheel (`tools/wheels/dxcompiler.py`).
 DXC = "tensorflow_wgpu/dxcompiler.dll"
 #: The name of the crate's library target.
 LIBRARY = "tensorflow_wgpu"

@@ -20,6 +20,7 @@ import audit
 import behaviour
 import build
 import check
+import dxcompiler
 import exports
 import lief
 import lookups
@@ -167,14 +168,36 @@ def test_a_library_for_another_processor_is_found_out(tmp_path):
     ]
 
 
+COMPILER = {
+    dxcompiler.IN_WHEEL: b"dxcompiler.dll",
+    f"{dxcompiler.IN_WHEEL}.LICENSE.txt": b"its licence",
+}
+
+
+@pytest.fixture
+def small_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a few bytes stands for the shader compiler, which is large."""
+    digest = dxcompiler.digest(COMPILER[dxcompiler.IN_WHEEL])
+    monkeypatch.setattr(dxcompiler, "SHA256", digest)
+
+
 def wheel(
-    folder: Path, system: System, library: str | None = None, tag: str | None = None
+    folder: Path,
+    system: System,
+    library: str | None = None,
+    tag: str | None = None,
+    compiler: dict[str, bytes] | None = None,
 ) -> check.Report:
-    """What is found in a wheel with a good library."""
+    """What is found in a wheel with a good library. `compiler` has the files of the shader compiler
+    in one for Windows, if others than the right ones.
+    """
     path = folder / f"tensorflow_wgpu-0.1.0-py3-none-{system.tag}.whl"
     name = f"tensorflow-plugins/{library or check.library_name(system)}"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, good(system.name))
+        if system.name == WINDOWS:
+            for member, content in (COMPILER if compiler is None else compiler).items():
+                archive.writestr(member, content)
         archive.writestr(
             "tensorflow_wgpu-0.1.0.dist-info/WHEEL",
             f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-{tag or system.tag}\n",
@@ -182,6 +205,7 @@ def wheel(
     return check.check(path)
 
 
+@pytest.mark.usefixtures("small_compiler")
 @pytest.mark.parametrize("name", FILES)
 def test_a_good_wheel_passes(tmp_path, name):
     report = wheel(tmp_path, by_name(name))
@@ -189,16 +213,30 @@ def test_a_good_wheel_passes(tmp_path, name):
     assert len(report.facts) == 3
 
 
+@pytest.mark.usefixtures("small_compiler")
 def test_a_wheel_that_says_something_else_is_found_out(tmp_path):
     windows = by_name(WINDOWS)
     (problem,) = wheel(tmp_path, windows, tag="win32").problems
     assert "['py3-none-win32']" in problem
     (problem,) = wheel(tmp_path, windows, library="tensorflow_wgpu.pyd").problems
-    assert "not tensorflow-plugins/tensorflow_wgpu.dll alone" in problem
+    assert "['tensorflow-plugins/tensorflow_wgpu.pyd'" in problem
     unknown = tmp_path / "tensorflow_wgpu-0.1.0-py3-none-any.whl"
     unknown.touch()
     (problem,) = check.check(unknown).problems
     assert "no" in problem
+
+
+@pytest.mark.usefixtures("small_compiler")
+def test_a_wheel_for_windows_has_the_pinned_shader_compiler(tmp_path):
+    file, licence = COMPILER
+    windows = by_name(WINDOWS)
+    (missing, _) = wheel(tmp_path, windows, compiler={}).problems
+    assert missing == f"there is no {file}"
+    (other,) = wheel(tmp_path, windows, compiler={**COMPILER, file: b"another"}).problems
+    assert other == f"{file} is another file than the pinned one"
+    (unlicensed,) = wheel(tmp_path, windows, compiler={file: COMPILER[file]}).problems
+    assert unlicensed == f"{file} lacks its licence"
+    assert licence.startswith(file)
 
 
 def test_auditwheel_is_believed():
@@ -333,6 +371,8 @@ def test_a_wheel_has_at_most_12_mb(hatch_build, tmp_path):
 @pytest.mark.parametrize("system", SYSTEMS, ids=[system.name for system in SYSTEMS])
 def test_the_build_knows_target_and_linker(system, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "TARGET", tmp_path)
+    compiler = tmp_path / "dxcompiler.dll"
+    monkeypatch.setattr(dxcompiler, "fetch", lambda _: compiler)
     variables = build.environment(system, "dev")
     assert variables["TF_WGPU_TARGET"] == system.target
     assert variables["TF_WGPU_CARGO_COMMAND"] == (
@@ -340,6 +380,7 @@ def test_the_build_knows_target_and_linker(system, tmp_path, monkeypatch):
     )
     assert variables["CARGO_PROFILE_DEV_STRIP"] == "debuginfo"
     assert variables["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+    assert variables.get("TF_WGPU_DXC") == (str(compiler) if "windows" in system.name else None)
     if "macos" in system.name:
         assert variables["MACOSX_DEPLOYMENT_TARGET"] == "12.0"
         assert (Path(variables["SDKROOT"]) / "usr/lib/libobjc.tbd").exists()

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import apple
-import dxc
+import dxcompiler
 from systems import System
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ def environment(system: System, profile: str) -> dict[str, str]:
         f"CARGO_PROFILE_{profile.upper().replace('-', '_')}_STRIP": "debuginfo",
     }
     if "windows" in system.triple:
-        variables["TF_WGPU_DXC"] = str(dxc.fetch(CACHE))
+        variables["TF_WGPU_DXC"] = str(dxcompiler.fetch(CACHE))
     if "apple" in system.triple:
         variables["SDKROOT"] = str(apple.write_sdk(TARGET / "macos-sdk"))
         variables["MACOSX_DEPLOYMENT_TARGET"] = system.oldest

@@ -19,7 +19,7 @@ import lief
 
 sys.path.insert(0, str(Path(__file__).parent))
 import audit
-import dxc
+import dxcompiler
 import elf
 import macho
 import pe
@@ -51,11 +51,11 @@ def check(wheel: Path, audited: bool = False) -> Report:
         members = [n for n in archive.namelist() if n.endswith((".so", ".dylib", ".dll", ".pyd"))]
         expected = [f"{FOLDER}/{library_name(system)}"]
         if "windows" in system.triple:
-            expected.append(dxc.IN_WHEEL)
+            expected.append(dxcompiler.IN_WHEEL)
             problems += dxc_problems(archive)
         if sorted(members) != sorted(expected):
             problems.append(f"the libraries are {members} and not {expected}")
-        for member in sorted({*members} - {dxc.IN_WHEEL}):
+        for member in sorted({*members} - {dxcompiler.IN_WHEEL}):
             found, wrong = library(Path(archive.extract(member, folder)), system)
             facts += found
             problems += wrong
@@ -69,13 +69,13 @@ def check(wheel: Path, audited: bool = False) -> Report:
 def dxc_problems(archive: zipfile.ZipFile) -> list[str]:
     """What is wrong with the shader compiler of a wheel for Windows."""
     names = archive.namelist()
-    if dxc.IN_WHEEL not in names:
-        return [f"there is no {dxc.IN_WHEEL}"]
+    if dxcompiler.IN_WHEEL not in names:
+        return [f"there is no {dxcompiler.IN_WHEEL}"]
     problems = []
-    if dxc.digest(archive.read(dxc.IN_WHEEL)) != dxc.SHA256:
-        problems.append(f"{dxc.IN_WHEEL} is another file than the pinned one")
-    if f"{dxc.IN_WHEEL}.LICENSE.txt" not in names:
-        problems.append(f"{dxc.IN_WHEEL} lacks its licence")
+    if dxcompiler.digest(archive.read(dxcompiler.IN_WHEEL)) != dxcompiler.SHA256:
+        problems.append(f"{dxcompiler.IN_WHEEL} is another file than the pinned one")
+    if f"{dxcompiler.IN_WHEEL}.LICENSE.txt" not in names:
+        problems.append(f"{dxcompiler.IN_WHEEL} lacks its licence")
     return problems
 
 

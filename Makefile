@@ -21,6 +21,8 @@ SOURCES := $(shell find src shaders python -type f -not -name '*.pyc') \
 BIN := $(VENV)/bin
 SITE := $(VENV)/lib/python3*/site-packages
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+# The longest tests come last in some files: a process that is done takes tests of the other one.
+PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 INSTALLED := $(VENV)/.installed-$(PROFILE)
 
 .DEFAULT_GOAL := help
@@ -103,18 +105,18 @@ models: ## The device's threads under schedulers that try their interleavings. P
 
 .PHONY: test-python
 test-python: install ## The Python tests on TensorFlow 2.21; the sweep first. Part of `test`.
-	$(if $(SWEEP),$(BIN)/python -m pytest --numprocesses 2 -m "not nightly" $(SWEEP))
-	$(BIN)/python -m pytest --numprocesses 2 -m "not nightly" --durations 40 \
+	$(if $(SWEEP),$(PYTEST) -m "not nightly" $(SWEEP))
+	$(PYTEST) -m "not nightly" --durations 40 \
 		--ignore tests/python/test_sweep.py $(addprefix --ignore=,$(OTHER_TESTS))
 
 .PHONY: test-nightly
 test-nightly: install ## The Python tests that `test` leaves out: faults, clusters, pairs.
-	$(BIN)/python -m pytest --numprocesses 2 -m nightly
+	$(PYTEST) -m nightly
 	$(MAKE) versions VERSIONS="$(NIGHTLY_VERSIONS)"
 
 .PHONY: sweep
 sweep: install ## The longer sweep: every kernel in large shapes too, all of Keras's applications.
-	TF_WGPU_SWEEP=long $(BIN)/python -m pytest --numprocesses 2 \
+	TF_WGPU_SWEEP=long $(PYTEST) \
 		tests/python/test_sweep.py tests/python/test_models.py
 
 .PHONY: soak
@@ -153,7 +155,7 @@ drivers-suites-sample: ## A few suites of drivers-suites. Nightly in CI; Debian 
 .PHONY: faults
 faults: install ## The walk over injected Vulkan faults: every call in Rust, many in TensorFlow.
 	TF_WGPU_FAULTS=all cargo test --locked --test faults
-	TF_WGPU_FAULTS=all $(BIN)/python -m pytest --numprocesses 2 tests/python/test_faults.py
+	TF_WGPU_FAULTS=all $(PYTEST) tests/python/test_faults.py
 
 # Failing allocations are tested, and resident memory.
 ASAN := ASAN_OPTIONS=allocator_may_return_null=1:quarantine_size_mb=8 \

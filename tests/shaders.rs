@@ -25,9 +25,25 @@ const WANTED: Capabilities = Capabilities::IMMEDIATES
 /// Sizes of the immediates: 128 bytes as nearly everywhere, and none.
 const IMMEDIATE_LIMITS: [u32; 2] = [128, 0];
 
+/// Families of more than a thousand shaders. Each is cut into tests that run at once. One of
+/// [`SAMPLED`] shaders is checked with parameters in a buffer, too, for which all have the same
+/// lines.
+const LARGE: &[&str] = &["scalar", "fused", "reduce", "matmul"];
+const PARTS: usize = 4;
+const SAMPLED: usize = 4;
+
 fn main() {
-    let trials =
-        FAMILIES.iter().map(|family| Trial::test(family.name, || check_family(family))).collect();
+    let mut trials = Vec::new();
+    for family in FAMILIES {
+        if LARGE.contains(&family.name) {
+            trials.extend((0..PARTS).map(|part| {
+                let name = format!("{}, part {} of {PARTS}", family.name, part + 1);
+                Trial::test(name, move || check_family(family, part, PARTS))
+            }));
+        } else {
+            trials.push(Trial::test(family.name, || check_family(family, 0, 1)));
+        }
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -35,15 +51,18 @@ fn main() {
 /// device.
 const WITHOUT_SHADERS: &[&str] = &["parallel_concat", "parked", "variant"];
 
-fn check_family(family: &Family) -> Result<(), Failed> {
-    let shaders = (family.shaders)();
+/// Checks every shader of a family whose number, divided by `parts`, leaves `part`.
+fn check_family(family: &Family, part: usize, parts: usize) -> Result<(), Failed> {
+    let all = (family.shaders)();
+    let shaders: Vec<_> = all.iter().skip(part).step_by(parts).collect();
     let mut problems = Vec::new();
     if shaders.is_empty() && !WITHOUT_SHADERS.contains(&family.name) {
         problems.push("the family lists no shader".to_owned());
     }
     let (mut seen, mut labels) = (HashSet::new(), HashSet::new());
-    for shader in &shaders {
-        for limit in IMMEDIATE_LIMITS {
+    for (number, shader) in shaders.iter().copied().enumerate() {
+        let is_whole = parts == 1 || number % SAMPLED == 0;
+        for limit in IMMEDIATE_LIMITS.into_iter().filter(|limit| is_whole || *limit > 0) {
             // Libraries of float64 have a second form.
             let wgsl = shader.clone().hiding_constants().render(limit);
             let is_hiding = wgsl.contains("hidden_f64(");

@@ -309,7 +309,7 @@ fn unscale_f32(scaled: f32, a: f32) -> f32 {
         return scaled * exp_f32(a);
     }
     let half = exp_f32(0.5 * a);
-    return (scaled * half) * half;
+    return opaque_f32(scaled * half) * half;
 }
 
 // NaN at the infinities, as TensorFlow has it.

@@ -2,7 +2,7 @@
 // exp and expm1 within 1 to 2 ulp; WGSL's own exp may be off by 3 + 2|x| ulp.
 
 // x = k ln 2 + r, |r| <= ln 2 / 2. The product k * 0.693359375 is exact, for that factor has 9
-// bits.
+// bits. The difference is opaque: compilers with fast mathematics would subtract k ln 2 at once.
 struct ExpReduction {
     k: f32,
     r: f32,
@@ -10,7 +10,7 @@ struct ExpReduction {
 
 fn exp_reduce_f32(x: f32) -> ExpReduction {
     let k = round(x * 1.44269504);
-    return ExpReduction(k, (x - k * 0.693359375) + k * 2.12194440e-4);
+    return ExpReduction(k, opaque_f32(x - k * 0.693359375) + k * 2.12194440e-4);
 }
 
 // exp(r) - 1 for |r| <= ln 2 / 2.
@@ -26,10 +26,10 @@ fn power_of_two_f32(k: i32) -> f32 {
     return bitcast<f32>(u32(k + 127) << 23u);
 }
 
-// y * 2^k, in two steps so that neither factor overflows.
+// y * 2^k, in two steps so that neither factor overflows, in an order that compilers keep.
 fn scale_f32(y: f32, k: i32) -> f32 {
     let half = k >> 1u;
-    return y * power_of_two_f32(half) * power_of_two_f32(k - half);
+    return opaque_f32(y * power_of_two_f32(half)) * power_of_two_f32(k - half);
 }
 
 // 2^k for whole k, -126 <= k <= 127: k is what the last bits of 1.5 * 2^23 + k are. Cheaper than a
@@ -43,8 +43,8 @@ fn whole_power_of_two_f32(k: f32) -> f32 {
 fn exp_f32(x: f32) -> f32 {
     let e = exp_reduce_f32(clamp(x, -104.0, 89.0));
     let half = floor(0.5 * e.k);
-    let y = (1.0 + expm1_small_f32(e.r)) * whole_power_of_two_f32(half) * whole_power_of_two_f32(e.k
-        - half);
+    let scaled = opaque_f32((1.0 + expm1_small_f32(e.r)) * whole_power_of_two_f32(half));
+    let y = scaled * whole_power_of_two_f32(e.k - half);
     return select(select(y, infinity_like_f32(1.0), x > 88.7228394), x, is_nan_f32(x));
 }
 

@@ -16,7 +16,7 @@ fn sinh_f32(x: f32) -> f32 {
         return copy_sign_f32(0.5 * (t + t / (t + 1.0)), x);
     }
     let root = exp_f32(0.5 * a);
-    return copy_sign_f32((0.5 * root) * root, x);
+    return copy_sign_f32(opaque_f32(0.5 * root) * root, x);
 }
 
 fn cosh_f32(x: f32) -> f32 {
@@ -26,7 +26,7 @@ fn cosh_f32(x: f32) -> f32 {
         return 0.5 * e + 0.5 / e;
     }
     let root = exp_f32(0.5 * a);
-    return (0.5 * root) * root;
+    return opaque_f32(0.5 * root) * root;
 }
 
 // (T + s) / (1 + T s) with s = tanh(r) and T = tanh(k ln 2 / 2) = (2^k - 1) / (2^k + 1), within 2.6

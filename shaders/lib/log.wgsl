@@ -61,7 +61,7 @@ fn log1p_f32(x: f32) -> f32 {
     if x < -1.0 {
         return nan_like_f32(x);
     }
-    let u = 1.0 + x;
+    let u = opaque_f32(1.0 + x);
     // What the sum lost.
     let lost = select(x - (u - 1.0), 1.0 - (u - x), u >= 2.0);
     return log_positive_f32(u, lost / u);

@@ -113,7 +113,7 @@ fn pow_f32(x: f32, y: f32) -> f32 {
     let t = high_bits_f32(low + h);
     let exponent_high = t * 6.93145752e-01;
     let exponent_low = (low - (t - h)) * 6.9314718246e-01 + t * 1.42860654e-06;
-    let r_sum = exponent_high + exponent_low;
+    let r_sum = opaque_f32(exponent_high + exponent_low);
     let r_rest = exponent_low - (r_sum - exponent_high);
     let e = expm1_small_f32(r_sum);
     return sign * scale_f32(1.0 + (e + r_rest * (1.0 + e)), i32(whole));

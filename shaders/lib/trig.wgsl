@@ -98,7 +98,7 @@ fn trig_reduce_large_f32(x: f32) -> TrigReduction {
     let a_rest = a - a_top;
     let main = a_top * 1.5703125;
     let rest = a_rest * 1.5703125 + (a * 4.83826794897e-4 + b * 1.57079633);
-    var hi = main + rest;
+    var hi = opaque_f32(main + rest);
     var lo = rest - (hi - main);
     if negative {
         hi = -hi;
@@ -118,10 +118,12 @@ fn trig_reduce_f32(x: f32) -> TrigReduction {
     }
     // Cody and Waite: pi/2 in parts of 11 bits, so that products with k (below 2^13) are exact.
     let k = round(x * 0.636619772);
-    let r = (x - k * 1.5703125) - k * 4.837512969970703e-4;
+    // The differences are opaque, for compilers with fast mathematics would subtract all parts at
+    // once.
+    let r = opaque_f32(opaque_f32(x - k * 1.5703125) - k * 4.837512969970703e-4);
     let t = k * 7.549533620476723e-8;
-    let hi = r - t;
-    let lo = ((r - hi) - t) - k * 2.563344151594519e-12;
+    let hi = opaque_f32(r - t);
+    let lo = opaque_f32((r - hi) - t) - k * 2.563344151594519e-12;
     return TrigReduction(bitcast<u32>(i32(k)) & 3u, hi, lo);
 }
 

@@ -23,6 +23,13 @@ fn power_of_two(e: i32) -> f32 {
     return bitcast<f32>(u32(e + 127) << 23u);
 }
 
+// x * 2^e, in two steps in an order that compilers keep, for 2^e alone may overflow or vanish.
+fn scaled(x: f32, e: i32) -> f32 {
+    let bounded = clamp(e, 2 * LEAST_EXPONENT, 2 * LARGEST_EXPONENT);
+    let half = bounded / 2;
+    return opaque_f32(x * power_of_two(half)) * power_of_two(bounded - half);
+}
+
 fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }

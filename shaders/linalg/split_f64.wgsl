@@ -28,6 +28,13 @@ fn power_of_two(e: i32) -> f64 {
     return bitcast<f64>(u64(u32(e + 1023)) << 52u);
 }
 
+// x * 2^e, in two steps in an order that compilers keep, for 2^e alone may overflow or vanish.
+fn scaled(x: f64, e: i32) -> f64 {
+    let bounded = clamp(e, 2 * LEAST_EXPONENT, 2 * LARGEST_EXPONENT);
+    let half = bounded / 2;
+    return opaque_f64(x * power_of_two(half)) * power_of_two(bounded - half);
+}
+
 fn is_nan(x: f64) -> bool {
     return is_nan_f64(x);
 }

@@ -25,9 +25,13 @@ const SHORTEST: Duration = Duration::from_millis(2);
 const FACTORS: (f64, f64) = (1e-3, 1e3);
 /// How far one submission may raise the factor: something else may have held it up.
 const RISE: f64 = 4.0;
-/// How far it may lower the factor: the end of a submission may be seen late, and the next one then
-/// seems to take no time.
-const FALL: f64 = 0.5;
+/// How far it may lower the factor until something is measured: the end of a submission may be seen
+/// late, and the next one then seems to take no time.
+const FIRST_FALL: f64 = 0.5;
+/// How far it may lower the factor from then on. Kernels reach different shares of what a GPU can
+/// do, and the factor is to be that of the slow ones: those that a training runs once in each step
+/// are expected to be slow at the next step too.
+const FALL: f64 = 0.97;
 
 /// The work of a dispatch that touches `bytes` and does `flops` operations.
 pub(crate) const fn of_dispatch(bytes: u64, flops: u64) -> u64 {
@@ -72,7 +76,6 @@ impl Pace {
     }
 
     /// Learns from a submission of `work` that kept the GPU busy for `took`. One thread calls this.
-    ///
     pub fn learn(&self, work: u64, took: Duration) {
         let [short_work, short_time] =
             [&self.short[0], &self.short[1]].map(|count| count.load(Ordering::Relaxed));
@@ -88,9 +91,10 @@ impl Pace {
         let before = self.factor();
         // Much of the time of many short ones may be that of threads that woke up.
         if measured <= before || took >= SHORTEST {
-            let factor = measured.clamp(before * FALL, before * RISE);
-            self.factor.store(factor.to_bits(), Ordering::Relaxed);
-            if measured >= before * FALL {
+            let is_settled = self.is_settled.load(Ordering::Relaxed);
+            let lowest = before * if is_settled { FALL } else { FIRST_FALL };
+            self.factor.store(measured.clamp(lowest, before * RISE).to_bits(), Ordering::Relaxed);
+            if measured >= lowest {
                 self.is_settled.store(true, Ordering::Relaxed);
             }
         }
@@ -163,8 +167,18 @@ mod tests {
         let pace = reference();
         pace.learn(SECOND, Duration::from_secs(100));
         assert_eq!(pace.expected(SECOND), Duration::from_secs(4));
-        (0..2).for_each(|_| pace.learn(SECOND, Duration::from_secs(1)));
+        (0..50).for_each(|_| pace.learn(SECOND, Duration::from_secs(1)));
         assert_eq!(pace.expected(SECOND), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_slow_kernel_in_each_step_is_remembered() {
+        let pace = reference();
+        for _ in 0..10 {
+            pace.learn(SECOND, Duration::from_secs(8));
+            (0..12).for_each(|_| pace.learn(SECOND, Duration::from_secs(1)));
+        }
+        assert!(pace.expected(SECOND) > Duration::from_secs(5));
     }
 
     #[test]
@@ -183,7 +197,7 @@ mod tests {
         (0..100).for_each(|_| pace.learn(10, Duration::from_micros(500)));
         pace.learn(0, Duration::from_secs(1));
         assert_eq!(pace.expected(SECOND), Duration::from_secs(1));
-        (0..2000).for_each(|_| pace.learn(100_000, Duration::from_micros(10)));
+        (0..20_000).for_each(|_| pace.learn(100_000, Duration::from_micros(10)));
         assert_eq!(pace.expected(SECOND), Duration::from_millis(100));
     }
 }

@@ -71,6 +71,7 @@ def _compare(program, order, passes: str, monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5 * max(scale, 1.0), err_msg=passes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("program", "order"), CASES, ids=NAMES)
 def test_all_passes(program, order, monkeypatch):
     """The numbers are the CPU's."""

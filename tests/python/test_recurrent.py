@@ -264,6 +264,7 @@ def test_stateful_layers_keep_their_state(kind):
         assert_close(g, w, None, 2e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_trains_as_on_the_cpu(kind):
     def losses(scope):
@@ -461,6 +462,7 @@ print("well")
 """
 
 
+@pytest.mark.nightly
 def test_tf_keras():
     done = python(LEGACY)
     assert done.stdout.strip().endswith("well"), done.stderr[-3000:]

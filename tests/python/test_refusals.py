@@ -158,6 +158,7 @@ def test_a_training_goes_on_with_other_forms_of_shaders(environment, what, inste
     assert lines[-1].endswith("further shaders are not named")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("count", "what", "instead"),
     [

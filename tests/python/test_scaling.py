@@ -196,6 +196,7 @@ def test_a_line_through_what_was_measured():
     assert math.isclose(measure.line([5.0], [2.0])[0], 2.0)
 
 
+@pytest.mark.nightly
 def test_the_tool_measures_predicts_and_keeps_its_figures(tmp_path: Path):
     path = tmp_path / "scaling.json"
     command = [sys.executable, str(SCALING), "--json", str(path), "--devices", "1", "2"]

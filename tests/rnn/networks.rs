@@ -190,8 +190,13 @@ fn extents_of_all_kinds() {
         (600, 1, 3, 130),
     ];
     let mut all = Vec::new();
-    for mode in MODES {
-        for (steps, batch, inputs, units) in extents {
+    for (at, mode) in MODES.into_iter().enumerate() {
+        // Of the modes that differ in their gates alone, each has some of the extents.
+        let is_chosen = |number: usize| mode == "lstm" || number % 3 == at % 3;
+        for (number, (steps, batch, inputs, units)) in extents.into_iter().enumerate() {
+            if !is_chosen(number) {
+                continue;
+            }
             let n = Network { mode, steps, batch, inputs, units, directions: 2, ..SMALL };
             all.push(Expected::new(&n, DType::F32));
             if mode == "lstm" {

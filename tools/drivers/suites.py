@@ -1,6 +1,6 @@
-"""The Rust suites on other Vulkan drivers and under preset profiles, and training under the Khronos
-validation layer. Compiles them once, runs them with each driver, prints one table. Exits with 1 if
-a test failed, or validation had a message that is not known.
+"""The Rust suites on other Vulkan drivers, under preset profiles and with fast mathematics, and
+training under the Khronos validation layer. Compiles them once, runs them with each driver, prints
+one table. Exits with 1 if a test failed, or validation had a message that is not known.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ PRESETS = ("amd", "intel", "nvidia", "apple", "webgpu", "llvmpipe", "swiftshader
 NEWEST = "mesa-newest"
 DRIVERS = ("swiftshader-driver", "mesa25", NEWEST)
 VALIDATION = "validation"
-TARGETS = (*DRIVERS, *PRESETS, VALIDATION)
+#: Shaders as a compiler with fast mathematics takes them, such as Metal's: tests/fault_layer.
+FAST_MATH = "fast-math"
+TARGETS = (*DRIVERS, *PRESETS, FAST_MATH, VALIDATION)
 
 #: Suites without a device, and those that are about processes and files around one.
 WITHOUT_DEVICE = {
     "docs",
+    "fast_math",
     "faults",
     "graphs",
     # All suites once more, as one program.
@@ -53,6 +56,7 @@ TRAINING = ("device", "variable", "fused_update", "pipelines", "norm", "softmax"
 SAMPLE = {
     "swiftshader-driver": ("gather", "reduce", "softmax"),
     "webgpu": ("gather", "reduce", "segment", "softmax"),
+    FAST_MATH: ("scalar", "checkup", "softmax", "norm"),
     VALIDATION: ("variable", "fused_update"),
     # Its product of float16 takes cooperative matrices. `matmul` has not ended in seven minutes.
     NEWEST: ("checkup",),
@@ -66,7 +70,10 @@ LEFT_OUT = {
     ("swiftshader-driver", "matmul"): {
         "schedules::every_tile_of_workgroup_memory": "its compiler takes 20 GB for the tiles of "
         "large GPUs, which its own profile never chooses",
-    }
+    },
+    (FAST_MATH, "linalg"): {
+        "determinants_at_the_edges": "the reciprocal of a subnormal pivot is infinite",
+    },
 }
 #: The longest that one suite may take on one driver. SwiftShader compiles slowly.
 SUITE_SECONDS = 3600
@@ -154,8 +161,19 @@ def environment(folder: Path, target: str) -> dict[str, str]:
         }
     if target == VALIDATION:
         return {
-            "VK_LAYER_PATH": str(layer_manifest(folder, chromium).parent),
-            "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
+            **behind(
+                folder / "layers",
+                "VK_LAYER_KHRONOS_validation",
+                chromium / "libVkLayer_khronos_validation.so",
+            )
+        }
+    if target == FAST_MATH:
+        name = "VK_LAYER_TENSORFLOW_WGPU_faults"
+        return {
+            **behind(folder / "fault-layer", name, fault_layer()),
+            "FAULT_LAYER_FAST_MATH": "on",
+            # What is compiled this way is nobody else's.
+            "TF_WGPU_CACHE": "off",
         }
     return {"TF_WGPU_PROFILE": target}
 
@@ -168,20 +186,28 @@ def starter(folder: Path, target: str) -> list[str | Path]:
     return [newest / fetch.NEWEST_LOADER, "--library-path", newest / fetch.LIBRARIES]
 
 
-def layer_manifest(folder: Path, chromium: Path) -> Path:
-    """The manifest of Khronos's validation layer, in a folder of its own."""
-    path = folder / "layers/validation.json"
-    path.parent.mkdir(exist_ok=True)
+def behind(folder: Path, name: str, library: Path) -> dict[str, str]:
+    """Variables for a process behind a Vulkan layer, whose manifest goes into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
     layer = {
-        "name": "VK_LAYER_KHRONOS_validation",
+        "name": name,
         "type": "GLOBAL",
-        "library_path": str(chromium / "libVkLayer_khronos_validation.so"),
-        "api_version": "1.4.0",
+        "library_path": str(library),
+        "api_version": "1.3.0",
         "implementation_version": "1",
-        "description": "Khronos validation",
+        "description": name,
     }
-    path.write_text(json.dumps({"file_format_version": "1.2.0", "layer": layer}))
-    return path
+    manifest = {"file_format_version": "1.2.0", "layer": layer}
+    (folder / "layer.json").write_text(json.dumps(manifest))
+    return {"VK_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": name}
+
+
+def fault_layer() -> Path:
+    """The library of tests/fault_layer, which is compiled."""
+    command = ["cargo", "build", "--locked", "--package", "fault_layer", "--message-format=json"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    files = [f for line in done.stdout.splitlines() for f in json.loads(line).get("filenames", [])]
+    return next(Path(f) for f in files if "fault_layer" in f and f.endswith(".so"))
 
 
 def run(name: str, program: list[str | Path], extra: dict[str, str]) -> Outcome:
@@ -283,8 +309,9 @@ def main() -> int:
         if NEWEST in options.targets:
             fetch.fetch_newest(folder)
     else:
-        print("suites: presets alone: the drivers' packages are those of Debian 12 on x86-64")
-        options.targets = [target for target in options.targets if target in PRESETS]
+        print("suites: the system's driver alone: others come from packages of Debian 12, x86-64")
+        here = {*PRESETS, FAST_MATH}
+        options.targets = [target for target in options.targets if target in here]
     chosen = {}
     for target in options.targets:
         usual = TRAINING if target == VALIDATION else all_suites()

@@ -64,10 +64,10 @@ fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
 
 fn shader(dtype: DType, log: bool) -> Shader {
     let store = match (log, dtype.is_complex()) {
-        (false, false) => FINITE.to_owned() + REAL,
-        (false, true) => FINITE.to_owned() + COMPLEX,
-        (true, false) => REAL_LOG.to_owned(),
-        (true, true) => COMPLEX_LOG.to_owned(),
+        (false, false) => REAL,
+        (false, true) => COMPLEX,
+        (true, false) => REAL_LOG,
+        (true, true) => COMPLEX_LOG,
     };
     let shader = Shader::new(if log { "linalg log determinant" } else { "linalg determinant" });
     let (shader, split) = match dtype.part() {
@@ -116,13 +116,12 @@ const COMPLEX_PARTS: &str = "fn parts_of(z: number) -> Parts {
 }
 ";
 
-const FINITE: &str = "    let bounded = clamp(exponent, 2 * LEAST_EXPONENT, 2 * \
-                      LARGEST_EXPONENT);\n    let half = bounded / 2;\n    let finite = mantissa * \
-                      power_of_two(half) * power_of_two(bounded - half);\n";
-const REAL: &str = "    store_y(matrix, select(finite, mantissa * special, is_special));";
+const REAL: &str = "    let finite = scaled(mantissa, exponent);
+    store_y(matrix, select(finite, mantissa * special, is_special));";
 /// Infinities give NaNs in TensorFlow, too.
-const COMPLEX: &str =
-    "    store_y(matrix, select(finite, number(real(p.nan), real(p.nan)), is_special));";
+const COMPLEX: &str = "    let finite = number(scaled(mantissa.x, exponent), scaled(mantissa.y, \
+                       exponent));
+    store_y(matrix, select(finite, number(real(p.nan), real(p.nan)), is_special));";
 
 const REAL_LOG: &str = "    let product = mantissa * special;
     let below = select(real(0.0), real(-1.0), product < 0.0);

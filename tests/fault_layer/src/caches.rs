@@ -10,6 +10,7 @@ use std::ffi::{CStr, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::fast_math;
 use crate::functions::{FUNCTIONS, Id};
 use crate::miscompiles::miscompiled;
 use crate::refusals;
@@ -145,7 +146,7 @@ unsafe extern "system" fn create_module(
     // SAFETY: as Vulkan has it.
     unsafe {
         let create = below::<Create>(Id::vkCreateShaderModule);
-        let result = match miscompiled(data(info)) {
+        let result = match miscompiled(data(info)).or_else(|| fast_math::rewritten(data(info))) {
             Some(code) => {
                 let info = Bytes { size: code.len(), data: code.as_ptr(), ..*info };
                 create(device, &info, allocator, module)

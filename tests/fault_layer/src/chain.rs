@@ -8,6 +8,7 @@ use std::sync::{PoisonError, RwLock};
 use crate::caches;
 use crate::faults::strike;
 use crate::functions::{COUNT, FUNCTIONS, Id};
+use crate::slow;
 use crate::vulkan::{
     CreateDevice, CreateInfo, CreateInstance, Destroy, Function, GetProcAddr, LAYER_LINK_INFO,
     LAYER_NEGOTIATE_INTERFACE_STRUCT, LOADER_DEVICE_CREATE_INFO, LOADER_INSTANCE_CREATE_INFO,
@@ -144,7 +145,7 @@ unsafe fn find(object: Object, name: *const c_char) -> Option<Function> {
         }
         let below = (next_of(object)?.get_proc_addr)(object, name)?;
         let plain = text.to_bytes().strip_suffix(b"KHR").unwrap_or(text.to_bytes());
-        if let Some(wrapper) = caches::wrapper(text) {
+        if let Some(wrapper) = caches::wrapper(text).or_else(|| slow::wrapper(text)) {
             return Some(wrapper);
         }
         let row = FUNCTIONS.iter().find(|row| row.name.to_bytes() == plain);
@@ -235,8 +236,8 @@ unsafe extern "system" fn create_device(
         else {
             return VK_ERROR_INITIALIZATION_FAILED;
         };
-        let result =
-            std::mem::transmute::<Function, CreateDevice>(create)(physical, info, allocator, made);
+        let create = std::mem::transmute::<Function, CreateDevice>(create);
+        let result = slow::starts_workers(|| create(physical, info, allocator, made));
         if result == VK_SUCCESS {
             let next = Next::new(*made, get, c"vkDestroyDevice");
             with_map(|map| map.insert(key(*made), next));

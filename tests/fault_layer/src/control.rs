@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use crate::functions::{COUNT, FUNCTIONS};
 use crate::refusals::What;
 use crate::vulkan::VkResult;
-use crate::{caches, faults, refusals};
+use crate::{caches, faults, refusals, slow};
 
 /// The place of a function in the table; `COUNT` if it has none.
 unsafe fn place(name: *const c_char) -> usize {
@@ -97,4 +97,22 @@ pub extern "C" fn fault_layer_shaders() -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_refused() -> u64 {
     refusals::counts().1
+}
+
+/// Plays a GPU that is `factor` times slower than the driver, with a watchdog of 2 s.
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_slow(factor: u32) {
+    slow::slow(factor);
+}
+
+/// Milliseconds that the slow GPU was busy.
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_total() -> u64 {
+    slow::total()
+}
+
+/// Milliseconds that its longest submission took.
+#[unsafe(no_mangle)]
+pub extern "C" fn fault_layer_longest() -> u64 {
+    slow::longest()
 }

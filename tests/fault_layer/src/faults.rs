@@ -32,6 +32,11 @@ pub fn arm(target: usize, first: u64, last: u64, result: VkResult) {
     TARGET.store(target, Ordering::SeqCst);
 }
 
+/// Loses the device for good.
+pub fn lose() {
+    LOST.store(true, Ordering::SeqCst);
+}
+
 /// Lets all calls through. Counts stay.
 pub fn disarm() {
     TARGET.store(COUNT, Ordering::SeqCst);

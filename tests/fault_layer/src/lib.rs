@@ -7,7 +7,9 @@
 //! [`NAME`]. A process that loads the same file itself controls it by four functions:
 //! `fault_layer_arm`, `fault_layer_disarm`, `fault_layer_calls` and `fault_layer_injected` (see
 //! [`control`]). Two more have pipeline caches hold what was compiled (`caches`), and three have
-//! shaders refused (`refusals`). A variable has shaders compute something else (`miscompiles`).
+//! shaders refused (`refusals`), and three play a slow GPU (`slow`). A variable has shaders compute
+//! something else (`miscompiles`), another one has them compiled with fast mathematics
+//! (`fast_math`).
 //!
 //! [`functions`] is the table of what can fail; [`faults`] decides which call does; [`chain`] is
 //! the protocol of layers. It depends on nothing, so that it builds in a second.
@@ -15,10 +17,12 @@
 mod caches;
 mod chain;
 pub mod control;
+pub mod fast_math;
 mod faults;
 mod functions;
 mod miscompiles;
 mod refusals;
+mod slow;
 mod vulkan;
 
 pub use functions::{FUNCTIONS, Row};

@@ -12,6 +12,7 @@ use crate::process::{End, run};
 /// Suites of `tests/` that say nothing about an adapter, or need more than one.
 const LEFT_OUT: &[&str] = &[
     "docs",               // reads the repository
+    "fast_math",          // rewrites shaders
     "faults",             // needs a Vulkan layer that fails calls
     "graphs",             // the optimizer, which needs no adapter
     "kit",                // the suites themselves

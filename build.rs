@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let target = |what: &str| std::env::var(format!("CARGO_CFG_TARGET_{what}"));
     let is_glibc = target("OS")? == "linux" && target("ENV")? == "gnu";
     if is_glibc && ["x86_64", "aarch64"].contains(&&*target("ARCH")?) {
-        // The entry point of src/sys/examination.rs: the library is a program too.
+        // The entry point of src/sys/examination/linux.rs: the library is a program too.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-e,tensorflow_wgpu_examine");
         println!("cargo:rustc-cfg=has_examination");
     }

@@ -94,6 +94,15 @@ impl Selection {
             }
             self.warnings.extend(left_out.lines.iter().cloned());
         }
+        #[cfg(windows)]
+        {
+            let crashing = super::crashing_backends::of(
+                backends & of_system(),
+                super::cache::directory(lookup),
+            );
+            descriptor.backends -= crashing.backends();
+            self.warnings.extend(crashing.lines());
+        }
         if descriptor.backends.contains(wgpu::Backends::VULKAN) {
             crate::sys::vulkan_driver::preload()?;
         }

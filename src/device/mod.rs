@@ -12,6 +12,8 @@ mod capabilities;
 mod checked;
 mod compiler;
 mod completion;
+#[cfg(any(windows, all(test, has_examination)))]
+mod crashing_backends;
 mod dump;
 mod enqueue;
 mod failures;

@@ -2,7 +2,9 @@
 //! functions. It knows nothing of TensorFlow, devices or kernels.
 
 pub(crate) mod address_range;
-#[cfg(has_examination)]
+#[cfg(windows)]
+pub(crate) mod display_drivers;
+#[cfg(any(has_examination, windows))]
 pub(crate) mod examination;
 pub(crate) mod experimental;
 pub(crate) mod guard;

@@ -38,7 +38,7 @@ impl Store {
     }
 
     /// The file `what` of this name in a directory, which holds what was stored for this key.
-    #[cfg(has_examination)]
+    #[cfg(any(has_examination, windows))]
     pub fn named(what: &'static str, name: &str, key: &[u8], directory: &Path) -> Self {
         Self { what, path: directory.join(name), key: key.to_vec() }
     }

@@ -1,90 +1,29 @@
-//! The adapters, asked by a process of their own what they can do.
-//!
-//! Some drivers crash when they are loaded or asked, and such a crash must not end the program that
-//! imports TensorFlow. So the library can be run as a program: the system's dynamic loader takes
-//! any library that has an entry point, and this one's is [`entry`]. No Python is needed, nor any
-//! other file, so that this works in programs that freeze Python, and in those without it. A new
-//! process is no fork: it has none of this one's threads, locks and memory.
-//!
-//! Linux with glibc only, where build.rs sets `has_examination`. Elsewhere, and where no process
-//! may be started, nothing is known before the adapters are asked.
+//! Linux with glibc: the library is a program, too. The system's dynamic loader takes any library
+//! that has an entry point, and this one's is [`entry`]. No Python is needed, nor any other file, so
+//! this works in programs that freeze Python, and in those without it.
 
 use std::ffi::c_void;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus};
 
+use super::{NAME, run};
 use crate::sys::{instance, loaded, process, vulkan_devices};
 
-/// What a process said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// It came to its end and printed these lines.
-    Well(Vec<String>),
-    /// A signal ended it, by its name.
-    Crashed(String),
-    /// It could not be started, or did not end in time, or nobody knows.
-    Unknown(String),
-}
-
-/// How long the process may take. A driver that hangs is no verdict: it would hang this process,
-/// too, and a busy machine is slow.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// What stands before the arguments, and the last line that the process prints.
-const NAME: &str = "tensorflow-wgpu-examination";
-
-/// Whether there can be such a process.
-pub(crate) fn is_possible() -> bool {
-    program().is_some()
-}
-
-/// Starts a process with these arguments and further variables. `list` prints a line for each of
-/// Vulkan's devices, see [`vulkan_devices::Identity`]. `ask` asks all devices for their features,
-/// except the devices whose places in that list follow. `nothing` only ends.
-pub(crate) fn run(arguments: &[&str], variables: &[(String, String)]) -> Ended {
-    let Some((loader, library)) = program() else {
-        return Ended::Unknown("the library cannot be run as a program here".into());
-    };
+/// The process with these arguments. `list` prints a line for each of Vulkan's devices, see
+/// [`vulkan_devices::Identity`]. `ask` asks all devices for their features, except the devices whose
+/// places in that list follow. `nothing` only ends.
+pub(super) fn command(arguments: &[&str]) -> Option<Command> {
+    let (loader, library) = program()?;
     let mut command = Command::new(loader);
     command.arg(library).arg(NAME).args(arguments);
-    command.envs(variables.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let (said, status) = match command.spawn().and_then(finished) {
-        Ok(ended) => ended,
-        Err(e) => return Ended::Unknown(e.to_string()),
-    };
-    let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
-    if lines.pop().is_some_and(|last| last == NAME) {
-        return Ended::Well(lines);
-    }
-    match status.signal() {
-        Some(libc::SIGKILL) | None => Ended::Unknown(status.to_string()),
-        Some(signal) => Ended::Crashed(name_of(signal)),
-    }
+    Some(command)
 }
 
-/// Waits for the process, and ends it where it takes too long.
-fn finished(mut child: Child) -> std::io::Result<(String, ExitStatus)> {
-    let start = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if start.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Ok(None) => {
-                child.kill()?;
-                break child.wait()?;
-            }
-            Err(e) => return Err(e),
-        }
-    };
-    let mut said = String::new();
-    // The little that it prints fits into the pipe.
-    child.stdout.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut said))?;
-    Ok((said, status))
+/// The signal that has ended a process. A kill is no crash.
+pub(super) fn crash(status: ExitStatus) -> Option<String> {
+    status.signal().filter(|signal| *signal != libc::SIGKILL).map(name_of)
 }
 
 fn name_of(signal: i32) -> String {

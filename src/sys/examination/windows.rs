@@ -1,0 +1,101 @@
+//! Windows: a process that loads the library and calls [`tensorflow_wgpu_examine`]. Python's own
+//! program starts it where this process is one, else `rundll32`, which every Windows has, so that
+//! programs that freeze Python can do without.
+
+use std::ffi::c_void;
+use std::io::Write;
+use std::os::windows::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use windows_sys::Win32::System::Diagnostics::Debug::{
+    SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX, SEM_NOOPENFILEERRORBOX, SetErrorMode,
+};
+use windows_sys::Win32::System::Threading::{
+    CREATE_NO_WINDOW, GetCurrentProcess, TerminateProcess,
+};
+
+use super::{NAME, run};
+use crate::sys::{guard, instance, loaded};
+
+/// The variable with the process's arguments: `rundll32` passes none that are text in any language.
+const ARGUMENTS: &str = "TENSORFLOW_WGPU_EXAMINATION";
+const PYTHON: &str = "import ctypes, sys; \
+                      ctypes.WinDLL(sys.argv[1]).tensorflow_wgpu_examine(None, None, None, 0)";
+/// From here on, exit codes are those of crashes, such as 0xc0000005 for an access violation.
+const FIRST_CRASH: u32 = 0xc000_0000;
+/// The exit code of C's `abort`.
+const ABORT: u32 = 3;
+
+/// The process with these arguments. `ask` asks all adapters of the APIs that follow, `vulkan` and
+/// `dx12`, for their features. `nothing` only ends.
+pub(super) fn command(arguments: &[&str]) -> Option<Command> {
+    let (_, library) = loaded::object(run as *const c_void)?;
+    let is_library = library.extension().is_some_and(|e| e.eq_ignore_ascii_case("dll"));
+    if !is_library || !library.is_absolute() {
+        return None;
+    }
+    let mut command = if let Some(python) = python() {
+        let mut command = Command::new(python);
+        command.args(["-I", "-S", "-c", PYTHON]).arg(library);
+        command
+    } else {
+        let system = PathBuf::from(std::env::var_os("SystemRoot")?).join("System32");
+        let mut command = Command::new(system.join("rundll32.exe"));
+        command.raw_arg(format!("\"{}\",tensorflow_wgpu_examine", library.to_str()?));
+        command
+    };
+    command.env(ARGUMENTS, arguments.join(" ")).creation_flags(CREATE_NO_WINDOW);
+    Some(command)
+}
+
+/// This process's program, if it is Python's own.
+fn python() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let name = Path::file_stem(&program)?.to_str()?.to_ascii_lowercase();
+    let version = name.strip_prefix("python")?.trim_start_matches('w');
+    version.chars().all(|c| c.is_ascii_digit() || c == '.').then_some(program)
+}
+
+/// The code of a crash that has ended a process.
+pub(super) fn crash(status: ExitStatus) -> Option<String> {
+    let code = status.code()?.cast_unsigned();
+    (code >= FIRST_CRASH || code == ABORT).then(|| format!("exit code {code:#x}"))
+}
+
+/// The process: what it was asked for, and its end. The parameters are those with which `rundll32`
+/// calls a function.
+#[unsafe(no_mangle)]
+pub extern "system" fn tensorflow_wgpu_examine(_: *mut c_void, _: *mut c_void, _: *mut i8, _: i32) {
+    // A crash is expected, and nobody wants to be asked about it.
+    // SAFETY: it takes a number.
+    unsafe {
+        SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX | SEM_NOOPENFILEERRORBOX);
+    }
+    let examined = guard::caught("the examination of adapters", || {
+        examine(&std::env::var(ARGUMENTS).unwrap_or_default());
+        Ok(())
+    });
+    let mut out = std::io::stdout();
+    let written = out.write_all(NAME.as_bytes()).and_then(|()| out.flush());
+    // SAFETY: it ends this process, before any destructor of a driver.
+    unsafe {
+        TerminateProcess(GetCurrentProcess(), u32::from(examined.is_err() || written.is_err()));
+    }
+}
+
+fn examine(arguments: &str) {
+    let mut arguments = arguments.split(' ');
+    if arguments.next() != Some("ask") {
+        return;
+    }
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = arguments.fold(wgpu::Backends::empty(), |all, name| match name {
+        "vulkan" => all | wgpu::Backends::VULKAN,
+        "dx12" => all | wgpu::Backends::DX12,
+        _ => all,
+    });
+    for adapter in instance::adapters(descriptor) {
+        let _ = (adapter.get_info(), adapter.features(), adapter.limits());
+    }
+}

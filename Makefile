@@ -32,7 +32,7 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: install ## Train a CNN on handwritten digits on WGPU and on the CPU, and compare.
+demo: $(INSTALLED) ## Train a CNN on handwritten digits on WGPU and on the CPU, and compare.
 	$(BIN)/python demo/demo.py
 
 .PHONY: test
@@ -57,7 +57,7 @@ lint: $(VENV)/.setup ## Formats, line widths, imports, lints; the quick ones fir
 	cargo clippy --locked --all-targets -- -D warnings
 
 .PHONY: house
-house: ## The rules of the house, such as line widths and layers of imports. Part of `lint`.
+house: ## The project's own rules, such as line widths and layers of imports. Part of `lint`.
 	cargo test --locked --quiet --manifest-path tests/house/Cargo.toml --target-dir target/house
 
 .PHONY: test-rust
@@ -99,7 +99,7 @@ suites-in-parts: ## Suites with every dispatch cut into three, as long ones are.
 	done
 
 .PHONY: models
-models: ## The device's threads under schedulers that try their interleavings. Part of `test`.
+models: ## The device's threads in every order that a scheduler finds. Part of `test`.
 	cargo run --locked --quiet --manifest-path tests/concurrency/Cargo.toml \
 		--target-dir target/concurrency
 
@@ -232,11 +232,14 @@ doctor: install ## What works on this machine, and what to do about the rest.
 wheel: dist/$(PROFILE)/.built ## Build the wheel into dist/$(PROFILE).
 
 .PHONY: install
-install: $(INSTALLED) ## Build the wheel and install it into .venv.
+install: setup $(INSTALLED) ## Build the wheel and install it into .venv.
 
 .PHONY: setup
-setup: $(VENV)/.setup ## Make .venv with TensorFlow and the tools; check for a Vulkan driver.
-	tools/system-packages vulkan
+setup: $(VENV)/.setup vulkan ## Make .venv with TensorFlow and the tools; check for a Vulkan driver.
+
+.PHONY: vulkan
+vulkan:
+	@tools/system-packages vulkan
 
 .PHONY: fmt
 fmt: setup ## Format Rust and Python.
@@ -259,19 +262,28 @@ licenses: ## THIRD-PARTY-LICENSES.txt and the SBOM, anew from Cargo.lock. Compil
 site: setup ## The documentation as a site with search, into target/site.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file tools/site/mkdocs.yml
 
-$(VENV)/.setup: requirements-dev.txt
-	tools/system-packages python "$(PYTHON)"
+# What the demo needs; the tools of the tests are twice as much.
+$(VENV)/.setup-demo: requirements-demo.txt
+	@tools/system-packages python "$(PYTHON)"
 	$(PYTHON) -m venv $(VENV)
+	@echo "Installing TensorFlow into $(VENV): downloads 700 MB, takes one to three minutes."
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --requirement requirements-dev.txt
-	touch $@
+	$(BIN)/python -m pip install --quiet --requirement requirements-demo.txt
+	@touch $@
 
-dist/$(PROFILE)/.built: $(SOURCES) | setup
+$(VENV)/.setup: requirements-dev.txt $(VENV)/.setup-demo
+	@echo "Installing the tools of the tests into $(VENV): takes one to two minutes."
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	@touch $@
+
+dist/$(PROFILE)/.built: $(SOURCES) | $(VENV)/.setup-demo vulkan
 	rm -rf dist/$(PROFILE)
+	@echo "Compiling the plug-in. The first time takes five to ten minutes on two cores, without a"
+	@echo "word of the compiler: pip says 'Preparing metadata' meanwhile."
 	TF_WGPU_CARGO_PROFILE=$(PROFILE) $(BIN)/python -m pip wheel --no-deps --wheel-dir dist/$(PROFILE) .
-	touch $@
+	@touch $@
 
 $(INSTALLED): dist/$(PROFILE)/.built
 	rm -f $(VENV)/.installed-*
 	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall dist/$(PROFILE)/*.whl
-	touch $@
+	@touch $@

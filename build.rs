@@ -15,6 +15,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Comments of the schemas are no Rust documentation: their lists would be read as code.
     config.disable_comments(["."]);
     config.compile_fds(descriptors)?;
+    // Python's way to write a pre-release.
+    let version = std::env::var("CARGO_PKG_VERSION")?;
+    let version = [("-alpha.", "a"), ("-beta.", "b"), ("-rc.", "rc")]
+        .iter()
+        .fold(version, |version, (cargo, python)| version.replace(cargo, python));
+    println!("cargo:rustc-env=PACKAGE_VERSION={version}");
     println!("cargo:rustc-check-cfg=cfg(has_examination)");
     let target = |what: &str| std::env::var(format!("CARGO_CFG_TARGET_{what}"));
     let is_glibc = target("OS")? == "linux" && target("ENV")? == "gnu";

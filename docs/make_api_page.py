@@ -41,7 +41,7 @@ def page() -> str:
         kind = functions if isinstance(home.definitions[name], ast.FunctionDef) else classes
         kind.append("\n".join(home.section(name, "##")))
         kind += ["\n".join(home.section(part, "###")) for part in PARTS.get(name, ())]
-    version = "## `__version__`\n\nThe version of the package, as in `0.1.0`.\n"
+    version = "## `__version__`\n\nThe version of the package, as in `0.1.0a1`.\n"
     return "\n".join([HEAD, *functions, *classes, version])
 
 

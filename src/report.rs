@@ -57,7 +57,7 @@ pub fn report(variables: &[(String, String)], tensorflow: &TensorFlow) -> Value 
         Err(problem) => json!({ "api": null, "problem": problem }),
     });
     json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": env!("PACKAGE_VERSION"),
         "problem": selection.problem,
         "environment": environment,
         "warnings": warnings,

@@ -165,7 +165,10 @@ def driver_advice() -> str:
         )
     nodes = sorted(Path("/dev/dri").glob("renderD*")) if Path("/dev/dri").exists() else []
     if nodes and not any(readable(node) for node in nodes):
-        return f"You may not open {nodes[0]}: sudo usermod -aG render $USER, then log in again."
+        return (
+            f"Your user lacks permission to open {nodes[0]}: sudo usermod -aG render $USER, then "
+            "log in again."
+        )
     return (
         "On Debian and Ubuntu: sudo apt-get install mesa-vulkan-drivers libvulkan1 (AMD, Intel, or "
         "no GPU at all)."
@@ -282,7 +285,9 @@ def describe(found: dict[str, Any], list_ops: bool) -> Iterator[str]:
     if not library["adapters"]:
         yield "  none"
     types = ", ".join(f"{name} {count}" for name, count in library["types"].items())
-    yield f"\nOps: {len(library['ops'])}" + (f", by type: {types}" if types else "")
+    yield f"\nOps with kernels of WGPU's own: {len(library['ops'])}" + (
+        f", by type: {types}" if types else ""
+    )
     for op in library["ops"] if list_ops else ():
         kernels = {", ".join(f"{a}={t}" for a, t in kernel.items()) for kernel in op["types"]}
         yield f"  {op['op']}: {'; '.join(sorted(kernels))}"

@@ -1,9 +1,9 @@
-//! The graphics APIs that are left out on Windows because a driver crashes when it is asked what its
-//! GPUs can do.
+//! The graphics APIs that are left out on Windows because a driver crashes when it is asked what
+//! its GPUs can do.
 //!
-//! Another process finds it out ([`crate::sys::examination`]), and the result is kept until a driver
-//! changes. So an import costs a process once, and no crash reaches the program. Where no other
-//! process can be had, everything is tried as it is.
+//! Another process finds it out ([`crate::sys::examination`]), and the result is kept until a
+//! driver changes. So an import costs a process once, and no crash reaches the program. Where no
+//! other process can be had, everything is tried as it is.
 
 use prost::Message;
 

@@ -109,7 +109,7 @@ impl Plugin {
                 log::warn!(
                     "no usable GPU was found: {} is {}, a software adapter, and TensorFlow's own \
                      CPU device is faster. TF_WGPU_VISIBLE_DEVICES=-1 switches WGPU off; \
-                     TF_WGPU_VISIBLE_DEVICES=0 keeps it without this line",
+                     TF_WGPU_VISIBLE_DEVICES=0 uses it and prints no such line",
                     device_type::get().device(0),
                     device.device.info().name
                 );

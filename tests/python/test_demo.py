@@ -55,6 +55,7 @@ def test_training_without_devices_named_reaches_the_accuracy(tmp_path):
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert "step" in ran.stdout
     assert "\nOne training step ran\n  on WGPU:0, " in ran.stdout
+    assert ran.stdout.splitlines()[-1].startswith("Success: ")
     picture = tmp_path / "learning-curves.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 20_000

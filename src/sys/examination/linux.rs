@@ -1,6 +1,6 @@
 //! Linux with glibc: the library is a program, too. The system's dynamic loader takes any library
-//! that has an entry point, and this one's is [`entry`]. No Python is needed, nor any other file, so
-//! this works in programs that freeze Python, and in those without it.
+//! that has an entry point, and this one's is [`entry`]. No Python is needed, nor any other file,
+//! so this works in programs that freeze Python, and in those without it.
 
 use std::ffi::c_void;
 use std::io::Write;
@@ -12,8 +12,8 @@ use super::{NAME, run};
 use crate::sys::{instance, loaded, process, vulkan_devices};
 
 /// The process with these arguments. `list` prints a line for each of Vulkan's devices, see
-/// [`vulkan_devices::Identity`]. `ask` asks all devices for their features, except the devices whose
-/// places in that list follow. `nothing` only ends.
+/// [`vulkan_devices::Identity`]. `ask` asks all devices for their features, except the devices
+/// whose places in that list follow. `nothing` only ends.
 pub(super) fn command(arguments: &[&str]) -> Option<Command> {
     let (loader, library) = program()?;
     let mut command = Command::new(loader);

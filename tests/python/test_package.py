@@ -14,11 +14,16 @@ import tensorflow_wgpu
 from support import python
 from tensorflow_wgpu import _doctor, _probe
 
-VERSION = re.search(
-    r'^version = "(.+)"$',
-    (Path(__file__).parents[2] / "Cargo.toml").read_text(encoding="utf-8"),
-    re.MULTILINE,
-)[1]
+# As Python writes it: Cargo has 0.1.0-alpha.1 for 0.1.0a1.
+VERSION = re.sub(
+    r"-(a|b|rc)\w*\.",
+    r"\1",
+    re.search(
+        r'^version = "(.+)"$',
+        (Path(__file__).parents[2] / "Cargo.toml").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )[1],
+)
 
 
 def doctor(*arguments: str, **env: str | None) -> subprocess.CompletedProcess[str]:

@@ -124,6 +124,6 @@ fn walk(row: &'static Row) -> Result<(), Failed> {
         };
         *words.entry(word).or_default() += 1;
     }
-    println!("{name}: {calls} calls, {words:?}");
+    println!("faults put into the {calls} calls of {name} were followed by {words:?}");
     if bad.is_empty() { Ok(()) } else { Err(bad.join("\n").into()) }
 }

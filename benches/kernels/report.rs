@@ -186,7 +186,7 @@ pub fn head(environment: &Value, peaks: &Peaks) -> String {
         host["threads"],
         text(&environment["date"]),
         if cfg!(debug_assertions) {
-            "; built without optimization, so that host times are of no worth"
+            "; built without optimization, so the times of the host mean nothing"
         } else {
             ""
         },

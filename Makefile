@@ -262,7 +262,7 @@ licenses: ## THIRD-PARTY-LICENSES.txt and the SBOM, anew from Cargo.lock. Compil
 site: setup ## The documentation as a site with search, into target/site.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file tools/site/mkdocs.yml
 
-# What the demo needs; the tools of the tests are twice as much.
+# What the demo needs. The tests need more tools.
 $(VENV)/.setup-demo: requirements-demo.txt
 	@tools/system-packages python "$(PYTHON)"
 	$(PYTHON) -m venv $(VENV)

@@ -227,8 +227,8 @@ def main() -> int:
     )
     if first["type"] == "Cpu":
         print(
-            "               There is no GPU here: WGPU:0 is this CPU behind a software driver, "
-            "which is slower\n               than TensorFlow's own code for CPUs."
+            "               WGPU:0 is a software adapter: your CPU behind a graphics driver, which "
+            "is slower\n               than TensorFlow's own code for CPUs."
         )
     print("One training step ran")
     for device, ops in sorted(ran.items(), reverse=True):

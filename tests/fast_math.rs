@@ -2,19 +2,12 @@
 //! exact ones.
 
 use fault_layer::fast_math::with_fast_math;
+use fault_layer::spirv::instructions;
+use fault_layer::spirv::op::{
+    COPY_OBJECT, FADD, FDIV, FMUL, FNEGATE, FORD_EQUAL, FORD_NOT_EQUAL, FSUB, FUNORD_GREATER_EQUAL,
+};
 use naga::back::spv;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-
-const HEADER: usize = 5;
-const COPY_OBJECT: u32 = 83;
-const F_NEGATE: u32 = 127;
-const F_ADD: u32 = 129;
-const F_SUB: u32 = 131;
-const F_MUL: u32 = 133;
-const F_DIV: u32 = 136;
-const F_ORD_EQUAL: u32 = 180;
-const F_ORD_NOT_EQUAL: u32 = 182;
-const F_ORD_LESS_THAN: u32 = 184;
 
 /// The words of a shader with these statements, in which `x`, `y` and `z` are loaded numbers.
 fn compiled(statements: &str) -> Vec<u32> {
@@ -32,41 +25,36 @@ fn compiled(statements: &str) -> Vec<u32> {
 
 /// The opcodes of arithmetic in a module, in their order.
 fn arithmetic(words: &[u32]) -> Vec<u32> {
-    let (mut all, mut at) = (Vec::new(), HEADER);
-    while at < words.len() {
-        let opcode = words[at] & 0xffff;
-        let is_arithmetic = [COPY_OBJECT, F_NEGATE, F_ADD, F_SUB, F_MUL, F_DIV].contains(&opcode);
-        if is_arithmetic || (F_ORD_EQUAL..=F_ORD_LESS_THAN).contains(&opcode) {
-            all.push(opcode);
-        }
-        at += (words[at] >> 16) as usize;
-    }
-    all
+    let is_arithmetic = |opcode: &u32| {
+        [COPY_OBJECT, FNEGATE, FADD, FSUB, FMUL, FDIV].contains(opcode)
+            || (FORD_EQUAL..=FUNORD_GREATER_EQUAL).contains(opcode)
+    };
+    instructions(words).iter().map(|i| i[0] & 0xffff).filter(is_arithmetic).collect()
 }
 
 #[test]
 fn what_depends_on_exact_arithmetic_is_gone() {
     for (statements, before, after) in [
-        ("a[0] = select(0.0, 1.0, x != x);", vec![F_ORD_NOT_EQUAL], vec![COPY_OBJECT]),
-        ("a[0] = x - x;", vec![F_SUB], vec![COPY_OBJECT]),
-        ("a[0] = x * 0.0;", vec![F_MUL], vec![COPY_OBJECT]),
-        ("a[0] = x / y;", vec![F_DIV], vec![F_DIV, F_MUL]),
-        ("a[0] = (x + y) - x;", vec![F_ADD, F_SUB], vec![F_ADD, COPY_OBJECT]),
-        ("a[0] = x - (x + y);", vec![F_ADD, F_SUB], vec![F_ADD, F_NEGATE]),
-        ("a[0] = x - (x - y);", vec![F_SUB, F_SUB], vec![F_SUB, COPY_OBJECT]),
-        ("a[0] = (x * y) * z;", vec![F_MUL, F_MUL], vec![F_MUL, F_MUL, F_MUL]),
+        ("a[0] = select(0.0, 1.0, x != x);", vec![FORD_NOT_EQUAL], vec![COPY_OBJECT]),
+        ("a[0] = x - x;", vec![FSUB], vec![COPY_OBJECT]),
+        ("a[0] = x * 0.0;", vec![FMUL], vec![COPY_OBJECT]),
+        ("a[0] = x / y;", vec![FDIV], vec![FDIV, FMUL]),
+        ("a[0] = (x + y) - x;", vec![FADD, FSUB], vec![FADD, COPY_OBJECT]),
+        ("a[0] = x - (x + y);", vec![FADD, FSUB], vec![FADD, FNEGATE]),
+        ("a[0] = x - (x - y);", vec![FSUB, FSUB], vec![FSUB, COPY_OBJECT]),
+        ("a[0] = (x * y) * z;", vec![FMUL, FMUL], vec![FMUL, FMUL, FMUL]),
         // Through a variable, and out of one branch.
-        ("var s = x + y; s = s - x; a[0] = s;", vec![F_ADD, F_SUB], vec![F_ADD, COPY_OBJECT]),
+        ("var s = x + y; s = s - x; a[0] = s;", vec![FADD, FSUB], vec![FADD, COPY_OBJECT]),
         (
             "var s = x + y; if z == 0.0 { a[1] = z; } a[0] = s - x;",
-            vec![F_ADD, F_ORD_EQUAL, F_SUB],
-            vec![F_ADD, F_ORD_EQUAL, COPY_OBJECT],
+            vec![FADD, FORD_EQUAL, FSUB],
+            vec![FADD, FORD_EQUAL, COPY_OBJECT],
         ),
         // A part of it as a constant.
         (
             "a[0] = (x - z * 3.0) - z * 0.14;",
-            vec![F_MUL, F_SUB, F_MUL, F_SUB],
-            vec![F_MUL, F_SUB, F_MUL, F_MUL, F_SUB],
+            vec![FMUL, FSUB, FMUL, FSUB],
+            vec![FMUL, FSUB, FMUL, FMUL, FSUB],
         ),
     ] {
         let words = compiled(statements);

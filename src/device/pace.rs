@@ -29,8 +29,8 @@ const RISE: f64 = 4.0;
 /// late, and the next one then seems to take no time.
 const FIRST_FALL: f64 = 0.5;
 /// How far it may lower the factor from then on. Kernels reach different shares of what a GPU can
-/// do, and the factor is to be that of the slow ones: those that a training runs once in each step
-/// are expected to be slow at the next step too.
+/// do, and the factor follows the slow kernels: a kernel that was slow in one step of a training is
+/// slow in the next step, too.
 const FALL: f64 = 0.97;
 
 /// The work of a dispatch that touches `bytes` and does `flops` operations.

@@ -81,7 +81,6 @@ def test_a_training_passes_the_watchdog(environment: dict[str, str], model: str)
     assert done.returncode == 0, done.stderr[-3000:]
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("milliseconds"))
     print(line)
-    print(done.stderr)
     total, longest = map(int, line.split()[1:])
     assert total > STEPS * WATCHDOG
     assert 0 < longest < WATCHDOG

@@ -168,9 +168,8 @@ def environment(folder: Path, target: str) -> dict[str, str]:
             )
         }
     if target == FAST_MATH:
-        name = "VK_LAYER_TENSORFLOW_WGPU_faults"
         return {
-            **behind(folder / "fault-layer", name, fault_layer()),
+            **behind_faults(folder / "fault-layer"),
             "FAULT_LAYER_FAST_MATH": "on",
             # What is compiled this way is nobody else's.
             "TF_WGPU_CACHE": "off",
@@ -202,12 +201,20 @@ def behind(folder: Path, name: str, library: Path) -> dict[str, str]:
     return {"VK_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": name}
 
 
-def fault_layer() -> Path:
-    """The library of tests/fault_layer, which is compiled."""
+def behind_faults(folder: Path) -> dict[str, str]:
+    """Variables for a process behind the layer of tests/fault_layer, which is compiled."""
     command = ["cargo", "build", "--locked", "--package", "fault_layer", "--message-format=json"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     files = [f for line in done.stdout.splitlines() for f in json.loads(line).get("filenames", [])]
-    return next(Path(f) for f in files if "fault_layer" in f and f.endswith(".so"))
+    library = next(f for f in files if "fault_layer" in f and f.endswith(".so"))
+    text = (ROOT / "tests/fault_layer/src/lib.rs").read_text()
+    name = re.search(r'NAME: &str = "(\w+)"', text)[1]
+    return {
+        **behind(folder, name, Path(library)),
+        # Mesa's layer that orders devices reads memory that nobody wrote where its calls fail.
+        "NODEVICE_SELECT": "1",
+        "TF_WGPU_FAULT_LAYER": library,
+    }
 
 
 def run(name: str, program: list[str | Path], extra: dict[str, str]) -> Outcome:

@@ -1,6 +1,6 @@
 //! Linux with glibc: the library is a program, too. The system's dynamic loader takes any library
 //! that has an entry point, and this one's is [`entry`]. No Python is needed, nor any other file,
-//! so this works in programs that freeze Python, and in those without it.
+//! so this works in programs that freeze Python, and in programs without Python.
 
 use std::ffi::c_void;
 use std::io::Write;

@@ -16,7 +16,7 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::{NAME, run};
-use crate::sys::{guard, instance, loaded};
+use crate::sys::{instance, loaded};
 
 /// The variable with the process's arguments: `rundll32` passes none that are text in any language.
 const ARGUMENTS: &str = "TENSORFLOW_WGPU_EXAMINATION";
@@ -72,10 +72,9 @@ pub extern "system" fn tensorflow_wgpu_examine(_: *mut c_void, _: *mut c_void, _
     unsafe {
         SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX | SEM_NOOPENFILEERRORBOX);
     }
-    let examined = guard::caught("the examination of adapters", || {
-        examine(&std::env::var(ARGUMENTS).unwrap_or_default());
-        Ok(())
-    });
+    // In a thread of its own: Python's ctypes would make an exception of a crash in this one.
+    let arguments = std::env::var(ARGUMENTS).unwrap_or_default();
+    let examined = std::thread::spawn(move || examine(&arguments)).join();
     let mut out = std::io::stdout();
     let written = out.write_all(NAME.as_bytes()).and_then(|()| out.flush());
     // SAFETY: it ends this process, before any destructor of a driver.

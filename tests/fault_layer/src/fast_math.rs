@@ -8,64 +8,10 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use crate::spirv::{self, BOUND, HEADER, glsl, instructions, op, targets};
+
 /// The variable.
 const VARIABLE: &str = "FAULT_LAYER_FAST_MATH";
-
-const HEADER: usize = 5;
-/// The place of the bound of all ids.
-const BOUND: usize = 3;
-
-/// SPIR-V's numbers of the instructions that matter here.
-mod op {
-    pub const EXT_INST_IMPORT: u32 = 11;
-    pub const EXT_INST: u32 = 12;
-    pub const TYPE_BOOL: u32 = 20;
-    pub const TYPE_FLOAT: u32 = 22;
-    pub const TYPE_VECTOR: u32 = 23;
-    pub const CONSTANT_TRUE: u32 = 41;
-    pub const CONSTANT_FALSE: u32 = 42;
-    pub const CONSTANT: u32 = 43;
-    pub const CONSTANT_COMPOSITE: u32 = 44;
-    pub const CONSTANT_NULL: u32 = 46;
-    pub const FUNCTION: u32 = 54;
-    pub const FUNCTION_CALL: u32 = 57;
-    pub const VARIABLE: u32 = 59;
-    pub const LOAD: u32 = 61;
-    pub const STORE: u32 = 62;
-    pub const ACCESS_CHAIN: u32 = 65;
-    pub const COPY_OBJECT: u32 = 83;
-    pub const BITCAST: u32 = 124;
-    pub const FNEGATE: u32 = 127;
-    pub const FADD: u32 = 129;
-    pub const FSUB: u32 = 131;
-    pub const FMUL: u32 = 133;
-    pub const FDIV: u32 = 136;
-    pub const IS_NAN: u32 = 156;
-    pub const IS_INF: u32 = 157;
-    pub const FORD_EQUAL: u32 = 180;
-    pub const FUNORD_EQUAL: u32 = 181;
-    pub const FORD_NOT_EQUAL: u32 = 182;
-    pub const FUNORD_NOT_EQUAL: u32 = 183;
-    pub const FORD_LESS: u32 = 184;
-    pub const FUNORD_LESS: u32 = 185;
-    pub const FORD_GREATER: u32 = 186;
-    pub const FUNORD_GREATER: u32 = 187;
-    pub const FORD_LESS_EQUAL: u32 = 188;
-    pub const FUNORD_LESS_EQUAL: u32 = 189;
-    pub const FORD_GREATER_EQUAL: u32 = 190;
-    pub const FUNORD_GREATER_EQUAL: u32 = 191;
-    pub const LABEL: u32 = 248;
-    pub const BRANCH: u32 = 249;
-    pub const BRANCH_CONDITIONAL: u32 = 250;
-    pub const SWITCH: u32 = 251;
-}
-
-/// The numbers of GLSL's functions.
-mod glsl {
-    pub const FMIN: u32 = 37;
-    pub const FMAX: u32 = 40;
-    pub const FMA: u32 = 50;
-}
 
 fn is_on() -> bool {
     static OF_PROCESS: OnceLock<bool> = OnceLock::new();
@@ -475,28 +421,6 @@ impl Rewriter {
     }
 }
 
-/// The blocks to which an instruction leads.
-fn targets(instruction: &[u32]) -> Vec<u32> {
-    match (instruction[0] & 0xffff, &instruction[1..]) {
-        (op::BRANCH, [target]) => vec![*target],
-        (op::BRANCH_CONDITIONAL, [_, yes, no, ..]) => vec![*yes, *no],
-        (op::SWITCH, [_, default, cases @ ..]) => {
-            std::iter::once(*default).chain(cases.chunks(2).map(|case| case[1])).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn instructions(words: &[u32]) -> Vec<&[u32]> {
-    let (mut all, mut at) = (Vec::new(), HEADER);
-    while at < words.len() {
-        let length = (words[at] >> 16).max(1) as usize;
-        all.push(&words[at..at + length]);
-        at += length;
-    }
-    all
-}
-
 /// The words of a module as a compiler with fast mathematics takes it.
 pub fn with_fast_math(words: &[u32]) -> Vec<u32> {
     let all = instructions(words);
@@ -564,9 +488,5 @@ pub fn rewritten(code: &[u8]) -> Option<Vec<u8>> {
     if !is_on() {
         return None;
     }
-    let words: Vec<u32> = code
-        .chunks_exact(size_of::<u32>())
-        .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
-        .collect();
-    Some(with_fast_math(&words).iter().flat_map(|word| word.to_le_bytes()).collect())
+    Some(spirv::bytes(&with_fast_math(&spirv::words(code))))
 }

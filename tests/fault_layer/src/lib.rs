@@ -23,6 +23,7 @@ mod functions;
 mod miscompiles;
 mod refusals;
 mod slow;
+pub mod spirv;
 mod vulkan;
 
 pub use functions::{FUNCTIONS, Row};

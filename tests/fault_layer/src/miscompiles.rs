@@ -5,13 +5,10 @@
 use std::sync::OnceLock;
 
 use crate::refusals::has_push_constants;
+use crate::spirv::{self, HEADER, op};
 
 /// The variable: `usual` or `all`.
 const WHICH: &str = "FAULT_LAYER_MISCOMPILE";
-
-const HEADER: usize = 5;
-const OP_FADD: u32 = 129;
-const OP_FSUB: u32 = 131;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
@@ -36,17 +33,14 @@ pub fn miscompiled(code: &[u8]) -> Option<Vec<u8>> {
         Which::Usual if !has_push_constants(code) => return None,
         Which::Usual | Which::All => {}
     }
-    let mut words: Vec<u32> = code
-        .chunks_exact(size_of::<u32>())
-        .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
-        .collect();
+    let mut words = spirv::words(code);
     let mut at = HEADER;
     while let Some(first) = words.get_mut(at) {
         let length = (*first >> 16).max(1);
-        if *first & 0xffff == OP_FADD {
-            *first = length << 16 | OP_FSUB;
+        if *first & 0xffff == op::FADD {
+            *first = length << 16 | op::FSUB;
         }
         at += length as usize;
     }
-    Some(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+    Some(spirv::bytes(&words))
 }

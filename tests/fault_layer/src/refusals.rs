@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::spirv::{self, op};
 use crate::vulkan::VkResult;
 
 /// `VK_PIPELINE_CREATE_DISABLE_OPTIMIZATION_BIT`.
@@ -91,20 +92,8 @@ pub fn counts() -> (u64, u64) {
 
 /// Whether a module of SPIR-V has a variable of the storage class `PushConstant`.
 pub fn has_push_constants(code: &[u8]) -> bool {
-    const HEADER: usize = 5;
-    const OP_VARIABLE: u32 = 59;
     const PUSH_CONSTANT: u32 = 9;
-    let words: Vec<u32> = code
-        .chunks_exact(size_of::<u32>())
-        .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
-        .collect();
-    let mut rest = words.get(HEADER..).unwrap_or_default();
-    while let Some(first) = rest.first() {
-        let (operation, length) = (first & 0xffff, (first >> 16) as usize);
-        if operation == OP_VARIABLE && rest.get(3) == Some(&PUSH_CONSTANT) {
-            return true;
-        }
-        rest = rest.get(length.max(1)..).unwrap_or_default();
-    }
-    false
+    spirv::instructions(&spirv::words(code)).iter().any(|instruction| {
+        instruction[0] & 0xffff == op::VARIABLE && instruction.get(3) == Some(&PUSH_CONSTANT)
+    })
 }

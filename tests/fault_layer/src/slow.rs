@@ -73,7 +73,7 @@ fn threads() -> BTreeSet<u32> {
 }
 
 /// Runs `f`, in which Mesa starts its threads: for each device that a program opens, and for each
-/// instance.
+/// instance. A thread that another part of the program starts meanwhile counts, too.
 pub fn starts_workers<T>(f: impl FnOnce() -> T) -> T {
     let before = threads();
     let result = f();

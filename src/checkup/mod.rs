@@ -66,24 +66,27 @@ pub fn checked(
     if !is_wanted(lookup, own.class) {
         return Ok(own);
     }
+    let plain = with_right_kernels(adapter, Profile { own_barriers: false, ..own }, directory)?;
+    if own.own_barriers { with_barriers(adapter, plain, directory) } else { Ok(plain) }
+}
+
+/// An adapter with its driver, for messages.
+fn name(info: &wgpu::AdapterInfo) -> String {
+    format!("{} ({} {})", info.name, info.driver, info.driver_info)
+}
+
+/// The same of a profile without [`Profile::own_barriers`].
+fn with_right_kernels(
+    adapter: &wgpu::Adapter,
+    own: Profile,
+    directory: Option<&Path>,
+) -> Result<Profile> {
     let info = adapter.get_info();
-    let name = format!("{} ({} {})", info.name, info.driver, info.driver_info);
+    let name = name(&info);
     let file = directory.map(|directory| File::of(&info, directory));
     let verdict = verdict(file.as_ref(), |which| {
         let profile = if which == Which::Own { own } else { own.portable() };
-        let Findings { wrong, failed, is_whole } = findings(adapter, profile, directory)?;
-        for (case, what) in &wrong {
-            log::warn!("{name}: {case} is wrong with kernels of the profile {profile}: {what}");
-        }
-        if let Some(e) = &failed {
-            log::warn!("{name}: the check with kernels of the profile {profile} failed: {e}");
-        }
-        Ok(match (wrong.is_empty(), failed, is_whole) {
-            (false, ..) => Outcome::Wrong,
-            (true, Some(_), _) => Outcome::Failed,
-            (true, None, false) => Outcome::Untold,
-            (true, None, true) => Outcome::Right,
-        })
+        outcome(adapter, profile, directory)
     })?;
     match verdict {
         Verdict::Right => Ok(own),
@@ -99,6 +102,47 @@ pub fn checked(
              nevertheless"
         ))),
     }
+}
+
+/// `plain`, whose numbers are right, with barriers where data needs them alone, if they still are.
+fn with_barriers(
+    adapter: &wgpu::Adapter,
+    plain: Profile,
+    directory: Option<&Path>,
+) -> Result<Profile> {
+    let info = adapter.get_info();
+    let file = directory.map(|directory| File::of_barriers(&info, directory));
+    let asked = Profile { own_barriers: true, ..plain };
+    let verdict = verdict(file.as_ref(), |which| match which {
+        Which::Own => outcome(adapter, asked, directory),
+        Which::Portable => Ok(Outcome::Right),
+    })?;
+    if verdict == Verdict::Right {
+        return Ok(asked);
+    }
+    log::warn!(
+        "{} computes wrong numbers with TF_WGPU_BARRIERS=data, so the variable is ignored",
+        name(&info)
+    );
+    Ok(plain)
+}
+
+/// What a check of an adapter under a profile comes to, with a line for each wrong case.
+fn outcome(adapter: &wgpu::Adapter, profile: Profile, directory: Option<&Path>) -> Result<Outcome> {
+    let name = name(&adapter.get_info());
+    let Findings { wrong, failed, is_whole } = findings(adapter, profile, directory)?;
+    for (case, what) in &wrong {
+        log::warn!("{name}: {case} is wrong with kernels of the profile {profile}: {what}");
+    }
+    if let Some(e) = &failed {
+        log::warn!("{name}: the check with kernels of the profile {profile} failed: {e}");
+    }
+    Ok(match (wrong.is_empty(), failed, is_whole) {
+        (false, ..) => Outcome::Wrong,
+        (true, Some(_), _) => Outcome::Failed,
+        (true, None, false) => Outcome::Untold,
+        (true, None, true) => Outcome::Right,
+    })
 }
 
 /// What is kept about an adapter.

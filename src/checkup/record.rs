@@ -38,6 +38,11 @@ impl File {
         Self(Store::of("file of checked numbers", info, directory, "checked"))
     }
 
+    /// The same for barriers where data needs them alone.
+    pub fn of_barriers(info: &wgpu::AdapterInfo, directory: &Path) -> Self {
+        Self(Store::of("file of checked barriers", info, directory, "barriers"))
+    }
+
     /// Keeps other processes from checking the same adapter. None where files cannot be locked, or
     /// another process takes long.
     pub fn lock(&self) -> Option<Lock> {

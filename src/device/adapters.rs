@@ -86,6 +86,9 @@ impl Selection {
         crate::sys::address_range::check_room()?;
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
         descriptor.backends = backends;
+        // It is a pipeline of wgpu's own, made while a device is opened: a driver that refuses it
+        // would have no device. Nothing here dispatches indirectly.
+        descriptor.flags.remove(wgpu::InstanceFlags::VALIDATION_INDIRECT_CALL);
         #[cfg(has_examination)]
         if backends.contains(wgpu::Backends::VULKAN) {
             let left_out = super::left_out::apply(super::cache::directory(lookup));

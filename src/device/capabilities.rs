@@ -81,8 +81,8 @@ impl Capabilities {
         timestamps: Timestamps::Dispatches,
         matrices: Matrices { f16: Some(Cooperative::F16), f32: None },
         immediates: 128,
-        max_binding: 1 << 40,
-        max_buffer: 1 << 40,
+        max_binding: MOST_BINDING,
+        max_buffer: MOST_BUFFER,
         storage_alignment: 32,
         max_bindings: 32,
         max_dynamic_bindings: 32,
@@ -135,11 +135,8 @@ impl Capabilities {
             timestamps: Timestamps::of(features),
             matrices: Matrices::NONE,
             immediates: if has(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
-            max_binding: match info.backend {
-                wgpu::Backend::Metal => limits.max_storage_buffer_binding_size.min(METAL_BINDING),
-                _ => limits.max_storage_buffer_binding_size,
-            },
-            max_buffer: limits.max_buffer_size,
+            max_binding: limits.max_storage_buffer_binding_size.min(MOST_BINDING),
+            max_buffer: limits.max_buffer_size.min(MOST_BUFFER),
             storage_alignment: limits.min_storage_buffer_offset_alignment,
             max_bindings: limits.max_storage_buffers_per_shader_stage,
             max_dynamic_bindings: limits.max_dynamic_storage_buffers_per_pipeline_layout,
@@ -207,9 +204,11 @@ impl Capabilities {
     }
 }
 
-/// The most bytes of a binding on Metal: 4 GiB and more compute wrong where
-/// `WGPU_VALIDATION_INDIRECT_CALL` is off (gfx-rs/wgpu#10305).
-const METAL_BINDING: u64 = (4 << 30) - 256;
+/// The most bytes of a binding. Metal computes wrong with 4 GiB and more (gfx-rs/wgpu#10305), and
+/// kernels count bytes with 32 bits.
+const MOST_BINDING: u64 = (4 << 30) - 256;
+/// The most bytes of a buffer, for the same reason.
+const MOST_BUFFER: u64 = (4 << 30) - 1;
 /// The fewest bytes that a device may be told to bind at once.
 const LEAST_BINDING: u64 = 1024;
 
@@ -240,15 +239,17 @@ mod tests {
     }
 
     #[test]
-    fn bindings_of_metal_stay_below_4_gib() {
-        let limits =
-            wgpu::Limits { max_storage_buffer_binding_size: 1 << 35, ..Default::default() };
-        let of = |backend| {
-            let info = wgpu::AdapterInfo::new(wgpu::DeviceType::IntegratedGpu, backend);
-            Capabilities::from_parts(&info, wgpu::Features::empty(), &limits).max_binding
+    fn bindings_and_buffers_stay_below_4_gib() {
+        let limits = wgpu::Limits {
+            max_storage_buffer_binding_size: 1 << 35,
+            max_buffer_size: 1 << 35,
+            ..Default::default()
         };
-        assert_eq!(of(wgpu::Backend::Metal), METAL_BINDING);
-        assert_eq!(of(wgpu::Backend::Vulkan), 1 << 35);
+        for backend in [wgpu::Backend::Metal, wgpu::Backend::Vulkan, wgpu::Backend::Dx12] {
+            let info = wgpu::AdapterInfo::new(wgpu::DeviceType::IntegratedGpu, backend);
+            let read = Capabilities::from_parts(&info, wgpu::Features::empty(), &limits);
+            assert_eq!((read.max_binding, read.max_buffer), (MOST_BINDING, MOST_BUFFER));
+        }
     }
 
     #[test]

@@ -117,6 +117,25 @@ impl Device {
         }
     }
 
+    /// Enqueues a program that does `flops` operations on floats, or another one which computes the
+    /// same, if there is one and the driver refuses the shader of the first.
+    pub fn enqueue_or(
+        &self,
+        program: &Program<'_>,
+        reserve: Option<&Program<'_>>,
+        flops: u64,
+    ) -> Result<()> {
+        let Some(reserve) = reserve else { return self.enqueue_counted(program, flops) };
+        let mut first = Dispatches::default();
+        self.gather(&mut first, program, flops, false)?;
+        if self.are_compiled(&first) {
+            return self.enqueue_gathered(first);
+        }
+        let mut second = Dispatches::default();
+        self.gather(&mut second, reserve, flops, true)?;
+        self.enqueue_either(first, second)
+    }
+
     /// How often a dispatch of `groups` workgroups may repeat a step that touches `bytes` and does
     /// `flops` operations without taking too long. For kernels that take one step after the other:
     /// to cut their dispatches by workgroups helps nothing.

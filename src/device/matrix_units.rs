@@ -35,6 +35,18 @@ pub enum Verdict {
     Wrong,
 }
 
+/// What a probe has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// It has ended.
+    Verdict(Verdict),
+    /// The device was lost on which it ran. This process does without them. The loss may have had
+    /// another reason, so for other processes it counts like a process that ended in a probe.
+    Lost,
+    /// It could not tell, for want of memory.
+    Nothing,
+}
+
 /// Who decides whether matrices that are right are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
@@ -68,6 +80,29 @@ enum Known {
     Begun(u32),
 }
 
+impl Known {
+    /// What follows from it without a probe. A user who forces matrices may know of a driver that
+    /// was mended without a new version.
+    fn verdict(self, policy: Policy) -> Option<Verdict> {
+        match self {
+            Self::Verdict(Verdict::Wrong) if policy == Policy::Forced => None,
+            Self::Verdict(verdict) => Some(verdict),
+            Self::Begun(_) => None,
+        }
+    }
+}
+
+impl Finding {
+    /// What this process does from now on, if it knows.
+    const fn verdict(self) -> Option<Verdict> {
+        match self {
+            Self::Verdict(verdict) => Some(verdict),
+            Self::Lost => Some(Verdict::Wrong),
+            Self::Nothing => None,
+        }
+    }
+}
+
 /// Processes that may die of a probe, or be killed in it. Then none tries again.
 const MOST_BEGUN: u32 = 2;
 
@@ -85,9 +120,11 @@ pub struct MatrixUnits {
     verdicts: Mutex<[Option<Verdict>; 2]>,
     /// Probes that could not tell.
     untold: AtomicU32,
-    /// Held while somebody tries them.
+    /// Held while a thread tries them.
     trying: Mutex<()>,
     file: Option<Mutex<File>>,
+    /// Its lock is held while a process tries them: two at once would spoil each other's times.
+    probes: Option<Store>,
 }
 
 impl std::fmt::Debug for MatrixUnits {
@@ -113,25 +150,24 @@ impl MatrixUnits {
         let file = directory.map(|directory| File::open(info, directory));
         let known = |element| {
             let offered = matrices.get(element).filter(|c| c.element == element)?;
-            match file.as_ref()?.find(&offered)? {
-                // Who forces them may know of a driver that was mended without a new version.
-                Known::Verdict(Verdict::Wrong) if policy == Policy::Forced => None,
-                Known::Begun(count) if count >= MOST_BEGUN && policy == Policy::Probed => {
-                    log::info!(
-                        "{}: matrices of {element} are not used, since no probe of them has ended",
-                        info.name
-                    );
-                    Some(Verdict::Wrong)
-                }
-                Known::Verdict(verdict) => Some(verdict),
-                Known::Begun(_) => None,
+            let found = file.as_ref()?.find(&offered)?;
+            if matches!(found, Known::Begun(count) if count >= MOST_BEGUN)
+                && policy == Policy::Probed
+            {
+                log::info!(
+                    "{}: matrices of {element} are not used, since no probe of them has ended",
+                    info.name
+                );
+                return Some(Verdict::Wrong);
             }
+            found.verdict(policy)
         };
         let verdicts = Mutex::new(ELEMENTS.map(known));
         let (untold, trying, file) = (AtomicU32::default(), Mutex::default(), file.map(Mutex::new));
         let is_gpu = matrices.are_real() && info.device_type != wgpu::DeviceType::Cpu;
         let timed = policy == Policy::Probed || is_gpu;
-        Self { policy, timed, deterministic, verdicts, untold, trying, file }
+        let probes = directory.map(|d| Store::of("lock of probes", info, d, "probes"));
+        Self { policy, timed, deterministic, verdicts, untold, trying, file, probes }
     }
 
     /// Who decides.
@@ -150,13 +186,13 @@ impl MatrixUnits {
         self.verdicts.lock()[slot(element)]
     }
 
-    /// What of `offered` may be used. The first call has `probe` find out, whose `None` says that
-    /// nothing can be told now. Which programs run must not depend on timings while ops must be
-    /// deterministic, for their sums are added in another order; forced matrices do not.
+    /// What of `offered` may be used. The first call has `probe` find out. Which programs run must
+    /// not depend on timings while ops must be deterministic, for their sums are added in another
+    /// order; forced matrices do not.
     pub fn usable(
         &self,
         offered: Cooperative,
-        probe: impl FnOnce(Policy) -> Option<Verdict>,
+        probe: impl FnOnce(Policy) -> Finding,
     ) -> Option<Cooperative> {
         let by_time = self.policy == Policy::Probed;
         if self.policy == Policy::Off || by_time && (self.deterministic)() {
@@ -173,11 +209,11 @@ impl MatrixUnits {
         }
     }
 
-    /// One thread after the other; what the first finds out serves all.
+    /// One thread and one process after the other; what the first finds out serves all.
     fn try_out(
         &self,
         offered: Cooperative,
-        probe: impl FnOnce(Policy) -> Option<Verdict>,
+        probe: impl FnOnce(Policy) -> Finding,
     ) -> Option<Verdict> {
         let _trying = self.trying.lock();
         if let Some(verdict) = self.verdict(offered.element) {
@@ -186,20 +222,34 @@ impl MatrixUnits {
         if self.untold.load(Ordering::Relaxed) >= MOST_UNTOLD {
             return None;
         }
+        let _turn = self.probes.as_ref().and_then(Store::lock);
+        let found = self.file.as_ref().and_then(|file| file.lock().find_again(&offered));
+        let agreed = match found.and_then(|known| known.verdict(self.policy)) {
+            Some(theirs) => Some(theirs),
+            None => self.found_out(offered, probe),
+        };
+        let own = &mut self.verdicts.lock()[slot(offered.element)];
+        // A refusal meanwhile stays.
+        *own = own.or(agreed);
+        *own
+    }
+
+    /// What a probe finds out now, and other processes have, if they were faster.
+    fn found_out(
+        &self,
+        offered: Cooperative,
+        probe: impl FnOnce(Policy) -> Finding,
+    ) -> Option<Verdict> {
         if let Some(file) = &self.file {
             file.lock().begin(&offered);
         }
         let found = probe(self.policy);
-        self.untold.fetch_add(u32::from(found.is_none()), Ordering::Relaxed);
-        // A refusal meanwhile stays.
-        let verdict = self.verdict(offered.element).or(found);
-        let agreed = match &self.file {
-            Some(file) => file.lock().end(&offered, verdict, self.policy),
-            None => verdict,
-        };
-        let own = &mut self.verdicts.lock()[slot(offered.element)];
-        *own = own.or(agreed);
-        *own
+        self.untold.fetch_add(u32::from(found == Finding::Nothing), Ordering::Relaxed);
+        let finding = self.verdict(offered.element).map_or(found, Finding::Verdict);
+        match &self.file {
+            Some(file) => file.lock().end(&offered, finding, self.policy),
+            None => finding.verdict(),
+        }
     }
 
     /// They are not to be used any more. Whether this is news.
@@ -247,6 +297,14 @@ impl File {
         })
     }
 
+    /// The same after the file was read again.
+    fn find_again(&mut self, offered: &Cooperative) -> Option<Known> {
+        if let Some(rows) = self.store.read().and_then(|bytes| rows(&self.store, &bytes)) {
+            self.known = rows;
+        }
+        self.find(offered)
+    }
+
     /// Notes that this process begins a probe.
     fn begin(&mut self, offered: &Cooperative) {
         self.own = self.own.begun_now();
@@ -259,30 +317,27 @@ impl File {
         });
     }
 
-    /// Notes what this process has found out, if anything. What another one has found out meanwhile
-    /// counts instead, so that processes that start together compute alike; but not against who
+    /// Notes what this process has found out. What another one has found out meanwhile counts
+    /// instead, so that processes that start together compute alike; but not against a user who
     /// forces matrices, and never against their being wrong.
-    fn end(
-        &mut self,
-        offered: &Cooperative,
-        verdict: Option<Verdict>,
-        policy: Policy,
-    ) -> Option<Verdict> {
+    fn end(&mut self, offered: &Cooperative, finding: Finding, policy: Policy) -> Option<Verdict> {
         let own = self.own.clone();
         self.change(offered, |row| {
             row.probes.retain(|probe| *probe != own);
-            match (row.known(), verdict) {
-                (_, Some(Verdict::Wrong)) => verdict.map(Known::Verdict),
+            match (row.known(), finding) {
+                (_, Finding::Verdict(Verdict::Wrong)) => Some(Known::Verdict(Verdict::Wrong)),
                 (Some(Known::Verdict(theirs)), _) if policy == Policy::Probed => {
                     Some(Known::Verdict(theirs))
                 }
-                (known, None) => known.filter(|known| *known != Known::Begun(0)),
-                _ => verdict.map(Known::Verdict),
+                (Some(Known::Begun(count)), Finding::Lost) => Some(Known::Begun(count + 1)),
+                (_, Finding::Lost) => Some(Known::Begun(1)),
+                (known, Finding::Nothing) => known.filter(|known| *known != Known::Begun(0)),
+                (_, Finding::Verdict(verdict)) => Some(Known::Verdict(verdict)),
             }
         });
-        match self.find(offered) {
-            Some(Known::Verdict(agreed)) if verdict.is_some() => Some(agreed),
-            _ => verdict,
+        match (finding, self.find(offered)) {
+            (Finding::Verdict(_), Some(Known::Verdict(agreed))) => Some(agreed),
+            _ => finding.verdict(),
         }
     }
 

@@ -61,7 +61,7 @@ pub use capabilities::{Capabilities, Timestamps};
 pub use completion::Serial;
 pub use enqueue::Dispatches;
 pub use matrices::{Cooperative, Matrices, MatrixSize, Means};
-pub use matrix_units::{MatrixUnits, Policy, Verdict};
+pub use matrix_units::{Finding, MatrixUnits, Policy, Verdict};
 pub use memory::MemoryStats;
 pub use profile::{Barriers, Class, Profile, Schedule};
 pub use program::{Binding, Grid, Key, Params, Program, check_extent};
@@ -263,14 +263,9 @@ impl Device {
         &self.matrix_units
     }
 
-    /// What times programs in the place of each other, if that is asked for.
+    /// What times programs to choose among them, if that is asked for.
     pub const fn tuner(&self) -> Option<&Arc<Tuner>> {
         self.tuner.as_ref()
-    }
-
-    /// Whether no dispatch waits for its pipeline to be compiled, as far as can be told at once.
-    pub fn is_recorded(&self) -> bool {
-        self.recorder.is_clear()
     }
 
     /// The result of a call that used wgpu. The loss of the device goes before whatever the call
@@ -340,6 +335,12 @@ impl Device {
     pub fn synchronize(&self) -> Result<()> {
         let serial = self.flush();
         self.wait(serial)
+    }
+
+    /// The same, whatever has become of it: the next call returns the errors.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        let serial = self.flush();
+        self.completion.wait(serial)
     }
 
     /// Runs `f` on the completion thread once everything enqueued so far is done. It cannot wait

@@ -30,7 +30,7 @@ use crate::sys::guard::caught_as;
 /// What a device does beside what its profile says.
 #[derive(Debug, Clone, Copy)]
 struct Settings {
-    /// Whether it times programs in the place of each other.
+    /// Whether it times programs to choose among them.
     tunes: bool,
     /// Who decides about its cooperative matrices.
     matrices: Policy,
@@ -176,6 +176,19 @@ impl Device {
     pub fn open_probing(adapter: &wgpu::Adapter, profile: Profile) -> Result<Arc<Self>> {
         let settings = Settings { matrices: Policy::Probed, ..Settings::of(adapter, &profile) };
         Self::open_as(adapter, profile, None, settings, Arc::new(|| false))
+    }
+
+    /// Opens another device of the same adapter, which does as this one does: for programs that are
+    /// tried before they are used, so that a driver that fails in one harms nobody's memory. It
+    /// keeps nothing in files.
+    pub fn beside(&self) -> Result<Arc<Self>> {
+        let matrices = if self.profile.capabilities.matrices == Matrices::NONE {
+            Policy::Off
+        } else {
+            Policy::Forced
+        };
+        let settings = Settings { tunes: false, matrices, sharers: self.sharers };
+        Self::open_as(&self.adapter, self.profile, None, settings, Arc::new(|| false))
     }
 
     fn open_as(

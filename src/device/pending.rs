@@ -172,14 +172,6 @@ impl<R: Record> PendingDispatches<R> {
         Some(Locked(inner))
     }
 
-    /// Whether nothing waits for a pipeline, as far as can be told without waiting for anybody.
-    pub fn is_clear(&self) -> bool {
-        self.inner.try_lock().is_some_and(|mut inner| {
-            self.record_ready(&mut inner);
-            inner.waiting.is_empty()
-        })
-    }
-
     /// Records a dispatch after all earlier ones, now or as soon as its pipeline and theirs are
     /// compiled.
     pub fn dispatch(&self, dispatch: Waiting<R>) -> Result<()> {

@@ -226,6 +226,15 @@ pub struct Program<'a> {
     pub grid: Grid,
 }
 
+impl Program<'_> {
+    /// The same dispatch of another shader, whose bindings and parameters are the same.
+    #[must_use]
+    pub fn with<'s>(&self, key: Key, shader: &'s dyn Fn() -> Shader) -> Program<'s> {
+        let (bindings, params) = (self.bindings.clone(), self.params.clone());
+        Program { key, shader, bindings, params, grid: self.grid }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,8 @@ pub struct Layer {
     refuse: extern "C" fn(u64, u64, i32, i32),
     shaders: extern "C" fn() -> u64,
     refused: extern "C" fn() -> u64,
+    slow: extern "C" fn(u32),
+    slow_total: extern "C" fn() -> u64,
 }
 
 /// The library that cargo built with this test.
@@ -59,6 +61,8 @@ impl Layer {
                 refuse: *library.get(b"fault_layer_refuse\0").unwrap(),
                 shaders: *library.get(b"fault_layer_shaders\0").unwrap(),
                 refused: *library.get(b"fault_layer_refused\0").unwrap(),
+                slow: *library.get(b"fault_layer_slow\0").unwrap(),
+                slow_total: *library.get(b"fault_layer_total\0").unwrap(),
             };
             std::mem::forget(library);
             layer
@@ -106,6 +110,17 @@ impl Layer {
     /// Shaders since [`Layer::refuse`], and refused ones.
     pub fn shaders(&self) -> (u64, u64) {
         ((self.shaders)(), (self.refused)())
+    }
+
+    /// Plays a GPU that is `factor` times slower than the driver, with a watchdog of 2 s, so that
+    /// fences and semaphores come late; none if `factor` is 0.
+    pub fn slow(&self, factor: u64) {
+        (self.slow)(factor.try_into().unwrap_or(u32::MAX));
+    }
+
+    /// Milliseconds that the slow GPU was busy in this process.
+    pub fn slow_total(&self) -> u64 {
+        (self.slow_total)()
     }
 
     /// Calls that failed since it was armed.

@@ -23,8 +23,6 @@ const BEFORE_DEVICES: &[&CStr] =
     &[c"vkCreateInstance", c"vkEnumeratePhysicalDevices", c"vkEnumerateDeviceExtensionProperties"];
 /// Functions that are called where pipelines are kept on disk, some time after they were compiled.
 const OF_CACHES: &[&CStr] = &[c"vkCreatePipelineCache", c"vkGetPipelineCacheData"];
-/// In the place of a function's name: shaders are refused, whatever is called for them.
-pub const SHADERS: &CStr = c"shaders";
 /// How long a cache waits for more pipelines before it is written.
 const CACHE_DELAY: Duration = Duration::from_millis(900);
 /// Steps within which a device that lives must be right again: the first may return an error that
@@ -46,6 +44,7 @@ pub fn serve(caches: &Path) {
             layer: &layer,
             calls: Cell::new(0),
             is_disarmed: Cell::new(false),
+            what: What::of(&function),
             function: &function,
             caches,
             fault,
@@ -74,11 +73,34 @@ fn enumerate() -> Result<wgpu::Adapter> {
     adapters.into_iter().next().ok_or_else(|| Error::Unavailable(problem.unwrap_or_default()))
 }
 
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// Calls of a function.
+    Calls,
+    /// Shaders are refused, whatever is called for them.
+    Shaders,
+    /// The GPU is as many times slower as the number of the first call, so fences are late.
+    Fences,
+}
+
+impl What {
+    /// A function, or what a word says in its place.
+    fn of(name: &CStr) -> Self {
+        match name.to_bytes() {
+            b"shaders" => Self::Shaders,
+            b"late" => Self::Fences,
+            _ => Self::Calls,
+        }
+    }
+}
+
 struct Scene<'a> {
     layer: &'a Layer,
     /// Calls of the function in the training.
     calls: Cell<u64>,
     is_disarmed: Cell<bool>,
+    what: What,
     function: &'a CStr,
     caches: &'a Path,
     /// The first call or shader that fails, the last one, and how.
@@ -90,28 +112,33 @@ impl Scene<'_> {
     /// own of when it opens a device.
     fn arm(&self, is_open: bool) {
         let (first, last, result) = self.fault;
-        match (self.function == SHADERS, is_open) {
-            (true, true) => self.layer.refuse(first, last, result),
-            (false, false) => self.layer.arm(self.function, first, last, result),
-            _ => {}
+        match (self.what, is_open) {
+            (What::Shaders, true) => self.layer.refuse(first, last, result),
+            (What::Fences, true) => self.layer.slow(first),
+            (What::Calls, false) => self.layer.arm(self.function, first, last, result),
+            (What::Shaders | What::Fences, false) | (What::Calls, true) => {}
         }
     }
 
     fn disarm(&self) {
         self.is_disarmed.set(true);
-        if self.function == SHADERS {
-            self.layer.refuse(0, 0, 0);
-        } else {
-            self.layer.disarm();
+        match self.what {
+            What::Shaders => self.layer.refuse(0, 0, 0),
+            What::Fences => {
+                self.layer.slow(0);
+                // What the watchdog has lost.
+                self.layer.disarm();
+            }
+            What::Calls => self.layer.disarm(),
         }
     }
 
-    /// Calls of the function or shaders, and those that failed.
+    /// Calls of the function or shaders, and those that failed; milliseconds of a slow GPU, twice.
     fn counts(&self) -> (u64, u64) {
-        if self.function == SHADERS {
-            self.layer.shaders()
-        } else {
-            (self.layer.calls(self.function), self.layer.injected())
+        match self.what {
+            What::Shaders => self.layer.shaders(),
+            What::Fences => [self.layer.slow_total(); 2].into(),
+            What::Calls => (self.layer.calls(self.function), self.layer.injected()),
         }
     }
 
@@ -175,7 +202,7 @@ impl Scene<'_> {
         let lives = match training {
             None => false,
             // Its op has the error for ever.
-            Some(_) if self.function == SHADERS && word == "error" => false,
+            Some(_) if self.what == What::Shaders && word == "error" => false,
             Some(mut training) => {
                 let lives = recover(&mut training).map_err(|e| format!("{e} (after {text:?})"))?;
                 drop(training);

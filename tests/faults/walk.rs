@@ -16,6 +16,12 @@ const ENDLESS: u64 = u64::MAX;
 const UNKNOWN: i32 = -13;
 /// In the place of a function, see `serve.rs`.
 const SHADERS: &str = "shaders";
+/// The same.
+const LATE: &str = "late";
+/// How many times slower a GPU is whose watchdog ends no submission of the training.
+const SLOW: u64 = 20;
+/// The same of one whose watchdog does.
+const TOO_SLOW: u64 = 1_000_000;
 /// Fewer shaders than any training has.
 const FEWEST_SHADERS: u64 = 4;
 /// A wait without end that ends by a timeout at each call would be no fault but a hang.
@@ -42,7 +48,8 @@ pub fn main() {
     }
     let of = |row: &'static Row| Trial::test(row.name.to_str().unwrap(), move || walk(row));
     let shaders = Trial::test(SHADERS, refused_shaders);
-    let trials = FUNCTIONS.iter().map(of).chain([shaders]).collect();
+    let late = Trial::test(LATE, late_fences);
+    let trials = FUNCTIONS.iter().map(of).chain([shaders, late]).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -93,6 +100,19 @@ fn refused_shaders() -> Result<(), Failed> {
         }
     }
     println!("{calls} shaders");
+    Ok(())
+}
+
+/// Fences and semaphores of a slow GPU come late, which changes nothing; those of a far slower one
+/// never come, for a watchdog ends its work.
+fn late_fences() -> Result<(), Failed> {
+    let mut server = Server::start()?;
+    for (factor, wanted) in [(SLOW, "right"), (TOO_SLOW, "lost"), (SLOW, "right")] {
+        let Answer { word, calls, text } = server.ask(LATE, factor, 0, 0)?;
+        if word != wanted {
+            return Err(format!("{factor} times slower: {word}, {calls} ms, {text}").into());
+        }
+    }
     Ok(())
 }
 

@@ -26,7 +26,8 @@ fn units(policy: Policy, scratch: Option<&Scratch>) -> MatrixUnits {
 
 /// Lanes of what is used of F16 where a probe says `found`.
 fn used(units: &MatrixUnits, found: Option<Verdict>) -> Option<u32> {
-    units.usable(F16, |_| found).map(|c| c.lanes)
+    let finding = found.map_or(Finding::Nothing, Finding::Verdict);
+    units.usable(F16, |_| finding).map(|c| c.lanes)
 }
 
 /// The same where nothing may be tried.
@@ -84,7 +85,7 @@ fn a_refusal_is_final() {
     // One in the middle of a probe, too.
     let found = units.usable(F32, |_| {
         units.refuse(&F32);
-        Some(PAYS)
+        Finding::Verdict(PAYS)
     });
     assert_eq!((found, units.verdict(DType::F32)), (None, Some(Verdict::Wrong)));
 }
@@ -112,7 +113,7 @@ fn verdicts_are_there_for_the_next_process() {
         let scratch = Scratch::new("matrix-units-matrices");
         let first = units(Policy::Probed, Some(&scratch));
         let lanes = used(&first, Some(found));
-        first.usable(F32, |_| Some(PAYS));
+        first.usable(F32, |_| Finding::Verdict(PAYS));
         drop(first);
         let next = units(Policy::Probed, Some(&scratch));
         assert_eq!((next.verdict(DType::F16), known(&next)), (Some(found), lanes));
@@ -169,8 +170,9 @@ fn a_probe_that_kills_processes_is_left_alone() {
 fn processes_that_start_together_agree_and_count_no_crash() {
     let scratch = Scratch::new("matrix-units-together");
     let all: Vec<MatrixUnits> =
-        (0..2 * MOST_BEGUN + 1).map(|_| units(Policy::Probed, Some(&scratch))).collect();
-    // Each begins before any has ended, and each has a time of its own.
+        (0..MOST_BEGUN + 1).map(|_| units(Policy::Probed, Some(&scratch))).collect();
+    // Each waits for the one before, in vain, begins before any has ended, and has a time of its
+    // own.
     fn together(all: &[MatrixUnits], scratch: &Scratch) {
         let Some((first, rest)) = all.split_first() else {
             assert_eq!(units(Policy::Probed, Some(scratch)).verdict(DType::F16), None);
@@ -178,7 +180,7 @@ fn processes_that_start_together_agree_and_count_no_crash() {
         };
         first.usable(F16, |_| {
             together(rest, scratch);
-            Some(if rest.is_empty() { SLOWER } else { PAYS })
+            Finding::Verdict(if rest.is_empty() { SLOWER } else { PAYS })
         });
     }
     together(&all, &scratch);
@@ -189,12 +191,36 @@ fn processes_that_start_together_agree_and_count_no_crash() {
 }
 
 #[test]
+fn a_process_asks_before_it_tries() {
+    let scratch = Scratch::new("matrix-units-turns");
+    let [first, second] = [(); 2].map(|()| units(Policy::Probed, Some(&scratch)));
+    assert_eq!(used(&first, Some(PAYS)), Some(16));
+    assert_eq!(known(&second), Some(16), "it was opened before the first one knew");
+    // What is forced is tried even if it was wrong.
+    let forced = units(Policy::Forced, Some(&scratch));
+    assert_eq!(used(&forced, Some(Verdict::Wrong)), Some(16), "it pays, as is known");
+}
+
+#[test]
+fn a_lost_device_counts_like_a_process_that_ended() {
+    let scratch = Scratch::new("matrix-units-lost");
+    for lost in 0..MOST_BEGUN {
+        let units = units(Policy::Probed, Some(&scratch));
+        assert_eq!(units.verdict(DType::F16), None, "{lost} devices were lost");
+        assert_eq!(units.usable(F16, |_| Finding::Lost), None);
+        assert_eq!(known(&units), None, "this process does not try again");
+    }
+    let next = units(Policy::Probed, Some(&scratch));
+    assert_eq!((next.verdict(DType::F16), known(&next)), (Some(Verdict::Wrong), None));
+}
+
+#[test]
 fn processes_keep_each_others_rows() {
     let scratch = Scratch::new("matrix-units-rows");
     let (first, second) =
         (units(Policy::Probed, Some(&scratch)), units(Policy::Probed, Some(&scratch)));
-    first.usable(F16, |_| Some(PAYS));
-    second.usable(F32, |_| Some(SLOWER));
+    first.usable(F16, |_| Finding::Verdict(PAYS));
+    second.usable(F32, |_| Finding::Verdict(SLOWER));
     let next = units(Policy::Probed, Some(&scratch));
     assert_eq!((next.verdict(DType::F16), next.verdict(DType::F32)), (Some(PAYS), Some(SLOWER)));
     // What one finds wrong is wrong for all that come after it.

@@ -1,11 +1,10 @@
 //! Tuning: which of several programs that give the same result is the fastest on this adapter,
-//! found out by timing them in the place of each other while work goes on.
+//! found out by timing them.
 //!
-//! Owns the answers, the searches for them and the file that keeps them; who asks knows what a
-//! question and a candidate are. A question's first call runs what was estimated, later ones run
-//! the candidates in turn, each between two marks of a [`Timer`](super::Timer). Nothing is run
-//! twice and nobody waits: the completion thread brings the times. An answer stays what it is for
-//! the rest of the process.
+//! Owns the answers and the file that keeps them; the caller knows what a question and a candidate
+//! are. The first call of a question waits while its candidates are timed, on a device of their own
+//! ([`Device::beside`]), so that a driver that fails in one harms nobody's tensors. An answer stays
+//! for the rest of the process. Processes that start together take turns and have the same answers.
 
 mod record;
 mod search;
@@ -14,13 +13,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
-use super::cache::{Saver, Store};
+use super::Device;
+use super::cache::Store;
 use super::program::Key;
-pub use search::{Name, Names, Shape};
-use search::{Outcome, Search};
+use crate::error::{Error, Result};
+use record::Kept;
+pub use search::{Fastest, Name, Names};
 
 /// Most questions. Further ones get no answer.
 const MOST_QUESTIONS: usize = 4096;
@@ -33,41 +34,27 @@ pub(crate) fn is_wanted(lookup: &dyn Fn(&str) -> Option<String>, software: bool)
     !software && matches!(value.as_deref(), Some("1" | "on" | "true"))
 }
 
-/// What is known of a question.
-enum State {
-    Searching(Box<Search>),
-    Answered(Name),
-    /// Timing came to nothing.
-    Unanswered,
-}
-
-type Table = RwLock<FxHashMap<Key, State>>;
+/// The answers: none where timing came to nothing.
+type Table = FxHashMap<Key, Option<Name>>;
 
 /// The answers for one device.
 pub struct Tuner {
-    table: Arc<Table>,
-    /// Whether a call is between its marks. Another one's would overlap.
-    marking: AtomicBool,
+    table: RwLock<Table>,
+    /// Held while candidates are timed.
+    searching: Mutex<()>,
+    /// The device on which they are, once there is one.
+    apart: Mutex<Option<Arc<Device>>>,
+    /// Whether that device was lost. It is not opened again.
+    given_up: AtomicBool,
     timings: AtomicU64,
     deterministic: Box<dyn Fn() -> bool + Send + Sync>,
-    saver: Option<Saver>,
+    store: Option<Store>,
 }
 
 impl std::fmt::Debug for Tuner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tuner").field("answers", &self.answers()).finish_non_exhaustive()
     }
-}
-
-/// What a call is to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pick {
-    /// What is estimated to be the fastest.
-    Estimate,
-    /// What was found to be the fastest.
-    Answer(Name),
-    /// One of these, timed, and in this order of preference; else what is estimated.
-    Time(Names),
 }
 
 impl Tuner {
@@ -78,117 +65,170 @@ impl Tuner {
         directory: Option<&Path>,
         deterministic: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
-        let table = Arc::new(Table::default());
-        let saver = directory.map(|directory| {
-            let store = Self::store(info, directory);
-            if let Some(bytes) = store.read() {
-                match record::decode(&bytes) {
-                    Ok(answers) => {
-                        let answers = answers.into_iter().take(MOST_QUESTIONS);
-                        table.write().extend(
-                            answers.map(|(question, name)| (question, State::Answered(name))),
-                        );
-                    }
-                    Err(e) => store.discard(&e.to_string()),
-                }
-            }
-            let kept = table.clone();
-            store.keep(move || Some(record::encode(answered(&kept.read()))))
-        });
-        Self {
-            table,
-            marking: AtomicBool::new(false),
+        let tuner = Self {
+            table: RwLock::default(),
+            searching: Mutex::default(),
+            apart: Mutex::default(),
+            given_up: AtomicBool::new(false),
             timings: AtomicU64::new(0),
             deterministic: Box::new(deterministic),
-            saver,
-        }
+            store: directory.map(|directory| Self::store(info, directory)),
+        };
+        tuner.adopt(&tuner.kept(), false);
+        tuner
     }
 
     fn store(info: &wgpu::AdapterInfo, directory: &Path) -> Store {
         Store::of("tuning file", info, directory, "tuning")
     }
 
-    /// What a call of this question and shape is to do. `candidates` gives the candidates for the
-    /// shape, the estimate's choice first.
-    pub fn pick(&self, question: &Key, shape: Shape, candidates: &dyn Fn() -> Names) -> Pick {
+    /// What the file holds.
+    fn kept(&self) -> Vec<Kept> {
+        self.store.as_ref().map_or_else(Vec::new, |store| rows(store, store.read()))
+    }
+
+    /// Takes answers of other processes for questions that have none here. A search `that_ended`
+    /// without an answer is one whose process is gone: its estimate's choice is the answer.
+    fn adopt(&self, kept: &[Kept], that_ended: bool) {
+        let mut table = self.table.write();
+        for Kept { question, name, is_begun } in kept {
+            let room = table.len() < MOST_QUESTIONS;
+            if room && (that_ended || !is_begun) && !table.contains_key(question) {
+                table.insert(question.clone(), Some(*name));
+            }
+        }
+    }
+
+    /// Stores a row, under a lock of all processes or with the one that this process has. An answer
+    /// that is there already stays, and becomes this process's. None removes what has begun.
+    fn keep(&self, question: &Key, row: Option<Kept>, has_lock: bool) {
+        let Some(store) = &self.store else { return };
+        let change = |mut kept: Vec<Kept>| {
+            let other = kept.iter().position(|k| k.question == *question);
+            match (other, row) {
+                (Some(at), _) if !kept[at].is_begun => {}
+                (Some(at), Some(row)) => kept[at] = row,
+                (Some(at), None) => drop(kept.remove(at)),
+                (None, row) => kept.extend(row),
+            }
+            self.adopt(&kept, false);
+            record::encode(kept)
+        };
+        if has_lock {
+            store.write(&change(self.kept()));
+        } else {
+            store.change(|bytes| change(rows(store, bytes)));
+        }
+    }
+
+    /// The fastest candidate, or None for what is estimated to be. For a question without an
+    /// answer, `candidates` gives the candidates, the estimate's choice first, and `device` is the
+    /// one that is to run the fastest; `time` brings the nanoseconds of a candidate on a device of
+    /// its own.
+    pub fn answer(
+        &self,
+        question: &Key,
+        device: &Device,
+        candidates: &dyn Fn() -> Names,
+        time: &mut dyn FnMut(&Arc<Device>, Name) -> Result<u64>,
+    ) -> Option<Name> {
         // Asked each time: a program may ask for determinism at any moment.
         if (self.deterministic)() {
-            return Pick::Estimate;
+            return None;
         }
-        match self.table.read().get(question) {
-            Some(State::Answered(name)) => return Pick::Answer(*name),
-            Some(State::Unanswered) => return Pick::Estimate,
-            Some(State::Searching(_)) | None => {}
+        if let Some(answer) = self.table.read().get(question) {
+            return *answer;
         }
-        let mut table = self.table.write();
-        let room = table.len() < MOST_QUESTIONS;
-        match table.get_mut(question) {
-            Some(State::Searching(search)) => {
-                if search.meet(shape) {
-                    return Pick::Time(search.wanted());
-                }
-                if search.is_abandoned() {
-                    **search = Search::new(shape, &candidates());
-                }
-            }
-            None if room => {
-                let names = candidates();
-                // Where there is nothing to choose here, a neighbour of the same question may still
-                // have to.
-                if names.len() > 1 {
-                    table.insert(
-                        question.clone(),
-                        State::Searching(Box::new(Search::new(shape, &names))),
-                    );
-                }
-            }
-            _ => {}
+        // Where nobody may wait, or there is nothing to choose, the next call may be luckier.
+        if self.given_up.load(Ordering::Relaxed) || device.may_wait().is_err() {
+            return None;
         }
-        Pick::Estimate
+        let names = candidates();
+        if names.len() < 2 {
+            return None;
+        }
+        self.search(question, &names, &mut |name| {
+            let apart = self.apart(device)?;
+            self.timings.fetch_add(1, Ordering::Relaxed);
+            time(&apart, name)
+        })
     }
 
-    /// Begins to time a candidate: the mark of its beginning may be set. None while another call is
-    /// between its marks, and if the timing is not wanted any more.
-    pub fn begin(
-        self: &Arc<Self>,
+    /// The device on which candidates are timed, once `device` has nothing to do.
+    fn apart(&self, device: &Device) -> Result<Arc<Device>> {
+        device.wait_idle()?;
+        let mut apart = self.apart.lock();
+        match &*apart {
+            Some(apart) => Ok(apart.clone()),
+            None => Ok(apart.insert(device.beside()?).clone()),
+        }
+    }
+
+    /// Has the candidates timed, unless another thread or process did meanwhile.
+    fn search(
+        &self,
         question: &Key,
-        shape: Shape,
-        name: Name,
-    ) -> Option<(Marking<'_>, Timing)> {
-        if self.marking.swap(true, Ordering::Acquire) {
-            return None;
+        names: &[Name],
+        time: &mut dyn FnMut(Name) -> Result<u64>,
+    ) -> Option<Name> {
+        let _searching = self.searching.lock();
+        // The process that is at it has the lock: without it, marks of searches mean nothing.
+        let lock = self.store.as_ref().and_then(Store::lock);
+        if self.table.read().get(question).is_none() {
+            self.adopt(&self.kept(), lock.is_some());
         }
-        let marking = Marking(&self.marking);
-        let began = match self.table.write().get_mut(question) {
-            Some(State::Searching(search)) => search.begin(shape, name),
-            _ => false,
+        let is_full = {
+            let table = self.table.read();
+            if let Some(answer) = table.get(question) {
+                return *answer;
+            }
+            table.len() >= MOST_QUESTIONS
         };
-        if !began {
+        if is_full {
             return None;
         }
-        self.timings.fetch_add(1, Ordering::Relaxed);
-        Some((
-            marking,
-            Timing { tuner: self.clone(), question: question.clone(), shape, name, ended: false },
-        ))
+        let begun = Kept { question: question.clone(), name: names[0], is_begun: true };
+        self.keep(question, Some(begun), lock.is_some());
+        let found = search::fastest(names, time);
+        match &found {
+            Ok(Some((name, percent))) => {
+                log::debug!("{percent} % of the estimated choice's time: {name:#x} for {question}");
+                let row = Kept { question: question.clone(), name: *name, is_begun: false };
+                self.keep(question, Some(row), lock.is_some());
+            }
+            Ok(None) | Err(Error::ResourceExhausted(_)) => {
+                self.keep(question, None, lock.is_some());
+            }
+            // What has begun stays: no process tries that again.
+            Err(e) => {
+                log::warn!("tuning ends: {e}");
+                self.given_up.store(true, Ordering::Relaxed);
+                *self.apart.lock() = None;
+            }
+        }
+        let name = found.ok().flatten().map(|(name, _)| name);
+        *self.table.write().entry(question.clone()).or_insert(name)
     }
 
-    /// Leaves out a candidate that does not run.
-    pub fn exclude(&self, question: &Key, name: Name) {
-        self.update(question, |search| search.exclude(name));
-    }
-
-    /// Forgets an answer that means nothing.
+    /// Forgets an answer that means nothing, here and in the file.
     pub fn forget(&self, question: &Key) {
         self.table.write().remove(question);
+        if let Some(store) = &self.store {
+            store.change(|bytes| {
+                let mut kept = rows(store, bytes);
+                kept.retain(|k| k.question != *question);
+                record::encode(kept)
+            });
+        }
     }
 
     /// The answers so far.
     pub fn answers(&self) -> Vec<(Key, Name)> {
-        answered(&self.table.read()).map(|(question, name)| (question.clone(), name)).collect()
+        let table = self.table.read();
+        table.iter().filter_map(|(question, name)| Some((question.clone(), (*name)?))).collect()
     }
 
-    /// Timings begun so far.
+    /// Timings so far.
     pub fn timings(&self) -> u64 {
         self.timings.load(Ordering::Relaxed)
     }
@@ -201,76 +241,18 @@ impl Tuner {
 
     /// Answers a question, as a file does.
     #[cfg(test)]
-    pub(crate) fn answer(&self, question: &Key, name: Name) {
-        self.table.write().insert(question.clone(), State::Answered(name));
-    }
-
-    /// Changes a search. Its answer, if that is it, with the percentage of the estimate's time.
-    fn update(&self, question: &Key, change: impl FnOnce(&mut Search)) -> Option<(Name, u64)> {
-        let mut table = self.table.write();
-        let state = table.get_mut(question)?;
-        let State::Searching(search) = state else { return None };
-        change(search);
-        match search.outcome()? {
-            Outcome::Winner(name, percent) => {
-                *state = State::Answered(name);
-                drop(table);
-                if let Some(saver) = &self.saver {
-                    saver.changed();
-                }
-                Some((name, percent))
-            }
-            Outcome::None => {
-                *state = State::Unanswered;
-                None
-            }
-        }
+    pub(crate) fn tell(&self, question: &Key, name: Name) {
+        self.table.write().insert(question.clone(), Some(name));
     }
 }
 
-fn answered(table: &FxHashMap<Key, State>) -> impl Iterator<Item = (&Key, Name)> {
-    table.iter().filter_map(|(question, state)| match state {
-        State::Answered(name) => Some((question, *name)),
-        _ => None,
+/// The rows that a file holds. One that holds something else is discarded.
+fn rows(store: &Store, bytes: Option<Vec<u8>>) -> Vec<Kept> {
+    let Some(bytes) = bytes else { return Vec::new() };
+    record::decode(&bytes).unwrap_or_else(|e| {
+        store.discard(&e.to_string());
+        Vec::new()
     })
-}
-
-/// That a call is between its marks; ends when it is dropped.
-#[derive(Debug)]
-pub struct Marking<'t>(&'t AtomicBool);
-
-impl Drop for Marking<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
-
-/// A timing under way. It counts as lost when it is dropped without a time.
-#[derive(Debug)]
-pub struct Timing {
-    tuner: Arc<Tuner>,
-    question: Key,
-    shape: Shape,
-    name: Name,
-    ended: bool,
-}
-
-impl Timing {
-    /// Takes the time, if there is one. Returns the answer, if that was all it took, and how many
-    /// percent of the time of the estimate's choice it needs.
-    pub fn end(mut self, nanoseconds: Option<u64>) -> Option<(Name, u64)> {
-        let nanoseconds = nanoseconds?;
-        self.ended = true;
-        self.tuner.update(&self.question, |search| search.end(self.shape, self.name, nanoseconds))
-    }
-}
-
-impl Drop for Timing {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.tuner.update(&self.question, |search| search.lose(self.shape, self.name));
-        }
-    }
 }
 
 #[cfg(test)]

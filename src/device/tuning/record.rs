@@ -7,7 +7,7 @@ use crate::device::Key;
 use crate::error::{Error, Result};
 
 /// Grows whenever questions or names mean something else than before.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
 struct Record {
@@ -23,19 +23,36 @@ struct Answer {
     question: Vec<u8>,
     #[prost(fixed64, tag = "2")]
     name: Name,
+    #[prost(bool, tag = "3")]
+    is_begun: bool,
 }
 
-/// The bytes of these answers, whatever their order.
-pub(super) fn encode<'a>(answers: impl Iterator<Item = (&'a Key, Name)>) -> Vec<u8> {
-    let mut answers: Vec<_> = answers
-        .map(|(question, name)| Answer { question: question.bytes().to_vec(), name })
+/// A row of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub question: Key,
+    /// The answer; of a search that has begun, the estimate's choice.
+    pub name: Name,
+    /// Whether the search has begun, and not ended.
+    pub is_begun: bool,
+}
+
+/// The bytes of these rows, whatever their order.
+pub(super) fn encode(kept: Vec<Kept>) -> Vec<u8> {
+    let mut answers: Vec<_> = kept
+        .into_iter()
+        .map(|Kept { question, name, is_begun }| Answer {
+            question: question.bytes().to_vec(),
+            name,
+            is_begun,
+        })
         .collect();
     answers.sort_unstable_by(|a, b| a.question.cmp(&b.question));
     Record { layout: LAYOUT, answers }.encode_to_vec()
 }
 
-/// The answers, or what is wrong with the bytes.
-pub(super) fn decode(bytes: &[u8]) -> Result<Vec<(Key, Name)>> {
+/// The rows, or what is wrong with the bytes.
+pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Kept>> {
     let record = Record::decode(bytes).map_err(|e| Error::InvalidArgument(e.to_string()))?;
     if record.layout != LAYOUT {
         return Err(Error::InvalidArgument(format!(
@@ -43,32 +60,38 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<(Key, Name)>> {
             record.layout
         )));
     }
-    Ok(record.answers.into_iter().map(|a| (Key::of_bytes(&a.question), a.name)).collect())
+    let rows = record.answers.into_iter().map(|a| Kept {
+        question: Key::of_bytes(&a.question),
+        name: a.name,
+        is_begun: a.is_begun,
+    });
+    Ok(rows.collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn row(i: u32) -> Kept {
+        let question = Key::new("question").number(i % 7).number(i);
+        Kept { question, name: u64::MAX - u64::from(i), is_begun: i.is_multiple_of(3) }
+    }
+
     #[test]
     fn what_was_encoded_is_decoded() {
-        let keys: Vec<_> = (0..40).map(|i| Key::new("question").number(i % 7).number(i)).collect();
-        let answers = || keys.iter().zip(0..).map(|(key, i)| (key, u64::MAX - i));
-        let bytes = encode(answers());
+        let rows: Vec<_> = (0..40).map(row).collect();
+        let bytes = encode(rows.clone());
         let mut decoded = decode(&bytes).unwrap();
-        assert_eq!(decoded.len(), keys.len());
-        for (key, name) in answers() {
-            assert!(decoded.contains(&(key.clone(), name)));
-        }
+        assert_eq!(decoded.len(), rows.len());
+        assert!(rows.iter().all(|row| decoded.contains(row)));
         decoded.reverse();
-        assert_eq!(encode(decoded.iter().map(|(key, name)| (key, *name))), bytes, "in any order");
-        assert_eq!(decode(&encode(std::iter::empty())).unwrap(), []);
+        assert_eq!(encode(decoded), bytes, "in any order");
+        assert_eq!(decode(&encode(Vec::new())).unwrap(), []);
     }
 
     #[test]
     fn what_was_not_encoded_is_refused() {
-        let key = Key::new("question");
-        let bytes = encode(std::iter::once((&key, 3)));
+        let bytes = encode(vec![row(1)]);
         assert!(decode(&bytes[..bytes.len() - 1]).is_err());
         assert!(decode(b"no message").is_err());
         assert!(decode(&[]).is_err(), "no layout");

@@ -1,42 +1,44 @@
-use std::sync::atomic::AtomicBool;
+use std::sync::OnceLock;
 
 use super::*;
+use crate::device::Selection;
 use crate::device::scratch::Scratch;
 
-const SHAPE: Shape = [64, 64, 1, 64, 1];
-
-fn info() -> wgpu::AdapterInfo {
-    let selection = crate::device::Selection::enumerate(&|name| std::env::var(name).ok());
-    selection.adapters.first().expect("a Vulkan driver").get_info()
+/// The device of all tests, which is the one that waits; and the one beside it.
+fn device() -> &'static Device {
+    static DEVICE: OnceLock<Arc<Device>> = OnceLock::new();
+    DEVICE.get_or_init(|| {
+        let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+        Device::open(selection.adapters.first().expect("a Vulkan driver")).unwrap()
+    })
 }
 
-fn tuner(directory: Option<&Path>) -> Arc<Tuner> {
-    Arc::new(Tuner::open(&info(), directory, || false))
+fn tuner(directory: Option<&Path>) -> Tuner {
+    Tuner::open(device().info(), directory, || false)
 }
 
 fn question(n: u32) -> Key {
     Key::new("question").number(n)
 }
 
-/// Calls until there is an answer, where each candidate takes as many nanoseconds as `time` says.
-fn answer(
-    tuner: &Arc<Tuner>,
+/// The answer to a question of these candidates, each of which takes what `time` says.
+fn ask(
+    tuner: &Tuner,
     question: &Key,
     names: &[Name],
-    time: impl Fn(Name) -> Option<u64>,
-) -> Pick {
-    tuner.pick(question, SHAPE, &|| Names::from_slice(names));
-    for _ in 0..100 {
-        match tuner.pick(question, SHAPE, &|| Names::from_slice(names)) {
-            Pick::Time(wanted) => {
-                let name = wanted[0];
-                let (_marking, timing) = tuner.begin(question, SHAPE, name).expect("it is wanted");
-                timing.end(time(name));
-            }
-            done => return done,
-        }
-    }
-    panic!("no end of timings");
+    time: impl Fn(Name) -> Result<u64>,
+) -> Option<Name> {
+    tuner.answer(question, device(), &|| Names::from_slice(names), &mut |_, name| time(name))
+}
+
+/// The answer that is known already.
+fn known(tuner: &Tuner, question: &Key) -> Option<Name> {
+    ask(tuner, question, &[1, 2], |_| unreachable!("it is known"))
+}
+
+/// The second candidate of two is the fastest.
+fn second(name: Name) -> Result<u64> {
+    Ok(1000 / name)
 }
 
 #[test]
@@ -56,105 +58,83 @@ fn a_variable_asks_for_it_but_not_on_software_adapters() {
 }
 
 #[test]
-fn the_first_call_is_not_timed_and_the_fastest_answers() {
+fn the_first_call_has_the_answer_on_a_device_of_its_own() {
     let tuner = tuner(None);
-    let names = || Names::from_slice(&[10, 11, 12]);
-    assert_eq!(tuner.pick(&question(0), SHAPE, &names), Pick::Estimate);
-    assert_eq!(tuner.pick(&question(0), SHAPE, &names), Pick::Time(names()));
-    let found =
-        answer(&tuner, &question(0), &names(), |name| Some([500, 300, 400][name as usize - 10]));
-    assert_eq!((found, tuner.timings()), (Pick::Answer(11), 9));
-    // Whatever the shape from now on.
-    assert_eq!(tuner.pick(&question(0), [50; 5], &names), Pick::Answer(11));
-    assert_eq!(tuner.pick(&question(1), SHAPE, &names), Pick::Estimate, "another question");
+    let own: *const Device = device();
+    let found = tuner.answer(
+        &question(0),
+        device(),
+        &|| Names::from_slice(&[10, 11, 12]),
+        &mut |apart, name| {
+            assert_ne!(Arc::as_ptr(apart), own);
+            assert_eq!(apart.profile(), device().profile());
+            Ok([500, 300, 400][name as usize - 10])
+        },
+    );
+    assert_eq!((found, tuner.timings()), (Some(11), 9));
+    assert_eq!(known(&tuner, &question(0)), Some(11));
     assert_eq!(tuner.answers(), [(question(0), 11)]);
+    assert_eq!(ask(&tuner, &question(1), &[1, 2], second), Some(2), "another question");
     tuner.forget(&question(0));
-    assert_eq!(tuner.answers(), []);
+    assert_eq!(tuner.answers(), [(question(1), 2)]);
 }
 
 #[test]
 fn one_candidate_is_no_question() {
     let tuner = tuner(None);
-    for _ in 0..3 {
-        assert_eq!(tuner.pick(&question(0), SHAPE, &|| Names::from_slice(&[1])), Pick::Estimate);
-    }
+    assert_eq!(ask(&tuner, &question(0), &[1], |_| unreachable!()), None);
     assert!(tuner.table.read().is_empty());
 }
 
 #[test]
-fn timings_that_come_to_nothing_end() {
+fn a_search_that_comes_to_nothing_is_not_repeated() {
     let tuner = tuner(None);
-    assert_eq!(answer(&tuner, &question(0), &[1, 2], |_| None), Pick::Estimate);
+    let refused = |_| Err(Error::Internal("refused".into()));
+    assert_eq!(ask(&tuner, &question(0), &[1, 2], refused), None);
+    assert_eq!(known(&tuner, &question(0)), None);
+    let full = |_| Err(Error::ResourceExhausted("full".into()));
+    assert_eq!(ask(&tuner, &question(1), &[1, 2], full), None);
+    assert_eq!(known(&tuner, &question(1)), None);
     assert_eq!(tuner.answers(), []);
 }
 
 #[test]
-fn one_call_at_a_time_is_between_its_marks() {
-    let tuner = tuner(None);
-    let names = || Names::from_slice(&[1, 2]);
-    for n in 0..2 {
-        tuner.pick(&question(n), SHAPE, &names);
-    }
-    let first = tuner.begin(&question(0), SHAPE, 1).expect("nobody else is");
-    assert!(tuner.begin(&question(1), SHAPE, 1).is_none());
-    drop(first);
-    assert!(tuner.begin(&question(2), SHAPE, 1).is_none(), "nobody asked");
-    assert!(tuner.begin(&question(1), SHAPE, 1).is_some(), "what did not begin holds nobody up");
-}
-
-#[test]
-fn another_shape_takes_over_from_one_that_is_gone() {
-    let tuner = tuner(None);
-    let other = [65, 64, 1, 64, 1];
-    tuner.pick(&question(0), SHAPE, &|| Names::from_slice(&[1, 2]));
-    let late = tuner.begin(&question(0), SHAPE, 1).unwrap().1;
-    let calls = (0..1000).take_while(|_| {
-        tuner.pick(&question(0), other, &|| Names::from_slice(&[2, 3]))
-            != Pick::Time(Names::from_slice(&[2, 3]))
-    });
-    assert!((10..999).contains(&calls.count()));
-    late.end(Some(1));
-    assert_eq!(answer_of(&tuner, other), Pick::Answer(3));
-}
-
-/// Times candidates of question 0 for `shape`, where greater names take less time.
-fn answer_of(tuner: &Arc<Tuner>, shape: Shape) -> Pick {
-    loop {
-        match tuner.pick(&question(0), shape, &Names::new) {
-            Pick::Time(wanted) => {
-                tuner.begin(&question(0), shape, wanted[0]).unwrap().1.end(Some(1000 / wanted[0]));
-            }
-            done => return done,
-        }
-    }
+fn a_lost_device_ends_all_searches_and_its_question_in_other_processes() {
+    let scratch = Scratch::new("lost");
+    let first = tuner(Some(&scratch.0));
+    let lost = |_| Err(Error::Unavailable("lost".into()));
+    assert_eq!(ask(&first, &question(0), &[1, 2], lost), None);
+    assert_eq!(known(&first, &question(0)), None);
+    assert_eq!(known(&first, &question(1)), None, "nothing is tried any more");
+    let next = tuner(Some(&scratch.0));
+    assert_eq!(next.answers(), []);
+    assert_eq!(known(&next, &question(0)), Some(1), "the estimate's choice");
+    assert_eq!(ask(&next, &question(1), &[1, 2], second), Some(2));
 }
 
 #[test]
 fn determinism_silences_it_at_any_moment() {
-    let on = Arc::new(AtomicBool::new(false));
+    let on = Arc::new(AtomicBool::new(true));
     let asked = on.clone();
-    let tuner = Arc::new(Tuner::open(&info(), None, move || asked.load(Ordering::Relaxed)));
-    let names = || Names::from_slice(&[1, 2]);
-    let pick = |deterministic| {
-        on.store(deterministic, Ordering::Relaxed);
-        tuner.pick(&question(0), SHAPE, &names)
-    };
-    assert_eq!(pick(true), Pick::Estimate);
+    let tuner = Tuner::open(device().info(), None, move || asked.load(Ordering::Relaxed));
+    assert_eq!(known(&tuner, &question(0)), None);
     assert!(tuner.table.read().is_empty(), "not even a search begins");
-    pick(false);
-    assert_eq!(pick(true), Pick::Estimate);
-    assert_eq!(pick(false), Pick::Time(names()));
-    assert_eq!(answer(&tuner, &question(0), &names(), |name| Some(100 / name)), Pick::Answer(2));
-    assert_eq!(pick(true), Pick::Estimate, "an answer is none either");
-    assert_eq!(pick(false), Pick::Answer(2));
+    on.store(false, Ordering::Relaxed);
+    assert_eq!(ask(&tuner, &question(0), &[1, 2], second), Some(2));
+    on.store(true, Ordering::Relaxed);
+    assert_eq!(known(&tuner, &question(0)), None, "an answer is none either");
+    on.store(false, Ordering::Relaxed);
+    assert_eq!(known(&tuner, &question(0)), Some(2));
 }
 
 #[test]
 fn questions_are_not_without_end() {
     let tuner = tuner(None);
-    for n in 0..MOST_QUESTIONS as u32 + 10 {
-        assert_eq!(tuner.pick(&question(n), SHAPE, &|| Names::from_slice(&[1, 2])), Pick::Estimate);
+    for n in 0..MOST_QUESTIONS as u32 {
+        tuner.tell(&question(n), 1);
     }
+    let one_more = question(MOST_QUESTIONS as u32);
+    assert_eq!(known(&tuner, &one_more), None);
     assert_eq!(tuner.table.read().len(), MOST_QUESTIONS);
 }
 
@@ -163,28 +143,49 @@ fn answers_are_there_for_the_next_process() {
     let scratch = Scratch::new("again");
     let first = tuner(Some(&scratch.0));
     for n in 0..3 {
-        answer(&first, &question(n), &[1, 2], |name| Some(1000 / name));
+        ask(&first, &question(n), &[1, 2], second);
     }
-    // A search that has not ended is not kept.
-    first.pick(&question(3), SHAPE, &|| Names::from_slice(&[1, 2]));
-    let mut known = first.answers();
+    let refused = |_| Err(Error::Internal("refused".into()));
+    ask(&first, &question(3), &[1, 2], refused);
+    let mut answers = first.answers();
     drop(first);
-    let mut read = tuner(Some(&scratch.0)).answers();
-    known.sort_unstable_by_key(|(key, _)| key.bytes().to_vec());
+    let next = tuner(Some(&scratch.0));
+    let mut read = next.answers();
+    answers.sort_unstable_by_key(|(key, _)| key.bytes().to_vec());
     read.sort_unstable_by_key(|(key, _)| key.bytes().to_vec());
-    assert_eq!((read.len(), read), (3, known));
+    assert_eq!((read.len(), read), (3, answers));
+    assert_eq!(ask(&next, &question(3), &[1, 2], second), Some(2), "nothing was found out");
+    // One that means nothing is gone for good.
+    next.forget(&question(0));
+    assert_eq!(tuner(Some(&scratch.0)).answers().len(), 3);
+}
+
+#[test]
+fn processes_that_start_together_agree() {
+    let scratch = Scratch::new("together");
+    let [first, second_one, third] = [(); 3].map(|()| tuner(Some(&scratch.0)));
+    // The second one waits for the first in vain, and finds out something else.
+    let inner = std::cell::Cell::new(None);
+    let found = ask(&first, &question(0), &[1, 2], |name| {
+        if inner.get().is_none() {
+            inner.set(ask(&second_one, &question(0), &[1, 2], |name| Ok(name * 1000)));
+        }
+        second(name)
+    });
+    assert_eq!((inner.get(), found), (Some(1), Some(1)), "the first that has ended");
+    assert_eq!(known(&third, &question(0)), Some(1), "it looks into the file first");
 }
 
 #[test]
 fn answers_of_other_drivers_and_garbage_are_none() {
     let scratch = Scratch::new("foreign");
-    let here = info();
-    let store = Tuner::store(&here, &scratch.0);
-    let answers = [(question(0), 7)];
-    let good = record::encode(answers.iter().map(|(key, name)| (key, *name)));
+    let here = device().info();
+    let store = Tuner::store(here, &scratch.0);
+    let good = record::encode(vec![Kept { question: question(0), name: 7, is_begun: false }]);
     store.write(&good);
+    let answers = [(question(0), 7)];
     assert_eq!(tuner(Some(&scratch.0)).answers(), answers);
-    let newer = wgpu::AdapterInfo { driver_info: "another version".into(), ..here };
+    let newer = wgpu::AdapterInfo { driver_info: "another version".into(), ..here.clone() };
     assert_eq!(Tuner::open(&newer, Some(&scratch.0), || false).answers(), []);
     assert_eq!(tuner(Some(&scratch.0)).answers(), answers, "which harms nobody");
     // Whole, and none of ours.

@@ -3,8 +3,8 @@
 use super::Contraction;
 use super::choice::{self, Choice};
 use super::epilogue::Bound;
-use super::plan::{Plan, Temporaries};
-use crate::device::{Cooperative, Device, Dispatches};
+use super::plan::Plan;
+use crate::device::{Cooperative, Device, Profile};
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 
@@ -21,44 +21,48 @@ pub(super) fn enqueue(
         // Found out before it is enqueued, its failure is nobody's error.
         plan.prepare(ctx.device()).inspect_err(|e| refuse(ctx.device(), &offered, e))?;
     }
+    with_reserve(ctx, plan, |ctx| in_reserve(c, ctx, choice, epilogue))
+}
+
+/// Enqueues the programs of `plan`, or those that `reserve` gives, which compute the same, if the
+/// driver refuses one of the first.
+pub(super) fn with_reserve<'p>(
+    ctx: &mut dyn OpContext,
+    plan: Plan<'_>,
+    reserve: impl FnOnce(&mut dyn OpContext) -> Result<Option<Plan<'p>>>,
+) -> Result<()> {
     let memory = plan.memory(ctx)?;
     let first = plan.gather(ctx.device(), &memory, false)?;
+    // Otherwise it is not known yet whether the driver takes them.
     if ctx.device().are_compiled(&first) {
         return ctx.device().enqueue_gathered(first);
     }
-    // Until it is known whether the driver takes the choice's programs.
-    match in_reserve(c, ctx, choice, epilogue)? {
-        Some(second) => ctx.device().enqueue_either(first, second),
-        None => ctx.device().enqueue_gathered(first),
-    }
+    let Some(plan) = reserve(ctx)? else { return ctx.device().enqueue_gathered(first) };
+    // An op must not fail for want of memory for what it most likely does not need.
+    let Ok(memory) = plan.memory(ctx) else { return ctx.device().enqueue_gathered(first) };
+    let second = plan.gather(ctx.device(), &memory, true)?;
+    ctx.device().enqueue_either(first, second)
 }
 
-/// The programs of the tile that an adapter would take which has no more than WebGPU promises, for
-/// a driver that refuses the programs of `choice`. None if that is the same tile.
+/// The choice of an adapter that has no more than WebGPU promises, with that profile, for a driver
+/// that refuses the programs of `choice`. None if that is the same tile.
+pub(super) fn portable(c: &Contraction, own: Profile, choice: Choice) -> Option<(Choice, Profile)> {
+    let profile = own.portable();
+    let other = choice::choose(&c.demand(profile, None));
+    let is_same = other.tile == choice.tile && other.schedule == choice.schedule;
+    (!is_same).then_some((other, profile))
+}
+
+/// Its programs.
 fn in_reserve(
     c: &Contraction,
-    ctx: &mut dyn OpContext,
+    ctx: &dyn OpContext,
     choice: Choice,
     epilogue: Option<&Bound<'_>>,
-) -> Result<Option<Dispatches>> {
-    let profile = ctx.device().profile().portable();
-    let other = choice::choose(&c.demand(profile, None));
-    if other.tile == choice.tile && other.schedule == choice.schedule {
-        return Ok(None);
-    }
-    let plan = c.programs(other, None, epilogue, &profile)?;
-    // An op must not fail for want of memory for what it most likely does not need.
-    let Ok(memory) = plan.memory(ctx) else { return Ok(None) };
-    plan.gather(ctx.device(), &memory, true).map(Some)
-}
-
-/// Enqueues a plan of programs with `memory` for its temporaries.
-pub(super) fn enqueue_programs(
-    plan: Plan<'_>,
-    ctx: &mut dyn OpContext,
-    memory: &Temporaries,
-) -> Result<()> {
-    plan.enqueue_in(ctx, memory, |_, c, _| unreachable!("a choice has programs: {c:?}"))
+) -> Result<Option<Plan<'static>>> {
+    portable(c, ctx.device().profile(), choice)
+        .map(|(other, profile)| c.programs(other, None, epilogue, &profile))
+        .transpose()
 }
 
 /// Ends the use of cooperative matrices on `device`.

@@ -17,7 +17,7 @@ use super::column_sums::SumsKind;
 use super::epilogue::Bound;
 pub use super::parts::MOST;
 use super::plan::{Dispatch, Plan, Step};
-use super::{Contraction, Lines, Rows, StoreKind, summed, validation};
+use super::{Contraction, Lines, Rows, StoreKind, chosen, summed, validation};
 use crate::device::{Binding, Grid, Profile};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -26,8 +26,8 @@ use crate::tensor::Tensor;
 
 /// Enqueues the plans, as one program where that pays.
 pub fn enqueue(ctx: &mut dyn OpContext, plans: Vec<Plan<'_>>) -> Result<()> {
-    if let Some(dispatch) = joined(ctx, &plans, &[]) {
-        return dispatch.enqueue(ctx.device());
+    if joined(ctx, &plans, &[])? {
+        return Ok(());
     }
     plans.into_iter().try_for_each(|plan| plan.enqueue(ctx))
 }
@@ -39,21 +39,28 @@ pub fn enqueue_with_sums<'p>(
     plans: Vec<Plan<'p>>,
     sums: &[Tensor],
 ) -> Result<Option<Vec<Plan<'p>>>> {
-    match joined(ctx, &plans, sums) {
-        Some(dispatch) => dispatch.enqueue(ctx.device()).map(|()| None),
-        None => Ok(Some(plans)),
-    }
+    Ok(if joined(ctx, &plans, sums)? { None } else { Some(plans) })
 }
 
-/// One program for all plans, and for the sums, if any.
-fn joined(ctx: &mut dyn OpContext, plans: &[Plan<'_>], sums: &[Tensor]) -> Option<Dispatch> {
+/// Enqueues one program for all plans, and for the sums, if any. Whether there is one.
+fn joined(ctx: &mut dyn OpContext, plans: &[Plan<'_>], sums: &[Tensor]) -> Result<bool> {
     let profile = ctx.device().profile();
-    let parts: SmallVec<[Part<'_>; MOST]> = plans.iter().map(Part::of).collect::<Option<_>>()?;
-    let choice = choice(&parts, &profile)?;
-    let element = parts[0].c.a.dtype;
-    validation::usable(ctx, element, element)
-        .is_none()
-        .then(|| dispatch(&parts, sums, choice, &profile))?
+    let parts: Option<SmallVec<[Part<'_>; MOST]>> = plans.iter().map(Part::of).collect();
+    let Some(parts) = parts else { return Ok(false) };
+    let Some(choice) = choice(&parts, &profile) else { return Ok(false) };
+    let c = parts[0].c;
+    if validation::usable(ctx.device(), c.a.dtype, c.a.dtype).is_some() {
+        return Ok(false);
+    }
+    let Some(first) = dispatch(&parts, sums, choice, &profile) else { return Ok(false) };
+    chosen::with_reserve(ctx, first.into(), |_| {
+        let other = chosen::portable(c, profile, choice);
+        let other = other.map(|(other, profile)| (Choice::of_tiles(other.tile, 1), profile));
+        Ok(other
+            .and_then(|(other, profile)| dispatch(&parts, sums, other, &profile))
+            .map(Plan::from))
+    })?;
+    Ok(true)
 }
 
 /// One of the contractions, with its epilogue.

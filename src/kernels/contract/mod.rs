@@ -15,6 +15,7 @@
 //! is applied once, to whole sums: where they are stored, or in [`finish`]. Tensors beyond one
 //! binding are cut by `windows`. Cooperative matrices are on [`validation`].
 
+mod apart;
 mod assembly;
 pub mod choice;
 mod chosen;

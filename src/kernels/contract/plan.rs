@@ -124,6 +124,15 @@ impl Temporaries {
     }
 }
 
+impl From<Dispatch> for Plan<'_> {
+    /// The plan of one program.
+    fn from(dispatch: Dispatch) -> Self {
+        let mut plan = Self::new();
+        plan.dispatch(dispatch);
+        plan
+    }
+}
+
 impl<'e> Plan<'e> {
     /// A plan without steps.
     pub fn new() -> Self {
@@ -206,12 +215,17 @@ impl<'e> Plan<'e> {
 
     /// Takes memory for the temporaries.
     pub(super) fn memory(&self, ctx: &mut dyn OpContext) -> Result<Temporaries> {
+        self.memory_by(&mut |words| Ok(ctx.temp(DType::I32, &[words])?.address))
+    }
+
+    /// The same where `take` allocates words and gives their address.
+    pub(super) fn memory_by(
+        &self,
+        take: &mut dyn FnMut(usize) -> Result<u64>,
+    ) -> Result<Temporaries> {
         // In words: an allocation of bytes is padded to whole words anyway.
         let words = self.temporaries.iter().map(|bytes| bytes.div_ceil(4) as usize);
-        words
-            .map(|words| Ok(ctx.temp(DType::I32, &[words])?.address))
-            .collect::<Result<_>>()
-            .map(Temporaries)
+        words.map(take).collect::<Result<_>>().map(Temporaries)
     }
 
     /// Enqueues all steps with `memory` for the temporaries. `contract` enqueues contractions.
@@ -260,6 +274,24 @@ impl<'e> Plan<'e> {
             })?;
         }
         Ok(dispatches)
+    }
+
+    /// The same on a device that is not the operands', which lie there where `place` says.
+    pub(super) fn gather_on(
+        self,
+        device: &Device,
+        memory: &Temporaries,
+        place: &mut dyn FnMut(&Binding) -> Result<u64>,
+    ) -> Result<Dispatches> {
+        let mut plan = self;
+        for step in &mut plan.steps {
+            if let Step::Dispatch(dispatch) = step {
+                for binding in dispatch.bindings.iter_mut().filter(|b| b.address < PLANNED) {
+                    binding.address = place(binding)?;
+                }
+            }
+        }
+        plan.gather(device, memory, false)
     }
 
     /// Whether all its programs are compiled, which begins with the first call. Not for steps that

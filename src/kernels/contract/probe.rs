@@ -4,7 +4,7 @@
 //! Some drivers list matrices that they compute a thousand times slower than the vector units. So
 //! small products come first, and each is a reason to stop.
 
-use crate::device::{Policy, Verdict};
+use crate::device::{Finding, Policy, Verdict};
 use crate::error::{Error, Result};
 
 /// What a probe asks of a device.
@@ -34,18 +34,23 @@ const MOST_SLOWER: u64 = 4;
 const PAYS: u64 = 95;
 
 /// What `trial` says of matrices whose programs may be for subgroups of each of `lanes`, of which
-/// the first is the adapter's largest. None if it cannot tell, for want of memory or as the device
-/// is lost. `timed` tells whether times say anything here.
-pub(super) fn verdict(
+/// the first is the adapter's largest. `timed` tells whether times say anything here.
+pub(super) fn finding(
     trial: &mut dyn Trial,
     lanes: &[u32],
     policy: Policy,
     timed: bool,
-) -> (Option<Verdict>, Option<Error>) {
+) -> (Finding, Option<Error>) {
     match attempt(trial, lanes, policy, timed) {
-        Ok(verdict) => (Some(verdict), None),
-        Err(e @ (Error::ResourceExhausted(_) | Error::Unavailable(_))) => (None, Some(e)),
-        Err(e) => (Some(Verdict::Wrong), Some(e)),
+        Ok(verdict) => (Finding::Verdict(verdict), None),
+        Err(e) => {
+            let finding = match e {
+                Error::ResourceExhausted(_) => Finding::Nothing,
+                Error::Unavailable(_) => Finding::Lost,
+                _ => Finding::Verdict(Verdict::Wrong),
+            };
+            (finding, Some(e))
+        }
     }
 }
 
@@ -116,6 +121,13 @@ mod tests {
         Fake { percent, vectors: 10_000, checks, failure: None, timed: Vec::new() }
     }
 
+    fn told(finding: Finding) -> Option<Verdict> {
+        match finding {
+            Finding::Verdict(verdict) => Some(verdict),
+            Finding::Lost | Finding::Nothing => None,
+        }
+    }
+
     impl Trial for Fake {
         fn check(&mut self, _: u32, product: usize) -> Result<Option<u64>> {
             self.checks.get(product).cloned().transpose()
@@ -136,7 +148,7 @@ mod tests {
 
     impl Fake {
         fn verdict(&mut self, lanes: &[u32]) -> Option<Verdict> {
-            verdict(self, lanes, Policy::Probed, true).0
+            told(finding(self, lanes, Policy::Probed, true).0)
         }
 
         /// How often matrices were timed.
@@ -178,16 +190,16 @@ mod tests {
         let mut slow = Fake { checks: vec![Ok(MOST_CHECKED + 1), Ok(1)], ..fake(20) };
         assert_eq!(slow.verdict(&[32]), Some(Verdict::Slower { lanes: 32 }));
         assert_eq!(slow.timed, []);
-        let forced = verdict(&mut slow, &[32], Policy::Forced, false).0;
-        assert_eq!(forced, Some(Verdict::Pays { lanes: 32 }), "who forces them waits");
+        let forced = told(finding(&mut slow, &[32], Policy::Forced, false).0);
+        assert_eq!(forced, Some(Verdict::Pays { lanes: 32 }), "a user who forces them waits");
     }
 
     #[test]
     fn wrong_numbers_and_programs_that_do_not_compile_are_wrong() {
         for e in [Error::Internal("5, not 4".into()), Error::Unimplemented("no".into())] {
             let mut wrong = Fake { checks: vec![Ok(1), Err(e.clone())], ..fake(20) };
-            let found = verdict(&mut wrong, &[32], Policy::Forced, true);
-            assert_eq!(found, (Some(Verdict::Wrong), Some(e.clone())));
+            let found = finding(&mut wrong, &[32], Policy::Forced, true);
+            assert_eq!(found, (Finding::Verdict(Verdict::Wrong), Some(e.clone())));
             assert_eq!(wrong.timed, []);
             let mut late = Fake { failure: Some(e.clone()), ..fake(20) };
             assert_eq!(late.verdict(&[32]), Some(Verdict::Wrong), "{e}");
@@ -195,17 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault_of_the_matrices_tells_nothing() {
-        for e in [Error::ResourceExhausted("memory".into()), Error::Unavailable("lost".into())] {
+    fn full_memory_tells_nothing_and_a_lost_device_is_told() {
+        for (e, wanted) in [
+            (Error::ResourceExhausted("memory".into()), Finding::Nothing),
+            (Error::Unavailable("lost".into()), Finding::Lost),
+        ] {
             let mut first = Fake { checks: vec![Err(e.clone())], ..fake(20) };
-            assert_eq!(verdict(&mut first, &[32], Policy::Probed, true), (None, Some(e.clone())));
-            assert_eq!(Fake { failure: Some(e), ..fake(20) }.verdict(&[32]), None);
+            let found = finding(&mut first, &[32], Policy::Probed, true);
+            assert_eq!(found, (wanted, Some(e.clone())));
+            let mut late = Fake { failure: Some(e), ..fake(20) };
+            assert_eq!(finding(&mut late, &[32], Policy::Probed, true).0, wanted);
         }
     }
 
     #[test]
-    fn without_times_only_who_forces_them_gets_them() {
-        let with = |policy| verdict(&mut fake(20), &[32, 8], policy, false).0;
+    fn without_times_only_force_gets_them() {
+        let with = |policy| told(finding(&mut fake(20), &[32, 8], policy, false).0);
         assert_eq!(with(Policy::Forced), Some(Verdict::Pays { lanes: 32 }));
         assert_eq!(with(Policy::Probed), Some(Verdict::Slower { lanes: 32 }));
     }

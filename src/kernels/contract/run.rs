@@ -72,7 +72,7 @@ impl Plan<'_> {
 /// Chooses the tile of a contraction that fits the bindings, and enqueues its programs.
 fn whole(ctx: &mut dyn OpContext, c: &Contraction, epilogue: Option<&Bound<'_>>) -> Result<()> {
     let profile = ctx.device().profile();
-    let cooperative = validation::usable(ctx, c.a.dtype, c.b.dtype);
+    let cooperative = validation::usable(ctx.device(), c.a.dtype, c.b.dtype);
     let demand = c.demand(profile, cooperative);
     let tuner = ctx.device().tuner().filter(|_| profile.tile == 0).cloned();
     let done = match tuner {
@@ -82,7 +82,8 @@ fn whole(ctx: &mut dyn OpContext, c: &Contraction, epilogue: Option<&Bound<'_>>)
     match done {
         // Without cooperative matrices, where they turned out to be unusable.
         Err(_)
-            if cooperative.is_some() && validation::usable(ctx, c.a.dtype, c.b.dtype).is_none() =>
+            if cooperative.is_some()
+                && validation::usable(ctx.device(), c.a.dtype, c.b.dtype).is_none() =>
         {
             whole(ctx, c, epilogue)
         }

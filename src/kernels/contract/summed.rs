@@ -12,7 +12,7 @@ use super::column_sums::SumsKind;
 use super::epilogue::Bound;
 use super::plan::{Plan, Step};
 use super::tile::{OperandMemory, Tile};
-use super::{Contraction, Lines, Store, StoreKind, finish, validation};
+use super::{Contraction, Lines, Store, StoreKind, chosen, finish, validation};
 use crate::device::{Binding, Profile, Schedule, check_extent};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -25,25 +25,22 @@ const AT: usize = 3;
 /// Enqueues a plan, and where it is one program that can, the sums of the right operand's columns,
 /// one for each column. Returns whether it has computed them.
 pub fn enqueue(ctx: &mut dyn OpContext, plan: Plan<'_>, sums: &Tensor) -> Result<bool> {
-    let programs = match plan.steps() {
-        [Step::Contract(c, epilogue)] if plan.temporaries().is_empty() => {
-            with_sums(ctx, c, epilogue.as_ref(), sums)?
-        }
-        _ => None,
-    };
-    match programs {
-        Some(programs) => programs.enqueue(ctx).map(|()| true),
-        None => plan.enqueue(ctx).map(|()| false),
+    if let [Step::Contract(c, epilogue)] = plan.steps()
+        && plan.temporaries().is_empty()
+        && with_sums(ctx, c, epilogue.as_ref(), sums)?
+    {
+        return Ok(true);
     }
+    plan.enqueue(ctx).map(|()| false)
 }
 
-/// The programs of a contraction that makes sums as well.
+/// Enqueues the programs of a contraction that makes sums as well, if there are such programs.
 fn with_sums(
     ctx: &mut dyn OpContext,
     c: &Contraction,
     epilogue: Option<&Bound<'_>>,
     sums: &Tensor,
-) -> Result<Option<Plan<'static>>> {
+) -> Result<bool> {
     let profile = ctx.device().profile();
     let is_tuned = ctx.device().tuner().is_some() && profile.tile == 0;
     let plain = c.batch.len() == 1
@@ -52,10 +49,16 @@ fn with_sums(
         && matches!(c.store, Store::Rows(_))
         && c.a.dtype.is_single();
     if is_tuned || !plain {
-        return Ok(None);
+        return Ok(false);
     }
-    let choice = choice::choose(&c.demand(profile, validation::usable(ctx, c.a.dtype, c.b.dtype)));
-    programs(c, choice, epilogue, sums, &profile)
+    let cooperative = validation::usable(ctx.device(), c.a.dtype, c.b.dtype);
+    let choice = choice::choose(&c.demand(profile, cooperative));
+    let Some(plan) = programs(c, choice, epilogue, sums, &profile)? else { return Ok(false) };
+    chosen::with_reserve(ctx, plan, |_| {
+        chosen::portable(c, profile, choice)
+            .map_or(Ok(None), |(other, profile)| programs(c, other, epilogue, sums, &profile))
+    })?;
+    Ok(true)
 }
 
 /// The same with a chosen tile.

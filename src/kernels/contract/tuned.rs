@@ -1,132 +1,87 @@
-//! Contractions under tuning: what is one question to the [`Tuner`], and how a choice is timed in
-//! its place.
+//! Contractions under tuning: what is one question to the [`Tuner`], and how a candidate is timed.
 //!
 //! A question is all that the shader's text depends on but the tile, and the sizes' powers of two.
 //! Its candidates are the choices that the estimate likes best, whose results differ by the order
-//! of sums alone. So a timed call is a right call; it may take longer, and never waits for a
-//! compiler: until its programs are there, the estimate's choice runs.
+//! of sums alone.
 
 use std::sync::Arc;
 
+use super::apart::Apart;
 use super::choice::{self, Choice, Demand};
 use super::epilogue::Bound;
 use super::plan::Plan;
 use super::{Contraction, StoreKind, chosen, tables};
-use crate::device::tuning::{Name, Names, Pick, Shape, Timing, Tuner};
+use crate::device::tuning::{Name, Names, Tuner};
 use crate::device::{Cooperative, Device, Key};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
 
-/// Enqueues `c` with what was found to be the fastest, or times a candidate.
+/// Enqueues `c` with what was found to be the fastest, which the first call of its question waits
+/// for.
 pub(super) fn enqueue(
     c: &Contraction,
     ctx: &mut dyn OpContext,
-    tuner: &Arc<Tuner>,
+    tuner: &Tuner,
     demand: &Demand,
     cooperative: Option<Cooperative>,
     epilogue: Option<&Bound<'_>>,
 ) -> Result<()> {
     let question = question(c, demand, cooperative, epilogue);
-    let call = Call { c, tuner, question: &question, demand, cooperative, epilogue };
-    let pick = tuner.pick(&question, shape(c, demand), &|| names(ctx.device(), c, demand));
-    let candidate = match pick {
-        Pick::Estimate => None,
-        Pick::Answer(name) => match Choice::named(name, demand) {
-            Some(choice) => Some((None, call.plan(ctx.device(), choice)?)),
-            // From a file, and of no tile: it is asked again.
-            None => {
-                tuner.forget(&question);
-                None
-            }
-        },
-        Pick::Time(names) => {
-            call.ready(ctx.device(), &names).map(|(name, plan)| (Some(name), plan))
-        }
-    };
-    if let Some((name, plan)) = candidate {
-        // What has no memory for its parts must not fail where the estimate's choice does not.
-        if let Ok(memory) = plan.memory(ctx) {
-            match name {
-                None => return chosen::enqueue_programs(plan, ctx, &memory),
-                Some(name) => {
-                    if let Some((_marking, timing)) = tuner.begin(&question, shape(c, demand), name)
-                    {
-                        return call.timed(ctx, timing, |ctx| {
-                            chosen::enqueue_programs(plan, ctx, &memory)
-                        });
-                    }
-                }
-            }
+    let mut call = Call { c, demand, cooperative, epilogue, apart: None };
+    let device = ctx.device();
+    let candidates = || names(device, c, demand);
+    let answer = tuner.answer(&question, device, &candidates, &mut |apart, name| {
+        call.time(apart, name, &candidates)
+    });
+    let choice = answer.and_then(|name| Choice::named(name, demand));
+    if answer.is_some() && choice.is_none() {
+        // From a file, and of no tile.
+        tuner.forget(&question);
+    }
+    let estimate = choice::choose(demand);
+    if let Some(choice) = choice.filter(|choice| *choice != estimate) {
+        match chosen::enqueue(c, ctx, choice, cooperative, epilogue) {
+            // Without memory for its parts, where the estimate's choice may need none.
+            Err(Error::ResourceExhausted(_)) => {}
+            done => return done,
         }
     }
-    chosen::enqueue(c, ctx, choice::choose(demand), cooperative, epilogue)
+    chosen::enqueue(c, ctx, estimate, cooperative, epilogue)
 }
 
-/// A call that may be timed.
+/// A call whose candidates may be timed.
 struct Call<'c> {
     c: &'c Contraction,
-    tuner: &'c Arc<Tuner>,
-    question: &'c Key,
     demand: &'c Demand,
     cooperative: Option<Cooperative>,
     epilogue: Option<&'c Bound<'c>>,
+    /// Operands on the device where they are.
+    apart: Option<Apart>,
 }
 
 impl Call<'_> {
-    fn plan(&self, device: &Device, choice: Choice) -> Result<Plan<'static>> {
+    fn plan(&self, device: &Device, name: Name) -> Result<Plan<'static>> {
+        let choice = Choice::named(name, self.demand)
+            .ok_or_else(|| Error::Internal(format!("{name:#x} is no candidate")))?;
         self.c.programs(choice, self.cooperative, self.epilogue, &device.profile())
     }
 
-    /// The plan of the first of `names` whose programs are compiled. The others' begin to be,
-    /// beside the recording.
-    fn ready(&self, device: &Device, names: &[Name]) -> Option<(Name, Plan<'static>)> {
-        // Compilers have more urgent things to do, and marks would wait for them.
-        if !device.is_recorded() {
-            return None;
-        }
-        let mut first = None;
-        for name in names {
-            let choice = Choice::named(*name, self.demand);
-            let plan = choice.and_then(|choice| self.plan(device, choice).ok());
-            match plan.map(|plan| (plan.is_ready(device), plan)) {
-                Some((Ok(true), plan)) => {
-                    first.get_or_insert((*name, plan));
-                }
-                Some((Ok(false), _)) => {}
-                refused => {
-                    self.tuner.exclude(self.question, *name);
-                    let matrices = choice.filter(Choice::is_cooperative).and(self.cooperative);
-                    if let (Some((Err(e), _)), Some(offered)) = (refused, matrices) {
-                        chosen::refuse(device, &offered, &e);
-                    }
-                }
+    /// Nanoseconds of a candidate.
+    fn time(
+        &mut self,
+        device: &Arc<Device>,
+        name: Name,
+        candidates: &dyn Fn() -> Names,
+    ) -> Result<u64> {
+        if self.apart.is_none() {
+            // The programs of all are compiled at the same time. Errors come when they are timed.
+            for name in candidates() {
+                let _ = self.plan(device, name).and_then(|plan| plan.is_ready(device));
             }
         }
-        first
-    }
-
-    /// Has `enqueue` carry a candidate out between two marks.
-    fn timed(
-        &self,
-        ctx: &mut dyn OpContext,
-        timing: Timing,
-        enqueue: impl FnOnce(&mut dyn OpContext) -> Result<()>,
-    ) -> Result<()> {
-        let timer = ctx.device().timer();
-        timer.start(ctx.device());
-        enqueue(ctx)?;
-        let (demand, types) = (*self.demand, [self.c.a.dtype, self.c.c.dtype]);
-        timer.stop_with(ctx.device(), move |nanoseconds| {
-            if let Some((name, percent)) = timing.end(nanoseconds) {
-                let choice = Choice::named(name, &demand);
-                log::debug!(
-                    "{percent} % of the estimated choice's time: {choice:?} for {types:?}, \
-                     {demand:?}"
-                );
-            }
-        });
-        Ok(())
+        let plan = self.plan(device, name)?;
+        self.apart.get_or_insert_with(|| Apart::on(device.clone())).time(plan)
     }
 }
 
@@ -144,10 +99,6 @@ fn names(device: &Device, c: &Contraction, demand: &Demand) -> Names {
         }
     }
     names
-}
-
-const fn shape(c: &Contraction, demand: &Demand) -> Shape {
-    [demand.m, demand.n, c.outer, c.inner, demand.batch]
 }
 
 /// What timings of one contraction tell about another.
@@ -203,24 +154,26 @@ mod tests {
         let want = product(&mut session);
         let questions = tuner.questions();
         assert_eq!(questions.len(), 1);
+        let timed = tuner.timings();
+        assert!(timed >= 6, "at least two candidates, three times each");
         let compiled = || device.statistics().pipelines;
         // None of the candidates: its program is compiled because it is the answer.
         let (before, slowest) = (compiled(), &MANY_REGISTERS[9]);
-        tuner.answer(&questions[0], u64::from(slowest.id()));
+        tuner.tell(&questions[0], u64::from(slowest.id()));
         assert_eq!(product(&mut session), want);
         assert_eq!(compiled(), before + 1);
         // In nine parts, which are to be added.
-        tuner.answer(&questions[0], 9 << 32 | u64::from(slowest.id()));
+        tuner.tell(&questions[0], 9 << 32 | u64::from(slowest.id()));
         assert_eq!(product(&mut session), want);
         assert_eq!(compiled(), before + 2);
         for nonsense in [0, u64::from(u32::MAX), u64::MAX] {
-            tuner.answer(&questions[0], nonsense);
+            tuner.tell(&questions[0], nonsense);
             assert_eq!(product(&mut session), want);
             assert!(tuner.answers().is_empty(), "{nonsense:#x} is forgotten");
         }
         // More parts than there are steps.
-        tuner.answer(&questions[0], u64::from(u32::MAX >> 2) << 32 | u64::from(slowest.id()));
+        tuner.tell(&questions[0], u64::from(u32::MAX >> 2) << 32 | u64::from(slowest.id()));
         assert_eq!(product(&mut session), want);
-        assert_eq!(tuner.timings(), 0);
+        assert_eq!(tuner.timings(), timed);
     }
 }

@@ -5,61 +5,63 @@
 
 use std::time::Instant;
 
+use super::apart::Apart;
 use super::choice::{self, Choice};
 use super::probe::{self, Trial};
 use super::tile::Tile;
-use super::{Contraction, Lines, Rows, Store, chosen, tables};
-use crate::device::{Cooperative, Means, Policy, Schedule, Verdict};
+use super::{Contraction, Lines, Rows, Store, tables};
+use crate::device::{Cooperative, Device, Finding, Means, Policy, Schedule, Verdict};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::op::OpContext;
 use crate::layout::Iteration;
 use crate::tensor::{HostTensor, Tensor};
 
-/// What may be used for operands of these types. The first call tries it.
-pub(super) fn usable(ctx: &mut dyn OpContext, a: DType, b: DType) -> Option<Cooperative> {
-    let offered = ctx.device().capabilities().matrices.get(a).filter(|_| a == b)?;
-    let units = ctx.device().matrix_units().clone();
-    units.usable(offered, |policy| try_out(ctx, offered, policy))
+/// What may be used for operands of these types. The first call tries it, on a device of its own.
+pub(super) fn usable(device: &Device, a: DType, b: DType) -> Option<Cooperative> {
+    let offered = device.capabilities().matrices.get(a).filter(|_| a == b)?;
+    device.matrix_units().usable(offered, |policy| try_out(device, offered, policy))
 }
 
-fn try_out(ctx: &mut dyn OpContext, offered: Cooperative, policy: Policy) -> Option<Verdict> {
-    // What went wrong before is not what is tried.
-    if let Err(e) = ctx.device().check() {
-        ctx.device().raise(e);
-        return None;
-    }
-    let timed = ctx.device().matrix_units().are_timed();
+fn try_out(user: &Device, offered: Cooperative, policy: Policy) -> Finding {
+    let name = &user.info().name;
+    let device = match user.beside() {
+        Ok(device) => device,
+        Err(e) => {
+            log::info!("{name}: cooperative matrices are not tried out: {e}");
+            return Finding::Nothing;
+        }
+    };
+    let timed = user.matrix_units().are_timed();
     let mut lanes = vec![offered.lanes, offered.fewest_lanes];
     lanes.dedup();
-    let name = ctx.device().info().name.clone();
-    let tiles = tiles(ctx, &offered);
-    let mut own = Own { ctx, offered, tiles, operands: None };
-    let (verdict, reason) = probe::verdict(&mut own, &lanes, policy, timed);
+    let tiles = tiles(&device, &offered);
+    let mut own = Own { apart: Apart::on(device), offered, tiles, operands: None };
+    let (finding, reason) = probe::finding(&mut own, &lanes, policy, timed);
     let Cooperative { size, element, .. } = offered;
-    match (verdict, reason) {
-        (Some(Verdict::Wrong), Some(e)) => {
+    match (finding, reason) {
+        (Finding::Lost | Finding::Verdict(Verdict::Wrong), Some(e)) => {
             log::warn!("{name}: cooperative matrices {size} of {element} are not used, since {e}")
         }
         (_, reason) => log::info!(
-            "{name}: cooperative matrices {size} of {element}: {verdict:?}{}",
+            "{name}: cooperative matrices {size} of {element}: {finding:?}{}",
             reason.map_or(String::new(), |e| format!(" ({e})"))
         ),
     }
-    verdict
+    finding
 }
 
-/// The device of an op, with the tiles that fit it.
-struct Own<'c> {
-    ctx: &'c mut dyn OpContext,
+/// A device on which they are tried, with the tiles that fit it.
+struct Own {
+    apart: Apart,
     offered: Cooperative,
     tiles: Vec<&'static Tile>,
     /// The operands and the result of what was timed last.
     operands: Option<(usize, [Tensor; 3])>,
 }
+
 /// The tiles whose programs fit the adapter.
-fn tiles(ctx: &dyn OpContext, offered: &Cooperative) -> Vec<&'static Tile> {
-    let memory = ctx.device().capabilities().workgroup_memory;
+fn tiles(device: &Device, offered: &Cooperative) -> Vec<&'static Tile> {
+    let memory = device.capabilities().workgroup_memory;
     // Emulated operands are f32, which takes more memory than the largest tile may.
     let fits = |t: &&Tile| {
         t.workgroup_memory() <= memory && (offered.means == Means::Adapter || t.m() <= 64)
@@ -67,7 +69,7 @@ fn tiles(ctx: &dyn OpContext, offered: &Cooperative) -> Vec<&'static Tile> {
     tables::cooperative(Some(*offered)).filter(fits).collect()
 }
 
-impl Trial for Own<'_> {
+impl Trial for Own {
     /// Products whose sums are whole numbers, with each tile, in two orientations and with edges in
     /// all directions.
     fn check(&mut self, lanes: u32, product: usize) -> Result<Option<u64>> {
@@ -76,7 +78,7 @@ impl Trial for Own<'_> {
         }
         let Some(tile) = self.tiles.get(product / 2).copied() else { return Ok(None) };
         let offered = Cooperative { lanes, ..self.offered };
-        check_tile(self.ctx, offered, tile, product % 2 == 1).map(Some)
+        check_tile(&mut self.apart, offered, tile, product % 2 == 1).map(Some)
     }
 
     fn time(&mut self, n: usize, lanes: Option<u32>) -> Result<u64> {
@@ -87,7 +89,8 @@ impl Trial for Own<'_> {
         let [a, b, c] = self.operands.insert((n, operands)).1.clone();
         let product = matrix_product([n; 3], [a, b, c], false);
         let offered = lanes.map(|lanes| Cooperative { lanes, ..self.offered });
-        let mut demand = product.demand(self.ctx.device().profile(), offered);
+        let profile = self.apart.device().profile();
+        let mut demand = product.demand(profile, offered);
         // A tile that a test forces is not what is compared.
         demand.profile.tile = 0;
         let choice = match offered {
@@ -96,28 +99,15 @@ impl Trial for Own<'_> {
         };
         // The units are compared, not schedules.
         let choice = Choice { schedule: Schedule::DataParallel, ..choice };
-        let plan = product.programs(choice, offered, None, &self.ctx.device().profile())?;
-        plan.prepare(self.ctx.device())?;
-        let memory = plan.memory(self.ctx)?;
-        let timer = self.ctx.device().timer();
-        timer.start(self.ctx.device());
-        chosen::enqueue_programs(plan, self.ctx, &memory)?;
-        timer.stop(self.ctx.device());
-        timer.nanoseconds(self.ctx.device())
+        self.apart.time(product.programs(choice, offered, None, &profile)?)
     }
 }
 
-impl Own<'_> {
-    /// Two square matrices of ones, for zeros may take less power, and room for their product.
+impl Own {
+    /// Two square matrices, and room for their product.
     fn operands(&mut self, n: usize) -> Result<[Tensor; 3]> {
-        let element = self.offered.element;
-        let mut tensors = [(); 3].map(|()| self.ctx.temp(element, &[n, n]));
-        let word = if element == DType::F16 { 0x3c00_3c00 } else { 0x3f80_0000 };
-        for tensor in tensors.iter_mut().flatten() {
-            self.ctx.device().fill(tensor.address, tensor.bytes(), word)?;
-        }
-        let [a, b, c] = tensors;
-        Ok([a?, b?, c?])
+        let mut tensor = || self.apart.ones(self.offered.element, &[n, n]);
+        Ok([tensor()?, tensor()?, tensor()?])
     }
 }
 
@@ -153,7 +143,7 @@ fn matrix_product([m, k, n]: [usize; 3], [a, b, c]: [Tensor; 3], turned: bool) -
 /// With f16, products have more than 11 bits and sums up to 18; with f32, operands have 13 bits,
 /// which an f16, a bf16 or NVIDIA's TF32 would round, and sums at most 24.
 fn check_tile(
-    ctx: &mut dyn OpContext,
+    apart: &mut Apart,
     offered: Cooperative,
     tile: &'static Tile,
     turned: bool,
@@ -176,23 +166,22 @@ fn check_tile(
         (pick(m, k, &a_at), pick(k, n, &b_at))
     };
     let mut upload = |values: &[f64]| -> Result<_> {
-        let tensor = ctx.temp(offered.element, &[values.len()])?;
+        let tensor = apart.tensor(offered.element, &[values.len()])?;
         let host = HostTensor::floats(offered.element, &[values.len()], values);
-        ctx.device().upload(tensor.address, &host.bytes)?;
+        apart.device().upload(tensor.address, &host.bytes)?;
         Ok(tensor)
     };
     let (a, b) = (upload(&a)?, upload(&b)?);
-    let c = ctx.temp(DType::F32, &[m, n])?;
+    let c = apart.tensor(DType::F32, &[m, n])?;
     let product = matrix_product([m, k, n], [a, b, c.clone()], turned);
     let choice = Choice::of_tiles(tile, 1);
-    let plan = product.programs(choice, Some(offered), None, &ctx.device().profile())?;
-    plan.prepare(ctx.device())?;
-    let memory = plan.memory(ctx)?;
-    ctx.device().synchronize()?;
+    let plan = product.programs(choice, Some(offered), None, &apart.device().profile())?;
+    plan.prepare(apart.device())?;
+    apart.device().synchronize()?;
     let start = Instant::now();
-    chosen::enqueue_programs(plan, ctx, &memory)?;
+    apart.run(plan)?;
     let mut bytes = vec![0; m * n * 4];
-    ctx.device().download(c.address, &mut bytes)?;
+    apart.device().download(c.address, &mut bytes)?;
     let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let got: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
     for i in 0..m {

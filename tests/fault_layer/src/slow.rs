@@ -225,7 +225,6 @@ unsafe extern "system" fn submit(
         let slowed = between(&before_work, &busy()) * factor;
         TOTAL.fetch_add(slowed.as_micros() as u64, Ordering::SeqCst);
         LONGEST.fetch_max(slowed.as_millis() as u64, Ordering::SeqCst);
-        eprintln!("SLOW {} ms, wall {:?}", slowed.as_millis(), start.elapsed());
         if slowed > WATCHDOG {
             faults::lose();
             return VK_ERROR_DEVICE_LOST;

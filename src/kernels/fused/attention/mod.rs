@@ -244,7 +244,10 @@ impl Kernel for Attention {
         };
         // Scores and weighted values; where a mask lets few pairs through, fewer.
         let flops = 2 * (rows * g.keys * (g.depth + g.width)) as u64;
-        ctx.device().enqueue_counted(&program, flops)?;
+        let few = tile.with_few_registers(false).map(|tile| Variant { tile: *tile, ..variant });
+        let shader = || few.unwrap_or(variant).shader();
+        let reserve = few.map(|few| program.with(few.key(), &shader));
+        ctx.device().enqueue_or(&program, reserve.as_ref(), flops)?;
         let Some((partial, stats)) = partial else { return Ok(()) };
         merge(ctx.device(), &result, &partial, &stats)?;
         saved.map_or(Ok(()), |saved| merge_stats(ctx.device(), &saved, &stats))

@@ -110,6 +110,17 @@ impl Tile {
         tiles.find(|t| t.vec4s == self.vec4s).expect("there is a tile for every width")
     }
 
+    /// The tile with the same rows, keys and parts that takes fewer registers, if it is another one:
+    /// for drivers that refuse the shader of this one.
+    pub fn with_few_registers(&self, gradient: bool) -> Option<&'static Self> {
+        let few = table(Kind::FewRegisters);
+        let tiles = if gradient { &few.gradient } else { &few.forward };
+        let same = |t: &&Self| {
+            (t.vec4s, t.lanes, t.parts, t.keys) == (self.vec4s, self.lanes, self.parts, self.keys)
+        };
+        tiles.iter().find(same).filter(|t| *t != self)
+    }
+
     /// A number for how the loop over steps is written.
     pub const fn loop_id(&self) -> u32 {
         self.step << 1 | self.rolled as u32
@@ -139,6 +150,18 @@ mod tests {
         assert!(t.vec4s.is_multiple_of(t.parts) && t.lanes.is_multiple_of(t.parts), "{t:?}");
         assert!(t.keys.is_multiple_of(t.step), "{t:?}");
         assert!(bytes <= 16 << 10, "{t:?}: {bytes} bytes");
+    }
+
+    #[test]
+    fn every_tile_with_a_loop_of_another_form_has_one_in_reserve() {
+        for (gradient, Table { forward, .. }) in [(false, &USUAL), (true, &USUAL)] {
+            for tile in forward {
+                let tile = if gradient { tile.of_gradient(Kind::ManyRegisters) } else { tile };
+                let reserve = tile.with_few_registers(gradient);
+                assert_eq!(reserve.is_some(), gradient || tile.vec4s >= 24, "{tile:?}");
+                assert!(reserve.is_none_or(|t| t.with_few_registers(gradient).is_none()));
+            }
+        }
     }
 
     #[test]

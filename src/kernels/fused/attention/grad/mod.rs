@@ -240,7 +240,12 @@ impl AttentionGrad {
                     params: if cut { params.u32(first).u32(first + count) } else { params },
                     grid: Grid::groups(workgroups),
                 };
-                ctx.device().enqueue_counted(&program, 2 * (pairs * count * widths) as u64)?;
+                let few = tile.with_few_registers(true);
+                let few = few.map(|tile| Variant { tile: *tile, ..variant });
+                let shader = || few.unwrap_or(variant).shader();
+                let reserve = few.map(|few| program.with(few.key(), &shader));
+                let flops = 2 * (pairs * count * widths) as u64;
+                ctx.device().enqueue_or(&program, reserve.as_ref(), flops)?;
             }
             if cut {
                 for (partial, sum) in partial.iter().zip(sums) {

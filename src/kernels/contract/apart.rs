@@ -1,0 +1,118 @@
+//! Programs on a device of their own, where they are tried before they are used: a driver that
+//! hangs in one, or loses the device, harms nobody's tensors.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::plan::Plan;
+use crate::device::{Binding, Device, Dispatches};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// 1.875 as float16, 1 as bfloat16 and as float32: zeros may take less power, and so less time.
+const ONES: u32 = 0x3f80_3f80;
+/// Places in a block that a device tells apart: bindings begin at multiples of it.
+const ALIGNMENT: u64 = 256;
+
+/// Such a device, with memory for operands.
+pub(super) struct Apart {
+    device: Arc<Device>,
+    /// Blocks of tensors.
+    blocks: Vec<u64>,
+    /// Blocks of the last plan's temporaries.
+    temporaries: Vec<u64>,
+    /// Where bindings of another device lie on this one: by address and bytes.
+    operands: FxHashMap<(u64, u64), u64>,
+}
+
+impl Apart {
+    /// Memory on a device that somebody opened by [`Device::beside`].
+    pub fn on(device: Arc<Device>) -> Self {
+        let (blocks, temporaries) = (Vec::new(), Vec::new());
+        Self { device, blocks, temporaries, operands: FxHashMap::default() }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64> {
+        let address = self.device.allocate(bytes)?;
+        self.blocks.push(address);
+        Ok(address)
+    }
+
+    /// An uninitialized tensor.
+    pub fn tensor(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let tensor = Tensor::new(dtype, dims, 0);
+        Ok(Tensor { address: self.allocate(tensor.bytes())?, ..tensor })
+    }
+
+    /// A tensor of numbers near 1.
+    pub fn ones(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let tensor = self.tensor(dtype, dims)?;
+        self.device.fill(tensor.address, tensor.bytes(), ONES)?;
+        Ok(tensor)
+    }
+
+    /// Where a binding lies here: its own address if that is one of this device, else memory of the
+    /// same size and alignment.
+    fn place(&mut self, binding: &Binding) -> Result<u64> {
+        let Binding { address, bytes, .. } = *binding;
+        if bytes == 0 || self.device.owns(address) {
+            return Ok(address);
+        }
+        if let Some(here) = self.operands.get(&(address, bytes)) {
+            return Ok(*here);
+        }
+        let rest = address % ALIGNMENT;
+        let size = (rest + bytes).next_multiple_of(4);
+        let block = self.allocate(size)?;
+        self.device.fill(block, size, ONES)?;
+        self.operands.insert((address, bytes), block + rest);
+        Ok(block + rest)
+    }
+
+    /// The dispatches of a plan whose steps are programs. Its operands may be those of another
+    /// device; then numbers near 1 stand for them.
+    fn gathered(&mut self, plan: Plan<'_>) -> Result<Dispatches> {
+        let device = self.device.clone();
+        // What is enqueued keeps its memory.
+        self.temporaries.drain(..).try_for_each(|address| device.deallocate(address))?;
+        let memory = plan.memory_by(&mut |words| {
+            let address = device.allocate(4 * words as u64)?;
+            self.temporaries.push(address);
+            Ok(address)
+        })?;
+        plan.gather_on(&device, &memory, &mut |binding| self.place(binding))
+    }
+
+    /// Runs a plan. Nothing waits for it.
+    pub fn run(&mut self, plan: Plan<'_>) -> Result<()> {
+        let dispatches = self.gathered(plan)?;
+        self.device.enqueue_gathered(dispatches)
+    }
+
+    /// Runs a plan. Nanoseconds that it takes once its programs are compiled.
+    pub fn time(&mut self, plan: Plan<'_>) -> Result<u64> {
+        plan.prepare(&self.device)?;
+        let dispatches = self.gathered(plan)?;
+        let timer = self.device.timer();
+        timer.start(&self.device);
+        self.device.enqueue_gathered(dispatches)?;
+        timer.stop(&self.device);
+        timer.nanoseconds(&self.device)
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        for address in self.blocks.drain(..).chain(self.temporaries.drain(..)) {
+            // Of a lost device nothing is left to free.
+            let _ = self.device.deallocate(address);
+        }
+    }
+}

@@ -15,6 +15,7 @@ use crate::device_type::DeviceType;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::registry::{Registration, Registry};
+use crate::optimizer::settings::{Settings, VARIABLE};
 use crate::settings;
 
 /// What TensorFlow's side adds, which only a process with TensorFlow in it knows.
@@ -30,6 +31,18 @@ pub struct TensorFlow {
     pub device_type: DeviceType,
 }
 
+/// A line for each of the environment's `variables` that is unknown or has a value without a
+/// meaning.
+pub fn problems(variables: &[(String, String)]) -> Vec<String> {
+    let lookup = |name: &str| {
+        let found = variables.iter().find(|(n, _)| settings::is_same(n, name));
+        found.map(|(_, value)| value.clone())
+    };
+    let own = settings::problems(variables.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+    let passes = Settings::parse(&lookup(VARIABLE).unwrap_or_default()).1;
+    own.into_iter().chain(passes).chain(cache::problem(&lookup)).collect()
+}
+
 /// The whole report for the environment `variables`. Enumerates the adapters and tries each device
 /// out.
 pub fn report(variables: &[(String, String)], tensorflow: &TensorFlow) -> Value {
@@ -40,12 +53,7 @@ pub fn report(variables: &[(String, String)], tensorflow: &TensorFlow) -> Value 
     let selection = Selection::enumerate(&lookup);
     let environment: BTreeMap<_, _> =
         settings::VARIABLES.iter().filter_map(|v| Some((v.name, lookup(v.name)?))).collect();
-    let warnings: Vec<_> = selection
-        .warnings
-        .iter()
-        .cloned()
-        .chain(settings::problems(variables.iter().map(|(k, v)| (k.as_str(), v.as_str()))))
-        .collect();
+    let warnings: Vec<_> = selection.warnings.iter().cloned().chain(problems(variables)).collect();
     let opened: Vec<_> = selection.adapters.iter().map(try_out).collect();
     let capabilities =
         opened.iter().flatten().map(|(d, _)| *d.capabilities()).reduce(Capabilities::common);

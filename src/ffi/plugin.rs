@@ -15,7 +15,7 @@ use crate::device::{Capabilities, Device, Profile, Selection, adapters, cache};
 use crate::error::{Error, Result};
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::{determinism, device_type, environment, second_copy, symbols, variables};
-use crate::settings;
+use crate::report;
 use crate::sys::guard::caught;
 
 /// What is logged unless `TF_WGPU_LOG` says otherwise: our warnings, and only errors of the
@@ -79,7 +79,7 @@ impl Plugin {
         }
         // Behind the check: a second copy of the library has nothing to say.
         let variables = environment::all();
-        for line in settings::problems(variables.iter().map(|(k, v)| (k.as_str(), v.as_str()))) {
+        for line in report::problems(&variables) {
             log::warn!("{line}");
         }
         let start = Instant::now();

@@ -67,6 +67,7 @@ def test_each_variable_without_a_meaning_is_told_once() -> None:
         TF_WGPU_DRIVER_SHIELD="no",
         TF_WGPU_PROFILE="voodoo",
         TF_WGPU_MAX_MEMORY="much",
+        TF_WGPU_CACHE="/proc/nowhere",
         TF_WGPU_OPTIMIZER="everything",
         TF_WGPU_DEVICE_TYPE="TPU",
         TF_WGPU_LOG="verbose",
@@ -84,18 +85,29 @@ def test_each_variable_without_a_meaning_is_told_once() -> None:
         "TF_WGPU_DRIVER_SHIELD=no is ignored",
         "TF_WGPU_PROFILE=voodoo is ignored: the values are amd, intel,",
         "TF_WGPU_MAX_MEMORY=much: not a number of bytes",
+        "TF_WGPU_CACHE=/proc/nowhere: nothing is kept there: No such file",
         'TF_WGPU_OPTIMIZER names "everything"',
         "TF_WGPU_DEVICE_TYPE=TPU: neither WGPU nor GPU",
         'TF_WGPU_LOG=verbose: "verbose" is neither a level',
         'WGPU_BACKEND="vulkan,metal": this system has no metal, only vulkan',
     ):
         assert sum(f"tensorflow-wgpu: warn: {start}" in line for line in lines) == 1, (start, lines)
-    assert len(lines) == 15, lines
+    assert len(lines) == 16, lines
 
 
-@pytest.mark.parametrize("name", ["TF_WGPU_VISIBLE_DEVICE", "TF_WGPU_JIT"])
-def test_the_doctor_tells_of_them_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, "9")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TF_WGPU_VISIBLE_DEVICE", "9"),
+        ("TF_WGPU_JIT", "9"),
+        ("TF_WGPU_OPTIMIZER", "9"),
+        ("TF_WGPU_CACHE", "/proc/nowhere"),
+    ],
+)
+def test_the_doctor_tells_of_them_too(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
     probe = _probe.run("library")
     facts = {"library": probe, "library_path": "x"}
     found = [p for p in _doctor.diagnose_library(facts) if name in p[1]]

@@ -124,6 +124,61 @@ PRODUCTS = (
 )
 
 
+# Programs of several products, and of attention: kernels of GPUs, which are refused in their usual
+# and their portable form.
+OTHERS = (
+    PROGRAM
+    + """
+    rng = np.random.default_rng(1)
+
+    def whole(*shape):
+        return tf.constant(rng.integers(-3, 4, shape).astype("float32"))
+
+    @tf.function
+    def joined(x, a, b, c):
+        return tf.matmul(x, a), tf.matmul(x, b), tf.matmul(x, c)
+
+    @tf.function
+    def summed(x, gradient):
+        return tf.matmul(x, gradient, transpose_a=True), tf.reduce_sum(gradient, axis=0)
+
+    @tf.function
+    def attention(query, key, value):
+        scores = tf.matmul(query, key, transpose_b=True) / 10.0
+        return tf.matmul(tf.nn.softmax(scores), value)
+
+    @tf.function
+    def attention_grad(query, key, value):
+        with tf.GradientTape() as tape:
+            tape.watch([query, key, value])
+            result = attention(query, key, value)
+        return tape.gradient(result, [query, key, value], result)
+
+    # Rows of 128 elements: their tiles have another form for GPUs with few registers.
+    rows = [whole(2, 3, 20, 128) / 10 for _ in range(3)]
+    program, inputs = {
+        "joined": (joined, [whole(20, 32), *(whole(32, 24) for _ in range(3))]),
+        "summed": (summed, [whole(40, 32), whole(40, 24)]),
+        "attention": (attention, rows),
+        "attention_grad": (attention_grad, rows),
+    }["WHICH"]
+    with tf.device("CPU:0"):
+        wanted = tf.nest.map_structure(lambda x: x.numpy(), program(*inputs))
+    tf.config.set_soft_device_placement(False)
+    with tf.device("WGPU:0"):
+        inputs = [tf.identity(x) for x in inputs]
+        tf.add(inputs[0], 0.0).numpy()
+        layer.fault_layer_refuse(1, COUNT, UNKNOWN, ALL)
+        for _ in range(2):
+            for got, want in zip(
+                tf.nest.flatten(program(*inputs)), tf.nest.flatten(wanted), strict=True
+            ):
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    print("right")
+"""
+)
+
+
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     """Variables for a process behind the layer."""
@@ -177,6 +232,26 @@ def test_a_product_has_a_simpler_tile(environment, count, what, instead):
     assert len(lines) == len(instead), done.stderr
     assert all(text in line for text, line in zip(instead, lines, strict=True)), done.stderr
     assert all("shader contract" in line and "ERROR_UNKNOWN" in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("which", "shader", "instead"),
+    [
+        ("joined", "contract", "a simpler one computes the same"),
+        ("summed", "contract", "a simpler one computes the same"),
+        ("attention", "attention", "a simpler one computes the same"),
+        # Its shaders are compiled at the same time: those of one may be refused, or one of each.
+        ("attention_grad", "attention", ""),
+    ],
+)
+def test_fused_products_and_attention_have_a_simpler_form(environment, which, shader, instead):
+    program = OTHERS.replace("COUNT", "2").replace("WHICH", which)
+    done = python(program, **environment, TF_WGPU_PROFILE="nvidia")
+    assert done.returncode == 0, done.stderr
+    assert "right" in done.stdout
+    lines = [line for line in done.stderr.splitlines() if "refused it" in line]
+    assert any(instead in line for line in lines), done.stderr
+    assert f"shader {shader}" in lines[0], lines
 
 
 def test_what_was_refused_is_kept_for_the_next_process(environment, tmp_path):

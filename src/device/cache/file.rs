@@ -99,25 +99,9 @@ fn write_by(
     data: &[u8],
     names: &mut dyn FnMut() -> String,
 ) -> std::io::Result<()> {
-    let directory = parent(path);
-    make_directory(directory)?;
-    if let Some(why) = untrusted(&std::fs::metadata(directory)?) {
-        return Err(std::io::Error::new(
-            ErrorKind::PermissionDenied,
-            format!("{} {why}", directory.display()),
-        ));
-    }
-    remove_abandoned(directory);
     let lengths = [(key.len() as u64).to_le_bytes(), (data.len() as u64).to_le_bytes()].concat();
     let sum = checksum(&[&lengths, key, data]);
-    let (temporary, mut file) = loop {
-        let temporary = directory.join(names());
-        match create_private(&temporary) {
-            Ok(file) => break (temporary, file),
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(e),
-        }
-    };
+    let (temporary, mut file) = new_file(parent(path), names)?;
     let mut write = || {
         for part in [&MAGIC[..], &sum.to_le_bytes(), &lengths, key, data] {
             file.write_all(part)?;
@@ -129,6 +113,35 @@ fn write_by(
     written
         .and_then(|()| replace(&temporary, path))
         .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+}
+
+/// A new file in a directory that only this user may write, which is made if there is none.
+fn new_file(
+    directory: &Path,
+    names: &mut dyn FnMut() -> String,
+) -> std::io::Result<(PathBuf, File)> {
+    make_directory(directory)?;
+    if let Some(why) = untrusted(&std::fs::metadata(directory)?) {
+        return Err(std::io::Error::new(
+            ErrorKind::PermissionDenied,
+            format!("{} {why}", directory.display()),
+        ));
+    }
+    remove_abandoned(directory);
+    loop {
+        let temporary = directory.join(names());
+        match create_private(&temporary) {
+            Ok(file) => return Ok((temporary, file)),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Whether files can be stored in a directory.
+pub(super) fn try_out(directory: &Path) -> std::io::Result<()> {
+    let (temporary, _) = new_file(directory, &mut temporary_name)?;
+    std::fs::remove_file(temporary)
 }
 
 /// Has no other process change the file at `path` until the value is dropped. None where that

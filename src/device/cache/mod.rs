@@ -34,6 +34,13 @@ pub fn directory(lookup: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     Some(caches?.join("tensorflow-wgpu")).filter(|p| p.is_absolute())
 }
 
+/// Why nothing is kept in the directory that `TF_WGPU_CACHE` names, as `lookup` gives it, if so.
+pub fn problem(lookup: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let value = lookup("TF_WGPU_CACHE")?;
+    let why = file::try_out(&directory(lookup)?).err()?;
+    Some(format!("TF_WGPU_CACHE={value}: nothing is kept there: {why}"))
+}
+
 /// A driver's cache and the thread that stores it.
 pub(crate) struct DiskCache {
     raw: wgpu::PipelineCache,

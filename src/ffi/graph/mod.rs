@@ -145,12 +145,10 @@ impl Held for Optimizer {
 extern "C" fn create() -> *mut c_void {
     guard_or(std::ptr::null_mut(), "creating the graph optimizer", || {
         let text = environment::lookup(VARIABLE).unwrap_or_default();
-        let (mut settings, problems) = Settings::parse(&text);
+        // Names of no pass are told when TensorFlow loads the plug-in.
+        let (mut settings, _) = Settings::parse(&text);
         settings.device_type = device_type::get();
         settings.dump = Folder::of_process();
-        // TensorFlow makes an optimizer for every graph; once is enough.
-        static TOLD: std::sync::Once = std::sync::Once::new();
-        TOLD.call_once(|| problems.iter().for_each(|p| log::warn!("{p}")));
         Ok(Handle::give(Optimizer { settings, memory: LastGraph::default() }))
     })
 }

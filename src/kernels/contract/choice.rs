@@ -57,6 +57,14 @@ pub fn choose_among(d: &Demand, tiles: &[&'static Tile]) -> Choice {
     best.expect("tiles that are offered").0
 }
 
+/// The tile of four sums in registers for each invocation: no workgroup memory, no barrier, and the
+/// shortest text.
+pub fn plainest(d: &Demand) -> Option<Choice> {
+    let is_plain = |t: &&Tile| t.memory == OperandMemory::Registers && (t.rows, t.vec4s) == (1, 1);
+    let tile = offered(d).find(is_plain)?;
+    Some(choose_among(d, &[tile]))
+}
+
 /// Most choices that are worth timing.
 pub const MOST_CANDIDATES: usize = 5;
 /// How many times the least estimate a candidate's may be: estimates are not so wrong, and each is

@@ -44,13 +44,14 @@ pub(super) fn with_reserve<'p>(
     ctx.device().enqueue_either(first, second)
 }
 
-/// The choice of an adapter that has no more than WebGPU promises, with that profile, for a driver
-/// that refuses the programs of `choice`. None if that is the same tile.
+/// Another choice than `choice` for a driver that refuses its programs, with its profile: that of
+/// an adapter that has no more than WebGPU promises, or else the plainest.
 pub(super) fn portable(c: &Contraction, own: Profile, choice: Choice) -> Option<(Choice, Profile)> {
     let profile = own.portable();
-    let other = choice::choose(&c.demand(profile, None));
-    let is_same = other.tile == choice.tile && other.schedule == choice.schedule;
-    (!is_same).then_some((other, profile))
+    let demand = c.demand(profile, None);
+    let is_other = |other: &Choice| (other.tile, other.schedule) != (choice.tile, choice.schedule);
+    let others = [Some(choice::choose(&demand)), choice::plainest(&demand)];
+    others.into_iter().flatten().find(is_other).map(|other| (other, profile))
 }
 
 /// Its programs.

@@ -138,7 +138,7 @@ keras-tests: install ## Keras's own tests: none may fail on WGPU alone. Hours; c
 
 .PHONY: packages
 packages: install ## Tests of others' packages, and programs: none may fail on WGPU alone. Hours.
-	$(BIN)/python tools/packages --write docs/PACKAGES.md
+	$(BIN)/python tools/packages --ledger tools/packages/ledger.json --write docs/PACKAGES.md
 
 .PHONY: packages-sample
 packages-sample: install ## A fixed sample of the same, of about ten minutes.

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from catalogue import PACKAGES, Package
+from ledger import Ledger, count
 from runs import Limits, Outcome, Runner
 from table import alone, markdown, row
 
@@ -91,8 +92,26 @@ def test_the_table_counts_each_failure_once():
     cpu = {"a": Outcome("passed"), "b": Outcome("failed"), "c": Outcome("passed")}
     ours = alone(wgpu, cpu)
     assert ours == {"c": "y"}
-    assert row("p", 1, 2, wgpu, ours) == ("p", 1, 2, 4, 1, 1, 1, 1)
-    assert "| p | 1 | 2 | 4 | 1 | 1 | 1 | 1 |" in markdown([row("p", 1, 2, wgpu, ours)])
+    files = [count(wgpu, ours, "1.0"), count({"e": Outcome("passed")}, {}, "1.0")]
+    assert row("p", 3, files) == ("p", 2, 3, 5, 2, 1, 1, 1)
+    assert "| p | 2 | 3 | 5 | 2 | 1 | 1 | 1 |" in markdown([row("p", 3, files)])
+
+
+def test_the_ledger_knows_the_files_that_passed(tmp_path):
+    path = tmp_path / "ledger.json"
+    ledger = Ledger(path)
+    right = count({"a": Outcome("passed"), "b": Outcome("failed")}, {}, "1.0")
+    wrong = count({"a": Outcome("failed", "x")}, {"a": "x"}, "1.0")
+    ledger.add("p", "right.py", right)
+    ledger.add("p", "wrong.py", wrong)
+    ledger.add("another", "right.py", right)
+    assert len(path.read_text().splitlines()) == 2 + 2 * 2 + 3
+    again = Ledger(path)
+    assert again.find("p", "right.py") == right
+    assert again.find("another", "right.py") == right
+    assert again.find("p", "wrong.py") is None
+    assert again.find("p", "new.py") is None
+    Ledger(None).add("p", "right.py", right)
 
 
 @pytest.mark.parametrize("factor", [1, 100])

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from catalogue import HERE, PACKAGES, Package
 from environments import environment, root
+from ledger import Counts, Ledger, count
 from runs import Limits, Outcome, Runner
 from table import alone, markdown, row, write
 from tensorflow_wgpu import library_path
@@ -84,7 +85,11 @@ def main() -> int:
         help="begin no file after this time; with 0, the table of what is there",
     )
     parser.add_argument("--write", type=Path, help="write the table into this page")
+    parser.add_argument(
+        "--ledger", type=Path, help="leave out the files that it says passed, and add others to it"
+    )
     options = parser.parse_args()
+    ledger, own = Ledger(options.ledger), importlib.metadata.version("tensorflow-wgpu")
     folder = options.folder.resolve()
     version = importlib.metadata.version("tensorflow")
     results = folder / f"results-{version}{'-sample' if options.sample else ''}"
@@ -111,17 +116,23 @@ def main() -> int:
             select,
             Limits(options.case, options.process),
         )
-        cases, ours, ran, left_out = {}, {}, 0, 0
+        ours: dict[str, dict[str, str]] = {}
+        counted: list[Counts] = []
+        left_out = 0
         for file in files(package, top, options.sample):
             late = options.minutes is not None and passed() >= 60 * options.minutes
             if options.files not in file:
+                continue
+            known = None if options.fresh else ledger.find(package.name, file)
+            if known:
+                counted.append(known)
                 continue
             if late and not runner.outcomes(file, "wgpu").exists():
                 left_out += 1
                 continue
             wgpu, only = both(runner, file)
-            ran += 1
-            cases |= {f"{file}::{case}": outcome for case, outcome in wgpu.items()}
+            counted.append(count(wgpu, only, own))
+            ledger.add(package.name, file, counted[-1])
             if only:
                 ours[file] = only
             bad = sum(outcome.outcome == "failed" for outcome in wgpu.values())
@@ -130,12 +141,12 @@ def main() -> int:
                 f" alone, {passed():.0f} s",
                 flush=True,
             )
-        if not ran and not left_out:
+        if not counted and not left_out:
             continue
         runner.results.mkdir(exist_ok=True)
         flat = {f"{file}::{case}": m for file, only in ours.items() for case, m in only.items()}
         (runner.results / "alone.json").write_text(json.dumps(ours, indent=1))
-        rows.append(row(package.name, ran, left_out, cases, flat))
+        rows.append(row(package.name, left_out, counted))
         failed += [f"{package.name}: {case}: {message}" for case, message in flat.items()]
     if unknown:
         parser.error(f"no package is called {', '.join(sorted(unknown))}")

@@ -1,9 +1,9 @@
 """Compares a package's outcomes on the two devices, and writes the table."""
 
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from ledger import Counts
 from runs import Outcome
 
 HEAD = """# Other people's packages
@@ -38,15 +38,10 @@ def alone(wgpu: dict[str, Outcome], cpu: dict[str, Outcome]) -> dict[str, str]:
     }
 
 
-def row(
-    package: str, files: int, left_out: int, wgpu: dict[str, Outcome], failed: dict[str, str]
-) -> Row:
-    """Counts a package's cases."""
-    counts = Counter(outcome.outcome for outcome in wgpu.values())
-    both = counts["failed"] - len(failed)
-    return Row(
-        package, files, left_out, len(wgpu), counts["passed"], counts["skipped"], both, len(failed)
-    )
+def row(package: str, left_out: int, files: list[Counts]) -> Row:
+    """Adds up the files of a package."""
+    sums = [sum(getattr(file, name) for file in files) for name in Row._fields[3:7]]
+    return Row(package, len(files), left_out, *sums, sum(len(file.alone) for file in files))
 
 
 def markdown(rows: list[Row]) -> str:

@@ -1,6 +1,7 @@
 //! Eigenvalues, singular values and tridiagonal systems: residuals and orthogonality in float64.
 
 use tensorflow_wgpu::DType::{self, F32, F64};
+use tensorflow_wgpu::device::{Capabilities, Profile};
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
@@ -156,7 +157,18 @@ fn singular_values_and_vectors() {
 
 #[test]
 fn singular_values_of_deficient_huge_and_tiny_matrices() {
-    let mut session = Session::shared().unwrap();
+    check_deficient(Session::shared().unwrap());
+}
+
+/// On Metal a flag in workgroup memory decides no branch.
+#[test]
+fn singular_vectors_without_flags_in_workgroup_memory() {
+    let own = Session::shared().unwrap().device.profile();
+    let capabilities = Capabilities { workgroup_flags: false, ..own.capabilities };
+    check_deficient(Session::under(Profile { capabilities, ..own }).unwrap());
+}
+
+fn check_deficient(mut session: Session) {
     for dtype in types(&session) {
         for scale in [1.0, 1e30, 1e-30] {
             // Rank 2, a zero matrix, and a diagonal one.

@@ -2,6 +2,9 @@
 // p.batch matrices), where a singular value gives none: beyond the p.k singular values s, and where
 // those vanish against the first. Grid: one workgroup for each matrix.
 //
+// Where a flag in workgroup memory may not decide a branch with barriers in it, columns that are there
+// already are computed as well, and not stored.
+//
 // A column starts as the unit vector that the columns before it span least, and is made orthogonal
 // to them, twice. An invocation owns every WORKGROUP-th row, so that only sums cross invocations.
 
@@ -30,14 +33,13 @@ fn total(local: u32, own: real) -> real {
     }
     let base = matrix * p.r * p.cols;
     for (var c = p.first; c < p.end; c += 1u) {
-        // The same for the whole workgroup; where it is true the column is there already.
+        // The same for the whole workgroup; where it is false the column is there already.
         var vanishes = c >= p.k;
         if !vanishes {
             let largest = load_s(matrix * p.k);
             vanishes = load_s(matrix * p.k + c) <= largest * real({{EPSILON}}) * real(p.r);
         }
-        vanishes = workgroup_flag(local_index, vanishes);
-        if vanishes {
+        {{BRANCH}} {
             var least = real(2.0);
             var row = 0u;
             for (var i = local_index; i < p.r; i += WORKGROUP) {
@@ -68,7 +70,9 @@ fn total(local: u32, own: real) -> real {
             workgroupBarrier();
             let start = best[0];
             for (var i = local_index; i < p.r; i += WORKGROUP) {
-                store_u(base + i * p.cols + c, select(real(0.0), real(1.0), i == start));
+                if vanishes {
+                    store_u(base + i * p.cols + c, select(real(0.0), real(1.0), i == start));
+                }
             }
             for (var d = 0u; d < 2u * c; d += 1u) {
                 var dot = real(0.0);
@@ -78,7 +82,9 @@ fn total(local: u32, own: real) -> real {
                 let part = total(local_index, dot);
                 for (var i = local_index; i < p.r; i += WORKGROUP) {
                     let at = base + i * p.cols + c;
-                    store_u(at, load_u(at) - part * load_u(base + i * p.cols + d % c));
+                    if vanishes {
+                        store_u(at, load_u(at) - part * load_u(base + i * p.cols + d % c));
+                    }
                 }
             }
             var square = real(0.0);
@@ -89,7 +95,9 @@ fn total(local: u32, own: real) -> real {
             let length = sqrt(total(local_index, square));
             for (var i = local_index; i < p.r; i += WORKGROUP) {
                 let at = base + i * p.cols + c;
-                store_u(at, load_u(at) / length);
+                if vanishes {
+                    store_u(at, load_u(at) / length);
+                }
             }
         }
         workgroupBarrier();

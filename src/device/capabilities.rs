@@ -66,6 +66,10 @@ pub struct Capabilities {
     pub max_bindings: u32,
     /// Storage buffers whose offsets may be given with each dispatch.
     pub max_dynamic_bindings: u32,
+    /// Whether a flag that one invocation has put into workgroup memory may decide a branch of all.
+    /// Metal's compiler may read it before the barrier, since naga passes workgroup memory as an
+    /// argument of the entry point (gfx-rs/wgpu#4500).
+    pub workgroup_flags: bool,
     /// Invocations in one workgroup.
     pub max_invocations: u32,
     /// Bytes of workgroup memory.
@@ -86,6 +90,7 @@ impl Capabilities {
         storage_alignment: 32,
         max_bindings: 32,
         max_dynamic_bindings: 32,
+        workgroup_flags: true,
         max_invocations: 1024,
         workgroup_memory: 32 << 10,
     };
@@ -103,6 +108,7 @@ impl Capabilities {
         storage_alignment: 256,
         max_bindings: 8,
         max_dynamic_bindings: 4,
+        workgroup_flags: false,
         max_invocations: 256,
         workgroup_memory: 16 << 10,
     };
@@ -140,6 +146,7 @@ impl Capabilities {
             storage_alignment: limits.min_storage_buffer_offset_alignment,
             max_bindings: limits.max_storage_buffers_per_shader_stage,
             max_dynamic_bindings: limits.max_dynamic_storage_buffers_per_pipeline_layout,
+            workgroup_flags: info.backend != wgpu::Backend::Metal,
             max_invocations: limits.max_compute_invocations_per_workgroup,
             workgroup_memory: limits.max_compute_workgroup_storage_size,
         }
@@ -198,6 +205,7 @@ impl Capabilities {
             storage_alignment: self.storage_alignment.max(other.storage_alignment),
             max_bindings: self.max_bindings.min(other.max_bindings),
             max_dynamic_bindings: self.max_dynamic_bindings.min(other.max_dynamic_bindings),
+            workgroup_flags: self.workgroup_flags && other.workgroup_flags,
             max_invocations: self.max_invocations.min(other.max_invocations),
             workgroup_memory: self.workgroup_memory.min(other.workgroup_memory),
         }
@@ -231,9 +239,10 @@ mod tests {
         for capabilities in [Capabilities::WEBGPU, Capabilities::FULL] {
             let (features, limits) = (capabilities.features(), capabilities.limits(limits.clone()));
             let read = Capabilities::from_parts(&info, features, &limits);
-            // How much is bound is up to kernels.
+            // How much is bound is up to kernels, and what the backend does right is no limit.
             let max_binding = limits.max_storage_buffer_binding_size;
-            let same = Capabilities { matrices: Matrices::NONE, max_binding, ..capabilities };
+            let (matrices, workgroup_flags) = (Matrices::NONE, true);
+            let same = Capabilities { matrices, max_binding, workgroup_flags, ..capabilities };
             assert_eq!(read, same);
         }
     }

@@ -37,8 +37,17 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let each = |t: &DType| {
         let sized = [16, 64, 256].map(|w| [step_shader(*t, w), norm_shader(*t, w)]).concat();
-        [sized, vec![begin_shader(*t), left_shader(*t), right_shader(*t), complete_shader(*t)]]
-            .concat()
+        [
+            sized,
+            vec![
+                begin_shader(*t),
+                left_shader(*t),
+                right_shader(*t),
+                complete_shader(*t, true),
+                complete_shader(*t, false),
+            ],
+        ]
+        .concat()
     };
     REALS.iter().flat_map(each).collect()
 }
@@ -209,12 +218,13 @@ fn complete(device: &Device, u: &Tensor, s: &Tensor, basis: Basis) -> Result<()>
         )));
     }
     let steps = (ITERATIONS / column).max(1);
+    let branches = device.capabilities().workgroup_flags;
     for first in (0..cols).step_by(steps) {
         // The binding of an empty tensor needs some memory: u's own is not written to through it.
         let s = if s.is_empty() { u } else { s };
         device.enqueue(&Program {
-            key: Key::new("linalg svd complete").dtype(dtype),
-            shader: &|| complete_shader(dtype),
+            key: Key::new("linalg svd complete").dtype(dtype).number(u32::from(branches)),
+            shader: &|| complete_shader(dtype, branches),
             bindings: smallvec![Binding::from(u), Binding::from(s)],
             params: Params::new()
                 .u32(batch)
@@ -289,8 +299,10 @@ fn right_shader(dtype: DType) -> Shader {
     )
 }
 
-fn complete_shader(dtype: DType) -> Shader {
+fn complete_shader(dtype: DType, branches: bool) -> Shader {
+    let branch = if branches { "if workgroup_flag(local_index, vanishes)" } else { "" };
     Shader::new("linalg svd complete")
+        .define("BRANCH", branch)
         .bind("u", dtype)
         .bind("s", dtype)
         .u32s(&["batch", "r", "cols", "k", "first", "end"])

@@ -1,7 +1,7 @@
 //! tensorflow-wgpu: a TensorFlow pluggable device on wgpu.
 //!
-//! `ffi` speaks TensorFlow's C APIs, `device` runs the GPU, `kernels` describe ops as programs for
-//! it. See ARCHITECTURE.md.
+//! `ffi` implements TensorFlow's C APIs, `device` runs the GPU, and `kernels` describe ops as GPU
+//! programs. See ARCHITECTURE.md.
 
 #![deny(unsafe_code)]
 

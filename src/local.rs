@@ -1,5 +1,5 @@
-//! Kernels without TensorFlow: runs a registered op on host values, for tests, benches and bare GPU
-//! machines.
+//! Kernels without TensorFlow: runs a registered op on host values, for tests, benches and machines
+//! with a bare GPU.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -76,7 +76,7 @@ impl From<&[DType]> for Attr {
     }
 }
 
-/// An op with its attributes, as a node of a graph has them.
+/// An op with its attributes, as in a node of a graph.
 #[derive(Debug, Clone)]
 pub struct Node {
     op: String,
@@ -130,7 +130,8 @@ impl Attrs for Node {
 /// An input of [`Session::run`].
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// A tensor, uploaded to the device, or left on the host where the kernel was registered so.
+    /// A tensor. It is uploaded to the device, or stays on the host if the kernel is registered
+    /// that way.
     Value(HostTensor),
     /// A handle to a variable of the session.
     Variable(usize),
@@ -156,12 +157,12 @@ pub struct Session {
     pub device: Arc<Device>,
     registry: Registry,
     variables: Vec<Variable>,
-    /// Input addresses are shifted by this many elements, to test interior pointers.
+    /// The shift of input addresses in elements, to test interior pointers.
     pub misalign: usize,
     arena: Option<Arena>,
 }
 
-/// A block of device memory out of which tensors are cut one after the other.
+/// A block of device memory from which tensors are cut one after the other.
 #[derive(Debug, Clone)]
 struct Arena {
     block: Range<u64>,
@@ -180,14 +181,14 @@ impl Session {
         }
     }
 
-    /// A session on the first adapter of this machine, one device for the whole process.
+    /// A session on the first adapter of this machine. The whole process shares one device.
     pub fn shared() -> Result<Self> {
         static DEVICE: OnceLock<Result<Arc<Device>>> = OnceLock::new();
         Ok(Self::new(DEVICE.get_or_init(|| Device::open(&first_adapter()?)).clone()?))
     }
 
-    /// The same under `profile`, as far as the adapter can; one device for each profile. So tests
-    /// on a software adapter run the programs of a GPU.
+    /// A session under `profile`, as far as the adapter supports it, with one device for each
+    /// profile. So tests on a software adapter run the programs of a GPU.
     pub fn under(profile: Profile) -> Result<Self> {
         static DEVICES: Mutex<Vec<(Profile, Arc<Device>)>> = Mutex::new(Vec::new());
         let mut devices = DEVICES.lock();
@@ -200,16 +201,17 @@ impl Session {
         Ok(Self::new(device))
     }
 
-    /// The same on a device that binds at most `bytes` at once, so that small tensors are computed
-    /// in windows.
+    /// A session on a device that binds at most `bytes` at once, so that even small tensors are
+    /// computed in windows.
     pub fn binding(bytes: u64) -> Result<Self> {
         let own = Self::shared()?.device.profile();
         let capabilities = Capabilities { max_binding: bytes, ..own.capabilities };
         Self::under(Profile { capabilities, ..own })
     }
 
-    /// Whether the device has a type: tests leave out what it cannot run. Says so; and where `CI`
-    /// is set, panics if adapters of this profile do have the type, for then something is broken.
+    /// Whether the device supports a type, so that tests can skip the others. Prints each skipped
+    /// type. If `CI` is set, it panics if adapters of this profile do support the type, for then
+    /// something is broken.
     pub fn runs(&self, dtype: DType) -> bool {
         let runs = self.device.capabilities().supports(dtype);
         if !runs {
@@ -222,13 +224,13 @@ impl Session {
         runs
     }
 
-    /// Those of `types` that the device [`Session::runs`].
+    /// The elements of `types` that the device [`Session::runs`].
     pub fn supported(&self, types: impl IntoIterator<Item = DType>) -> Vec<DType> {
         types.into_iter().filter(|t| self.runs(*t)).collect()
     }
 
-    /// From now on, cuts all tensors out of one block of `bytes`, as TensorFlow's allocator does;
-    /// none of it is freed.
+    /// From now on, cuts all tensors from one block of `bytes`, as TensorFlow's allocator does. No
+    /// part of it is freed.
     pub fn use_arena(&mut self, bytes: u64) -> Result<()> {
         let start = self.device.allocate(bytes)?;
         self.arena = Some(Arena { block: start..start + bytes, next: start });
@@ -255,12 +257,12 @@ impl Session {
         }
     }
 
-    /// What the device offers.
+    /// The kernels that the device offers.
     pub const fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Makes a variable and returns its number.
+    /// Makes a variable and returns its index.
     pub fn variable(&mut self, value: &HostTensor) -> Result<usize> {
         let tensor = self.upload(value)?;
         let block = self.block(&tensor);
@@ -282,7 +284,7 @@ impl Session {
         Ok(tensor)
     }
 
-    /// Address of the allocation behind a tensor that [`Session::upload`] made.
+    /// The address of the allocation of a tensor that [`Session::upload`] made.
     fn block(&self, tensor: &Tensor) -> u64 {
         tensor.address - (self.misalign * tensor.dtype.size()) as u64
     }
@@ -309,7 +311,7 @@ impl Session {
         self.run_kernel(&*kernel, inputs).map_err(|e| e.context(&node.op))
     }
 
-    /// Runs a kernel that was made before, perhaps not for the first time, and returns its outputs.
+    /// Runs a kernel that was made before, and may have run before, and returns its outputs.
     pub fn run_kernel(&mut self, kernel: &dyn Kernel, inputs: &[Input]) -> Result<Vec<HostTensor>> {
         let mut ctx = LocalContext {
             session: self,
@@ -360,7 +362,7 @@ struct LocalContext<'s> {
 }
 
 impl LocalContext<'_> {
-    /// Refuses what TensorFlow refuses: an output that there is already.
+    /// Sets an output. Like TensorFlow, refuses one that is set already.
     fn set(&mut self, i: usize, output: Output) -> Result<()> {
         if self.outputs.len() <= i {
             self.outputs.resize(i + 1, None);
@@ -424,7 +426,7 @@ impl OpContext for LocalContext<'_> {
         dtype: DType,
         dims: &[usize],
     ) -> Result<Tensor> {
-        // Inputs belong to this run alone, so forwarding is always legal and gets tested.
+        // Inputs belong to this run only, so forwarding is always legal and gets tested.
         for &c in candidates {
             let t = self.input(c)?;
             if t.dtype == dtype

@@ -1,5 +1,5 @@
-//! What the doctor and the docs tell: adapters, devices, ops and types, as JSON or Markdown. Reads,
-//! changes nothing; the Python package gives the advice.
+//! The data for the doctor and the docs: adapters, devices, ops and types, as JSON or Markdown. It
+//! only reads; the Python package gives the advice.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,21 +18,20 @@ use crate::kernels::registry::{Registration, Registry};
 use crate::optimizer::settings::{Settings, VARIABLE};
 use crate::settings;
 
-/// What TensorFlow's side adds, which only a process with TensorFlow in it knows.
+/// The part of the report that only a process with TensorFlow knows.
 #[derive(Debug, Clone, Default)]
 pub struct TensorFlow {
-    /// Its version, if it is loaded.
+    /// TensorFlow's version, if it is loaded.
     pub version: Option<String>,
-    /// The variable API in use, or why there is none.
+    /// The variable API in use, or the reason why there is none.
     pub variables: Option<Result<String, String>>,
-    /// Whether it asks for deterministic ops.
+    /// Whether TensorFlow asks for deterministic ops.
     pub deterministic: bool,
-    /// The type by which it knows the devices, or will.
+    /// The type by which TensorFlow knows the devices, or will know them.
     pub device_type: DeviceType,
 }
 
-/// A line for each of the environment's `variables` that is unknown or has a value without a
-/// meaning.
+/// A line for each of the environment's `variables` that is unknown or has an invalid value.
 pub fn problems(variables: &[(String, String)]) -> Vec<String> {
     let lookup = |name: &str| {
         let found = variables.iter().find(|(n, _)| settings::is_same(n, name));
@@ -43,8 +42,7 @@ pub fn problems(variables: &[(String, String)]) -> Vec<String> {
     own.into_iter().chain(passes).chain(cache::problem(&lookup)).collect()
 }
 
-/// The whole report for the environment `variables`. Enumerates the adapters and tries each device
-/// out.
+/// The whole report for the environment `variables`. Enumerates the adapters and tests each device.
 pub fn report(variables: &[(String, String)], tensorflow: &TensorFlow) -> Value {
     let lookup = |name: &str| {
         let found = variables.iter().find(|(n, _)| settings::is_same(n, name));
@@ -82,7 +80,7 @@ pub fn report(variables: &[(String, String)], tensorflow: &TensorFlow) -> Value 
     })
 }
 
-/// What each device has done so far, by the names that TensorFlow gives the devices.
+/// The statistics of each device so far, under TensorFlow's names for the devices.
 pub fn statistics(devices: impl IntoIterator<Item = Statistics>, device_type: DeviceType) -> Value {
     let counts =
         |s: Statistics| s.rows().into_iter().map(|(name, n)| (name.to_owned(), n.into())).collect();
@@ -93,7 +91,7 @@ pub fn statistics(devices: impl IntoIterator<Item = Statistics>, device_type: De
         .collect()
 }
 
-/// What adapters devices are, by the names that TensorFlow gives the devices.
+/// The adapters of devices, under TensorFlow's names for the devices.
 pub fn devices<'a>(
     adapters: impl IntoIterator<Item = &'a wgpu::AdapterInfo>,
     device_type: DeviceType,
@@ -114,7 +112,7 @@ pub fn devices<'a>(
         .collect()
 }
 
-/// Opens a device, writes to its memory in a shader and reads it back.
+/// Opens a device, fills its memory by a shader and reads it back.
 fn try_out(adapter: &wgpu::Adapter) -> Result<(std::sync::Arc<Device>, Value)> {
     let device = Device::open(adapter)?;
     let budget = device.memory_budget();
@@ -185,7 +183,7 @@ fn adapter(
     })
 }
 
-/// The matrices that programs may use, and who decides whether they do.
+/// The matrix sizes that programs may use, and the policy that decides whether they do.
 fn matrix_units(device: &Device) -> Value {
     let sizes: Vec<_> = (device.capabilities().matrices.iter())
         .map(|matrices| format!("{} {}", matrices.element, matrices.size))
@@ -211,7 +209,7 @@ fn ops(rows: &[Registration]) -> Value {
         .collect()
 }
 
-/// How many ops take each type.
+/// The number of ops that take each type.
 fn kernels_by_type(rows: &[Registration]) -> BTreeMap<&'static str, usize> {
     DType::ALL
         .into_iter()
@@ -232,16 +230,15 @@ fn notes(rows: &[&Registration]) -> String {
 
 fn by_op(rows: &[Registration]) -> BTreeMap<&'static str, Vec<&Registration>> {
     let mut by_op = BTreeMap::<_, Vec<_>>::new();
-    // What the graph optimizer alone emits is none of the users' ops; docs/OPTIMIZER.md tells of
-    // it.
+    // Ops that only the graph optimizer emits are not listed; docs/OPTIMIZER.md describes them.
     for row in rows.iter().filter(|r| !r.op.starts_with("_Wgpu")) {
         by_op.entry(row.op).or_default().push(row);
     }
     by_op
 }
 
-/// The types of an op's data, which is its first type attribute; the others are index and output
-/// types.
+/// The types of an op's data. They come from its first type attribute; the others are index and
+/// output types.
 fn main_types(rows: &[&Registration]) -> Vec<DType> {
     let mut types: Vec<_> = rows.iter().filter_map(|r| r.types.first()).map(|(_, t)| *t).collect();
     types.sort_unstable();
@@ -249,7 +246,7 @@ fn main_types(rows: &[&Registration]) -> Vec<DType> {
     types
 }
 
-/// What stands above the table of ops.
+/// The text above the table of ops.
 const OPS_HEAD: &str = "\
 # Ops
 
@@ -271,8 +268,8 @@ what runs on the host, or by a kernel of TensorFlow's own.
 ";
 
 /// The table of supported ops, for an adapter with every feature. `sweep` is the folder
-/// `tests/python/sweep`, whose files hold a case for each op; they are named in the table. Fails
-/// when the folder cannot be read.
+/// `tests/python/sweep`. Its files hold a case for each op, and the table names them. Fails if the
+/// folder cannot be read.
 pub fn ops_table(sweep: &Path) -> std::io::Result<String> {
     let mut cases = BTreeMap::new();
     for entry in sweep.read_dir()? {
@@ -303,12 +300,12 @@ pub fn ops_table(sweep: &Path) -> std::io::Result<String> {
             .collect();
         let host = rows[0].host_memory.join(", ");
         let quoted = format!("\"{op}\"");
-        // Some files make the names of their ops; they have the name of the family.
+        // Some files generate the names of their ops; these files are named after the family.
         let case = cases.iter().find(|(_, text)| text.contains(&quoted)).map(|(name, _)| name);
         let case = case
             .or_else(|| cases.get_key_value(rows[0].family).map(|(name, _)| name))
             .map_or("", String::as_str);
-        // Writing to a String cannot fail.
+        // A write to a String cannot fail.
         let _ = writeln!(
             table,
             "| {op} | {} | {host} | {} | {} | {case} |",

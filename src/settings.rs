@@ -1,26 +1,26 @@
 //! The environment variables of this crate and of the Python package: their names, and the words
-//! that they take.
+//! that they accept.
 //!
-//! Owns the one list of names. Each module reads and understands its own variable; here it is said
-//! what nobody would understand, once, when TensorFlow loads the plug-in. `docs/ENVIRONMENT.md`
-//! describes each.
+//! The one list of names is here. Each module reads its own variable. This module reports, once,
+//! when TensorFlow loads the plug-in, the variables that no module understands.
+//! `docs/ENVIRONMENT.md` describes each variable.
 
 /// A variable.
 #[derive(Debug)]
 pub struct Variable {
-    /// Its name.
+    /// The variable's name.
     pub name: &'static str,
     values: Values,
 }
 
-/// What a variable takes, besides nothing.
+/// The values that a variable accepts, besides an empty one.
 #[derive(Debug)]
 enum Values {
     /// One of some words, in any case.
     Words(&'static [&'static str]),
     /// A filter of env_logger.
     Filter,
-    /// Whatever the module that reads it accepts. It says itself what it does not.
+    /// Any value that the reading module accepts. That module reports invalid values itself.
     Own,
 }
 
@@ -62,7 +62,7 @@ pub const VARIABLES: &[Variable] = &[
 ];
 
 /// Variables of the build, of tests and of tools, which users need not know. A name that begins
-/// with one of these is known too.
+/// with one of these counts as known too.
 const OF_DEVELOPMENT: &[&str] = &[
     "TF_WGPU_CARGO_",
     "TF_WGPU_DEVICE_GRAPHS",
@@ -79,15 +79,15 @@ const OF_DEVELOPMENT: &[&str] = &[
     "TF_WGPU_TRACES",
 ];
 
-/// How our variables begin.
+/// The prefix of our variables.
 const PREFIX: &str = "TF_WGPU_";
 
-/// Whether two names are of one variable: Windows knows no case.
+/// Whether two names mean the same variable: Windows ignores case.
 pub fn is_same(a: &str, b: &str) -> bool {
     a == b || (cfg!(windows) && a.eq_ignore_ascii_case(b))
 }
 
-/// The words that a variable takes, if it takes words.
+/// The words that a variable accepts, if it accepts words.
 pub fn accepted(name: &str) -> Option<&'static [&'static str]> {
     VARIABLES.iter().find(|v| v.name == name).and_then(|v| match v.values {
         Values::Words(words) => Some(words),
@@ -95,8 +95,8 @@ pub fn accepted(name: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// A line for each of the environment's `variables` that has no meaning: a name that begins as ours
-/// and is unknown, a value that nobody understands.
+/// A line for each of the environment's `variables` that has no meaning: an unknown name with our
+/// prefix, or an invalid value.
 pub fn problems<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
     let mut lines: Vec<_> = variables.filter_map(|(name, value)| problem(name, value)).collect();
     lines.sort_unstable();
@@ -141,13 +141,13 @@ fn problem(name: &str, value: &str) -> Option<String> {
     }
 }
 
-/// The part of a filter that holds for nothing: a directive is a level, a module, or both with `=`
-/// between them. Every module that logs is one of these crates'.
+/// A part of a filter that matches nothing. A directive is a level, a module, or both with `=`
+/// between them. Every module that logs belongs to one of these crates.
 fn unclear(filter: &str) -> Option<&str> {
     const CRATES: [&str; 4] = ["tensorflow_wgpu", "wgpu", "naga", "env_logger"];
     let is_level = |text: &str| text.trim().parse::<log::LevelFilter>().is_ok();
     let is_module = |text: &str| CRATES.iter().any(|name| text.trim().starts_with(name));
-    // A slash begins a pattern for the lines themselves.
+    // A slash begins a pattern for the text of the lines.
     let directives = filter.split('/').next().unwrap_or_default();
     directives.split(',').map(str::trim).filter(|part| !part.is_empty()).find(|part| {
         match part.split_once('=') {
@@ -157,8 +157,8 @@ fn unclear(filter: &str) -> Option<&str> {
     })
 }
 
-/// The known name that differs from `name` in the fewest letters, unless it has little to do with
-/// it.
+/// The known name that differs from `name` in the fewest letters, unless they have little in
+/// common.
 fn nearest(name: &str) -> Option<&'static str> {
     let candidates = VARIABLES.iter().map(|v| v.name).filter(|known| known.starts_with(PREFIX));
     let own = &name[PREFIX.len()..];
@@ -169,8 +169,8 @@ fn nearest(name: &str) -> Option<&'static str> {
         .map(|(_, known)| known)
 }
 
-/// How many letters must be put in, left out or replaced to make `b` of `a`: Levenshtein's
-/// distance.
+/// The number of letters that must be inserted, deleted or replaced to turn `a` into `b`: the
+/// Levenshtein distance.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! The cases: ops, their operands and their exact results. Each covers another way in which kernels
-//! use a driver's compiler. Where a case sums, its operands are whole numbers, so that every order
-//! of the summands gives the same sum.
+//! The cases: ops, their operands and their exact results. Each case tests another way in which
+//! kernels use a driver's compiler. The operands of sums are whole numbers, so that every order of
+//! the summands gives the same sum.
 
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::local::{Input, Node, Session};
 use crate::tensor::HostTensor;
 
-/// A case: its name for messages, and the check, which tells the first wrong element.
+/// A case: its name for messages, and the check, which describes the first wrong element.
 pub(super) struct Case {
     pub name: &'static str,
     pub run: fn(&mut Session) -> Result<Option<String>>,
@@ -37,18 +37,18 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "sums by segment", run: segments },
 ];
 
-/// Whole numbers from -3 to 3.
+/// `n` whole numbers from -3 to 3.
 fn wholes(n: usize, seed: usize) -> Vec<f64> {
     (0..n).map(|i| ((i * 5 + i / 7 + seed * 3) % 7) as f64 - 3.0).collect()
 }
 
-/// Runs an op of one result.
+/// Runs an op that has one result.
 fn result(session: &mut Session, node: &Node, inputs: &[HostTensor]) -> Result<HostTensor> {
     let inputs: Vec<Input> = inputs.iter().cloned().map(Input::from).collect();
     Ok(session.run(node, &inputs)?.swap_remove(0))
 }
 
-/// The first element that `is_right` refuses.
+/// A description of the first element that `is_right` refuses.
 fn first_wrong(
     got: &HostTensor,
     wanted: &[f64],
@@ -66,7 +66,7 @@ fn is_same(got: f64, wanted: f64) -> bool {
     got == wanted || got.is_nan() && wanted.is_nan()
 }
 
-/// To 1e-5 of the value. What float32 holds as a subnormal number may be zero.
+/// Equal to within 1e-5 of the value. A subnormal number of float32 may be flushed to zero.
 fn is_close(got: f64, wanted: f64) -> bool {
     let is_flushed = got == 0.0 && wanted.abs() < f64::from(f32::MIN_POSITIVE);
     is_same(got, wanted) || is_flushed || (got - wanted).abs() <= 1e-5 * wanted.abs()
@@ -84,7 +84,7 @@ fn product(session: &mut Session, t: DType, [m, k, n]: [usize; 3]) -> Result<Opt
     Ok(first_wrong(&got, &wanted, is_same))
 }
 
-/// Three by three elements, stride 1, with zeros around the image.
+/// A 3 x 3 filter with stride 1 and zeros around the image.
 fn convolution(session: &mut Session) -> Result<Option<String>> {
     const IMAGE: [usize; 4] = [2, 9, 10, 3];
     const FILTERS: usize = 5;
@@ -111,7 +111,7 @@ fn convolution(session: &mut Session) -> Result<Option<String>> {
         let mut sum = 0.0;
         for tap in 0..9 {
             let (r, c) = (row + tap / 3, column + tap % 3);
-            // The image begins at 1.
+            // With the border of zeros, the image begins at 1.
             if (1..=rows).contains(&r) && (1..=columns).contains(&c) {
                 let pixel = (image * rows + r - 1) * columns + c - 1;
                 sum += (0..channels)
@@ -158,7 +158,7 @@ fn function(
 ) -> Result<Option<String>> {
     let node = Node::new(op).attr("T", DType::F32);
     let got = result(session, &node, &[HostTensor::f32(&[x.len()], x)])?;
-    // Beyond the range of float32 a value is infinite.
+    // A value beyond the range of float32 is infinite.
     let wanted: Vec<f64> = x.iter().map(|v| f64::from(of(f64::from(*v)) as f32)).collect();
     Ok(first_wrong(&got, &wanted, is_close))
 }
@@ -192,7 +192,7 @@ fn softmax(session: &mut Session) -> Result<Option<String>> {
     const COLUMNS: usize = 301;
     let mut x = wholes(4 * COLUMNS, 6);
     x[..COLUMNS / 2].fill(f64::NEG_INFINITY);
-    // All but one are far below.
+    // All elements of this row but one are far below the maximum.
     x[COLUMNS..2 * COLUMNS].fill(-1e30);
     x[COLUMNS + 5] = 1e30;
     let node = Node::new("Softmax").attr("T", DType::F32);
@@ -226,8 +226,8 @@ fn tests_for_nan(session: &mut Session) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// An odd number of elements, of which two share a word: halfway between two values, overflow,
-/// subnormal numbers, signs of zero.
+/// An odd number of elements, two to a word. Among them are values halfway between two others,
+/// values that overflow, subnormal numbers, and zeros of both signs.
 fn rounding(session: &mut Session, t: DType) -> Result<Option<String>> {
     let x = [
         1.0,
@@ -303,7 +303,7 @@ fn running_sums(session: &mut Session) -> Result<Option<String>> {
 fn largest(session: &mut Session) -> Result<Option<String>> {
     const COLUMNS: usize = 1021;
     const COUNT: usize = 9;
-    // All different: 7 and the number of columns have no common divisor.
+    // All elements differ: 7 and the number of columns have no common divisor.
     let x: Vec<f64> = (0..2 * COLUMNS).map(|i| (i * 7 % COLUMNS) as f64).collect();
     let node = Node::new("TopKV2").attr("T", DType::F32).attr("index_type", DType::I32);
     let operands =
@@ -326,7 +326,7 @@ fn transposition(session: &mut Session) -> Result<Option<String>> {
     Ok(first_wrong(&got, &(0..x.len()).map(at).collect::<Vec<_>>(), is_same))
 }
 
-/// By atomic additions, or by sorting.
+/// The kernel uses atomic additions, or sorts.
 fn segments(session: &mut Session) -> Result<Option<String>> {
     const ROWS: usize = 500;
     const COLUMNS: usize = 5;

@@ -1,10 +1,11 @@
-//! Whether an adapter and its driver compute right numbers, which is checked once.
+//! Checks once whether an adapter and its driver compute correct numbers.
 //!
-//! Drivers compute wrong after an update, or with one kind of shader. So before an adapter's first
-//! device of this driver is offered, some ops run on a device of their own and are compared with
-//! the host. If one is wrong, the simplest kernels are checked, and used if they are right. If not,
-//! the device is not offered. The verdict is kept in the cache directory. A process that ends in a
-//! check counts, so that a driver that crashes does so a few times at most.
+//! A driver may compute wrong numbers after an update, or with one kind of shader. So before the
+//! first device of an adapter with this driver is offered, some ops run on a separate device and
+//! are compared with the host. If one is wrong, the simplest kernels are checked, and used if they
+//! are right. If those are wrong too, the device is not offered. The verdict is kept in the cache
+//! directory. A process that dies during a check is counted, so that a driver that crashes does so
+//! a few times at most.
 
 mod cases;
 mod record;
@@ -24,14 +25,14 @@ use crate::sys::guard::caught;
 use cases::CASES;
 use record::{File, Known};
 
-/// What a check has found.
+/// The verdict of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// All numbers are right.
     Right,
-    /// They are right with the kernels of [`Profile::portable`] alone.
+    /// All numbers are right, but only with the kernels of [`Profile::portable`].
     Portable,
-    /// They are wrong with those as well.
+    /// Some numbers are wrong even with the portable kernels.
     Wrong,
 }
 
@@ -39,13 +40,14 @@ impl Verdict {
     const ALL: [Self; 3] = [Self::Right, Self::Portable, Self::Wrong];
 }
 
-/// Checks without an end after which the adapter's own kernels are left out, and the portable ones.
+/// The numbers of unfinished checks after which the adapter's own kernels, then the portable ones,
+/// are given up.
 const MOST_BEGUN: [u32; 2] = [2, 4];
-/// Threads that check, so that compilers of several shaders run at once.
+/// Threads of a check, so that several shaders are compiled at once.
 const THREADS: usize = 4;
 
-/// Whether `TF_WGPU_CHECK`, as `lookup` gives it, asks for a check of an adapter of this class. A
-/// forced profile is its user's affair.
+/// Whether `TF_WGPU_CHECK`, as `lookup` gives it, asks for a check of an adapter of this class. An
+/// adapter with a forced profile is not checked unless the variable asks for it.
 fn is_wanted(lookup: &dyn Fn(&str) -> Option<String>, class: Class) -> bool {
     let value = lookup("TF_WGPU_CHECK").map(|v| v.trim().to_lowercase());
     match value.as_deref() {
@@ -70,12 +72,12 @@ pub fn checked(
     if own.own_barriers { with_barriers(adapter, plain, directory) } else { Ok(plain) }
 }
 
-/// An adapter with its driver, for messages.
+/// The name of an adapter and its driver, for messages.
 fn name(info: &wgpu::AdapterInfo) -> String {
     format!("{} ({} {})", info.name, info.driver, info.driver_info)
 }
 
-/// The same of a profile without [`Profile::own_barriers`].
+/// Like [`checked`], for a profile without [`Profile::own_barriers`].
 fn with_right_kernels(
     adapter: &wgpu::Adapter,
     own: Profile,
@@ -104,7 +106,8 @@ fn with_right_kernels(
     }
 }
 
-/// `plain`, whose numbers are right, with barriers where data needs them alone, if they still are.
+/// Returns `plain`, whose numbers are right, with our own barriers if the numbers stay right with
+/// them. Our own barriers stand only where data needs them.
 fn with_barriers(
     adapter: &wgpu::Adapter,
     plain: Profile,
@@ -127,7 +130,7 @@ fn with_barriers(
     Ok(plain)
 }
 
-/// What a check of an adapter under a profile comes to, with a line for each wrong case.
+/// The outcome of an adapter's check under a profile. Logs a line for each wrong case.
 fn outcome(adapter: &wgpu::Adapter, profile: Profile, directory: Option<&Path>) -> Result<Outcome> {
     let name = name(&adapter.get_info());
     let Findings { wrong, failed, is_whole } = findings(adapter, profile, directory)?;
@@ -145,7 +148,7 @@ fn outcome(adapter: &wgpu::Adapter, profile: Profile, directory: Option<&Path>) 
     })
 }
 
-/// What is kept about an adapter.
+/// The verdict that is kept for an adapter.
 pub fn known(info: &wgpu::AdapterInfo, directory: Option<&Path>) -> Option<Verdict> {
     match File::of(info, directory?).read() {
         Known::Verdict(verdict) => Some(verdict),
@@ -160,27 +163,27 @@ enum Which {
     Portable,
 }
 
-/// What a check of some kernels has come to.
+/// The outcome of checking one set of kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Right,
     Wrong,
-    /// The driver failed, for instance by losing the device. It counts as a process that ended.
+    /// The driver failed, for instance by losing the device. This counts like a process that died.
     Failed,
-    /// Nothing was wrong, but not everything could be run: memory was full.
+    /// Nothing was wrong, but memory was too full to run every case.
     Untold,
 }
 
 /// The verdict that is kept, or the one that `check` leads to. An error of `check` says why the
 /// device cannot be opened, which is no verdict. Processes that start together wait for the first
-/// one; a process that waits too long keeps what it finds to itself.
+/// one. A process that waited too long does not store its verdict.
 fn verdict(
     file: Option<&File>,
     mut check: impl FnMut(Which) -> Result<Outcome>,
 ) -> Result<Verdict> {
     let lock = file.and_then(File::lock);
     let before = file.map_or(Known::Begun(0), File::read);
-    // Marks of other processes mean something only while none of them is at it.
+    // The count of other processes is reliable only while none of them is checking.
     let file = file.filter(|_| lock.is_some());
     let write = |known| {
         if let Some(file) = file {
@@ -225,18 +228,18 @@ fn verdict(
     Ok(Verdict::Wrong)
 }
 
-/// What the cases have come to.
+/// The findings of a run over the cases.
 struct Findings {
-    /// Cases that came out wrong, and what is wrong.
+    /// The wrong cases, and their first wrong elements.
     wrong: Vec<(&'static str, String)>,
-    /// What else failed.
+    /// An error other than a wrong result.
     failed: Option<Error>,
-    /// Whether there was memory for all of them.
+    /// Whether there was enough memory for all cases.
     is_whole: bool,
 }
 
-/// The cases that come out wrong on a device of their own, and what is wrong. An error is one of
-/// the device.
+/// The cases with wrong results on a separate device, and their first wrong elements. An error is
+/// an error of the device.
 pub fn wrong_cases(
     adapter: &wgpu::Adapter,
     profile: Profile,
@@ -265,7 +268,8 @@ fn findings(
                     match outcome {
                         Ok(None) => {}
                         Ok(Some(what)) => found.wrong.push((case.name, what)),
-                        // An op without a shader has its own error, and says nothing of numbers.
+                        // An op without a shader reports its own error, which says nothing about
+                        // numbers.
                         Err(Error::Unimplemented(e)) => {
                             log::info!("{} is not checked: {e}", case.name);
                         }
@@ -304,7 +308,7 @@ mod tests {
         assert!(!with(&[("TF_WGPU_PROFILE", "webgpu")], Class::Discrete));
     }
 
-    /// What `check` gives for the adapter's own kernels, and for the portable ones.
+    /// A `check` with these outcomes for the adapter's own kernels and for the portable ones.
     fn given(own: Outcome, portable: Outcome) -> impl FnMut(Which) -> Result<Outcome> {
         move |which| Ok(if which == Which::Own { own } else { portable })
     }
@@ -324,7 +328,7 @@ mod tests {
         }
     }
 
-    /// A directory for a file, which goes with the value.
+    /// A directory for a file. Dropping the value removes it.
     struct Kept(std::path::PathBuf, File);
 
     impl Kept {
@@ -368,7 +372,7 @@ mod tests {
         }
     }
 
-    /// A lost device may be an accident, full memory is one, and so is a device that does not open.
+    /// A lost device may be an accident. Full memory is one, and so is a device that does not open.
     #[test]
     fn accidents_are_no_verdicts() {
         use Outcome::{Failed, Right, Untold, Wrong};
@@ -387,7 +391,7 @@ mod tests {
         assert_eq!(file.read(), Known::Begun(1));
     }
 
-    /// Three processes that start at once: two are at it, the third waits in vain.
+    /// Three processes start at once: two are checking, and the third waits in vain.
     #[test]
     fn marks_of_processes_that_are_at_it_mean_nothing() {
         let kept = Kept::new("at-once");

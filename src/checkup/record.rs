@@ -1,4 +1,4 @@
-//! What is known of an adapter's numbers, kept for the next process.
+//! The verdict on an adapter's numbers, kept for the next process.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use prost::Message;
 use super::Verdict;
 use crate::device::cache::{Lock, Store};
 
-/// Grows whenever cases or kernels change so much that verdicts should be made again.
+/// Grows whenever cases or kernels change so much that adapters should be checked again.
 const LAYOUT: u32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
@@ -17,7 +17,7 @@ struct Record {
     /// The place in [`Verdict::ALL`], plus 1; 0 while there is none.
     #[prost(uint32, tag = "2")]
     verdict: u32,
-    /// Checks that have begun without an end: their processes are gone.
+    /// Checks that began and did not finish, because their processes died.
     #[prost(uint32, tag = "3")]
     begun: u32,
 }
@@ -25,7 +25,7 @@ struct Record {
 /// The file of an adapter and driver.
 pub(super) struct File(Store);
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
     Verdict(Verdict),
@@ -38,13 +38,13 @@ impl File {
         Self(Store::of("file of checked numbers", info, directory, "checked"))
     }
 
-    /// The same for barriers where data needs them alone.
+    /// Like [`File::of`], for barriers that stand only where data needs them.
     pub fn of_barriers(info: &wgpu::AdapterInfo, directory: &Path) -> Self {
         Self(Store::of("file of checked barriers", info, directory, "barriers"))
     }
 
-    /// Keeps other processes from checking the same adapter. None where files cannot be locked, or
-    /// another process takes long.
+    /// Keeps other processes from checking the same adapter. None if files cannot be locked, or if
+    /// another process holds the lock for too long.
     pub fn lock(&self) -> Option<Lock> {
         self.0.lock()
     }
@@ -66,7 +66,7 @@ fn encode(known: Known) -> Vec<u8> {
     Record { layout: LAYOUT, verdict, begun }.encode_to_vec()
 }
 
-/// What a file says, unless it is of another layout.
+/// The contents of a file, unless it has another layout.
 fn decode(bytes: &[u8]) -> Option<Known> {
     let record = Record::decode(bytes).ok().filter(|record| record.layout == LAYOUT)?;
     Some(match record.verdict.checked_sub(1) {

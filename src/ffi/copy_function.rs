@@ -1,9 +1,9 @@
 //! Copies within a device on TensorFlow 2.17, which fail there for every pluggable device.
 //!
-//! 2.17 makes its compute stream the stream of such copies, too, and then has that stream wait for
-//! itself, which it refuses: `stream cannot wait for itself`. A loop whose condition ends it copies
-//! so in its last turn. TensorFlow takes the first function that is registered for a pair of device
-//! types; ours, registered before TensorFlow's, leaves out the wait.
+//! TensorFlow 2.17 uses its compute stream for such copies as well. It then makes that stream wait
+//! for itself, which the stream refuses: `stream cannot wait for itself`. A loop with a condition
+//! makes such a copy in its last iteration. TensorFlow takes the first function that is registered
+//! for a pair of device types. Ours is registered before TensorFlow's and leaves out the wait.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -14,20 +14,20 @@ use crate::ffi::device_type;
 use crate::ffi::status::Status;
 use crate::ffi::symbols;
 
-/// The series that needs it.
+/// The release series that needs this function.
 const SERIES: &str = "2.17.";
 
 /// `CopyTensor::Register(DeviceType sender, DeviceType receiver, CopyFunction, bool
 /// is_pluggable_device)`.
 const REGISTER: &CStr = c"_ZN10tensorflow10CopyTensor8RegisterEN3tsl10DeviceTypeES2_PFvPNS_13DeviceContextES4_PNS_6DeviceES6_NS1_19AllocatorAttributesES7_PKNS_6TensorEPS8_iSt8functionIFvRKN4absl12lts_202308026StatusEEEEb";
 /// `PluggableDeviceUtil::CopyPluggableDeviceTensorToSameDevice`: enqueues the copy on the compute
-/// stream and is done.
+/// stream and returns.
 const SAME_DEVICE: &CStr = c"_ZN10tensorflow19PluggableDeviceUtil37CopyPluggableDeviceTensorToSameDeviceEPNS_6DeviceEPKNS_13DeviceContextEPKNS_6TensorEPS6_St8functionIFvRKN4absl12lts_202308026StatusEEE";
-/// `PluggableDeviceUtil::DeviceToDeviceCopy`: TensorFlow's own.
+/// `PluggableDeviceUtil::DeviceToDeviceCopy`: TensorFlow's own copy function.
 const BETWEEN_DEVICES: &CStr = c"_ZN10tensorflow19PluggableDeviceUtil18DeviceToDeviceCopyEPNS_13DeviceContextES2_PNS_6DeviceES4_N3tsl19AllocatorAttributesES6_PKNS_6TensorEPS7_iSt8functionIFvRKN4absl12lts_202308026StatusEEE";
 
-/// A `DeviceContext*`, `Device*`, `Tensor*`, or the address of a `std::function`, which C++ passes
-/// by address.
+/// A `DeviceContext*`, `Device*` or `Tensor*`, or the address of a `std::function`, which C++
+/// passes by address.
 type Object = *mut c_void;
 
 /// `CopyTensor::CopyFunction`. An `AllocatorAttributes` is two words of 32 bits, passed in one
@@ -45,9 +45,9 @@ struct Functions {
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
-/// Registers our function where the running TensorFlow needs it. Must be called before TensorFlow
-/// registers its own, that is within `SE_InitPlugin`. Where TensorFlow is not as expected, things
-/// stay as they are.
+/// Registers our function if the running TensorFlow needs it. Must be called before TensorFlow
+/// registers its own, that is, within `SE_InitPlugin`. If a symbol is missing, nothing is
+/// registered.
 pub(crate) fn register() {
     let version = symbols::tensorflow_version().unwrap_or_default();
     if !is_release(version, SERIES)
@@ -89,8 +89,7 @@ fn register_now() -> Result<()> {
     unsafe { register(&raw mut sender, &raw mut receiver, copy, true) }.take(&Status::new()?)
 }
 
-/// Copies a tensor between devices of ours. Behind the copy, `done` is called by the function that
-/// this one ends with.
+/// Copies a tensor between our devices. The function called at the end calls `done` after the copy.
 unsafe extern "C" fn copy(
     sender_context: Object,
     receiver_context: Object,
@@ -103,10 +102,10 @@ unsafe extern "C" fn copy(
     stream: c_int,
     done: Object,
 ) {
-    // Set before the function was registered.
+    // `FUNCTIONS` is set before this function is registered.
     let Some(functions) = FUNCTIONS.get() else { std::process::abort() };
-    // SAFETY: TensorFlow's arguments go on as they came. Within a device the compute stream orders
-    // the copy behind the work that makes the input, and in front of whatever reads the output.
+    // SAFETY: TensorFlow's arguments are passed on unchanged. Within a device, the compute stream
+    // orders the copy after the work that makes the input, and before all reads of the output.
     unsafe {
         if sender == receiver {
             (functions.same_device)(sender, sender_context, input, output, done);

@@ -1,9 +1,9 @@
 //! Values that cross into TensorFlow's C++ functions: returned statuses and strings, and references
 //! to tensors.
 //!
-//! What C++ returns by value and cannot copy bytewise comes through a hidden pointer. Rust uses
-//! that pointer for every aggregate that does not fit into registers, hence the padding of the
-//! types here; C++ writes the part in front of it only.
+//! C++ returns a value through a hidden pointer if the value cannot be copied bytewise. Rust uses
+//! that pointer for every aggregate that does not fit into registers. So the types here have
+//! padding; C++ writes only the part in front of it.
 
 use std::ffi::{CStr, c_void};
 
@@ -36,8 +36,8 @@ impl ReturnedStatus {
     }
 }
 
-/// A `std::string` of libstdc++ as C++ returns it. One of at most fifteen bytes holds them itself;
-/// its pointer to them is stale, for the value has moved since.
+/// A `std::string` of libstdc++ as C++ returns it. A string of at most fifteen bytes holds its
+/// bytes itself. Its pointer to them is stale, for the value has moved since.
 #[repr(C)]
 pub(crate) struct ReturnedString {
     data: *mut u8,
@@ -47,16 +47,16 @@ pub(crate) struct ReturnedString {
 }
 
 impl ReturnedString {
-    /// The text; frees what the string owns.
+    /// Returns the text, and frees the memory that the string owns.
     ///
     /// # Safety
-    /// The value must come from a function that returns a `std::string` of libstdc++ which never
-    /// was longer than it is.
+    /// The value must come from a function that returns a `std::string` of libstdc++ that was never
+    /// longer than it is now.
     pub unsafe fn take(self) -> String {
         if self.len < self.local.len() {
             return String::from_utf8_lossy(&self.local[..self.len]).into_owned();
         }
-        // SAFETY: a longer string owns its bytes, which `operator delete` frees; a program of C++
+        // SAFETY: a longer string owns its bytes, which `operator delete` frees; every C++ program
         // has that function.
         unsafe {
             let text = String::from_utf8_lossy(std::slice::from_raw_parts(self.data, self.len))
@@ -71,8 +71,8 @@ impl ReturnedString {
     }
 }
 
-/// A `std::string` of libstdc++ of at most fifteen bytes. It points to itself: it may not move once
-/// it is in use.
+/// A `std::string` of libstdc++ of at most fifteen bytes. It points to itself, so it must not move
+/// once it is in use.
 #[repr(C)]
 pub(crate) struct ShortString {
     data: *mut u8,
@@ -86,7 +86,7 @@ impl ShortString {
         Self { data: std::ptr::null_mut(), len: 0, local: [0; 16] }
     }
 
-    /// Fills in place.
+    /// Sets the text in place.
     pub fn set(&mut self, text: &[u8]) {
         self.local[..text.len()].copy_from_slice(text);
         self.len = text.len();
@@ -97,8 +97,8 @@ impl ShortString {
 /// `operator delete(void*)`.
 const OPERATOR_DELETE: &CStr = c"_ZdlPv";
 
-/// Whether a version is a release, or a release candidate, of the series `major.minor.`: nightly
-/// and vendors' builds, whose classes may be laid out in another way, are not.
+/// Whether a version is a release or a release candidate of the series `major.minor.`. Nightly and
+/// vendors' builds are not, and their classes may have another layout.
 pub(crate) fn is_release(version: &str, series: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     version.strip_prefix(series).is_some_and(|patch| match patch.split_once("-rc") {

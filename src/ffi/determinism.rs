@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 
 use crate::ffi::{environment, symbols};
 
-/// `bool tsl::OpDeterminismRequired()`, as the Itanium ABI and Microsoft's call it.
+/// The mangled names of `bool tsl::OpDeterminismRequired()` in the Itanium ABI and in Microsoft's.
 const NAMES: [&CStr; 2] =
     [c"_ZN3tsl21OpDeterminismRequiredEv", c"?OpDeterminismRequired@tsl@@YA_NXZ"];
-/// What decides before TensorFlow is told otherwise.
+/// The environment variable that decides until a program calls TensorFlow's function.
 const VARIABLE: &str = "TF_DETERMINISTIC_OPS";
 
 type Function = unsafe extern "C" fn() -> bool;
@@ -17,7 +17,7 @@ type Function = unsafe extern "C" fn() -> bool;
 /// Whether ops must give the same result in every run. It may become true at any moment.
 pub(crate) fn is_required() -> bool {
     static FUNCTION: OnceLock<Option<Function>> = OnceLock::new();
-    // Given a value that it does not understand, the function ends the process.
+    // TensorFlow's function ends the process if it does not understand the variable's value.
     let function = FUNCTION.get_or_init(|| parse(value().as_deref()).and_then(|_| find()));
     match function {
         // SAFETY: the symbol is a function without arguments that returns a bool, which is C's
@@ -27,7 +27,7 @@ pub(crate) fn is_required() -> bool {
     }
 }
 
-/// The same without TensorFlow, by the environment alone.
+/// Like [`is_required`], without TensorFlow: the environment alone decides.
 pub(crate) fn is_required_by_variable() -> bool {
     parse(value().as_deref()).unwrap_or(true)
 }
@@ -43,7 +43,7 @@ fn find() -> Option<Function> {
     Some(unsafe { std::mem::transmute::<*const std::ffi::c_void, Function>(address) })
 }
 
-/// The variable's value as TensorFlow reads it, which understands no other ones.
+/// The variable's value. TensorFlow accepts these values only.
 fn parse(value: Option<&str>) -> Option<bool> {
     match value.map(str::to_ascii_lowercase).as_deref() {
         None | Some("0" | "false") => Some(false),

@@ -1,8 +1,8 @@
-//! Which type the devices have in this process: `WGPU`, or `GPU` where `TF_WGPU_DEVICE_TYPE` asks
-//! for it and nobody else has kernels for that type.
+//! The devices' type in this process: `WGPU`, or `GPU` if `TF_WGPU_DEVICE_TYPE` asks for it and
+//! neither TensorFlow nor another plug-in has kernels for that type.
 //!
-//! A TensorFlow with CUDA has such kernels, and so has another plug-in. On our devices they would
-//! take our addresses for their own memory.
+//! A TensorFlow with CUDA has such kernels, and so may another plug-in. On our devices they would
+//! take our addresses for addresses in their own memory.
 
 use std::sync::OnceLock;
 
@@ -16,10 +16,10 @@ use crate::ffi::{environment, symbols};
 
 /// The environment variable.
 const VARIABLE: &str = "TF_WGPU_DEVICE_TYPE";
-/// An op for which whoever serves a GPU has kernels.
+/// An op for which every plug-in that serves a GPU has kernels.
 const WITNESS: &std::ffi::CStr = c"MatMul";
 
-/// A KernelList, of which only the device types are read.
+/// A KernelList. Only its device types are read.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 struct Kernels {
     #[prost(message, repeated, tag = "1")]
@@ -33,8 +33,8 @@ struct KernelOf {
     device_type: String,
 }
 
-/// The devices' type. It is decided when the plug-in is loaded into a TensorFlow, before its own
-/// kernels are registered, and stays. Without TensorFlow it is what the variable asks for.
+/// The devices' type. It is decided when TensorFlow loads the plug-in, before its own kernels are
+/// registered, and does not change. Without TensorFlow it is the type that the variable asks for.
 pub(crate) fn get() -> DeviceType {
     static DECIDED: OnceLock<DeviceType> = OnceLock::new();
     if let Some(decided) = DECIDED.get() {
@@ -52,8 +52,8 @@ pub(crate) fn get() -> DeviceType {
     })
 }
 
-/// The type that `value` asks for, or why it cannot be had, where kernels of these types are there
-/// before ours.
+/// The type that `value` asks for. An error says why it cannot be used: other kernels of that type
+/// are registered before ours.
 fn decide(value: &str, served: impl Fn() -> Result<Vec<String>>) -> Result<DeviceType> {
     let wanted = parse(value)?;
     if wanted == DeviceType::Gpu && served()?.iter().any(|t| t == wanted.name()) {

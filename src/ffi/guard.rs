@@ -5,15 +5,16 @@ use crate::error::Result;
 use crate::ffi::status::{self, TF_Status};
 use crate::sys::guard::caught;
 
-/// Runs `body`; its error or panic goes into `status`, which stays untouched on success. `label`
-/// names the entry.
+/// Runs `body`. An error or a panic of it goes into `status`, which stays untouched on success.
+/// `label` names the entry point.
 pub(crate) fn guard_status(status: *mut TF_Status, label: &str, body: impl FnOnce() -> Result<()>) {
     if let Err(error) = caught(label, body) {
         status::set(status, &error);
     }
 }
 
-/// Runs `body` for an entry without a status; its error or panic is logged and `default` returned.
+/// Runs `body` for an entry point without a status. An error or a panic is logged, and `default` is
+/// returned.
 pub(crate) fn guard_or<T>(default: T, label: &str, body: impl FnOnce() -> Result<T>) -> T {
     caught(label, body).unwrap_or_else(|error| {
         log::error!("{label}: {error}");

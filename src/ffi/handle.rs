@@ -1,11 +1,9 @@
-//! Objects of ours that TensorFlow holds by pointer, and memory of ours that C code frees through
-//! us.
+//! Our objects that TensorFlow holds by pointer, and our memory that C code frees by calling us.
 //!
-//! Owns every `into_raw` and `from_raw` of the crate (`clippy.toml` forbids them elsewhere), so
-//! that what frees an object cannot have another type than what made it. In front of each object
-//! lies a mark of its type: a pointer to an object of another type, or to one that was destroyed,
-//! is an error and not a crash. That finds mistakes. It is no protection, for C may pass any
-//! pointer.
+//! Every `into_raw` and `from_raw` of the crate is here (`clippy.toml` forbids them elsewhere), so
+//! that an object is freed with the type with which it was made. A mark of its type lies in front
+//! of each object. A pointer to an object of another type, or to a destroyed one, is an error and
+//! not a crash. This finds mistakes. It is no protection, for C may pass any pointer.
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place for them")]
 
@@ -16,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// A type whose objects TensorFlow holds.
 pub(crate) trait Held: 'static {
-    /// What error messages call it, different for each type.
+    /// The type's name in error messages, different for each type.
     const NAME: &'static str;
 }
 
@@ -45,12 +43,12 @@ const fn mark(name: &str) -> u64 {
 impl<T: Held> Handle<T> {
     const MARK: u64 = mark(T::NAME);
 
-    /// An object that is never destroyed, to be lent.
+    /// An object that is lent and never destroyed.
     pub const fn new(value: T) -> Self {
         Self { mark: Self::MARK, value }
     }
 
-    /// A pointer to an object that lives for ever.
+    /// A pointer to an object that lives forever.
     pub const fn lend(&'static self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
     }
@@ -63,28 +61,28 @@ impl<T: Held> Handle<T> {
     /// The object behind a pointer from [`Handle::give`] or [`Handle::lend`].
     ///
     /// # Safety
-    /// `raw` must be null, or a pointer from either of them, for whatever type, whose object lives
+    /// `raw` must be null or a pointer from either function, for any type. Its object must live
     /// through the borrow.
     pub unsafe fn borrow<'a>(raw: *mut c_void) -> Result<&'a T> {
         // SAFETY: the caller's contract.
         let handle = unsafe { Self::check(raw) }?;
-        // SAFETY: the mark says that it is one of ours, which is shared and not changed while it
-        // lives.
+        // SAFETY: the mark says that the object is one of ours. It is shared, and not changed while
+        // it lives.
         Ok(unsafe { &(*handle).value })
     }
 
-    /// Drops an object that was given away; nothing for null.
+    /// Drops an object that was given away; does nothing for null.
     ///
     /// # Safety
-    /// `raw` must be null or come from [`Handle::give`], for whatever type, and not be used any
+    /// `raw` must be null or come from [`Handle::give`], for any type, and must not be used any
     /// more.
     pub unsafe fn destroy(raw: *mut c_void) -> Result<()> {
         if raw.is_null() {
             return Ok(());
         }
         // SAFETY: the caller's contract; the mark says that `give` boxed an object of this type.
-        // The write is volatile, for a compiler may leave out what is written right before memory
-        // is freed.
+        // The write is volatile, for a compiler may leave out a write to memory that is freed right
+        // after it.
         unsafe {
             let handle = Self::check(raw)?;
             (&raw mut (*handle).mark).write_volatile(DESTROYED);
@@ -105,8 +103,8 @@ impl<T: Held> Handle<T> {
         if !handle.is_aligned() {
             return Err(wrong("an odd pointer"));
         }
-        // SAFETY: the caller's contract: there is a handle of some type, which starts with its
-        // mark.
+        // SAFETY: the caller's contract: the pointer leads to a handle of some type, which starts
+        // with its mark.
         match unsafe { (&raw const (*handle).mark).read_volatile() } {
             found if found == Self::MARK => Ok(handle),
             DESTROYED => Err(wrong("what was destroyed")),
@@ -123,16 +121,16 @@ impl<T> Deref for Handle<T> {
     }
 }
 
-/// Gives bytes away, as their start; [`free_bytes`] takes them back.
+/// Gives bytes away and returns their start; [`free_bytes`] takes them back.
 pub(crate) fn give_bytes(bytes: Vec<u8>) -> *mut c_void {
     Box::into_raw(bytes.into_boxed_slice()).cast()
 }
 
-/// Frees bytes that were given away; nothing for null.
+/// Frees bytes that were given away; does nothing for null.
 ///
 /// # Safety
-/// `start` must be null or come from [`give_bytes`], with as many bytes as it got, and not be used
-/// any more.
+/// `start` must be null or come from [`give_bytes`], and must not be used any more. `length` must
+/// be the number of bytes that were given.
 pub(crate) unsafe fn free_bytes(start: *mut c_void, length: usize) {
     if !start.is_null() {
         // SAFETY: the caller's contract.
@@ -147,7 +145,7 @@ pub(crate) fn give_text(text: CString) -> *mut c_char {
     text.into_raw()
 }
 
-/// Frees a text that was given away; nothing for null.
+/// Frees a text that was given away; does nothing for null.
 ///
 /// # Safety
 /// `text` must be null or come from [`give_text`], unchanged, and not be used any more.
@@ -207,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_was_destroyed_is_an_error() {
-        // The memory stays ours here, as it does where nobody has taken it since.
+        // The memory stays ours here, like freed memory that has not been reused yet.
         let handle = Box::leak(Box::new(Handle { mark: DESTROYED, value: Pear(1) }));
         let raw: *mut Handle<Pear> = handle;
         // SAFETY: a pointer to a handle.

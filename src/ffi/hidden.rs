@@ -1,8 +1,8 @@
-//! Threads that get no device for a while.
+//! Threads to which no device is shown for a while.
 //!
-//! Converters of TensorFlow make a session of their own in C++ and read the memory of its variables
-//! as the host's. TensorFlow asks for the count of devices in the thread that makes the session, so
-//! the Python package hides the devices from that thread while a converter runs.
+//! Some of TensorFlow's converters make their own session in C++, and read the memory of its
+//! variables as host memory. TensorFlow asks for the number of devices in the thread that makes the
+//! session. So the Python package hides the devices from that thread while a converter runs.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -10,11 +10,11 @@ use std::ffi::c_int;
 use crate::ffi::guard::guard_or;
 
 thread_local! {
-    /// How many callers hide the devices from this thread.
+    /// The number of callers that hide the devices from this thread.
     static HIDERS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Hides the devices from the calling thread, or ends that where `hide` is 0. Calls are counted, so
+/// Hides the devices from the calling thread, or ends that if `hide` is 0. Calls are counted, so
 /// that they nest.
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_hide_devices(hide: c_int) {

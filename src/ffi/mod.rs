@@ -1,4 +1,4 @@
-//! TensorFlow's C boundary. With [`crate::sys`] the only module with unsafe code.
+//! TensorFlow's C boundary. Only this module and [`crate::sys`] have unsafe code.
 
 pub(crate) mod abi;
 pub(crate) mod copy_function;

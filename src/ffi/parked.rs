@@ -1,11 +1,11 @@
-//! Tensors that wait on the device while somebody has a ticket for them
-//! ([`crate::kernels::parked`]).
+//! Tensors that wait on the device while there is a ticket for them ([`crate::kernels::parked`]).
 //!
-//! A ticket is a tensor whose memory is ours: TensorFlow frees it by our function when the last
-//! reference goes, wherever the ticket has been by then, and the tensor goes with it.
+//! A ticket is a tensor in our own memory. When its last reference goes, wherever the ticket has
+//! been by then, TensorFlow frees it through our function, and the parked tensor is freed with it.
 //!
 //! A ticket may outlive its process, in the file of `Dataset.cache(filename)`, and a graph may hold
-//! any string. So its number is random: one that was not given out here and now finds nothing.
+//! any string. So the ticket's number is random: a number that was not given out here and now finds
+//! no tensor.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -24,15 +24,15 @@ use crate::ffi::kernel::context::Context;
 use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::require;
 
-/// A string as TensorFlow has it in memory (`TF_TString` of ctstring_internal.h) on little-endian
-/// machines. One of up to 22 bytes is stored within: four times its length, then its bytes. The two
-/// lowest bits of the first byte are zero for that kind alone.
+/// A string as TensorFlow lays it out in memory (`TF_TString` of ctstring_internal.h) on
+/// little-endian machines. A string of up to 22 bytes is stored inline: four times its length, then
+/// its bytes. Only for this kind are the two lowest bits of the first byte zero.
 type Text = [u8; 24];
 
-/// Digits of a number.
+/// The number of hexadecimal digits of a ticket's number.
 const DIGITS: usize = 16;
 
-/// A number as a string.
+/// A ticket's number as a string.
 fn text(number: u64) -> Text {
     let mut text = [0; 24];
     text[0] = 4 * DIGITS as u8;
@@ -40,7 +40,7 @@ fn text(number: u64) -> Text {
     text
 }
 
-/// The number that a string is, if it is one.
+/// The ticket's number in a string, if it holds one.
 fn number(text: &[u8]) -> Option<u64> {
     let digits = text.get(1..=DIGITS).filter(|_| text[0] == 4 * DIGITS as u8)?;
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -59,20 +59,20 @@ impl Held for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // Freed behind the lock, for freeing calls TensorFlow.
+        // The tensor is dropped after the lock is released, for freeing it calls TensorFlow.
         let waiting = PARKED.lock().tensors.remove(&self.number);
         drop(waiting);
     }
 }
 
-/// A tensor that waits, and where.
+/// A parked tensor and its device.
 struct Waiting {
     tensor: OwnedTensor,
     device: &'static Device,
 }
 
-// SAFETY: it is a reference to a buffer that TensorFlow counts atomically, and whoever finds it in
-// the table does so under a lock.
+// SAFETY: the tensor is a reference to a buffer that TensorFlow counts atomically, and a thread
+// that finds it in the table holds the lock.
 unsafe impl Send for Waiting {}
 
 #[derive(Default)]
@@ -82,7 +82,7 @@ struct Parked {
 }
 
 impl Parked {
-    /// Takes a tensor in, by a number that no other one has.
+    /// Takes a tensor in and returns its number, which no other tensor has.
     fn take(&mut self, waiting: Waiting) -> u64 {
         let number = loop {
             let number = self.numbers.next();
@@ -95,7 +95,7 @@ impl Parked {
     }
 }
 
-/// Numbers that nobody can guess: a keyed hash of a counter, whose key is the process's own.
+/// Numbers that cannot be guessed: a keyed hash of a counter. The key is the process's own.
 #[derive(Default)]
 struct Numbers {
     key: RandomState,
@@ -119,10 +119,10 @@ pub(crate) fn park(ctx: &mut Context) -> Result<()> {
     let waiting = Waiting { tensor: ctx.get_input(0)?, device: ctx.device() };
     let number = PARKED.lock().take(waiting);
     let handle = Handle::give(Ticket { text: text(number), number });
-    // SAFETY: given right now.
+    // SAFETY: `give` returned the pointer right now.
     let ticket: *const Ticket = unsafe { Handle::<Ticket>::borrow(handle) }?;
-    // SAFETY: a scalar has no dims; the memory is the string in a ticket, which TensorFlow only
-    // reads, and which `leave` frees, also where TensorFlow makes no tensor of it.
+    // SAFETY: a scalar has no dims. The memory is the string in a ticket. TensorFlow only reads it,
+    // and frees it through `leave`, even if it makes no tensor of it.
     let raw = unsafe {
         new_tensor(
             STRING,
@@ -139,13 +139,13 @@ pub(crate) fn park(ctx: &mut Context) -> Result<()> {
     ctx.set_output(0, &ticket)
 }
 
-/// Makes the tensor of the ticket at input 0 the output 0.
+/// Sets output 0 to the tensor of the ticket at input 0.
 pub(crate) fn unpark(ctx: &mut Context, dtype: DType) -> Result<()> {
     let ticket = ctx.get_input(0)?;
     let is_scalar = ticket.type_number() == STRING && ticket.dims().is_empty();
     require!(is_scalar && !ctx.device().owns(ticket.address()), "ticket must be a scalar string");
     // SAFETY: the address is not the device's, so TensorFlow keeps the input where it was
-    // registered: on the host. Nobody writes a kernel's input.
+    // registered: on the host. A kernel's input is not written.
     let number = number(unsafe { ticket.host_bytes() });
     let parked = PARKED.lock();
     let waiting = number.and_then(|number| parked.tensors.get(&number));
@@ -162,13 +162,13 @@ pub(crate) fn unpark(ctx: &mut Context, dtype: DType) -> Result<()> {
     ctx.set_output(0, tensor)
 }
 
-/// Why there is no tensor.
+/// The error for a ticket without a tensor.
 const GONE: &str = "the dataset's element is no longer on the device. prefetch_to_device and \
                     copy_to_device must be the last transformation of a dataset, but for take, \
                     skip, repeat, prefetch, shuffle and cache in memory: cache(filename) must come \
                     before them, and iterators cannot be saved";
 
-/// Frees a ticket, and with it what waits for it.
+/// Frees a ticket and the tensor that it stands for.
 unsafe extern "C" fn leave(_: *mut c_void, _: usize, handle: *mut c_void) {
     // SAFETY: `park` gave it with the memory, which TensorFlow frees once.
     guard_or((), "a ticket's deallocator", || unsafe { Handle::<Ticket>::destroy(handle) });

@@ -1,9 +1,10 @@
-//! The process-wide state of the plugin: the devices that TensorFlow sees, or why there are none.
+//! The process-wide state of the plug-in: the devices that TensorFlow sees, or the reason why there
+//! are none.
 //!
-//! Made once, in `SE_InitPlugin`, and leaked on purpose: TensorFlow never destroys a device.
-//! Adapters are enumerated then, for kernels must be registered while TensorFlow is imported;
-//! devices are opened when TensorFlow first asks how many there are, so that a process that only
-//! imports it pays nothing more.
+//! It is made once, in `SE_InitPlugin`, and leaked on purpose: TensorFlow never destroys a device.
+//! Adapters are enumerated at that time, for kernels must be registered while TensorFlow is
+//! imported. Devices are opened when TensorFlow first asks for their number, so that a process that
+//! only imports it pays nothing more.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -18,9 +19,9 @@ use crate::ffi::{determinism, device_type, environment, second_copy, symbols, va
 use crate::report;
 use crate::sys::guard::caught;
 
-/// What is logged unless `TF_WGPU_LOG` says otherwise: our warnings, and only errors of the
-/// libraries below, without the Vulkan loader's own messages, which take several lines to say what
-/// our line about it says.
+/// The log filter unless `TF_WGPU_LOG` sets another: our warnings, and only errors of the libraries
+/// below. The Vulkan loader's own messages are off: they take several lines to say what our one
+/// line says.
 const LOG_FILTER: &str =
     "warn,wgpu_hal=error,wgpu_hal::vulkan::instance=off,wgpu_core=error,wgpu=error,naga=error";
 
@@ -39,17 +40,17 @@ impl Held for PluginDevice {
     const NAME: &'static str = "device";
 }
 
-/// The state.
+/// The plug-in's state.
 #[derive(Debug, Default)]
 pub(crate) struct Plugin {
-    /// Each device's adapter, and how many devices share it.
+    /// Each device's adapter, and the number of devices that share it.
     adapters: Vec<(wgpu::Adapter, u32)>,
     opened: OnceLock<Vec<Handle<PluginDevice>>>,
-    /// Whether they are software adapters that nobody asked for.
+    /// Whether the devices are software adapters that the user did not ask for.
     is_last_resort: bool,
-    /// Why there is no device.
+    /// The reason why there is no device.
     problem: Option<String>,
-    /// Whether the user switched them off.
+    /// Whether the user switched the devices off.
     is_switched_off: bool,
 }
 
@@ -67,7 +68,8 @@ pub(crate) fn get() -> &'static Plugin {
     })
 }
 
-/// What all devices can do, which decides the kernels to register. None without a device.
+/// The capabilities that all devices share, which decide the kernels to register. None without a
+/// device.
 pub(crate) fn common_capabilities() -> Option<Capabilities> {
     get().adapters.iter().map(|(a, _)| Profile::of(a).capabilities).reduce(Capabilities::common)
 }
@@ -77,7 +79,7 @@ impl Plugin {
         if let Err(e) = second_copy::check().and_then(|()| supported()) {
             return Self { problem: Some(e.to_string()), ..Self::default() };
         }
-        // Behind the check: a second copy of the library has nothing to say.
+        // After the check: a second copy of the library must not log anything.
         let variables = environment::all();
         for line in report::problems(&variables) {
             log::warn!("{line}");
@@ -100,8 +102,8 @@ impl Plugin {
         Self { adapters, is_last_resort, problem, is_switched_off, ..Self::default() }
     }
 
-    /// Says, at a device's first use, that it is no GPU where nobody asked for a software adapter.
-    /// A process that only imports TensorFlow, or counts devices, hears nothing.
+    /// Warns, at a device's first use, that it is not a GPU, unless the user asked for a software
+    /// adapter. A process that only imports TensorFlow, or counts devices, gets no warning.
     pub fn mention_software(&self, device: &PluginDevice) {
         static SAID: Once = Once::new();
         if self.is_last_resort {
@@ -122,7 +124,7 @@ impl Plugin {
         self.opened.get().map_or(&[], Vec::as_slice)
     }
 
-    /// The devices, opened at the first call. An adapter that does not open is left out.
+    /// The devices, which the first call opens. An adapter that does not open is left out.
     pub fn devices(&self) -> &[Handle<PluginDevice>] {
         self.opened.get_or_init(|| {
             let caches = cache::directory(&environment::lookup);
@@ -163,8 +165,8 @@ impl PluginDevice {
     }
 }
 
-/// Whether the running TensorFlow has what the plugin needs. The part that differs from version to
-/// version is how kernels reach variables.
+/// Whether the running TensorFlow has the functions that the plug-in needs. What differs between
+/// versions is the way in which kernels reach variables.
 fn supported() -> Result<()> {
     let version = symbols::tensorflow_version()
         .ok_or_else(|| Error::NotFound("TensorFlow is not loaded in this process".into()))?;
@@ -173,8 +175,8 @@ fn supported() -> Result<()> {
     Ok(())
 }
 
-/// Starts logging to stderr as `TF_WGPU_LOG` says, an env_logger filter. Parts of it that make no
-/// sense are ignored with a line that says so.
+/// Starts logging to stderr under the env_logger filter `TF_WGPU_LOG`. Parts of it that make no
+/// sense are ignored, with a line that says so.
 pub(crate) fn init_logging() {
     let mut builder = env_logger::Builder::new();
     builder.parse_filters(LOG_FILTER);
@@ -190,7 +192,7 @@ pub(crate) fn init_logging() {
             record.args()
         )
     });
-    // A second call finds the logger in place.
+    // A second call finds the logger installed and fails, which is fine.
     let _ = builder.try_init();
 }
 
@@ -202,7 +204,7 @@ fn c_string(s: &str) -> CString {
     CString::new(s.replace('\0', " ")).expect("NULs are replaced")
 }
 
-/// The NUMA node of a PCI device as Linux tells it; elsewhere unknown.
+/// The NUMA node of a PCI device as Linux reports it; unknown on other systems.
 fn numa_node(pci_bus_id: &str) -> Option<i32> {
     if pci_bus_id.is_empty() || !cfg!(target_os = "linux") {
         return None;

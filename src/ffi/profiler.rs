@@ -1,5 +1,5 @@
 //! The profiler C API: `TF_InitProfiler` and the functions of the profiler, around
-//! [`crate::profiler`]; and sessions for the Python package.
+//! [`crate::profiler`]. Also the sessions of the Python package.
 
 use std::ffi::{CString, c_char};
 
@@ -20,7 +20,7 @@ use crate::profiler::{Traced, record, xspace};
 
 /// Entry point of the profiler C API.
 ///
-/// An error here would abort `import tensorflow`, so there is none: a profiler that cannot be
+/// An error here would abort `import tensorflow`, so none is reported: a profiler that cannot be
 /// registered shows nothing.
 ///
 /// # Safety
@@ -36,14 +36,14 @@ pub unsafe extern "C" fn TF_InitProfiler(
 }
 
 /// # Safety
-/// `params` is null or points to TensorFlow's parameters, which have `struct_size` bytes, as have
+/// `params` is null or points to TensorFlow's parameters. They have `struct_size` bytes, and so do
 /// the structs behind them.
 unsafe fn register(params: *mut TF_ProfilerRegistrationParams) -> Result<()> {
     if params.is_null() {
         return Err(Error::InvalidArgument("no registration parameters".into()));
     }
-    // SAFETY: the caller's contract: every struct begins with its size, and what is read or written
-    // lies within.
+    // SAFETY: the caller's contract: every struct begins with its size, and only bytes within that
+    // size are read or written.
     unsafe {
         let size = (*params).struct_size;
         if size < TF_ProfilerRegistrationParams::STRUCT_SIZE {
@@ -81,7 +81,7 @@ unsafe fn register(params: *mut TF_ProfilerRegistrationParams) -> Result<()> {
     Ok(())
 }
 
-/// What the last session saw, as an XSpace, until TensorFlow has taken it.
+/// The data of the last session, as an XSpace, until TensorFlow takes it.
 static COLLECTED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 unsafe extern "C" fn start(_profiler: *const TP_Profiler, status: *mut TF_Status) {
@@ -99,7 +99,7 @@ unsafe extern "C" fn stop(_profiler: *const TP_Profiler, status: *mut TF_Status)
     });
 }
 
-/// Tells the size of the XSpace where `buffer` is null, else hands it out.
+/// Reports the size of the XSpace if `buffer` is null, else copies it there.
 ///
 /// # Safety
 /// `size` is valid; `buffer` is null or has `*size` bytes.
@@ -114,7 +114,7 @@ unsafe extern "C" fn collect(
             return Err(Error::InvalidArgument("no size to fill".into()));
         }
         let mut collected = COLLECTED.lock();
-        // SAFETY: the caller's contract; no more is written than there is room for.
+        // SAFETY: the caller's contract; no more is written than the buffer has room for.
         unsafe {
             let room = size.replace(collected.len());
             if buffer.is_null() {
@@ -133,13 +133,13 @@ unsafe extern "C" fn collect(
     });
 }
 
-/// Nothing in the struct is ours to free.
+/// The struct holds nothing of ours to free.
 unsafe extern "C" fn destroy_profiler(_profiler: *mut TP_Profiler) {}
 
-/// Nothing in the struct is ours to free.
+/// The struct holds nothing of ours to free.
 unsafe extern "C" fn destroy_functions(_functions: *mut TP_ProfilerFns) {}
 
-/// What the running TensorFlow calls the lines of threads.
+/// The kind of line ids that the running TensorFlow uses for threads.
 fn line_ids() -> LineIds {
     let version = symbols::tensorflow_version().unwrap_or_default();
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(u32::MAX));
@@ -147,12 +147,12 @@ fn line_ids() -> LineIds {
     if version < (2, 19) { LineIds::Half } else { LineIds::Whole }
 }
 
-/// TensorFlow's devices. Without TensorFlow there is none.
+/// TensorFlow's devices; empty without TensorFlow.
 fn devices() -> &'static [Handle<PluginDevice>] {
     if symbols::tensorflow_version().is_some() { plugin::get().devices() } else { &[] }
 }
 
-/// Begins a session on every device, or on none.
+/// Begins a session on every device, or on none if one fails.
 fn begin() -> Result<()> {
     for (i, device) in devices().iter().enumerate() {
         if let Err(e) = device.device.trace() {
@@ -165,7 +165,7 @@ fn begin() -> Result<()> {
     Ok(())
 }
 
-/// Ends the sessions. A lost device is left out, with its error in the log.
+/// Ends the sessions. A lost device is left out, and its error is logged.
 fn end() -> Result<Vec<Traced>> {
     let mut traced = Vec::new();
     for (ordinal, device) in devices().iter().enumerate() {
@@ -182,7 +182,7 @@ fn end() -> Result<Vec<Traced>> {
     Ok(traced)
 }
 
-/// Begins a session for the Python package. Returns null, or why there is none, which
+/// Begins a session for the Python package. Returns null, or the text of the error, which
 /// `tensorflow_wgpu_free` frees.
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_profile_start() -> *mut c_char {
@@ -192,8 +192,8 @@ extern "C" fn tensorflow_wgpu_profile_start() -> *mut c_char {
     }
 }
 
-/// Ends it. Returns [`record::json`], which `tensorflow_wgpu_free` frees, or null after a bug,
-/// which is logged.
+/// Ends the session. Returns [`record::json`], which `tensorflow_wgpu_free` frees, or null after a
+/// bug, which is logged.
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_profile_stop() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_profile_stop", || {

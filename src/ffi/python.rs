@@ -1,15 +1,15 @@
-//! The Python process around the plugin, if there is one: imports what keeps Keras from asking for
-//! XLA, and forked children from waiting for ever.
+//! The Python process around the plug-in, if there is one. Imports the hooks that keep Keras from
+//! asking for XLA, and forked children from waiting forever.
 //!
-//! TensorFlow has no hook for this; the plugin's load is the only moment that every program passes.
-//! Owns that one import.
+//! TensorFlow has no hook for this, and every program loads the plug-in, so the load is the moment
+//! to do it. This module owns that one import.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::ffi::process;
 use crate::ffi::symbols::symbol_table;
 
-/// What is imported. Importing it installs the hooks.
+/// The module to import. Importing it installs the hooks.
 const MODULE: &CStr = c"tensorflow_wgpu._hooks";
 
 symbol_table! {
@@ -29,9 +29,9 @@ symbol_table! {
 }
 
 /// Imports the package's hooks into the Python that runs this process. Never fails: without Python
-/// nothing happens, without the package Keras needs `jit_compile=False`, which is said.
+/// it does nothing. Without the package Keras needs `jit_compile=False`, and a warning says so.
 pub(crate) fn install_hooks() {
-    // TensorFlow in C++ or another language: no Keras.
+    // TensorFlow runs from C++ or another language: there is no Keras.
     let Ok(python) = PythonApi::get() else { return };
     // SAFETY: Py_IsInitialized may be called at any time. PyGILState_Ensure needs an initialized
     // interpreter, works whether or not this thread holds the lock, and is paired with
@@ -45,7 +45,7 @@ pub(crate) fn install_hooks() {
         let state = (python.PyGILState_Ensure)();
         let module = (python.PyImport_ImportModule)(MODULE.as_ptr());
         if module.is_null() {
-            // The traceback on stderr, and no exception any more.
+            // Prints the traceback to stderr and clears the exception.
             (python.PyErr_Print)();
         } else {
             (python.Py_DecRef)(module);

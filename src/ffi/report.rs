@@ -22,7 +22,7 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
         let variables = version.is_some().then(|| variables::availability().map(str::to_owned));
         let deterministic = match version {
             Some(_) => determinism::is_required(),
-            // TensorFlow may come later, and then it is to be asked.
+            // TensorFlow may be loaded later, and will be asked then.
             None => determinism::is_required_by_variable(),
         };
         let device_type = device_type::get();
@@ -32,7 +32,7 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
 }
 
 /// Returns the [`statistics`] of TensorFlow's devices in this process, as
-/// [`tensorflow_wgpu_report`] does. There is none before TensorFlow has opened its devices.
+/// [`tensorflow_wgpu_report`] does. The list is empty before TensorFlow has opened its devices.
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_statistics() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_statistics", || {
@@ -40,8 +40,8 @@ extern "C" fn tensorflow_wgpu_statistics() -> *mut c_char {
     })
 }
 
-/// Returns what adapters TensorFlow's [`devices`] in this process are, as
-/// [`tensorflow_wgpu_report`] does. There is none before TensorFlow has opened its devices.
+/// Returns the adapters of TensorFlow's [`devices`] in this process, as [`tensorflow_wgpu_report`]
+/// does. The list is empty before TensorFlow has opened its devices.
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_devices() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_devices", || {
@@ -59,8 +59,8 @@ extern "C" fn tensorflow_wgpu_device_type() -> *mut c_char {
     })
 }
 
-/// Returns the errors for which the optimizer left graphs of this process as they are, as a JSON
-/// list of strings, as [`tensorflow_wgpu_report`] does.
+/// Returns the errors because of which the optimizer left graphs of this process unchanged, as a
+/// JSON list of strings, as [`tensorflow_wgpu_report`] does.
 #[unsafe(no_mangle)]
 extern "C" fn tensorflow_wgpu_unoptimized() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_unoptimized", || {
@@ -68,16 +68,16 @@ extern "C" fn tensorflow_wgpu_unoptimized() -> *mut c_char {
     })
 }
 
-/// TensorFlow's devices. Without TensorFlow nobody has opened one, and asking for the state would
-/// look for adapters.
+/// TensorFlow's devices. Without TensorFlow no device is open, and asking for the state would
+/// search for adapters.
 fn opened() -> &'static [Handle<PluginDevice>] {
     if symbols::tensorflow_version().is_some() { plugin::get().opened() } else { &[] }
 }
 
-/// Frees what [`tensorflow_wgpu_report`] and the others returned.
+/// Frees a text that [`tensorflow_wgpu_report`] or another of these functions returned.
 ///
 /// # Safety
-/// `text` must be null or come from one of them, once.
+/// `text` must be null or come from one of these functions, and must be freed once.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tensorflow_wgpu_free(text: *mut c_char) {
     // SAFETY: the caller's contract.

@@ -1,8 +1,8 @@
-//! A second copy of the plug-in in one process, as of a wheel and of
+//! A second copy of the plug-in in one process, for instance one from a wheel and one from
 //! `TF_PLUGGABLE_DEVICE_LIBRARY_PATH`.
 //!
-//! TensorFlow ends the process over a platform that is registered twice, and over a plug-in that
-//! reports an error. So the second copy registers a platform of another name that has no device.
+//! TensorFlow ends the process if a platform is registered twice, and if a plug-in reports an
+//! error. So the second copy registers a platform of another name that has no device.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::ffi::device_type;
 use crate::sys::loaded;
 
-/// The name of this copy's platform and its type of devices.
+/// The name of this copy's platform and of its device type.
 pub(super) fn device_type() -> &'static CStr {
     static FIRST: OnceLock<bool> = OnceLock::new();
     if *FIRST.get_or_init(|| check().is_ok()) {
@@ -21,7 +21,7 @@ pub(super) fn device_type() -> &'static CStr {
     }
 }
 
-/// An error where this process holds another file of this library's name.
+/// An error if this process has loaded another file with this library's name.
 pub(super) fn check() -> Result<()> {
     if let Some((_, this)) = loaded::object((check as fn() -> Result<()> as *const ()).cast())
         && let Some(other) = loaded::paths()

@@ -12,7 +12,7 @@ pub struct TF_Status {
     opaque: [u8; 0],
 }
 
-/// The codes of `TF_Code` that are not errors of ours, or have a class of their own.
+/// The codes of `TF_Code` that are no error or have a variant of [`Error`].
 pub(crate) const TF_OK: c_int = 0;
 const TF_INVALID_ARGUMENT: c_int = 3;
 const TF_NOT_FOUND: c_int = 5;
@@ -51,8 +51,8 @@ pub(crate) const fn code(error: &Error) -> c_int {
     }
 }
 
-/// The error of a `TF_Code` other than `TF_OK`. Codes without a class of ours keep their number in
-/// the message.
+/// The error of a `TF_Code` other than `TF_OK`. The message of a code without a variant keeps the
+/// code's number.
 pub(crate) fn error(code: c_int, message: String) -> Error {
     match code {
         TF_INVALID_ARGUMENT => Error::InvalidArgument(message),
@@ -67,12 +67,12 @@ pub(crate) fn error(code: c_int, message: String) -> Error {
     }
 }
 
-/// Sets `status` to an error. A null status, or a TensorFlow without TF_SetStatus, leaves a line in
-/// the log.
+/// Sets `status` to an error. If the status is null, or TensorFlow lacks TF_SetStatus, the error is
+/// logged.
 pub(crate) fn set(status: *mut TF_Status, error: &Error) {
     let message = CString::new(error.to_string().replace('\0', " ")).expect("NULs are replaced");
     match StatusApi::get() {
-        // SAFETY: a non-null status that TensorFlow handed to a callback is valid for the call; the
+        // SAFETY: a non-null status that TensorFlow passed to a callback is valid for the call; the
         // message is copied.
         Ok(api) if !status.is_null() => unsafe {
             (api.TF_SetStatus)(status, code(error), message.as_ptr())
@@ -82,14 +82,14 @@ pub(crate) fn set(status: *mut TF_Status, error: &Error) {
     }
 }
 
-/// What `status` says.
+/// The error in `status`, if any.
 ///
 /// # Safety
 /// `status` must be a valid TF_Status.
 pub(crate) unsafe fn check(status: *const TF_Status) -> Result<()> {
     let api = StatusApi::get()?;
-    // SAFETY: the caller vouches for `status`; TF_Message's string lives as long as it, and is
-    // copied here.
+    // SAFETY: the caller vouches for `status`. TF_Message's string lives as long as the status, and
+    // is copied here.
     unsafe {
         match (api.TF_GetCode)(status) {
             TF_OK => Ok(()),
@@ -101,7 +101,7 @@ pub(crate) unsafe fn check(status: *const TF_Status) -> Result<()> {
     }
 }
 
-/// A status of our own, to pass to functions of TensorFlow.
+/// A status of our own, for calls of TensorFlow's functions.
 #[derive(Debug)]
 pub(crate) struct Status(NonNull<TF_Status>);
 
@@ -127,13 +127,13 @@ impl Status {
         self.0.as_ptr()
     }
 
-    /// What the last call put into it.
+    /// The error that the last call put into the status, if any.
     pub fn result(&self) -> Result<()> {
         // SAFETY: the status is ours and alive.
         unsafe { check(self.as_ptr()) }
     }
 
-    /// [`Status::result`], and OK again afterwards, for functions that expect it so.
+    /// Like [`Status::result`], and resets the status to OK, which some functions require.
     pub fn take(&self) -> Result<()> {
         let result = self.result();
         if result.is_err() {
@@ -148,7 +148,7 @@ impl Status {
 impl Drop for Status {
     fn drop(&mut self) {
         if let Ok(api) = StatusApi::get() {
-            // SAFETY: TF_NewStatus returned it, and nobody deletes it but us.
+            // SAFETY: TF_NewStatus returned the status, and it is deleted once.
             unsafe { (api.TF_DeleteStatus)(self.as_ptr()) };
         }
     }

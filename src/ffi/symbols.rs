@@ -1,13 +1,13 @@
 //! Symbols of the TensorFlow that loaded this plugin, looked up at run time.
 //!
-//! Nothing links against TensorFlow: one binary serves many versions, optional functions are
-//! detected, and tests run without it. Owns the lookup only; the tables that need symbols declare
-//! them with `symbol_table!`.
+//! The plug-in does not link against TensorFlow: one binary serves many versions, optional
+//! functions are detected, and tests run without it. This module owns only the lookup. The modules
+//! that need symbols declare tables of them with `symbol_table!`.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
-/// Where TensorFlow's wheels keep the C API, most likely first.
+/// The libraries of TensorFlow's wheels that hold the C API, most likely first.
 #[cfg(target_os = "linux")]
 const LIBRARIES: &[&str] = &["libtensorflow_framework.so.2", "libtensorflow_cc.so.2"];
 #[cfg(target_vendor = "apple")]
@@ -18,7 +18,7 @@ const LIBRARIES: &[&str] = &[
     "_pywrap_tensorflow_internal.pyd",
     "tensorflow_framework.2.dll",
     "tensorflow.dll",
-    // Python, whose functions are no global symbols on Windows.
+    // Python's functions are no global symbols on Windows.
     "python39.dll",
     "python310.dll",
     "python311.dll",
@@ -29,13 +29,13 @@ const LIBRARIES: &[&str] = &[
 #[cfg(not(any(target_os = "linux", target_vendor = "apple", windows)))]
 const LIBRARIES: &[&str] = &["libtensorflow_framework.so.2", "libtensorflow_cc.so.2"];
 
-/// What every TensorFlow exports.
+/// A function that every TensorFlow exports.
 const VERSION: &CStr = c"TF_Version";
 
 /// The address of an exported symbol of TensorFlow, or of anything the process exports globally.
 ///
-/// A process may load TensorFlow after it has asked for the plug-in's report: only libraries with
-/// TensorFlow among them are kept.
+/// A process may ask for the plug-in's report first and load TensorFlow later. So the list of
+/// libraries is kept only if TensorFlow is among them.
 pub(crate) fn find(name: &CStr) -> Option<*const c_void> {
     static LOADED: OnceLock<Vec<sys::Library>> = OnceLock::new();
     let search = |libraries: &[sys::Library], name| {
@@ -112,7 +112,8 @@ macro_rules! symbol_table {
         }
 
         impl $table {
-            /// The table, or which function is missing. Looked up at the first call.
+            /// The table, or an error with the missing function's name. The first call looks the
+            /// functions up.
             $vis fn get() -> $crate::Result<&'static Self> {
                 static TABLE: std::sync::OnceLock<$crate::Result<$table>> =
                     std::sync::OnceLock::new();
@@ -147,7 +148,7 @@ macro_rules! symbol_table {
 }
 pub(crate) use symbol_table;
 
-/// [`find`] for the macro's names, which end in NUL by construction.
+/// [`find`] for names from the macro, which end in NUL by construction.
 pub(crate) fn find_nul_terminated(name: &'static str) -> Option<*const c_void> {
     find(CStr::from_bytes_with_nul(name.as_bytes()).expect("the macro appends the only NUL"))
 }
@@ -160,7 +161,8 @@ mod sys {
 
     /// A library that the process has loaded already, by its file name.
     ///
-    /// dyld finds one by its whole path, and by `@rpath/` only from where the asking library looks.
+    /// dyld finds a library by its whole path. It finds one by `@rpath/` only in the directories
+    /// that the asking library searches.
     #[cfg(target_vendor = "apple")]
     pub fn loaded(name: &str) -> Option<Library> {
         let paths = crate::sys::loaded::paths();
@@ -173,18 +175,18 @@ mod sys {
     #[cfg(not(target_vendor = "apple"))]
     pub fn loaded(name: &str) -> Option<Library> {
         // SAFETY: RTLD_NOLOAD loads nothing and runs no initializer; it only finds a library that
-        // is there.
+        // is loaded already.
         unsafe { Library::open(Some(name), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()
     }
 
-    /// Everything with global visibility.
+    /// All symbols with global visibility.
     pub fn global() -> Option<Library> {
         Some(Library::this())
     }
 
     pub fn symbol(library: &Library, name: &CStr) -> Option<*const c_void> {
-        // SAFETY: only the address is taken; whoever calls it states its type. The library stays
-        // loaded when its handle is given back, by whoever loaded it.
+        // SAFETY: only the address is taken, and its user states its type. The library stays loaded
+        // when this handle is closed, for the code that loaded the library holds it too.
         let symbol =
             unsafe { library.get_singlethreaded::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
         let address = symbol.into_raw();
@@ -209,8 +211,8 @@ mod sys {
     }
 
     pub fn symbol(library: &Library, name: &CStr) -> Option<*const c_void> {
-        // SAFETY: only the address is taken; whoever calls it states its type. The library stays
-        // loaded when its handle is given back, by whoever loaded it.
+        // SAFETY: only the address is taken, and its user states its type. The library stays loaded
+        // when this handle is closed, for the code that loaded the library holds it too.
         let symbol =
             unsafe { library.get::<unsafe extern "C" fn()>(name.to_bytes_with_nul()) }.ok()?;
         symbol.into_raw().map(|f| f as *const c_void)

@@ -1,7 +1,7 @@
-//! How many inputs the ops have that passes look into.
+//! The numbers of inputs of the ops that passes read.
 //!
-//! TensorFlow hands over graphs that it has checked, so that passes may take a node's inputs by
-//! number. A graph that breaks the rule is refused before they see it.
+//! TensorFlow passes graphs that it has checked, so passes may access a node's inputs by index. A
+//! graph that breaks this rule is refused before the passes see it.
 
 use super::graph::Graph;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::invalid;
 use crate::kernels::reduce::table::REDUCTIONS;
 use crate::kernels::scalar;
 
-/// The least number of data inputs of ops, besides the scalar functions and the reductions.
+/// The least number of data inputs of each op, except the scalar functions and the reductions.
 const LEAST: &[(&str, usize)] = &[
     ("AddN", 1),
     ("AssignAddVariableOp", 2),
@@ -70,7 +70,7 @@ const LEAST: &[(&str, usize)] = &[
     ("_WgpuFusedMatMul", 2),
 ];
 
-/// The least number of data inputs of a node of this op, as far as passes rely on it.
+/// The least number of data inputs of a node of this op that passes rely on.
 fn least(op: &str) -> usize {
     if let Ok(at) = LEAST.binary_search_by_key(&op, |(name, _)| name) {
         return LEAST[at].1;
@@ -82,10 +82,10 @@ fn least(op: &str) -> usize {
     }
 }
 
-/// Refuses a graph with nodes that lack inputs.
+/// Refuses a graph in which a node lacks inputs.
 ///
 /// # Errors
-/// `InvalidArgument`, with the first of them.
+/// `InvalidArgument`, with the first such node.
 pub fn check(graph: &Graph) -> Result<()> {
     for id in graph.ids() {
         let node = graph.node(id);

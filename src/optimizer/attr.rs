@@ -1,4 +1,4 @@
-//! Values of attributes: kept as the bytes that they came in, decoded when somebody asks.
+//! Attribute values. They are kept in their encoded form and decoded on demand.
 
 use std::cell::OnceCell;
 
@@ -14,7 +14,7 @@ use crate::tensor::HostTensor;
 #[derive(Debug, Clone)]
 pub struct Attr {
     raw: Bytes,
-    /// In a box, since it is large and most are never decoded.
+    /// Boxed, because a value is large and most are never decoded.
     decoded: OnceCell<Option<Box<Value>>>,
 }
 
@@ -35,14 +35,14 @@ impl Attr {
         &self.raw
     }
 
-    /// The value; `None` where our schema cannot read it.
+    /// The value; `None` if our schema cannot read it.
     pub fn value(&self) -> Option<&Value> {
         let decode =
             || AttrValue::decode(self.raw.clone()).ok().and_then(|v| v.value).map(Box::new);
         self.decoded.get_or_init(decode).as_deref()
     }
 
-    /// A `type`; `None` for types that are not ours.
+    /// A `type`; `None` for a type that is not ours.
     pub fn dtype(&self) -> Option<DType> {
         match self.value() {
             Some(Value::Type(t)) => DType::from_tf(*t),
@@ -99,12 +99,12 @@ impl Attr {
         self.list().map(|l| &l.f[..])
     }
 
-    /// A `list(type)`; `None` where a type is not ours.
+    /// A `list(type)`; `None` if one of the types is not ours.
     pub fn dtypes(&self) -> Option<Vec<DType>> {
         self.list()?.r#type.iter().map(|t| DType::from_tf(*t)).collect()
     }
 
-    /// A `list(shape)`: the extents of each, where all of them are known.
+    /// A `list(shape)`: the extents of each shape, or `None` if some are unknown.
     pub fn shapes(&self) -> Option<Vec<Option<Vec<usize>>>> {
         let extents = |shape: &TensorShapeProto| {
             let dims = shape.dim.iter().map(|d| usize::try_from(d.size).ok());
@@ -205,11 +205,11 @@ fn shape(dims: &[usize]) -> TensorShapeProto {
     TensorShapeProto { dim: dims.iter().map(dim).collect(), unknown_rank: false }
 }
 
-/// Most elements of a constant that [`constant`] unpacks.
+/// The largest number of elements that [`constant`] unpacks.
 const MAX_CONSTANT: usize = 1 << 16;
 
-/// The elements of a tensor that a graph holds; `None` for types that are not ours, for large ones,
-/// and for malformed ones.
+/// The elements of a tensor in a graph; `None` for types that are not ours, and for large or
+/// malformed tensors.
 pub fn constant(t: &TensorProto) -> Option<HostTensor> {
     let dtype = DType::from_tf(t.dtype).filter(|t| t.size() > 0)?;
     let shape = t.tensor_shape.clone().unwrap_or_default();
@@ -228,7 +228,7 @@ pub fn constant(t: &TensorProto) -> Option<HostTensor> {
     if bytes.len() % size != 0 || bytes.len() > count.max(1) * size {
         return None;
     }
-    // The last element of a list that is too short repeats.
+    // If the list is too short, its last element repeats.
     let last = bytes[bytes.len() - size..].to_vec();
     while bytes.len() < count * size {
         bytes.extend_from_slice(&last);
@@ -237,7 +237,7 @@ pub fn constant(t: &TensorProto) -> Option<HostTensor> {
     Some(HostTensor { dtype, dims: dims.into_iter().collect(), bytes })
 }
 
-/// The bytes of the list of the tensor's type.
+/// The bytes of the list for the tensor's type.
 fn listed(t: &TensorProto, dtype: DType) -> Vec<u8> {
     fn bytes<T: bytemuck::NoUninit>(values: &[T]) -> Vec<u8> {
         bytemuck::cast_slice(values).to_vec()

@@ -1,18 +1,19 @@
-//! Under which conditions the nodes of a graph run.
+//! The conditions under which the nodes of a graph run.
 
 use rustc_hash::FxHashMap;
 
 use super::graph::{Graph, NodeId, Output};
 
-/// Most conditions of one node: of a node with more, nothing is known.
+/// The largest number of conditions of one node. A node with more counts as unknown.
 const MAX_CONDITIONS: usize = 64;
 
-/// The branches of `Switch`es and the loops of TensorFlow 1 that a node is in, as a number.
+/// A set of conditions, as a number: the branches of `Switch`es and the loops of TensorFlow 1 that
+/// contain a node.
 pub type Conditions = u32;
 
 /// The conditions of all nodes.
 pub struct Branches {
-    /// By number; `None` where there are too many of them.
+    /// The sets by number; `None` for a set with too many conditions.
     sets: Vec<Option<Vec<Condition>>>,
     of: Vec<Conditions>,
 }
@@ -23,7 +24,7 @@ enum Condition {
     Loop(String),
 }
 
-/// Without what occurs twice; `None` for too many.
+/// The set without duplicates; `None` if it has too many conditions.
 fn limited(mut set: Vec<Condition>) -> Option<Vec<Condition>> {
     set.sort_unstable();
     set.dedup();
@@ -31,7 +32,7 @@ fn limited(mut set: Vec<Condition>) -> Option<Vec<Condition>> {
 }
 
 impl Branches {
-    /// Finds them in a graph whose nodes have this order.
+    /// Finds the conditions of a graph's nodes, given in topological order.
     pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
         let mut known: FxHashMap<Vec<Condition>, Conditions> =
             FxHashMap::from_iter([(Vec::new(), 0)]);
@@ -42,7 +43,7 @@ impl Branches {
             let set = branches.find(graph, *id, &mut around);
             let next = branches.sets.len() as u32;
             let number = match &set {
-                // Conditions that nobody knows are nobody else's.
+                // Unknown conditions get a number of their own.
                 None => next,
                 Some(set) => *known.entry(set.clone()).or_insert(next),
             };
@@ -80,7 +81,7 @@ impl Branches {
                     Condition::Loop(frame) => around.get(frame),
                     Condition::Branch(..) => None,
                 });
-                // The innermost loop has the most around it.
+                // The innermost loop has the most conditions around it.
                 let loops: Vec<_> = loops.map(Option::as_ref).collect::<Option<_>>()?;
                 Some(loops.into_iter().max_by_key(|a| a.len()).cloned().unwrap_or_default())
             }
@@ -88,7 +89,7 @@ impl Branches {
         }
     }
 
-    /// Whether a node, and all that it uses, runs whatever happens.
+    /// Whether a node and all its inputs run unconditionally.
     fn is_plain(&self, graph: &Graph, id: NodeId) -> bool {
         let node = graph.node(id);
         let free = |used: NodeId| self.of[used.index()] == 0;
@@ -105,13 +106,13 @@ impl Branches {
         let mut set = self.sets[self.conditions(input.node) as usize].clone()?;
         let from = graph.node(input.node);
         if switches(from.op()) {
-            // A loop's Switch leaves the loop or stays in it.
+            // The `Switch` of a loop leaves the loop or stays in it.
             set.push(Condition::Branch(*from.inputs().get(1)?, input.port));
         }
         Some(set)
     }
 
-    /// Of a node that runs when all inputs are there.
+    /// The conditions of a node that runs when all its inputs have arrived.
     fn united(&self, graph: &Graph, id: NodeId) -> Option<Vec<Condition>> {
         let mut all = Vec::new();
         for input in graph.node(id).inputs() {
@@ -129,8 +130,8 @@ impl Branches {
         limited(all)
     }
 
-    /// Of a node that runs when one input is there. The input from a loop's last step is there only
-    /// if the one from outside was.
+    /// The conditions of a node that runs when one input has arrived. The input from a loop's
+    /// previous step arrives only if the input from outside has arrived before.
     fn merged(&self, graph: &Graph, id: NodeId) -> Option<Vec<Condition>> {
         let node = graph.node(id);
         let inputs = node.inputs().iter().filter(|input| !graph.is_back_edge(input.node, id));
@@ -146,13 +147,13 @@ impl Branches {
         limited(common)
     }
 
-    /// The conditions of a node: equal numbers are equal conditions.
+    /// The conditions of a node. Equal numbers mean equal conditions.
     pub fn conditions(&self, id: NodeId) -> Conditions {
         self.of[id.index()]
     }
 
-    /// Whether two tensors are surely never there at once: they come out of two branches of one
-    /// decision. Where nothing is known of one of them, they are taken to be so.
+    /// Whether two tensors never exist together: they come from different branches of one decision.
+    /// If the conditions of one are unknown, the answer is yes.
     pub fn exclude(&self, graph: &Graph, a: Output, b: Output) -> bool {
         let (Some(a), Some(b)) = (self.of_input(graph, a), self.of_input(graph, b)) else {
             return true;
@@ -165,20 +166,20 @@ impl Branches {
         })
     }
 
-    /// Whether a tensor comes out of a branch. Where nothing is known of it, it is taken to do so.
+    /// Whether a tensor comes from a branch. If its conditions are unknown, the answer is yes.
     pub fn is_conditional(&self, graph: &Graph, tensor: Output) -> bool {
         let set = self.of_input(graph, tensor);
         set.is_none_or(|set| set.iter().any(|c| matches!(c, Condition::Branch(..))))
     }
 
-    /// Whether a node is part of a loop, or may be.
+    /// Whether a node is in a loop, or may be.
     pub fn in_loop(&self, id: NodeId) -> bool {
         let set = self.sets[self.conditions(id) as usize].as_ref();
         set.is_none_or(|set| set.iter().any(|c| matches!(c, Condition::Loop(_))))
     }
 }
 
-/// Whether an op's outputs are not all alive.
+/// Whether only some of an op's outputs are alive.
 fn switches(op: &str) -> bool {
     matches!(op, "RefSwitch" | "Switch" | "_SwitchN")
 }

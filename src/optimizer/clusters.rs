@@ -1,8 +1,8 @@
-//! Groups of nodes that are to become one node each, merged without ever closing a cycle.
+//! Groups of nodes, each of which becomes one node. Merging groups never closes a cycle.
 //!
-//! A pass merges the groups of neighbours; two groups may merge when no path leads from one to the
-//! other through a third. The groups are kept in a topological order (Pearce and Kelly's), so a
-//! search for such a path sees only groups between the two.
+//! A pass merges the groups of neighbours. Two groups may merge if no path leads from one to the
+//! other through a third. The groups are kept in a topological order (that of Pearce and Kelly), so
+//! a search for such a path visits only groups between the two.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -12,30 +12,30 @@ use super::graph::{Graph, NodeId};
 /// A partition of a graph's nodes whose groups form a graph without cycles.
 #[derive(Debug)]
 pub struct Clusters {
-    /// Towards the representative of each node's group.
+    /// Links towards the representative of each node's group.
     parent: Vec<u32>,
-    /// Position of each group in a topological order, valid for representatives.
+    /// The position of each group in a topological order, valid for representatives.
     rank: Vec<u32>,
-    /// Edges between groups, some of them several times: groups have few.
+    /// The edges between groups. Some occur several times, for groups have few.
     users: Vec<Edges>,
     used: Vec<Edges>,
 }
 
-/// Most groups that a search for a path looks at. Two groups between which more would have to be
-/// searched stay apart, so that time is linear.
+/// The largest number of groups that a search for a path visits. Two groups that need a longer
+/// search stay apart, so that time stays linear.
 const MAX_SEARCHED: usize = 1 << 11;
 
 /// The other ends of a group's edges.
 type Edges = SmallVec<[u32; 4]>;
 
 impl Clusters {
-    /// Each node alone; `None` for a graph with a cycle.
+    /// One group for each node; `None` for a graph with a cycle.
     pub fn new(graph: &Graph) -> Option<Self> {
         Self::bypassing(graph, &FxHashSet::default())
     }
 
-    /// Each node alone, but those of `bypassed`, which have no group: an edge over one of them
-    /// leads to its users.
+    /// One group for each node, except the nodes of `bypassed`, which have no group: an edge to one
+    /// of them leads to its users instead.
     pub fn bypassing(graph: &Graph, bypassed: &FxHashSet<NodeId>) -> Option<Self> {
         let order = graph.order()?;
         let n = graph.capacity();
@@ -63,7 +63,8 @@ impl Clusters {
         Some(clusters)
     }
 
-    /// The group of a node, as one of its nodes; equal for nodes of one group.
+    /// The group of a node, represented by one of its nodes. Nodes of one group have the same
+    /// representative.
     pub fn group(&self, id: NodeId) -> NodeId {
         let mut at = id.0;
         while self.parent[at as usize] != at {
@@ -77,8 +78,8 @@ impl Clusters {
         self.between(a, b).is_some()
     }
 
-    /// Merges the groups of two nodes and says whether it did: not where the graph would get a
-    /// cycle.
+    /// Merges the groups of two nodes, unless the graph would get a cycle. Returns whether it
+    /// merged them.
     pub fn merge(&mut self, a: NodeId, b: NodeId) -> bool {
         let Some(between) = self.between(a, b) else { return false };
         if let Some((first, second, between)) = between {
@@ -87,8 +88,9 @@ impl Clusters {
         true
     }
 
-    /// For two groups that can merge, the earlier, the later, and what between them in the order
-    /// follows the earlier one and precedes the later; `Some(None)` for one and the same group.
+    /// For two groups that can merge: the earlier one, the later one, and the groups between them
+    /// in the order, those that follow the earlier one and those that precede the later one.
+    /// `Some(None)` if the two are the same group.
     #[expect(clippy::type_complexity, reason = "the parts have no name of their own")]
     fn between(&self, a: NodeId, b: NodeId) -> Option<Option<(u32, u32, [Vec<u32>; 2])>> {
         let (a, b) = (self.group(a).0, self.group(b).0);
@@ -102,7 +104,7 @@ impl Clusters {
         let mut between: [FxHashSet<u32>; 2] = Default::default();
         let ways = [(&self.users, first, second), (&self.used, second, first)];
         for (seen, (edges, start, end)) in between.iter_mut().zip(ways) {
-            // Only what lies behind another group is a path through a third one.
+            // Only a path of more than one edge leads through a third group.
             let mut stack: Vec<u32> =
                 edges[start as usize].iter().copied().filter(within).collect();
             stack.retain(|group| seen.insert(*group));
@@ -121,8 +123,8 @@ impl Clusters {
         Some(Some((first, second, between.map(|seen| seen.into_iter().collect()))))
     }
 
-    /// Merges `first` and `second`. Of the groups between them, `after` follow `first` and `before`
-    /// precede `second`.
+    /// Merges `first` and `second`. Of the groups between them, those in `after` follow `first` and
+    /// those in `before` precede `second`.
     fn join(&mut self, first: u32, second: u32, [mut after, mut before]: [Vec<u32>; 2]) {
         before.sort_unstable_by_key(|g| self.rank[*g as usize]);
         after.sort_unstable_by_key(|g| self.rank[*g as usize]);
@@ -136,7 +138,7 @@ impl Clusters {
         self.absorb(first, second);
     }
 
-    /// Gives `first` the edges of `second`, which ends.
+    /// Moves the edges of `second` to `first`. `second` ceases to exist.
     fn absorb(&mut self, first: u32, second: u32) {
         self.parent[second as usize] = first;
         for user in std::mem::take(&mut self.users[second as usize]) {
@@ -147,13 +149,13 @@ impl Clusters {
             replace(&mut self.users[used as usize], second, first);
             self.used[first as usize].push(used);
         }
-        // What was an edge between the two is none any more.
+        // The edges between the two groups are gone.
         self.users[first as usize].retain(|user| *user != first);
         self.used[first as usize].retain(|used| *used != first);
     }
 }
 
-/// Lets edges that end in `old` end in `new`.
+/// Redirects edges that end in `old` to `new`.
 fn replace(edges: &mut Edges, old: u32, new: u32) {
     edges.iter_mut().filter(|edge| **edge == old).for_each(|edge| *edge = new);
 }
@@ -184,8 +186,8 @@ mod tests {
         assert!(!clusters.can_merge(g.find("a").unwrap(), g.find("c").unwrap()));
     }
 
-    /// Random merges on random graphs: a merge is refused exactly when the groups' graph would get
-    /// a cycle.
+    /// Random merges in random graphs: a merge must be refused exactly if the graph of groups would
+    /// get a cycle.
     #[test]
     fn merges_agree_with_a_search_for_cycles() {
         let mut state = 1u64;
@@ -208,7 +210,7 @@ mod tests {
                     format!("n{i} = A({})", inputs.join(", "))
                 }
             };
-            // The order of lines is not the order of edges.
+            // The lines are not in the order of the edges.
             let text: Vec<String> = (0..n).rev().map(line).collect();
             let g = graph(&text.join("\n"));
             let id = |i: usize| g.find(&format!("n{i}")).unwrap();

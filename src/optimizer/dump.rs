@@ -1,4 +1,5 @@
-//! Graphs in the folder of `TF_WGPU_DUMP`, as text and as pictures, and the time of each pass.
+//! The files in the folder of `TF_WGPU_DUMP`: graphs as text and as pictures, and the time of each
+//! pass.
 
 use std::fmt::Write;
 
@@ -8,16 +9,17 @@ use super::picture::{Picture, Shown, Style, Wire};
 use super::shape::TensorInfo;
 use crate::dump::{Counter, Folder};
 
-/// Most characters of a line in a box.
+/// The largest number of characters in a line of a box.
 const WIDEST: usize = 34;
-/// Most lines for the functions that a fused node calls.
+/// The largest number of lines for the functions that a fused node calls.
 const MAX_LINES: usize = 6;
 
 const COLUMNS: &[&str] =
     &["graph", "step", "round", "pass", "ms", "verifying_ms", "nodes", "edits"];
 
 /// The files of one optimization, number 7 here: `graphs/0007_before` and `graphs/0007_after` as
-/// `.txt` and `.svg`, `graphs/0007_03_elementwise.txt` for the third step that changed the graph.
+/// `.txt` and `.svg`, and `graphs/0007_03_elementwise.txt` for the third step that changed the
+/// graph.
 #[derive(Debug)]
 pub struct Dump<'a> {
     folder: &'a Folder,
@@ -26,7 +28,7 @@ pub struct Dump<'a> {
 }
 
 impl<'a> Dump<'a> {
-    /// Writes the graph as it came.
+    /// Writes the graph before the optimization.
     pub fn begin(folder: &'a Folder, graph: &Graph) -> Self {
         static GRAPHS: Counter = Counter::new();
         let dump = Self { folder, number: GRAPHS.next(), steps: 0 };
@@ -34,7 +36,7 @@ impl<'a> Dump<'a> {
         dump
     }
 
-    /// Writes the graph behind a step that changed it, and the step's times.
+    /// Writes the graph after a step that changed it, and the step's times.
     pub fn step(&mut self, step: &Step, graph: &Graph) {
         let ms = |time: std::time::Duration| format!("{:.3}", time.as_secs_f64() * 1e3);
         let at = if step.edits == 0 {
@@ -62,7 +64,7 @@ impl<'a> Dump<'a> {
         );
     }
 
-    /// Writes the graph as it became.
+    /// Writes the graph after the optimization.
     pub fn end(self, graph: &Graph) {
         self.write("after", graph);
     }
@@ -107,7 +109,7 @@ fn shown(graph: &Graph, id: NodeId) -> Shown {
     let infos: Vec<String> = node.infos.iter().map(info).collect();
     let mut tooltip = format!("{}\n{}", node.name(), node.device());
     for part in text.split(';').map(str::trim).filter(|p| !p.is_empty()) {
-        // Writing to a String cannot fail.
+        // A write to a String cannot fail.
         let _ = write!(tooltip, "\n{part}");
     }
     let reference = short(node.name());
@@ -136,7 +138,7 @@ fn style(node: &Node) -> Style {
     }
 }
 
-/// The last two parts of a name, cut in front where they are long.
+/// The last two parts of a name. A long name is cut at the front.
 fn short(name: &str) -> String {
     let start = name.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
     let last: Vec<char> = name[start..].chars().collect();
@@ -146,7 +148,7 @@ fn short(name: &str) -> String {
     std::iter::once('…').chain(last[last.len() - WIDEST + 1..].iter().copied()).collect()
 }
 
-/// The scalar and other functions that an expression or a program calls, in lines.
+/// The functions that an expression or a program calls, scalar and other ones, in lines.
 fn functions(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut word = String::new();
@@ -155,7 +157,7 @@ fn functions(text: &str) -> Vec<String> {
             word.push(c);
             continue;
         }
-        // A call's name is followed by its types, a reduction's by a colon.
+        // A call's name is followed by its types, and a reduction's name by a colon.
         if matches!(c, '<' | '(' | ':') && word.starts_with(|c: char| c.is_ascii_uppercase()) {
             names.push(std::mem::take(&mut word));
         }
@@ -164,7 +166,7 @@ fn functions(text: &str) -> Vec<String> {
     wrapped(&names, MAX_LINES)
 }
 
-/// Words joined by spaces in at most `most` lines.
+/// The words, joined by spaces, in at most `most` lines.
 fn wrapped(words: &[String], most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {
@@ -191,7 +193,7 @@ fn info(info: &TensorInfo) -> String {
     format!("{dtype}[{}]", dims.join(","))
 }
 
-/// A constant of few elements as people write it.
+/// A constant of few elements in readable form.
 fn value(graph: &Graph, id: NodeId) -> Option<String> {
     let value = graph.constant(super::graph::Output { node: id, port: 0 })?;
     if value.dims.iter().product::<usize>() > 4 || value.dtype.is_complex() {

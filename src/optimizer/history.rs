@@ -1,8 +1,8 @@
-//! Where each use of a variable stands among the nodes that write it.
+//! The place of each use of a variable among the nodes that write it.
 //!
-//! Automatic control dependencies put all uses of a variable in one order. Then a use's place
-//! follows from its neighbours in that order, and the graph is asked about these alone. Where some
-//! writers are unordered, each of them is asked about, up to a few.
+//! Automatic control dependencies put all uses of a variable in one order. Then the place of a use
+//! follows from its neighbours in that order, and only the paths to these are searched. Where some
+//! writers are unordered, the paths to each of them are searched, up to a limit.
 
 use rustc_hash::FxHashMap;
 
@@ -10,17 +10,18 @@ use super::graph::{Graph, NodeId};
 use super::paths::Places;
 use super::variables::{ASSIGNS, Uses, Variables};
 
-/// Most pairs of neighbouring writers without an order between them: beyond, nothing is known.
+/// The largest number of neighbouring writers without an order. Beyond it, nothing is known about
+/// the variable.
 const MAX_BREAKS: usize = 8;
 
-/// Who wrote last before a node.
+/// The last node that wrote a variable before a given use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writer {
-    /// Nobody in this graph.
+    /// No node in this graph.
     Nobody,
     /// This node.
     Node(NodeId),
-    /// Some writer may come before or after.
+    /// It is unknown: some writer may come before the use or after it.
     Unknown,
 }
 
@@ -32,9 +33,9 @@ pub struct History {
 
 /// The writers of one variable.
 struct Writers {
-    /// In the order of the graph's nodes.
+    /// The nodes, in the graph's order.
     nodes: Vec<NodeId>,
-    /// Where no path leads from a writer to the next one.
+    /// The indices of the writers from which no path leads to the next writer.
     breaks: Vec<usize>,
 }
 
@@ -50,14 +51,14 @@ impl Writers {
         self.nodes.windows(2).map(|w| (w[0], w[1]))
     }
 
-    /// How many writers come before a use in the order of the nodes, and which come first after it.
+    /// The number of writers before a use in the order of the nodes, and the index of the first
+    /// writer after it.
     fn around(&self, id: NodeId, places: &Places<'_>) -> (usize, usize) {
         let before = self.nodes.partition_point(|w| places.of(*w) < places.of(id));
         (before, before + usize::from(self.nodes.get(before) == Some(&id)))
     }
 
-    /// The pairs of nodes between which paths must lead if all writers are to be ordered with a
-    /// use.
+    /// The pairs of nodes that paths must connect if all writers are to be ordered with a use.
     fn asked(&self, id: NodeId, places: &Places<'_>) -> Vec<(NodeId, NodeId)> {
         let (before, after) = self.around(id, places);
         let ends =
@@ -67,7 +68,7 @@ impl Writers {
         ends.chain(heads.filter_map(|at| Some((id, *self.nodes.get(at)?)))).collect()
     }
 
-    /// What is known of a use that is ordered with all writers.
+    /// The number of writers before a use that is ordered with all writers, and the last of them.
     fn last_before(&self, id: NodeId, places: &Places<'_>) -> (usize, Writer) {
         let (before, _) = self.around(id, places);
         let writer = match before.checked_sub(1) {
@@ -82,7 +83,7 @@ impl Writers {
 }
 
 impl History {
-    /// Finds them.
+    /// Finds the place of every read and every assignment.
     pub fn of(graph: &Graph, places: &Places<'_>, variables: &Variables) -> Self {
         let mut all: Vec<(Writers, Vec<NodeId>)> = Vec::new();
         for uses in variables.all() {
@@ -112,7 +113,7 @@ impl History {
         let mut answers = places.connected(&pairs).into_iter();
         let mut history = Self::default();
         for (id, writers, count) in asked {
-            // All answers are taken, that the next use gets its own.
+            // `fold` takes all answers of this use, so that the next use gets its own.
             if answers.by_ref().take(count).fold(true, |all, answer| all & answer) {
                 history.known.insert(id, writers.last_before(id, places));
             }
@@ -120,13 +121,13 @@ impl History {
         history
     }
 
-    /// How many writers of its variable come before a read or an assignment, where all others
-    /// surely come after it.
+    /// The number of writers of its variable before a read or an assignment, if it is certain that
+    /// all other writers come after it.
     pub fn place(&self, id: NodeId) -> Option<usize> {
         self.known.get(&id).map(|(place, _)| *place)
     }
 
-    /// The last node that writes the variable that `id` uses, before `id` does.
+    /// The last node that writes the variable of `id` before `id` does.
     pub fn last_writer(&self, id: NodeId) -> Writer {
         self.known.get(&id).map_or(Writer::Unknown, |(_, writer)| *writer)
     }
@@ -167,7 +168,7 @@ mod tests {
                     AssignAddVariableOp(h, x)\nr = ReadVariableOp(h)\nb = AssignAddVariableOp(h, \
                     x)\nc = NoOp(^a, ^b)\ns = ReadVariableOp(h, ^c)";
         let unknown = || (None, "Unknown".to_owned());
-        // The last read comes behind both writers, but nobody knows which of them is the last.
+        // The last read comes after both writers, but it is unknown which of them is the last.
         assert_eq!(
             history(text, &["r", "a", "b", "s"]),
             [unknown(), unknown(), unknown(), (Some(2), "Unknown".to_owned())]

@@ -1,9 +1,9 @@
-//! What a run over a graph leaves for the next one.
+//! The knowledge about a graph that one run of the optimizer keeps for the next.
 //!
-//! TensorFlow runs an optimizer twice over a graph, its own passes in between. They find little to
-//! do by then: edges of control, and constants in other bytes. Inferring all types and shapes anew
-//! would take longer than every pass of ours, so where each node still computes what it did when
-//! the last run ended, it keeps what was known of it.
+//! TensorFlow runs an optimizer twice over a graph, with its own passes in between. These change
+//! little by then: control edges, and the encoding of constants. Inferring all types and shapes
+//! anew would take longer than all of our passes. So if each node still computes what it did at the
+//! end of the last run, it gets the types and shapes from that run.
 
 use parking_lot::Mutex;
 
@@ -16,13 +16,13 @@ use crate::kernels::scalar;
 pub struct LastGraph(Mutex<Option<Graph>>);
 
 impl LastGraph {
-    /// Keeps a graph as it leaves the optimizer.
+    /// Keeps a graph at the end of a run.
     pub fn keep(&self, graph: Graph) {
         *self.0.lock() = Some(graph);
     }
 
-    /// Tells a graph what is known of its nodes and ops. `false`, and nothing told, unless all of
-    /// them are known.
+    /// Gives a graph the knowledge about its nodes and ops. Unless all nodes are known, it gives
+    /// nothing and returns `false`.
     pub fn recall(&self, graph: &mut Graph) -> bool {
         let Some(last) = self.0.lock().take() else { return false };
         let known = |id| {
@@ -46,16 +46,15 @@ impl LastGraph {
     }
 }
 
-/// Whether two nodes compute the same if what they read does. What they wait for makes no
-/// difference.
+/// Whether two nodes compute the same values if their data inputs have the same values. Control
+/// inputs make no difference.
 fn computes_the_same(last: &Graph, old: &Node, graph: &Graph, new: &Node) -> bool {
     fn named<'g>(graph: &'g Graph, inputs: &[Output]) -> Vec<(&'g str, u32)> {
         inputs.iter().map(|i| (graph.node(i.node).name(), i.port)).collect()
     }
     let same_inputs = || {
         let (mut a, mut b) = (named(last, old.inputs()), named(graph, new.inputs()));
-        // TensorFlow puts operands of commutative ops in another order; shapes broadcast either
-        // way.
+        // TensorFlow reorders the operands of commutative ops; shapes broadcast either way.
         if scalar::find(new.op()).is_some() {
             a.sort_unstable();
             b.sort_unstable();
@@ -74,7 +73,7 @@ fn computes_the_same(last: &Graph, old: &Node, graph: &Graph, new: &Node) -> boo
         && same_inputs()
 }
 
-/// Whether two values are equal, whatever bytes they are encoded in.
+/// Whether two values are equal, even in different encodings.
 fn is_equal(a: &Attr, b: &Attr) -> bool {
     let constants =
         || Some((super::attr::constant(a.tensor()?)?, super::attr::constant(b.tensor()?)?));

@@ -1,8 +1,8 @@
-//! The graph optimizer: GraphDef in, GraphDef out, no device and no global state.
+//! The graph optimizer: GraphDef in, GraphDef out. It uses no device and no global state.
 //!
-//! TensorFlow runs it within grappler on every graph with nodes placed on our devices, twice.
-//! [`passes`] rewrite a [`graph::Graph`]; what they emit are the ops of [`crate::kernels::fused`].
-//! A graph that cannot be handled stays as it is.
+//! TensorFlow runs it within grappler, twice, on every graph with nodes placed on our devices.
+//! [`passes`] rewrite a [`graph::Graph`]; they emit the ops of [`crate::kernels::fused`]. A graph
+//! that cannot be handled stays unchanged.
 
 mod arity;
 pub mod attr;
@@ -39,26 +39,26 @@ use shape::TensorInfo;
 /// Ops that make reference variables.
 const REFERENCES: [&str; 3] = ["TemporaryVariable", "Variable", "VariableV2"];
 
-/// What TensorFlow knows of a graph besides its GraphDef.
+/// TensorFlow's knowledge of a graph besides its GraphDef.
 pub trait Item {
-    /// Names of the nodes that must stay as they are, fetches included.
+    /// The names of the nodes that must stay unchanged, fetches included.
     fn preserved(&self) -> Result<Vec<String>>;
-    /// Infers types and shapes. Where nodes of ours are in the graph, theirs are in their
-    /// attributes (`annotated`).
+    /// Infers types and shapes. With `annotated`, the graph has nodes of ours, which hold their
+    /// shapes in attributes.
     fn infer(&self, annotated: bool) -> Result<()>;
-    /// Types and shapes of the outputs of the node `name`, as they were inferred.
+    /// The inferred types and shapes of the outputs of the node `name`.
     fn infos(&self, name: &str) -> Result<Vec<TensorInfo>>;
-    /// The same of its inputs.
+    /// The inferred types and shapes of the inputs of the node `name`.
     fn input_infos(&self, name: &str) -> Result<Vec<TensorInfo>>;
     /// The definition of an op or function; `None` for an unknown one.
     fn op_def(&self, op: &str) -> Result<Option<OpDef>>;
 }
 
-/// The optimized graph; `None` where nothing changes. `memory` is what the run before left, and
-/// gets what this one leaves.
+/// The optimized graph; `None` if nothing changes. `memory` holds the knowledge of the previous
+/// run, and gets that of this run.
 ///
 /// # Errors
-/// Those of parsing, of the item, and of the passes. The graph should then stay as it is.
+/// The errors of parsing, of the item, and of the passes. The graph should then stay unchanged.
 pub fn optimize(
     bytes: &Bytes,
     item: &dyn Item,
@@ -70,8 +70,8 @@ pub fn optimize(
     }
     let start = Instant::now();
     let mut graph = Graph::parse_for(bytes, settings.device_type)?;
-    // Passes take a value for the same wherever it is read, which that of a reference variable is
-    // not.
+    // Passes assume that a value is the same wherever it is read, which does not hold for the value
+    // of a reference variable.
     let has_references = graph.ids().any(|id| REFERENCES.contains(&graph.node(id).op()));
     if has_references || !graph.ids().any(|id| graph.node(id).on_wgpu()) {
         return Ok(None);
@@ -117,7 +117,8 @@ fn ask(graph: &mut Graph, item: &dyn Item) -> Result<()> {
             graph.add_op_def(def);
         }
         let known = graph.constant_info(id).map(|info| vec![info]);
-        // Asking takes longer than looking; nobody looks at what nobody reads.
+        // The question takes longer than the check, and the type of an output without readers is
+        // never needed.
         let infos = match known {
             Some(infos) => infos,
             None if graph.is_read(id) => item.infos(graph.node(id).name())?,
@@ -128,7 +129,7 @@ fn ask(graph: &mut Graph, item: &dyn Item) -> Result<()> {
     Ok(())
 }
 
-/// Whether our reading of the edges is TensorFlow's: each input has the type that TensorFlow
+/// Checks that we read the edges as TensorFlow does: each input has the type that TensorFlow
 /// inferred for it.
 fn check_edges(graph: &Graph, item: &dyn Item) -> Result<()> {
     for id in graph.ids() {

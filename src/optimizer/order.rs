@@ -1,20 +1,20 @@
-//! A topological order that follows while a graph is rewritten.
+//! A topological order that is kept up to date while a graph is rewritten.
 //!
-//! Each node has a rank above those of the nodes that it uses. A node that comes later is put
-//! between what it uses and what uses it; only nodes that lie between the two in the old order move
-//! (Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006).
-//! Searches for paths need not look beyond the ranks of their ends.
+//! Each node has a rank above the ranks of its inputs. A new node gets a rank between those of its
+//! inputs and its users; only nodes between the two in the old order move (Pearce and Kelly, "A
+//! dynamic topological sort algorithm for directed acyclic graphs", 2006). Searches for paths need
+//! not look beyond the ranks of the paths' ends.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::graph::{Graph, NodeId};
 
-/// Ranks from one node that the graph began with to the next; few in tests, where they are to run
-/// out.
+/// The distance between the ranks of the initial nodes. It is small in tests, so that free ranks
+/// run out.
 const GAP: u64 = if cfg!(test) { 4 } else { 1 << 32 };
-/// Most nodes that a search for a path looks at. A path that is longer to find counts as one that
-/// is there, so that time is linear.
+/// The largest number of nodes that a search for a path visits. If a search needs more, the path
+/// counts as found, so that time stays linear.
 const MAX_SEARCHED: usize = 1 << 12;
 /// The rank of a node that is not in the order.
 const NONE: u64 = u64::MAX;
@@ -22,7 +22,7 @@ const NONE: u64 = u64::MAX;
 /// The ranks of a graph's nodes. Edges back into loops of TensorFlow 1 don't count.
 pub struct Order {
     rank: Vec<u64>,
-    /// Ranks that nodes got since, or had: no two nodes have the same.
+    /// The ranks that new nodes got, even if these are gone: no two nodes have the same rank.
     given: FxHashSet<u64>,
 }
 
@@ -32,7 +32,7 @@ impl Order {
         Some(Self::of(graph, &graph.order()?))
     }
 
-    /// This order of a graph's nodes.
+    /// The ranks of a graph's nodes that are in this order.
     pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
         let mut rank = vec![NONE; graph.capacity()];
         for (at, id) in (1..).zip(order) {
@@ -41,12 +41,12 @@ impl Order {
         Self { rank, given: FxHashSet::default() }
     }
 
-    /// The rank of a node; none for one that was added since and not entered.
+    /// The rank of a node; none for a new node that was not entered.
     pub fn rank(&self, id: NodeId) -> Option<u64> {
         self.rank.get(id.index()).copied().filter(|rank| *rank != NONE)
     }
 
-    /// Enters a node that the graph got, with its edges. `None` where these close a cycle.
+    /// Enters a new node of the graph, with its edges. `None` if these close a cycle.
     pub fn enter(&mut self, graph: &Graph, id: NodeId) -> Option<()> {
         self.rank.resize(graph.capacity(), NONE);
         let ranks = |order: &Self, ids: &[NodeId]| {
@@ -76,8 +76,8 @@ impl Order {
         Some(())
     }
 
-    /// The nodes of these ranks on paths that begin with `start`, which lead to users if `down`, to
-    /// what is used otherwise.
+    /// The nodes with these ranks on paths from `start`, which lead to users if `down`, and to
+    /// inputs otherwise.
     fn between(
         &self,
         graph: &Graph,
@@ -98,7 +98,7 @@ impl Order {
         seen
     }
 
-    /// The users of a node, or what it uses, without edges back into loops.
+    /// The users of a node, or its inputs, without edges back into loops.
     fn next(&self, graph: &Graph, id: NodeId, down: bool) -> SmallVec<[NodeId; 8]> {
         let own = self.rank(id);
         if down {
@@ -108,8 +108,8 @@ impl Order {
         }
     }
 
-    /// Deals the ranks of two sets of nodes out anew: `before` get the lower ones, `behind` the
-    /// upper ones. Returns the ranks where they meet.
+    /// Deals the ranks of two sets of nodes out anew: `before` gets the lower ones, `behind` the
+    /// upper ones. Returns the two ranks where the sets meet.
     fn part(&mut self, before: FxHashSet<NodeId>, behind: FxHashSet<NodeId>) -> (u64, u64) {
         let sorted = |nodes: FxHashSet<NodeId>| {
             let mut nodes: Vec<NodeId> = nodes.into_iter().collect();
@@ -126,8 +126,8 @@ impl Order {
         (ranks[before.len() - 1], ranks[before.len()])
     }
 
-    /// Whether surely no path leaves the region and comes back: only then can one node take its
-    /// place.
+    /// Whether it is certain that no path leaves the region and comes back. Only then can one node
+    /// replace the region.
     pub fn is_convex(&self, graph: &Graph, region: &[NodeId]) -> bool {
         let inside: FxHashSet<NodeId> = region.iter().copied().collect();
         let outside = |down: bool| -> FxHashSet<NodeId> {
@@ -138,9 +138,9 @@ impl Order {
         !below.iter().any(|id| above.contains(id)) && !self.meet(graph, &inside, [below, above])
     }
 
-    /// Whether a search down from the one set of nodes, or one up from the other, comes to a node
-    /// of `ends`, between whose ranks they stay. They go on in turn: whichever ends first has seen
-    /// enough.
+    /// Whether a search down from the first set of nodes, or one up from the second, reaches a node
+    /// of `ends`. Both stay between the ranks of `ends`. They advance in turn, and whichever
+    /// finishes first decides.
     fn meet(
         &self,
         graph: &Graph,
@@ -178,15 +178,14 @@ mod tests {
     use super::*;
     use crate::optimizer::graph::NewNode;
 
-    /// Whether every node's rank is above those of what it uses.
+    /// Whether every node's rank is above the ranks of its inputs.
     fn holds(order: &Order, graph: &Graph) -> bool {
         graph.ids().all(|id| {
             graph.used(id).all(|used| order.rank(used).unwrap() < order.rank(id).unwrap())
         })
     }
 
-    /// Random regions of random graphs become nodes, as long as they are convex; both ways of
-    /// asking agree.
+    /// Random convex regions of random graphs become nodes. Both tests for convexity must agree.
     #[test]
     fn the_order_follows_replacements() {
         let mut state = 3u64;

@@ -1,22 +1,22 @@
-//! Whether paths lead from some nodes to others, for many pairs at once.
+//! Finds out for many pairs of nodes at once whether a path connects them.
 //!
 //! Most of the pairs that passes ask about are the two ends of one edge. For the others, one sweep
-//! over the graph follows the paths from several hundred nodes, a bit for each. So memory is linear
-//! in the graph, and so is time, up to a logarithm, by a budget.
+//! over the graph follows the paths from several hundred nodes, with a bit for each. So memory is
+//! linear in the graph. Time is too, up to a logarithm, because of a budget.
 
 use super::graph::{Graph, NodeId};
 
-/// Words of bits for each node in a sweep.
+/// The number of words of bits for each node in a sweep.
 const WORDS: usize = 8;
-/// Nodes from which a sweep follows paths.
+/// The number of nodes from which a sweep follows paths.
 const SOURCES: usize = WORDS * 64;
-/// Edges looked at in all, for each edge of the graph and each doubling of its nodes.
+/// The total number of edges visited, for each edge of the graph and each doubling of its nodes.
 const BUDGET: usize = 32;
 
-/// A place in an order of the nodes that lacks a node.
+/// The place of a node that is not in the order.
 const NONE: u32 = u32::MAX;
 
-/// Places of a graph's nodes in one of its orders.
+/// The places of a graph's nodes in one of its orders.
 #[derive(Debug)]
 pub struct Places<'g> {
     graph: &'g Graph,
@@ -25,7 +25,7 @@ pub struct Places<'g> {
 }
 
 impl<'g> Places<'g> {
-    /// Those in this order, see [`Graph::order`].
+    /// The places of the nodes in this order, see [`Graph::order`].
     pub fn new(graph: &'g Graph, order: &'g [NodeId]) -> Self {
         let mut place = vec![NONE; graph.capacity()];
         for (at, id) in (0..).zip(order) {
@@ -34,13 +34,13 @@ impl<'g> Places<'g> {
         Self { graph, order, place }
     }
 
-    /// The place of a node: above those of all that it uses.
+    /// The place of a node, above the places of all its inputs.
     pub fn of(&self, id: NodeId) -> u32 {
         self.place[id.index()]
     }
 
-    /// For each pair, whether a path surely leads from the first to the second. Where that would
-    /// take too long to find out, it counts as no.
+    /// For each pair, whether a path certainly leads from the first node to the second. If the
+    /// search would take too long, the answer is no.
     pub fn connected(&self, pairs: &[(NodeId, NodeId)]) -> Vec<bool> {
         let mut answers = vec![false; pairs.len()];
         let mut open = self.by_edges(pairs, &mut answers);
@@ -68,11 +68,12 @@ impl<'g> Places<'g> {
         answers
     }
 
-    /// Answers where there is an edge, or where the order says no. Returns the pairs that are left.
+    /// Answers a pair if there is an edge, or if the order rules a path out. Returns the pairs that
+    /// are left.
     fn by_edges(&self, pairs: &[(NodeId, NodeId)], answers: &mut [bool]) -> Vec<usize> {
         let mut by_end: Vec<usize> = (0..pairs.len()).collect();
         by_end.sort_unstable_by_key(|at| pairs[*at].1);
-        // For each node, the last pair's end that uses it.
+        // For each node, the end of the last pair that uses it.
         let mut marked = vec![NONE; self.graph.capacity()];
         let mut open = Vec::new();
         for group in by_end.chunk_by(|a, b| pairs[*a].1 == pairs[*b].1) {
@@ -91,8 +92,8 @@ impl<'g> Places<'g> {
         open
     }
 
-    /// Follows all paths from `sources`, which come in order, as far as the pairs `asked` want to
-    /// know. Returns how much it looked at.
+    /// Follows all paths from `sources`, which come in order, as far as the pairs `asked` need.
+    /// Returns the number of edges visited.
     fn sweep(
         &self,
         pairs: &[(NodeId, NodeId)],
@@ -110,7 +111,7 @@ impl<'g> Places<'g> {
             let mut own = [0u64; WORDS];
             for used in self.graph.used(id) {
                 seen += 1;
-                // Also leaves out edges back into loops, which come from further on.
+                // This also leaves out edges back into loops, which come from later nodes.
                 let from = self.of(used);
                 if (first..place).contains(&from) {
                     own.iter_mut()
@@ -140,7 +141,7 @@ impl<'g> Places<'g> {
 mod tests {
     use super::*;
 
-    /// All pairs of random graphs, against all paths.
+    /// Tests all pairs of random graphs against all paths.
     #[test]
     fn the_answers_are_those_of_all_paths() {
         let mut state = 11u64;
@@ -151,7 +152,7 @@ mod tests {
             (state >> 33) as usize % n
         };
         for round in 0..40 {
-            // More nodes than one sweep has sources, now and then.
+            // Now and then there are more nodes than a sweep has sources.
             let n = if round % 10 == 0 { 700 } else { 20 };
             let edges: Vec<(usize, usize)> =
                 (0..n + n / 4).map(|_| (below(n), below(n))).filter(|(a, b)| a < b).collect();

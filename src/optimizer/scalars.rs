@@ -1,5 +1,4 @@
-//! Elementwise nodes as calls of expressions, and which of their tensors surely have the same
-//! shape.
+//! Elementwise nodes as calls in expressions, and the tensors that certainly have the same shape.
 
 use super::graph::{Graph, Node, NodeId, Output};
 use crate::dtype::DType;
@@ -7,12 +6,12 @@ use crate::kernels::expression::Call;
 use crate::kernels::fused::cost;
 use crate::kernels::scalar::row::{Row, Shapes};
 
-/// What an elementwise node computes for each element.
+/// The scalar function that an elementwise node computes for each element.
 #[derive(Debug, Clone, Copy)]
 pub struct Scalar {
-    /// The call; a node of more inputs than it takes is a chain of it (`AddN`).
+    /// The call. A node with more inputs than it takes is a chain of such calls (`AddN`).
     pub call: Call,
-    /// The value of the row's attribute, if it has one.
+    /// The value of the function's attribute, if it has one.
     pub attr: Option<f32>,
 }
 
@@ -24,9 +23,10 @@ pub const fn is_fusible(dtype: DType) -> bool {
         || matches!(dtype, DType::Bool)
 }
 
-/// The function that a node calls for its inputs' elements, with each further input of a sum
-/// ([`is_sum`]). `None` for a node that is not elementwise, and for one whose function must not be
-/// part of a larger kernel. Every pass asks here; shapes and types are its own matter.
+/// The function that a node calls for its inputs' elements. A sum ([`is_sum`]) calls it once for
+/// each further input. `None` for a node that is not elementwise, and for one whose function must
+/// not be part of a larger kernel. Every pass uses this function, and checks shapes and types
+/// itself.
 pub fn call_of(node: &Node) -> Option<Call> {
     let call = match node.op() {
         "Cast" => {
@@ -47,20 +47,20 @@ pub fn call_of(node: &Node) -> Option<Call> {
     (!cost::loops_long(call)).then_some(call)
 }
 
-/// Whether a node adds any number of tensors of one shape.
+/// Whether a node adds an arbitrary number of tensors of one shape.
 pub fn is_sum(node: &Node) -> bool {
     node.op() == "AddN"
 }
 
-/// Whether a comparison ([`Shapes::BroadcastOr`]) of shapes that do not broadcast is an error, as
-/// it is by TensorFlow's default.
+/// Whether a comparison ([`Shapes::BroadcastOr`]) fails for shapes that do not broadcast, as it
+/// does by TensorFlow's default.
 pub fn must_broadcast(node: &Node) -> bool {
     node.attr("incompatible_shape_error").is_none_or(|a| a.bool() == Some(true))
 }
 
 impl Scalar {
-    /// What `id` computes, if that is a row of the tables on one of our devices, of types that live
-    /// in device memory, for shapes for which broadcasting says all there is to say.
+    /// The scalar function of `id`. The node must be on one of our devices and have types that live
+    /// in device memory, and its shapes must follow the rules of broadcasting.
     pub fn of(shapes: &SameShapes<'_>, id: NodeId) -> Option<Self> {
         let node = shapes.graph.node(id);
         if !node.on_wgpu() || node.inputs().is_empty() {
@@ -81,13 +81,14 @@ impl Scalar {
         (fits && fusible).then_some(Self { call, attr })
     }
 
-    /// Whether computing it again for each element of something larger costs next to nothing.
+    /// Whether it costs next to nothing to compute the node again for each element of a larger
+    /// tensor.
     pub fn is_cheap(self) -> bool {
         cost::is_cheap(self.call)
     }
 }
 
-/// Whether the row's rule for shapes is broadcasting for the shapes that the node surely gets.
+/// Whether the function's rule for shapes amounts to broadcasting for the node's shapes.
 fn shapes_fit(shapes: &SameShapes<'_>, id: NodeId, row: &Row) -> bool {
     let node = shapes.graph.node(id);
     let inputs = node.inputs();
@@ -110,16 +111,16 @@ fn shapes_fit(shapes: &SameShapes<'_>, id: NodeId, row: &Row) -> bool {
     }
 }
 
-/// Which tensors surely have the same shape.
+/// The tensors that certainly have the same shape.
 #[derive(Debug)]
 pub struct SameShapes<'g> {
     graph: &'g Graph,
-    /// For each node, the tensor whose shape its only output has by construction.
+    /// For each node with one output, the tensor that has the output's shape by construction.
     origin: Vec<Option<Output>>,
 }
 
 impl<'g> SameShapes<'g> {
-    /// Of a graph whose nodes come in a topological order.
+    /// Finds them in a graph whose nodes come in topological order.
     pub fn new(graph: &'g Graph, order: &[NodeId]) -> Self {
         let mut shapes = Self { graph, origin: vec![None; graph.capacity()] };
         for id in order {
@@ -128,8 +129,8 @@ impl<'g> SameShapes<'g> {
         shapes
     }
 
-    /// Whether two tensors surely have the same shape: by what TensorFlow inferred, or because one
-    /// is computed from the other by nodes that keep the shape, whatever it is.
+    /// Whether two tensors certainly have the same shape: because TensorFlow inferred it, or
+    /// because one is computed from the other by nodes that keep any shape.
     pub fn same(&self, a: Output, b: Output) -> bool {
         let inferred = |a: Output, b: Output| self.graph.info(a).same_shape(self.graph.info(b));
         if a == b || inferred(a, b) {
@@ -143,7 +144,7 @@ impl<'g> SameShapes<'g> {
         self.origin[output.node.index()].filter(|_| output.port == 0).unwrap_or(output)
     }
 
-    /// The input that gives the node's only output its shape.
+    /// The input that has the shape of the node's only output.
     fn giver(&self, id: NodeId) -> Option<Output> {
         let node = self.graph.node(id);
         let (op, inputs) = (node.op(), node.inputs());

@@ -1,4 +1,4 @@
-//! The environment variable `TF_WGPU_OPTIMIZER`: which passes run.
+//! The environment variable `TF_WGPU_OPTIMIZER`, which chooses the passes.
 
 use std::sync::Arc;
 
@@ -9,20 +9,21 @@ use crate::dump::Folder;
 /// The variable's name.
 pub const VARIABLE: &str = "TF_WGPU_OPTIMIZER";
 
-/// What the optimizer does.
+/// The settings of the optimizer.
 pub struct Settings {
     /// The passes to run, in their order.
     pub passes: Vec<&'static Pass>,
-    /// Where to write each graph.
+    /// The folder to which each graph is written.
     pub dump: Option<Arc<Folder>>,
     /// The type of our devices.
     pub device_type: DeviceType,
 }
 
 impl Settings {
-    /// Reads a value of the variable: `off`, or a list of passes (none: all), separated by commas.
+    /// Reads a value of the variable: `off`, or a list of passes separated by commas. An empty list
+    /// means all.
     ///
-    /// What is not understood is described for a log line, and the rest counts.
+    /// Each part that is not understood is described in a line for the log, and the rest is used.
     pub fn parse(text: &str) -> (Self, Vec<String>) {
         let mut settings =
             Self { passes: Vec::new(), dump: None, device_type: DeviceType::default() };

@@ -1,4 +1,4 @@
-//! What is known of a tensor before it exists.
+//! The known type and shape of a tensor before it exists.
 
 use smallvec::SmallVec;
 
@@ -8,11 +8,11 @@ use crate::dtype::DType;
 /// An extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dim {
-    /// So many.
+    /// This extent.
     Known(usize),
-    /// Unknown, but equal to every other extent of the same number.
+    /// Unknown, but equal to every other extent with the same number.
     Symbol(u32),
-    /// Nothing is known.
+    /// Unknown, without a number.
     Unknown,
 }
 
@@ -25,7 +25,7 @@ impl Dim {
         }
     }
 
-    /// Whether both are surely the same extent.
+    /// Whether both are certainly the same extent.
     pub fn same(self, other: Self) -> bool {
         self == other && self != Self::Unknown
     }
@@ -34,7 +34,7 @@ impl Dim {
 /// The extents of a tensor of known rank, outermost first.
 pub type Shape = SmallVec<[Dim; 6]>;
 
-/// Type and shape of a tensor, as far as they are known.
+/// The type and shape of a tensor, as far as they are known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TensorInfo {
     /// The element type, if it is one of ours.
@@ -44,7 +44,7 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
-    /// A tensor of which everything is known.
+    /// A tensor with a known type and a fully known shape.
     pub fn known(dtype: DType, dims: &[usize]) -> Self {
         Self { dtype: Some(dtype), shape: Some(dims.iter().map(|d| Dim::Known(*d)).collect()) }
     }
@@ -54,7 +54,7 @@ impl TensorInfo {
         self.shape.as_ref()?.iter().map(|d| d.known()).collect()
     }
 
-    /// Whether all extents are known, and are these.
+    /// Whether all extents are known and equal to `dims`.
     pub fn has_dims(&self, dims: &[usize]) -> bool {
         self.shape
             .as_ref()
@@ -66,17 +66,17 @@ impl TensorInfo {
         self.shape.as_ref().map(SmallVec::len)
     }
 
-    /// Number of elements, if it is known.
+    /// The number of elements, if it is known.
     pub fn len(&self) -> Option<usize> {
         self.shape.as_ref()?.iter().map(|d| d.known()).product()
     }
 
-    /// Whether it surely has no element.
+    /// Whether the tensor certainly has no element.
     pub fn is_empty(&self) -> bool {
         self.shape.as_ref().is_some_and(|s| s.contains(&Dim::Known(0)))
     }
 
-    /// Whether both surely have the same shape.
+    /// Whether both certainly have the same shape.
     pub fn same_shape(&self, other: &Self) -> bool {
         match (&self.shape, &other.shape) {
             (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(*b)),
@@ -84,22 +84,22 @@ impl TensorInfo {
         }
     }
 
-    /// Whether it surely broadcasts to the shape of `other` without changing that.
+    /// Whether it certainly broadcasts to the shape of `other` without changing that shape.
     pub fn broadcasts_to(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (&self.shape, &other.shape) else { return false };
         a.len() <= b.len()
             && a.iter().rev().zip(b.iter().rev()).all(|(a, b)| *a == Dim::Known(1) || a.same(*b))
     }
 
-    /// Whether it surely has one element.
+    /// Whether the tensor certainly has one element.
     pub fn is_single(&self) -> bool {
         self.shape.as_ref().is_some_and(|s| s.iter().all(|d| *d == Dim::Known(1)))
     }
 }
 
 impl From<&TensorProperties> for TensorInfo {
-    /// Grappler counts unknown extents down from -2, each number an extent of its own; -1 says
-    /// nothing. It leaves a scalar's shape out, and marks an unknown rank.
+    /// Grappler numbers unknown extents downwards from -2, with a number for each extent; -1 means
+    /// that nothing is known. It omits the shape of a scalar, and marks an unknown rank.
     fn from(properties: &TensorProperties) -> Self {
         let dim = |size: i64| match size {
             -1 => Dim::Unknown,

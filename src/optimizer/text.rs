@@ -1,4 +1,4 @@
-//! Graphs as text, a line for each node, for dumps and tests.
+//! Graphs as text, with a line for each node, for dumps and tests.
 //!
 //! ```text
 //! preserve y
@@ -8,12 +8,12 @@
 //! z = NoOp @CPU:0
 //! ```
 //!
-//! A node without `@` is on `WGPU:0`; `@` alone is no device, `@CPU:0` is short for
-//! `/job:localhost/replica:0/task:0/device:CPU:0`. Behind `->` stands what is known of the outputs:
-//! `?` is an unknown extent, `?2` an unknown extent equal to every other `?2`, `float32` without
-//! extents an unknown rank, `?` an unknown type. Values that the format has no syntax for, such as
-//! long tensors, are abbreviated with `…`; such a text can be read by people only. Strings are
-//! JSON's.
+//! A node without `@` is on `WGPU:0`; `@` alone means no device, and `@CPU:0` is short for
+//! `/job:localhost/replica:0/task:0/device:CPU:0`. The known types and shapes of the outputs stand
+//! after `->`: `?` is an unknown extent, `?2` an unknown extent equal to every other `?2`,
+//! `float32` without extents an unknown rank, and `?` instead of a type an unknown type. Values
+//! without a syntax in this format, such as long tensors, are abbreviated with `…`; only people can
+//! read such a text. Strings are JSON strings.
 
 use std::fmt::Write;
 
@@ -32,11 +32,11 @@ use crate::tensor::HostTensor;
 
 const DEVICES: &str = "/job:localhost/replica:0/task:0/device:";
 const DEFAULT: &str = "WGPU:0";
-/// Most elements of a tensor that are written out.
+/// The largest number of a tensor's elements that are written.
 const MAX_ELEMENTS: usize = 16;
 
 impl Graph {
-    /// The graph as text, nodes in the order of the GraphDef.
+    /// The graph as text, with nodes in the order of the GraphDef.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let mut preserved: Vec<&str> = self.preserved().iter().map(String::as_str).collect();
@@ -83,7 +83,8 @@ impl Graph {
         out
     }
 
-    /// Reads what [`Graph::to_text`] wrote. Empty lines and lines that start with `#` say nothing.
+    /// Reads the text that [`Graph::to_text`] writes. Empty lines and lines that start with `#` are
+    /// ignored.
     ///
     /// # Errors
     /// `InvalidArgument` names the line that is not understood.
@@ -191,7 +192,7 @@ fn tensor_text(tensor: &TensorProto) -> String {
     } else {
         value.to_f64().iter().map(ToString::to_string).collect()
     };
-    // One value for all elements is written once.
+    // A value that all elements share is written once.
     let items = if items.windows(2).all(|w| w[0] == w[1]) {
         &items[..items.len().min(1)]
     } else {
@@ -203,7 +204,7 @@ fn tensor_text(tensor: &TensorProto) -> String {
     format!("{head} [{}]", items.join(", "))
 }
 
-/// Reads a line from its start.
+/// Reads a line from start to end.
 struct Parser<'t> {
     rest: &'t str,
 }
@@ -213,7 +214,7 @@ impl<'t> Parser<'t> {
         self.rest = self.rest.trim_start();
     }
 
-    /// Takes `token` if it comes next.
+    /// Takes `token` if it comes next, and returns whether it did.
     fn eat(&mut self, token: &str) -> bool {
         self.skip();
         self.rest.strip_prefix(token).map(|rest| self.rest = rest).is_some()
@@ -227,7 +228,7 @@ impl<'t> Parser<'t> {
         Error::InvalidArgument(format!("{what} at {:?}", self.rest))
     }
 
-    /// Everything up to a character that ends a word.
+    /// The text up to a character that ends a word.
     fn word(&mut self) -> &'t str {
         self.skip();
         let end = self.rest.find(|c: char| " ,(){}[]:".contains(c)).unwrap_or(self.rest.len());
@@ -252,7 +253,7 @@ impl<'t> Parser<'t> {
         Ok(items)
     }
 
-    /// A whole line: an encoded NodeDef and what is known of its outputs.
+    /// A whole line: an encoded NodeDef, and the known types and shapes of its outputs.
     fn node(&mut self) -> Result<(Vec<u8>, Vec<TensorInfo>)> {
         let mut out = Vec::new();
         let name = self.word();

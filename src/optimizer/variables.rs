@@ -1,22 +1,22 @@
-//! Who reads and who writes each variable of a graph.
+//! The nodes that read and write each variable of a graph.
 
 use rustc_hash::FxHashMap;
 
 use super::graph::{Graph, NodeId, Output};
 
-/// Ops that write the whole of the variable at input 0, from input 1.
+/// Ops that write the whole variable at input 0, from input 1.
 pub const ASSIGNS: &[&str] = &["AssignAddVariableOp", "AssignSubVariableOp", "AssignVariableOp"];
 
-/// Ops that look at a variable without changing it, besides ReadVariableOp.
+/// Ops that read a variable without changing it, besides ReadVariableOp.
 const LOOKS: &[&str] =
     &["ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape"];
 
-/// A variable, by the tensor from which all of its handles in the graph come.
+/// A variable, identified by the tensor from which all of its handles in the graph come.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variable {
     /// Made by a VarHandleOp of this container and name.
     Named(String, String),
-    /// From somewhere else.
+    /// From another source.
     Tensor(Output),
 }
 
@@ -25,18 +25,18 @@ pub enum Variable {
 pub struct Uses {
     /// Each ReadVariableOp.
     pub reads: Vec<NodeId>,
-    /// Everything that writes it or might do so.
+    /// All nodes that write it, or might.
     pub writers: Vec<NodeId>,
 }
 
-/// The variables that ReadVariableOp or an assignment uses.
+/// The variables that are used by a ReadVariableOp or an assignment.
 #[derive(Debug, Default)]
 pub struct Variables {
     uses: FxHashMap<Variable, Uses>,
     of: FxHashMap<NodeId, Variable>,
 }
 
-/// Where handles come from, as far as somebody has asked.
+/// The origins of handles that were requested so far.
 #[derive(Default)]
 pub struct Handles {
     behind_identities: FxHashMap<Output, Output>,
@@ -44,12 +44,12 @@ pub struct Handles {
 }
 
 impl Handles {
-    /// The tensor behind identities.
+    /// The tensor above identities.
     pub fn behind_identities(&mut self, graph: &Graph, handle: Output) -> Output {
         climb(graph, handle, &mut self.behind_identities, |op, port| op == "Identity" && port == 0)
     }
 
-    /// The tensor behind identities and branches.
+    /// The tensor above identities and branches.
     fn origin(&mut self, graph: &Graph, handle: Output) -> Output {
         climb(graph, handle, &mut self.origins, |op, port| {
             op == "Switch" || op == "Identity" && port == 0
@@ -57,7 +57,7 @@ impl Handles {
     }
 }
 
-/// The first input of a first input, and so on, behind all nodes that pass it on by this output.
+/// Follows first inputs upwards, as long as `passes` accepts the node's op and output.
 fn climb(
     graph: &Graph,
     mut at: Output,
@@ -80,7 +80,7 @@ fn climb(
     end
 }
 
-/// The variable that handles from `origin` are those of.
+/// The variable of the handles that come from `origin`.
 fn variable(graph: &Graph, origin: Output) -> Variable {
     let node = graph.node(origin.node);
     let text = |name: &str| node.attr(name).and_then(|a| a.string()).unwrap_or_default().to_owned();
@@ -92,7 +92,7 @@ fn variable(graph: &Graph, origin: Output) -> Variable {
 }
 
 impl Variables {
-    /// Finds them in a graph.
+    /// Finds the variables of a graph.
     pub fn of(graph: &Graph) -> Self {
         let mut variables = Self::default();
         let mut handles = Handles::default();
@@ -131,7 +131,7 @@ impl Variables {
         variables
     }
 
-    /// All of them, in no order.
+    /// All variables' uses, in no particular order.
     pub fn all(&self) -> impl Iterator<Item = &Uses> {
         self.uses.values()
     }
@@ -141,7 +141,7 @@ impl Variables {
         self.of.get(&id)
     }
 
-    /// Who uses a variable.
+    /// The nodes that use a variable.
     pub fn uses(&self, variable: &Variable) -> &Uses {
         &self.uses[variable]
     }

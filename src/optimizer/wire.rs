@@ -1,7 +1,7 @@
-//! Protocol buffers at the level of the wire, where unknown fields keep their bytes.
+//! Protocol buffers at the level of the wire format, so that unknown fields keep their bytes.
 //!
-//! A message is a sequence of records, each a field's number and its value. What the optimizer does
-//! not change passes through as the records that it came in, whether our schemas know them or not.
+//! A message is a sequence of records, each a field's number and its value. Records that the
+//! optimizer does not change are passed on as they are, whether our schemas know them or not.
 
 use bytes::BufMut;
 use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub struct Record<'m> {
     /// The field's number.
     pub field: u32,
-    /// Key and value, as they are in the message.
+    /// The key and the value, as they stand in the message.
     pub bytes: &'m [u8],
     /// The contents of a string, of bytes or of a message; empty for numbers.
     pub value: &'m [u8],
@@ -23,8 +23,7 @@ fn malformed(error: impl std::fmt::Display) -> Error {
     Error::InvalidArgument(format!("the graph is no protocol buffer: {error}"))
 }
 
-/// The records of a message, in their order: `InvalidArgument` in the place of the first that is
-/// none.
+/// The records of a message, in order. The first malformed record yields `InvalidArgument`.
 pub fn records(message: &[u8]) -> impl Iterator<Item = Result<Record<'_>>> {
     let mut rest = message;
     std::iter::from_fn(move || {
@@ -54,7 +53,7 @@ fn first(message: &[u8]) -> Result<Record<'_>> {
     Ok(Record { field, bytes: &message[..message.len() - rest.len()], value })
 }
 
-/// Appends a string, bytes or message.
+/// Appends a field that is a string, bytes or a message.
 pub fn put(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     encode_key(field, WireType::LengthDelimited, out);
     encode_varint(value.len() as u64, out);
@@ -64,7 +63,7 @@ pub fn put(out: &mut Vec<u8>, field: u32, value: &[u8]) {
 /// The text of a record.
 ///
 /// # Errors
-/// `InvalidArgument` where it is not UTF-8.
+/// `InvalidArgument` if it is not UTF-8.
 pub fn text<'m>(record: &Record<'m>) -> Result<&'m str> {
     std::str::from_utf8(record.value).map_err(malformed)
 }
@@ -72,7 +71,7 @@ pub fn text<'m>(record: &Record<'m>) -> Result<&'m str> {
 /// An entry of a map from strings to messages.
 ///
 /// # Errors
-/// `InvalidArgument` where the record is none.
+/// `InvalidArgument` if the record is not such an entry.
 pub fn entry<'m>(record: &Record<'m>) -> Result<(&'m str, &'m [u8])> {
     let (mut key, mut value): (&str, &[u8]) = ("", &[]);
     for part in records(record.value) {

@@ -1,26 +1,26 @@
-//! What a session saw of the devices, for TensorBoard and for Python.
+//! The data of a profiling session, for TensorBoard and for Python.
 //!
-//! [`crate::device::trace`] collects; [`xspace`] writes TensorFlow's XSpace, [`record`] JSON for
-//! `tensorflow_wgpu.profile`. Both name a dispatch by [`name`].
+//! [`crate::device::trace`] collects it. [`xspace`] writes it as TensorFlow's XSpace, and
+//! [`record`] as JSON for `tensorflow_wgpu.profile`. Both name a dispatch by [`name`].
 
 pub mod record;
 pub mod xspace;
 
 use crate::device::trace::{DeviceEvent, Trace, Work};
 
-/// A device's session with what the device is called.
+/// The session of a device, with the device's name.
 #[derive(Debug)]
 pub struct Traced {
-    /// Its number among TensorFlow's devices.
+    /// The device's number among TensorFlow's devices.
     pub ordinal: usize,
     /// The adapter's name.
     pub adapter: String,
-    /// What the session saw.
+    /// The collected data.
     pub trace: Trace,
 }
 
-/// What an event is called: the op, for a fused one with the ops that it does, and the shader.
-/// Copies have the names that TensorFlow's tools look for.
+/// The name of an event: the op, for a fused op also the ops that it replaces, and the shader.
+/// Copies have the names that TensorFlow's tools search for.
 fn name(event: &DeviceEvent) -> String {
     let shader = match &event.work {
         Work::Upload => return "MemcpyH2D".to_owned(),
@@ -37,8 +37,7 @@ fn name(event: &DeviceEvent) -> String {
     }
 }
 
-/// The beginning of a shader's label, which says what kind of shader it is: whole labels hold
-/// expressions.
+/// The start of a shader's label, which tells the kind of shader. Whole labels hold expressions.
 fn family(label: &str) -> &str {
     const MOST: usize = 40;
     let end = label.find([':', '(', '{']).unwrap_or(label.len()).min(MOST);
@@ -46,12 +45,12 @@ fn family(label: &str) -> &str {
     label[..end].trim_end_matches(|c: char| c == 'x' || c.is_whitespace())
 }
 
-/// Whether a shader's label is that of copies within the device.
+/// Whether a shader's label is that of a copy within the device.
 fn is_copy(label: &str) -> bool {
     matches!(label, "copy" | "copy u32" | "copy vec4<u32>")
 }
 
-/// A list of ops, without its middle where it is long.
+/// A list of ops. A long list is shortened in the middle.
 fn shorter(ops: &str) -> String {
     let names: Vec<_> = ops.split(", ").collect();
     match &names[..] {

@@ -1,5 +1,5 @@
 //! A session as JSON, for `tensorflow_wgpu.profile`: tables of names and rows of numbers, which
-//! stay small with a million events.
+//! stay small even with a million events.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::device::trace::{DeviceEvent, HostEvent, HostWork, Thread, Trace, Work
 use crate::device_type::DeviceType;
 use crate::tensor::shape_text;
 
-/// Everything that the sessions saw: a member for each device, by TensorFlow's name for it, such as
-/// `WGPU:0`.
+/// The data of the sessions, with a member for each device. It has TensorFlow's name for the
+/// device, such as `WGPU:0`.
 ///
 /// - `device`: rows `[name, origin, shader, correlation, begin, end, bytes, flops, timed,
 ///   submission]`, of which `name`, `origin` and `shader` are indices, −1 for none;
@@ -29,7 +29,7 @@ pub fn json(devices: &[Traced], device_type: DeviceType) -> Value {
     Value::Object(members.collect())
 }
 
-/// Numbers of texts, from 0.
+/// Numbers for texts, from 0.
 #[derive(Default)]
 struct Table {
     numbers: HashMap<String, usize>,
@@ -48,7 +48,7 @@ impl Table {
     }
 }
 
-/// Numbers of shared values, from 0.
+/// Numbers for shared values, from 0.
 struct Shared<T> {
     numbers: HashMap<*const T, usize>,
     values: Vec<Arc<T>>,

@@ -1,11 +1,12 @@
 //! A session as TensorFlow's XSpace, the form that TensorBoard's profile plug-in reads.
 //!
-//! The names below are those that its converters look for: planes `/device:GPU:N` for kernels,
-//! stats `kernel_details` and `tf_op` for their rows, a `correlation_id` common to a device event
-//! and a host event for the steps. Host events are merged into the lines of TensorFlow's own
-//! threads by the ids of lines.
+//! The converters of TensorFlow's profiler search for the names below: planes `/device:GPU:N` for
+//! kernels, stats `kernel_details` and `tf_op` for their rows, and, for the steps, a
+//! `correlation_id` that a device event shares with a host event. Host events are merged into the
+//! lines of TensorFlow's own threads by the ids of lines.
 //!
-//! Events are encoded one by one: as messages a long session would take several times its bytes.
+//! Events are encoded one by one: as messages, a long session would take several times its encoded
+//! size.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,20 +26,20 @@ mod proto {
 
 use proto::{XEvent, XEventMetadata, XLine, XPlane, XSpace, XStat, XStatMetadata, x_event, x_stat};
 
-/// Lines of a device's plane. The converters' own lines have smaller numbers.
+/// The ids of the lines of a device's plane. The converters' own lines have smaller ids.
 const DISPATCHES: i64 = 100;
 const COPIES: i64 = 101;
 
-/// How many bits of a thread's hash are the id of TensorFlow's line of that thread.
+/// The bits of a thread's hash that TensorFlow uses as the id of the thread's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineIds {
-    /// The lower half, with its sign: `Env::GetCurrentThreadId` returned an int32 before 2.19.
+    /// The lower half, signed: `Env::GetCurrentThreadId` returned an int32 before 2.19.
     Half,
-    /// All.
+    /// All bits.
     Whole,
 }
 
-/// The XSpace of these devices, as bytes, for a TensorFlow whose lines have ids of this kind.
+/// The XSpace of these devices, as bytes. `ids` is the kind of line ids in the running TensorFlow.
 pub fn encode(devices: &[Traced], ids: LineIds) -> Vec<u8> {
     let mut space = XSpace { warnings: warnings(devices), ..XSpace::default() }.encode_to_vec();
     let mut host = Plane::new("/host:CUPTI".to_owned());
@@ -52,7 +53,7 @@ pub fn encode(devices: &[Traced], ids: LineIds) -> Vec<u8> {
     space
 }
 
-/// What a reader must know who draws conclusions.
+/// Warnings for users who draw conclusions from the data.
 fn warnings(devices: &[Traced]) -> Vec<String> {
     let mut warnings = Vec::new();
     for Traced { ordinal, adapter, trace } in devices {
@@ -86,7 +87,7 @@ struct Plane {
     lines: Vec<u8>,
 }
 
-/// Numbers of names, from 1.
+/// Numbers for names, from 1.
 #[derive(Default)]
 struct Names(HashMap<String, i64>);
 
@@ -110,7 +111,7 @@ impl Plane {
         XStat { metadata_id: self.stats.number(name), value: Some(value) }
     }
 
-    /// A stat whose text many events share.
+    /// A stat with a text that many events share.
     fn text(&mut self, name: &str, text: &str) -> XStat {
         let number = self.stats.number(text) as u64;
         self.stat(name, x_stat::Value::RefValue(number))
@@ -167,7 +168,7 @@ fn append(to: &mut Vec<u8>, tag: u32, message: &[u8]) {
     to.extend_from_slice(message);
 }
 
-/// What the GPU did.
+/// The plane with the work of the GPU.
 fn device_plane(traced: &Traced) -> Vec<u8> {
     let Traced { ordinal, adapter, trace } = traced;
     let mut plane = Plane::new(format!("/device:GPU:{ordinal} (WGPU: {adapter})"));
@@ -192,12 +193,12 @@ fn device_plane(traced: &Traced) -> Vec<u8> {
     plane.encode()
 }
 
-/// What the converters and a reader ask of a device event.
+/// The stats of a device event that converters and readers need.
 fn event_stats(plane: &mut Plane, event: &DeviceEvent) -> Vec<XStat> {
     let mut stats = Vec::with_capacity(6);
     match &event.work {
         Work::Dispatch { shader, .. } if is_copy(&shader.label) => {
-            // It reads as much as it writes.
+            // A copy reads and writes the same number of bytes.
             stats.push(plane.text("memcpy_details", &memcpy_details(event.bytes / 2)));
         }
         Work::Dispatch { shader, grid: [x, y, z], flops } => {
@@ -209,7 +210,7 @@ fn event_stats(plane: &mut Plane, event: &DeviceEvent) -> Vec<XStat> {
             stats.push(plane.text("kernel_details", &details));
             stats.push(plane.number("bytes_accessed", event.bytes));
             if *flops > 0 {
-                // The trace viewer hides the first, which converters know.
+                // The trace viewer hides the first stat, which the converters know.
                 stats.push(plane.number("flops", *flops));
                 stats.push(plane.number("float_operations", *flops));
             }
@@ -237,7 +238,7 @@ fn memcpy_details(bytes: u64) -> String {
     format!("kind:device size:{bytes} num_bytes:{bytes} async:1")
 }
 
-/// A submission whose commands were not timed, as one event.
+/// A submission without timed commands, as one event.
 fn submission_event(plane: &mut Plane, line: &mut Vec<u8>, submission: &[&DeviceEvent]) {
     let Some(first) = submission.first() else { return };
     let bytes: u64 = submission.iter().map(|e| e.bytes).sum();
@@ -251,7 +252,7 @@ fn submission_event(plane: &mut Plane, line: &mut Vec<u8>, submission: &[&Device
     plane.event(line, &name, first.begin, first.end, stats);
 }
 
-/// What the host did, a line for each thread.
+/// The work of the host, with a line for each thread.
 fn host_lines(plane: &mut Plane, traced: &Traced, ids: LineIds) {
     let trace = &traced.trace;
     let mut lines: HashMap<u64, (&Thread, Vec<u8>)> = HashMap::new();
@@ -263,7 +264,7 @@ fn host_lines(plane: &mut Plane, traced: &Traced, ids: LineIds) {
         };
         plane.event(&mut line.1, &name, event.begin, event.end, stats);
         if event.correlation != 0 {
-            // An event that is called as an op cannot tell the converters what it launched; one
+            // An event with the name of an op cannot tell the converters what it launched; an event
             // within it can.
             let stats = vec![plane.number("correlation_id", event.correlation)];
             plane.event(&mut line.1, "WGPU enqueue", event.begin, event.end, stats);
@@ -297,8 +298,9 @@ fn host_event(plane: &mut Plane, event: &HostEvent) -> (String, Vec<XStat>) {
     (name.to_owned(), Vec::new())
 }
 
-/// The id of TensorFlow's line of a thread: libstdc++'s `std::hash<std::thread::id>`, which is
-/// MurmurHash64A of the pthread_t with unaligned loads. Elsewhere lines stay apart.
+/// The id of TensorFlow's line for a thread: libstdc++'s `std::hash<std::thread::id>`, which is
+/// MurmurHash64A of the pthread_t with unaligned loads. With other libraries, our lines and
+/// TensorFlow's stay separate.
 fn line_id(thread: u64, ids: LineIds) -> i64 {
     const SEED: u64 = 0xc70f_6907;
     const MUL: u64 = 0xc6a4_a793_5bd1_e995;
@@ -415,7 +417,7 @@ mod tests {
         assert_eq!(encode(&[], LineIds::Whole), Vec::<u8>::new());
     }
 
-    /// As libstdc++ 12 computes it.
+    /// The expected values were computed with libstdc++ 12.
     #[test]
     fn lines_have_libstdcxx_hashes() {
         assert_eq!(line_id(0x7e93_fd8d_9fd0, LineIds::Whole), 6_144_447_673_956_957_369);

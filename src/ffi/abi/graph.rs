@@ -9,7 +9,7 @@ use crate::ffi::abi::kernel::TF_Buffer;
 use crate::ffi::status::TF_Status;
 use crate::ffi::symbols::symbol_table;
 
-/// A graph with what TensorFlow knows of it; valid during the optimize function.
+/// A graph and TensorFlow's knowledge of it; valid during the optimize function.
 #[repr(C)]
 pub(crate) struct TF_GrapplerItem {
     opaque: [u8; 0],
@@ -27,7 +27,7 @@ pub(crate) struct TF_FunctionLibraryDefinition {
     opaque: [u8; 0],
 }
 
-/// What a plug-in wants of one of TensorFlow's passes.
+/// A plug-in's wish about one of TensorFlow's passes.
 pub(crate) type TF_TriState = c_int;
 pub(crate) const TF_TRI_STATE_DEFAULT: TF_TriState = 0;
 pub(crate) const TF_TRI_STATE_OFF: TF_TriState = 1;
@@ -60,7 +60,7 @@ pub(crate) struct TP_OptimizerConfigs {
 }
 
 impl TP_OptimizerConfigs {
-    /// Up to the end of the last member that we know, as TensorFlow counts.
+    /// The end of the last member that we know, as TensorFlow counts sizes.
     pub const STRUCT_SIZE: usize =
         offset_of!(Self, scoped_allocator_optimization) + size_of::<TF_TriState>();
 }
@@ -94,7 +94,7 @@ impl TP_Optimizer {
     pub const STRUCT_SIZE: usize = offset_of!(Self, destroy_func) + size_of::<Option<DestroyFn>>();
 }
 
-/// What TensorFlow passes to `TF_InitGraph`.
+/// The argument that TensorFlow passes to `TF_InitGraph`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct TP_OptimizerRegistrationParams {
@@ -133,7 +133,7 @@ type PropertiesListFn =
     unsafe extern "C" fn(Properties, *const c_char, *mut *mut TF_Buffer, c_int, *mut TF_Status);
 
 symbol_table! {
-    /// What the optimizer calls.
+    /// The functions that the optimizer calls.
     pub(crate) struct GraphApi {
         required {
             TF_GetNodesToPreserveListSize: ListSizeFn,

@@ -33,13 +33,13 @@ opaque! {
 /// `TF_DataType`.
 pub(crate) type TF_DataType = c_int;
 
-/// What the number of a reference type has on top of its type's.
+/// The offset between the number of a type and the number of its reference type.
 pub(crate) const REFERENCE: TF_DataType = 100;
 
-/// The number of the type string.
+/// The number of the type `string`.
 pub(crate) const STRING: TF_DataType = 7;
 
-/// A string that is not terminated; its memory belongs to whoever returned it.
+/// A string without a terminator. Its memory belongs to the function that returned it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct TF_StringView {
@@ -56,7 +56,7 @@ pub(crate) struct TF_Buffer {
     pub data_deallocator: Option<unsafe extern "C" fn(*mut c_void, usize)>,
 }
 
-/// Where a temporary is allocated.
+/// The memory in which a temporary is allocated.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct TF_AllocatorAttributes {
@@ -66,7 +66,7 @@ pub(crate) struct TF_AllocatorAttributes {
 }
 
 impl TF_AllocatorAttributes {
-    /// Up to the end of the last member, as TensorFlow counts.
+    /// The end of the last member, as TensorFlow counts sizes.
     pub const STRUCT_SIZE: usize = std::mem::offset_of!(Self, on_host) + 1;
 }
 
@@ -76,7 +76,8 @@ pub(crate) type CreateFn = unsafe extern "C" fn(*mut TF_OpKernelConstruction) ->
 pub(crate) type ComputeFn = unsafe extern "C" fn(*mut c_void, *mut TF_OpKernelContext);
 /// Frees a node's kernel.
 pub(crate) type DeleteFn = unsafe extern "C" fn(*mut c_void);
-/// Frees a tensor's memory, of so many bytes; the last argument is TF_NewTensor's.
+/// Frees a tensor's memory, with its size in bytes; the last argument is the one that TF_NewTensor
+/// got.
 pub(crate) type DeallocatorFn = unsafe extern "C" fn(*mut c_void, usize, *mut c_void);
 
 type Construction = *mut TF_OpKernelConstruction;
@@ -84,7 +85,7 @@ type Context = *mut TF_OpKernelContext;
 type Name = *const c_char;
 
 symbol_table! {
-    /// What kernels and their registration call.
+    /// The functions that kernels and their registration call.
     pub(crate) struct KernelApi {
         required {
             TF_NewKernelBuilder:

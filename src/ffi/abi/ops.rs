@@ -1,4 +1,4 @@
-//! Functions of ops.h: definitions of ops and what their shape functions call.
+//! Functions of ops.h: they define ops, and the ops' shape functions call them.
 
 use std::ffi::{c_char, c_int};
 
@@ -13,21 +13,21 @@ pub(crate) struct TF_OpDefinitionBuilder {
     opaque: [u8; 0],
 }
 
-/// A node whose output shapes are asked for; valid during the shape function.
+/// A node whose output shapes TensorFlow asks for; valid during the shape function.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct TF_ShapeInferenceContext {
     opaque: [u8; 0],
 }
 
-/// A reference to a shape of a context; whoever received it deletes it.
+/// A reference to a shape of a context. The function that received it deletes it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct TF_ShapeHandle {
     opaque: [u8; 0],
 }
 
-/// A reference to an extent of a context; whoever received it deletes it.
+/// A reference to an extent of a context. The function that received it deletes it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct TF_DimensionHandle {
@@ -44,7 +44,7 @@ type Dimension = *mut TF_DimensionHandle;
 type Text = *const c_char;
 
 symbol_table! {
-    /// What the definition of an op and its shape function call.
+    /// The functions that op definitions and shape functions call.
     pub(crate) struct OpsApi {
         required {
             TF_NewOpDefinitionBuilder: unsafe extern "C" fn(Text) -> Builder,

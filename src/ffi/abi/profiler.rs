@@ -7,7 +7,7 @@ use std::mem::offset_of;
 
 use super::TF_Status;
 
-/// The version of the API that the structs are of.
+/// The major version of the API that these structs follow.
 pub const TP_MAJOR: i32 = 0;
 
 /// The profiler's device type.
@@ -25,7 +25,7 @@ impl TP_Profiler {
 
 /// Starts or stops a session.
 pub type TP_Session = unsafe extern "C" fn(*const TP_Profiler, *mut TF_Status);
-/// Tells the size of what was collected, or hands it out.
+/// Reports the size of the collected data, or copies the data.
 pub type TP_Collect = unsafe extern "C" fn(*const TP_Profiler, *mut u8, *mut usize, *mut TF_Status);
 
 /// The profiler's functions.
@@ -44,7 +44,7 @@ impl TP_ProfilerFns {
         offset_of!(Self, collect_data_xspace) + size_of::<Option<TP_Collect>>();
 }
 
-/// What `TF_InitProfiler` fills.
+/// The struct that `TF_InitProfiler` fills.
 #[derive(Debug)]
 #[repr(C)]
 pub struct TF_ProfilerRegistrationParams {

@@ -1,6 +1,6 @@
-//! tensorflow/c/experimental/stream_executor/stream_executor.h, version 0.0.1, by hand.
+//! tensorflow/c/experimental/stream_executor/stream_executor.h, version 0.0.1, translated by hand.
 //!
-//! The structs are the same in TensorFlow 2.12 to 2.21; tests/tensorflow_headers.rs compares them
+//! The structs are the same in TensorFlow 2.12 to 2.22; tests/tensorflow_headers.rs compares them
 //! with the header of an installed TensorFlow. `SP_` structs are filled by the plugin, `SE_`
 //! structs by TensorFlow.
 
@@ -66,7 +66,7 @@ macro_rules! c_struct {
         }
 
         impl $name {
-            /// What goes into `struct_size`.
+            /// The value of `struct_size`.
             pub const STRUCT_SIZE: usize = std::mem::offset_of!($name,
                 $last) + size_of::<$last_type>();
         }
@@ -121,7 +121,7 @@ c_struct! {
 }
 
 c_struct! {
-    /// What `create_device` gets.
+    /// The argument of `create_device`.
     SE_CreateDeviceParams {
         struct_size: usize,
         ext: *mut c_void,
@@ -140,7 +140,7 @@ c_struct! {
 }
 
 c_struct! {
-    /// What `create_device_fns` gets.
+    /// The argument of `create_device_fns`.
     SE_CreateDeviceFnsParams {
         struct_size: usize,
         ext: *mut c_void,
@@ -201,7 +201,7 @@ c_struct! {
 }
 
 c_struct! {
-    /// What `create_stream_executor` gets.
+    /// The argument of `create_stream_executor`.
     SE_CreateStreamExecutorParams {
         struct_size: usize,
         ext: *mut c_void,
@@ -241,7 +241,7 @@ c_struct! {
 }
 
 c_struct! {
-    /// What `SE_InitPlugin` gets.
+    /// The argument of `SE_InitPlugin`.
     SE_PlatformRegistrationParams {
         struct_size: usize,
         ext: *mut c_void,

@@ -9,7 +9,7 @@ use crate::ffi::abi::graph::GraphApi;
 use crate::ffi::abi::kernel::TF_Buffer;
 use crate::ffi::handle;
 
-/// The bytes of a buffer of TensorFlow's; none for a null one.
+/// The bytes of one of TensorFlow's buffers; empty if the buffer is null.
 ///
 /// # Safety
 /// `buffer` is null or valid for `'a`, and is not written meanwhile.
@@ -23,7 +23,7 @@ pub(super) unsafe fn contents<'a>(buffer: *const TF_Buffer) -> &'a [u8] {
     }
 }
 
-/// Gives `bytes` to an empty buffer, which frees them by the deallocator that it gets.
+/// Gives `bytes` to an empty buffer, with a deallocator that frees them.
 ///
 /// # Safety
 /// `buffer` is null or a valid buffer without data.
@@ -38,9 +38,9 @@ pub(super) unsafe fn fill(buffer: *mut TF_Buffer, bytes: Vec<u8>) -> Result<()> 
 }
 
 /// # Safety
-/// TensorFlow passes data and length of a buffer that [`fill`] filled, once.
+/// TensorFlow passes the data and the length of a buffer that [`fill`] filled, once.
 unsafe extern "C" fn free(data: *mut c_void, length: usize) {
-    // SAFETY: `fill` gave them, with this length.
+    // SAFETY: `fill` gave the data away, with this length.
     unsafe { handle::free_bytes(data, length) };
 }
 
@@ -64,9 +64,9 @@ impl OwnedBuffer {
         self.raw
     }
 
-    /// The message in it.
+    /// The message in the buffer.
     pub fn decode<M: Message + Default>(&self) -> Result<M> {
-        // SAFETY: the buffer is ours and alive, and nobody writes it now.
+        // SAFETY: the buffer is ours and alive, and no thread writes to it now.
         let bytes = unsafe { contents(self.raw) };
         M::decode(bytes)
             .map_err(|e| Error::Internal(format!("TensorFlow's message cannot be read: {e}")))

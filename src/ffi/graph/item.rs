@@ -1,4 +1,4 @@
-//! What TensorFlow knows of a graph: [`Item`] on TF_GrapplerItem, TF_GraphProperties and
+//! TensorFlow's knowledge of a graph: [`Item`] on TF_GrapplerItem, TF_GraphProperties and
 //! TF_FunctionLibraryDefinition.
 
 use std::cell::OnceCell;
@@ -29,8 +29,8 @@ pub(super) struct GrapplerItem {
 
 impl GrapplerItem {
     /// # Safety
-    /// `graph` and `item` are what TensorFlow passed to an optimize function that outlives the
-    /// value.
+    /// `graph` and `item` are the pointers that TensorFlow passed to an optimize function, which
+    /// must outlive the value.
     pub unsafe fn new(
         api: &'static GraphApi,
         graph: *const TF_Buffer,
@@ -54,8 +54,8 @@ impl GrapplerItem {
         let mut starts: Vec<*mut c_char> = vec![std::ptr::null_mut(); count as usize];
         let mut lengths = vec![0usize; count as usize];
         let mut storage = vec![0u8; bytes];
-        // SAFETY: the lists have room for `count` strings, the storage for all their bytes, as the
-        // call before said.
+        // SAFETY: the lists have room for `count` strings and the storage for all their bytes, as
+        // the previous call reported.
         unsafe {
             read(
                 self.item,
@@ -85,7 +85,7 @@ impl GrapplerItem {
 
     fn library(&self) -> Result<&Library> {
         if self.library.get().is_none() {
-            // SAFETY: the graph's buffer is valid for the call, which copies what it needs.
+            // SAFETY: the graph's buffer is valid for the call, which copies all that it needs.
             let raw = unsafe {
                 (self.api.TF_NewFunctionLibraryDefinition)(self.graph, self.status.as_ptr())
             };
@@ -145,16 +145,16 @@ impl Properties {
         let raw = unsafe { (api.TF_NewGraphProperties)(item) };
         let properties = Self { api, raw };
         let start = Instant::now();
-        // What feeds claim to be is not taken for granted, and no values are asked for. The second
-        // flag lets TensorFlow take the shapes of our own ops from their attributes, where an
-        // earlier run wrote them. SAFETY: properties and status are valid for the call.
+        // The shapes that feeds claim are not assumed, and no values are asked for. The second flag
+        // lets TensorFlow take the shapes of our own ops from their attributes, which an earlier
+        // run wrote. SAFETY: properties and status are valid for the call.
         unsafe { (api.TF_InferStatically)(raw, 0, annotated.into(), 0, 0, status.as_ptr()) };
         status.take()?;
         log::debug!("optimizer: TensorFlow's inference took {:.1?}", start.elapsed());
         Ok(properties)
     }
 
-    /// What was inferred of one side of a node; nothing for an unknown node.
+    /// The properties inferred for one side of a node; empty for an unknown node.
     fn of(&self, name: &str, side: Side, status: &Status) -> Result<Vec<TensorInfo>> {
         let (size_of, read) = match side {
             Side::Inputs => {
@@ -182,7 +182,7 @@ impl Properties {
     }
 }
 
-/// Which tensors of a node.
+/// One side of a node: its inputs or its outputs.
 #[derive(Debug, Clone, Copy)]
 enum Side {
     Inputs,

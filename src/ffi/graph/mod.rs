@@ -29,8 +29,8 @@ use crate::sys::guard::caught;
 
 /// Entry point of the graph C API.
 ///
-/// An error here would abort `import tensorflow`, so there is none: what cannot be registered
-/// leaves a line in the log, and an optimizer that returns graphs as they are.
+/// An error here would abort `import tensorflow`, so none is reported. If something cannot be
+/// registered, a line is logged and the optimizer returns graphs unchanged.
 ///
 /// # Safety
 /// TensorFlow passes pointers to structs of its own, which are valid for the call.
@@ -44,8 +44,8 @@ pub unsafe extern "C" fn TF_InitGraph(
     guard_or((), "TF_InitGraph", || unsafe { register(params) });
 }
 
-/// Writes members of a C struct that lie within the first `struct_size` bytes. An older TensorFlow
-/// has shorter structs, and does not ask for the rest.
+/// Writes the members of a C struct that lie within the first `struct_size` bytes. An older
+/// TensorFlow has shorter structs and does not ask for the rest.
 macro_rules! put {
     ($target:ident: $type:ident { $($field:ident: $value:expr),* $(,)? }) => {{
         let size = (*$target).struct_size;
@@ -60,14 +60,14 @@ const fn member_size<S, T>(_: fn(&S) -> &T) -> usize {
 }
 
 /// # Safety
-/// `params` is null or points to TensorFlow's parameters, which have `struct_size` bytes, as have
+/// `params` is null or points to TensorFlow's parameters. They have `struct_size` bytes, and so do
 /// the structs behind them.
 unsafe fn register(params: *mut TP_OptimizerRegistrationParams) -> Result<()> {
     if params.is_null() {
         return Err(Error::InvalidArgument("no registration parameters".into()));
     }
-    // SAFETY: the caller's contract: every struct begins with its size, and what is read or written
-    // lies within.
+    // SAFETY: the caller's contract: every struct begins with its size, and only bytes within that
+    // size are read or written.
     unsafe {
         let size = (*params).struct_size;
         if size < TP_OptimizerRegistrationParams::STRUCT_SIZE {
@@ -94,9 +94,10 @@ unsafe fn register(params: *mut TP_OptimizerRegistrationParams) -> Result<()> {
             );
         }
         let fits = fits && definitions::are_complete();
-        // Kernels are written for channels last, which is what Keras makes; the layout optimizer
-        // would turn convolutions to channels first for every device that is not the CPU. The fused
-        // ops of remapping exist for the CPU and CUDA alone; ours do the same for these devices.
+        // Our kernels are written for channels last, the layout that Keras makes. TensorFlow's
+        // layout optimizer would turn convolutions to channels first on every device but the CPU.
+        // The fused ops of its remapper exist for the CPU and CUDA only; ours do the same on these
+        // devices.
         let off = fits && plugin::common_capabilities().is_some();
         let ours = if off { TF_TRI_STATE_OFF } else { TF_TRI_STATE_DEFAULT };
         (*params).device_type = second_copy::device_type().as_ptr();
@@ -112,12 +113,13 @@ unsafe fn register(params: *mut TP_OptimizerRegistrationParams) -> Result<()> {
     Ok(())
 }
 
-/// Errors for which graphs were left as they are, each once.
+/// The errors because of which graphs were left unchanged, each once.
 static LEFT: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// Most errors that are kept.
+/// The largest number of errors that are kept.
 const MAX_LEFT: usize = 16;
 
-/// Tells why a graph is left as it is. A program that traces one function many times hears it once.
+/// Logs why a graph is left unchanged. A program that traces one function many times gets the
+/// message once.
 fn leave(error: &Error) {
     let text = error.to_string();
     let mut left = LEFT.lock();
@@ -127,7 +129,7 @@ fn leave(error: &Error) {
     }
 }
 
-/// Errors for which graphs of this process were left as they are.
+/// The errors because of which graphs of this process were left unchanged.
 pub(crate) fn left() -> Vec<String> {
     LEFT.lock().clone()
 }
@@ -145,7 +147,7 @@ impl Held for Optimizer {
 extern "C" fn create() -> *mut c_void {
     guard_or(std::ptr::null_mut(), "creating the graph optimizer", || {
         let text = environment::lookup(VARIABLE).unwrap_or_default();
-        // Names of no pass are told when TensorFlow loads the plug-in.
+        // Unknown names of passes are reported when TensorFlow loads the plug-in.
         let (mut settings, _) = Settings::parse(&text);
         settings.device_type = device_type::get();
         settings.dump = Folder::of_process();
@@ -154,16 +156,17 @@ extern "C" fn create() -> *mut c_void {
 }
 
 /// # Safety
-/// TensorFlow passes what [`create`] returned, once.
+/// TensorFlow passes the pointer that [`create`] returned, once.
 unsafe extern "C" fn destroy(optimizer: *mut c_void) {
-    // SAFETY: `create` gave it, and nobody uses it any more.
+    // SAFETY: `create` gave it away, and it is not used any more.
     guard_or((), "destroying the graph optimizer", || unsafe {
         Handle::<Optimizer>::destroy(optimizer)
     });
 }
 
 /// # Safety
-/// As TensorFlow calls it: the optimizer from [`create`], buffers and item valid for the call.
+/// The arguments must be TensorFlow's: the optimizer from [`create`], and buffers and item that are
+/// valid for the call.
 unsafe extern "C" fn optimize(
     optimizer: *mut c_void,
     graph: *const TF_Buffer,
@@ -174,9 +177,9 @@ unsafe extern "C" fn optimize(
     guard_status(status, "the graph optimizer", || {
         // SAFETY: TensorFlow's buffers are valid for the call.
         let bytes = unsafe { buffer::contents(graph) };
-        // A trouble of ours must not cost the user a graph that runs well without us.
+        // An error of ours must not cost the user a graph that runs well without us.
         let optimized = caught("optimizing a graph", || {
-            // SAFETY: the pointer is what `create` returned, null where that failed.
+            // SAFETY: `create` returned the pointer, null if that failed.
             let Optimizer { settings, memory } = unsafe { Handle::borrow(optimizer) }?;
             // SAFETY: graph and item are valid for the call, which outlives the value.
             let item = unsafe { item::GrapplerItem::new(GraphApi::get()?, graph, item) }?;
@@ -191,7 +194,7 @@ unsafe extern "C" fn optimize(
     });
 }
 
-/// Returns the graph as it is.
+/// Returns the graph unchanged.
 ///
 /// # Safety
 /// As for [`optimize`].

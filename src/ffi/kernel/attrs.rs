@@ -1,4 +1,4 @@
-//! A node's attributes while its kernel is made.
+//! A node's attributes, while its kernel is constructed.
 
 use std::ffi::{CString, c_int};
 
@@ -16,7 +16,7 @@ use crate::optimizer::proto::{NodeDef, attr_value};
 /// [`Attrs`] on TF_OpKernelConstruction.
 pub(crate) struct Construction<'c> {
     api: &'static KernelApi,
-    /// Valid during the create function, which `'c` stands for.
+    /// Valid during the create function, whose lifetime is `'c`.
     raw: *mut TF_OpKernelConstruction,
     op: &'c str,
     status: Status,
@@ -26,8 +26,8 @@ impl<'c> Construction<'c> {
     /// The attributes of the node under construction.
     ///
     /// # Safety
-    /// `raw` must be what TensorFlow passed to a create function that runs longer than the value
-    /// lives.
+    /// `raw` must be the pointer that TensorFlow passed to a create function, which must outlive
+    /// the value.
     pub unsafe fn new(
         api: &'static KernelApi,
         raw: *mut TF_OpKernelConstruction,
@@ -49,7 +49,7 @@ impl<'c> Construction<'c> {
         }
     }
 
-    /// One value, written by `get` through its pointer.
+    /// One value, which `get` writes through its pointer.
     fn value<T: Default>(
         &self,
         name: &str,
@@ -69,7 +69,7 @@ impl<'c> Construction<'c> {
         Ok(value)
     }
 
-    /// A list, written by `get` into as many elements as the attribute has.
+    /// A list, which `get` writes into a buffer of the attribute's length.
     fn list<T: Default + Clone>(
         &self,
         name: &str,
@@ -98,8 +98,8 @@ impl<'c> Construction<'c> {
         let get = self.api.TF_OpKernelConstruction_GetNodeDef;
         let get = get.ok_or_else(|| missing("TF_OpKernelConstruction_GetNodeDef"))?;
         let delete = self.api.TF_DeleteBuffer.ok_or_else(|| missing("TF_DeleteBuffer"))?;
-        // SAFETY: construction and status are valid for the call. The buffer is ours then, null
-        // after an error; its data has `length` bytes.
+        // SAFETY: construction and status are valid for the call. The buffer returned is ours, or
+        // null after an error; its data has `length` bytes.
         unsafe {
             let buffer = get(self.raw, self.status.as_ptr());
             self.status.take()?;
@@ -116,7 +116,8 @@ impl<'c> Construction<'c> {
         }
     }
 
-    /// Elements of a list (-1 when it is none) and bytes of a string.
+    /// The number of elements of a list (-1 for any other attribute), and the number of bytes of a
+    /// string.
     fn size(&self, name: &str) -> Result<(i32, i32)> {
         let (mut len, mut total) = (-1, -1);
         let name = c_name(name)?;
@@ -206,7 +207,7 @@ impl Attrs for Construction<'_> {
     }
 
     fn shape(&self, name: &str) -> Result<Vec<i64>> {
-        // Some releases export a function for shapes, some do not; all export the node.
+        // Only some releases export a function for shapes; all export the node.
         let node = self.node_def()?;
         match node.attr.get(name).and_then(|v| v.value.as_ref()) {
             Some(attr_value::Value::Shape(shape)) if !shape.unknown_rank => {

@@ -1,10 +1,10 @@
-//! One execution of a node: what TensorFlow allows with a TF_OpKernelContext. `op_context` makes it
-//! the [`OpContext`](crate::kernels::op::OpContext) of our kernels.
+//! One execution of a node: the functions that TensorFlow offers on a TF_OpKernelContext.
+//! `op_context` turns it into the [`OpContext`](crate::kernels::op::OpContext) of our kernels.
 //!
-//! A TF_Tensor is held no longer than it takes to read it, for TensorFlow forwards an input's
-//! buffer only while nobody else refers to it; TensorFlow itself keeps inputs and outputs alive
-//! until the kernel returns. Temporaries are kept here until then. After that TensorFlow may hand
-//! their memory to another kernel, which the in-order queue runs later.
+//! A TF_Tensor is held only while it is read, for TensorFlow forwards an input's buffer only while
+//! there is no other reference to it. TensorFlow itself keeps inputs and outputs alive until the
+//! kernel returns, and temporaries are kept here until then. After that, TensorFlow may give their
+//! memory to another kernel, which the in-order queue runs later.
 
 use std::ffi::c_int;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ use crate::ffi::abi::kernel::{
 use crate::ffi::status::{self, Status};
 use crate::tensor::{Tensor, shape_text};
 
-/// A buffer that a kernel writes starts at a multiple of this; one that is reused must do so too.
+/// The alignment of the start of a buffer that a kernel writes, a reused buffer included.
 pub(crate) const OUTPUT_ALIGNMENT: u64 = 16;
 
 /// One execution of a node.
@@ -35,11 +35,11 @@ pub(crate) struct Context {
     device: &'static Device,
     /// The op that runs.
     origin: Arc<Origin>,
-    /// Addresses of the inputs that were read so far.
+    /// Addresses of the inputs that were read so far, with the inputs' indices.
     seen: SmallVec<[(usize, u64); 4]>,
-    /// Temporaries and values of variables in use.
+    /// Temporaries and variables' values in use.
     held: SmallVec<[OwnedTensor; 4]>,
-    /// Variables whose lock is held, by input, to refuse a deadlock.
+    /// The inputs of the variables whose lock is held, to refuse a deadlock.
     locked: SmallVec<[usize; 2]>,
 }
 
@@ -47,8 +47,8 @@ impl Context {
     /// The execution `raw` on `device`.
     ///
     /// # Safety
-    /// `raw` must be what TensorFlow passed to a compute function that runs longer than the value
-    /// lives.
+    /// `raw` must be the pointer that TensorFlow passed to a compute function, which must outlive
+    /// the value.
     pub unsafe fn new(
         api: &'static KernelApi,
         raw: *mut TF_OpKernelContext,
@@ -68,7 +68,7 @@ impl Context {
         }
     }
 
-    /// For the variables' part of the C API.
+    /// The pointer, for the code that reaches variables through the C API.
     pub const fn raw(&self) -> *mut TF_OpKernelContext {
         self.raw
     }
@@ -90,7 +90,7 @@ impl Context {
         unsafe { (self.api.TF_NumInputs)(self.raw) as usize }
     }
 
-    /// Device input `i`, whose address is remembered.
+    /// Device input `i`. Its address is remembered.
     pub fn see_input(&mut self, i: usize) -> Result<Tensor> {
         let view = self.get_input(i)?.view()?;
         self.seen.push((i, view.address));
@@ -102,9 +102,9 @@ impl Context {
         self.held.push(tensor);
     }
 
-    /// The dims of a new tensor on the device as the C API takes them, and its bytes. What the
-    /// device can never hold is refused at once: TensorFlow would wait ten seconds for somebody to
-    /// free memory.
+    /// The dims of a new tensor on the device as the C API takes them, and its bytes. A tensor that
+    /// the device can never hold is refused at once: TensorFlow would wait ten seconds for memory
+    /// to be freed.
     pub(super) fn new_dims(&self, dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
         let (c_dims, bytes) = c_dims(dtype, dims)?;
         let refused = |why: &str, most: u64| {
@@ -122,7 +122,7 @@ impl Context {
         }
     }
 
-    /// A temporary that the caller owns.
+    /// A temporary, owned by the caller.
     pub fn allocate_temp(&self, dtype: DType, extents: &[usize]) -> Result<OwnedTensor> {
         let (dims, _) = self.new_dims(dtype, extents)?;
         // SAFETY: context, dims and status are valid for the call; null attributes mean device
@@ -143,7 +143,7 @@ impl Context {
         Ok(tensor)
     }
 
-    /// Tells the device that a tensor begins where others were.
+    /// Tells the device that a new tensor begins at an address where others may have been.
     pub(super) fn refresh(&self, address: u64, dtype: DType, dims: &[usize]) {
         let bytes =
             dims.iter().fold(dtype.size() as u64, |bytes, d| bytes.saturating_mul(*d as u64));
@@ -151,7 +151,7 @@ impl Context {
         self.device.note_made(address, bytes, (dtype, dims), &self.origin);
     }
 
-    /// A new scalar of type variant, which is always in host memory: an empty variant.
+    /// A new scalar of type variant, which is always in host memory. It is an empty variant.
     pub fn allocate_variant(&self) -> Result<OwnedTensor> {
         let mut attributes =
             TF_AllocatorAttributes { struct_size: TF_AllocatorAttributes::STRUCT_SIZE, on_host: 1 };
@@ -172,8 +172,8 @@ impl Context {
 
     /// Makes `tensor` the output `o`.
     pub fn set_output(&self, o: usize, tensor: &OwnedTensor) -> Result<()> {
-        // SAFETY: context, output and status are valid for the call; TensorFlow takes a reference
-        // of its own, and refuses an output that there is not.
+        // SAFETY: context, output and status are valid for the call; TensorFlow takes its own
+        // reference, and refuses an index that is not an output's.
         unsafe {
             (self.api.TF_SetOutput)(self.raw, o as c_int, tensor.as_ptr(), self.status.as_ptr())
         };
@@ -205,7 +205,7 @@ impl Context {
         result
     }
 
-    /// Whether this kernel holds the lock of some variable already.
+    /// The inputs of the variables whose lock this kernel holds already.
     pub fn locked(&self) -> &[usize] {
         &self.locked
     }
@@ -234,9 +234,9 @@ impl Context {
         dtype: c_int,
         dims: &[usize],
     ) -> Result<OwnedTensor> {
-        // Of a type that is none of ours, TensorFlow counts the bytes.
+        // For a type that is none of ours, TensorFlow checks the number of bytes.
         let (dims, _) = c_dims(DType::from_tf(dtype).unwrap_or(DType::U8), dims)?;
-        // SAFETY: an empty vector needs no memory; the tensor only holds the place of the result.
+        // SAFETY: an empty vector needs no memory; the tensor only stands in for the result.
         let raw = unsafe { (self.api.TF_AllocateTensor)(dtype, [0].as_ptr(), 1, 0) };
         // SAFETY: TF_AllocateTensor returns an owned tensor or null.
         let to = unsafe { OwnedTensor::new(self.api, raw, &self.status) }?;
@@ -341,13 +341,14 @@ impl Context {
     }
 }
 
-/// What helps where memory is short.
+/// Advice for a program that is short of memory.
 const ADVICE: &str = ". A smaller batch helps, keras.mixed_precision, or tf.recompute_grad around \
                       blocks of a model";
 
-/// `error` with what it happened to: `MatMul: … (node model/dense/MatMul, inputs float32[2,3],
-/// float32[4,5])`. A fused op goes by those of the program that it holds, and comes last: `MatMul,
-/// BiasAdd: … (node model/dense/BiasAdd, inputs …; fused into _WgpuFusedMatMul)`.
+/// `error` with its op, node and inputs:
+/// `MatMul: … (node model/dense/MatMul, inputs float32[2,3], float32[4,5])`. The message of a fused
+/// op begins with the program's ops that it holds and names the fused op last:
+/// `MatMul, BiasAdd: … (node model/dense/BiasAdd, inputs …; fused into _WgpuFusedMatMul)`.
 fn describe(error: Error, origin: &Origin, inputs: &str) -> Error {
     let Origin { op, node, holds } = origin;
     error.map_message(|m| match holds.as_str() {

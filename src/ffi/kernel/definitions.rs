@@ -1,8 +1,8 @@
-//! Our own ops, defined with TensorFlow before their kernels are registered.
+//! Our own ops, which are defined with TensorFlow before their kernels are registered.
 //!
-//! TensorFlow ends the process when an op is defined twice or its definition is malformed, and the
-//! C API has no way to ask first: so an op that it has already is left alone, and the
-//! specifications are constants, which the tests read.
+//! TensorFlow ends the process if an op is defined twice or its definition is malformed, and the C
+//! API has no way to ask first. So an op that TensorFlow has already is left alone, and the
+//! definitions are constants that the tests read.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ use crate::ffi::status::Status;
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::fused;
 
-/// Defines every op that `known` lacks, and adds it there. Without a list nothing is defined, for
-/// an op of that name might be there; kernels of ops that were not defined are then registered in
+/// Defines every op that is missing from `known`, and adds it there. Without a list no op is
+/// defined, for an op of that name might exist; the kernels of such ops are then registered in
 /// vain.
 pub(super) fn register(known: Option<&mut OpList>) {
     let Some(known) = known else { return };
@@ -38,7 +38,7 @@ pub(super) fn register(known: Option<&mut OpList>) {
     COMPLETE.store(all, Ordering::Release);
 }
 
-/// Whether TensorFlow knows every op of ours as we define it: only then may a graph hold them.
+/// Whether TensorFlow knows every op of ours as we define it. Only then may a graph hold them.
 static COMPLETE: AtomicBool = AtomicBool::new(false);
 
 /// Whether graphs may hold our ops.
@@ -69,7 +69,7 @@ fn define(slot: usize, op: &OpDefinition) -> Result<()> {
             .iter()
             .for_each(|spec| (api.TF_OpDefinitionBuilderAddOutput)(builder, spec.as_ptr()));
         if op.stateful {
-            // Sets it, whatever the argument.
+            // The function makes the op stateful, whatever the argument.
             (api.TF_OpDefinitionBuilderSetIsStateful)(builder, true);
         }
         (api.TF_OpDefinitionBuilderSetShapeInferenceFunction)(builder, shape);

@@ -1,5 +1,5 @@
 //! The kernel C API: `TF_InitKernel` registers every row of the kernel registry for the device
-//! type, and the trampoline in [`trampoline`] makes and runs the nodes' kernels.
+//! type. The functions in [`trampoline`] make and run the nodes' kernels.
 
 mod attrs;
 pub(crate) mod context;
@@ -25,18 +25,18 @@ use crate::ffi::{device_type, guard, plugin, variables, variants};
 use crate::kernels::op::{Attrs, Kernel};
 use crate::kernels::registry::{Need, Registration, Registry};
 
-/// The kernels' priority where they are registered for `GPU`. Without CUDA, too, TensorFlow has a
-/// few kernels for that type, of priority 0 and 1, and refuses a node that two kernels of one
-/// priority fit.
+/// The kernels' priority if they are registered for `GPU`. Even without CUDA, TensorFlow has a few
+/// kernels of priority 0 and 1 for that type, and it refuses a node that fits two kernels of one
+/// priority.
 const GPU_PRIORITY: i32 = 2;
 
-/// What is registered with TensorFlow: empty without devices.
+/// The ops registered with TensorFlow; empty without devices.
 static OPS: OnceLock<Vec<Op>> = OnceLock::new();
 
 /// One op with all its registrations, which share a create function.
 struct Op {
     name: &'static str,
-    /// The attributes that tell the rows apart.
+    /// The attributes by which the rows differ.
     attrs: Vec<&'static str>,
     rows: Vec<Registration>,
 }
@@ -109,7 +109,7 @@ fn register_all() -> Result<()> {
     Ok(())
 }
 
-/// Whether the running TensorFlow offers what some kernels need.
+/// Whether the running TensorFlow offers the functions that some kernels need.
 fn serves(need: Need) -> Result<()> {
     match need {
         Need::Variants => variants::serve_values(),
@@ -118,8 +118,8 @@ fn serves(need: Need) -> Result<()> {
     }
 }
 
-/// The registered kernel of an op with one type attribute, and no other that matters, for tensors
-/// within a variant.
+/// The registered kernel of an op for tensors within a variant. The type must be the only attribute
+/// that matters.
 pub(crate) fn kernel_for(
     op: &'static str,
     attr: &'static str,
@@ -130,7 +130,7 @@ pub(crate) fn kernel_for(
     Some((row.create)(&OneType { op, attr, dtype }))
 }
 
-/// The attributes of a node that has nothing but a type.
+/// The attributes of a node that has only a type.
 struct OneType {
     op: &'static str,
     attr: &'static str,
@@ -227,8 +227,8 @@ fn register(api: &KernelApi, slot: usize, row: &Registration) -> Result<()> {
         unsafe { (api.TF_DeleteKernelBuilder)(builder) };
         return Err(e);
     }
-    // SAFETY: name, builder and status are valid; TensorFlow takes the builder, whatever the status
-    // says.
+    // SAFETY: name, builder and status are valid; TensorFlow takes the builder even if the status
+    // is an error.
     unsafe { (api.TF_RegisterKernelBuilder)(op.as_ptr(), builder, status.as_ptr()) };
     status.take()
 }

@@ -1,4 +1,4 @@
-//! [`OpContext`] on one execution of a node in TensorFlow.
+//! [`OpContext`] for one execution of a node in TensorFlow.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::tensor::{HostTensor, Tensor};
 /// The execution `raw`, on the device of its stream.
 ///
 /// # Safety
-/// `raw` must be what TensorFlow passed to a compute function that runs longer than the value
-/// lives.
+/// `raw` must be the pointer that TensorFlow passed to a compute function, which must outlive the
+/// value.
 pub(super) unsafe fn open(
     api: &'static KernelApi,
     raw: *mut TF_OpKernelContext,
     origin: &Arc<Origin>,
 ) -> Result<Context> {
     let status = Status::new()?;
-    // SAFETY: context and status are valid; the stream is one that our create_stream made, or null
+    // SAFETY: context and status are valid; the stream comes from our create_stream, or is null
     // with an error.
     let stream = unsafe { (api.TF_GetStream)(raw, status.as_ptr()) };
     status.take()?;
@@ -39,7 +39,7 @@ pub(super) unsafe fn open(
 }
 
 impl Context {
-    /// Input `i` in host memory, for the time of the value.
+    /// Input `i`, which must be in host memory. The tensor lives as long as the value.
     fn host_tensor(&mut self, i: usize) -> Result<OwnedTensor> {
         let tensor = self.get_input(i)?;
         if self.device().owns(tensor.address()) {
@@ -50,8 +50,9 @@ impl Context {
         Ok(tensor)
     }
 
-    /// Output `i`, and whether it is one of the inputs `candidates`, which must have been read. It
-    /// is if TensorFlow finds that nothing else has the input and that type and size fit.
+    /// Output `i`, and whether it shares the buffer of one of the inputs `candidates`, which must
+    /// have been read. It does if TensorFlow finds no other reference to the input, and type and
+    /// size fit.
     fn forward_or_allocate(
         &mut self,
         candidates: &[c_int],
@@ -119,7 +120,7 @@ impl OpContext for Context {
     ) -> Result<()> {
         let input = self.host_tensor(i)?;
         let (dtype, dims) = (input.dtype()?, input.dims());
-        // A reference of ours would keep TensorFlow from giving the input on.
+        // With a reference of ours, TensorFlow would not forward the input.
         drop(input);
         let (mut output, is_input) = self.forward_or_allocate(&[i as c_int], o, dtype, &dims)?;
         if self.device().owns(output.address()) {
@@ -132,7 +133,8 @@ impl OpContext for Context {
             // SAFETY: both tensors are in host memory, and the output is fresh.
             unsafe { output.write_host(input.host_bytes()) }?;
         }
-        // SAFETY: the output is in host memory. It is fresh, or the input, which nothing else has.
+        // SAFETY: the output is in host memory. It is fresh, or it is the input, to which there is
+        // no other reference.
         change(unsafe { output.host_bytes_mut() })
     }
 
@@ -197,8 +199,9 @@ impl OpContext for Context {
                 "input {i} is on the device, the kernel writes it on the host"
             )));
         }
-        // SAFETY: the address is not the device's, so TensorFlow keeps the input on the host. Who
-        // calls this vouches that its op may change the input; others that do so write other bytes.
+        // SAFETY: the address is not the device's, so TensorFlow keeps the input on the host. The
+        // caller vouches that its op may change the input, and that other such ops write other
+        // bytes.
         unsafe { input.write_host_at(at, bytes) }
     }
 

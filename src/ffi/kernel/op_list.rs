@@ -1,8 +1,8 @@
-//! The ops of the running TensorFlow: names of their attributes and arguments.
+//! The ops of the running TensorFlow: the names of their attributes and arguments.
 //!
-//! TensorFlow accepts a registration that does not fit its op, and reports it only when somebody
-//! uses the op, which then fails on every device. So registrations are compared with the op list
-//! first: an older release may lack an op, an attribute or an argument.
+//! TensorFlow accepts a registration that does not fit its op. It reports the mistake only when a
+//! program uses the op, which then fails on every device. So registrations are compared with the op
+//! list first: an older release may lack an op, an attribute or an argument.
 
 use prost::Message;
 use rustc_hash::FxHashMap;
@@ -24,8 +24,8 @@ struct OpNames {
     arguments: Vec<String>,
 }
 
-/// An OpDef of which only names are read: the whole of it would take most of the time that
-/// registration takes.
+/// An OpDef, of which only the names are read: decoding all of it would take most of the time of
+/// registration.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 struct NamedOp {
     #[prost(string, tag = "1")]
@@ -52,18 +52,18 @@ struct NamedOps {
     op: Vec<NamedOp>,
 }
 
-/// How a registration fits the running TensorFlow.
+/// Whether a registration fits the running TensorFlow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fit {
     Yes,
-    /// This release has no such op: nobody can ask for the kernel.
+    /// This release has no such op, so no program can use the kernel.
     UnknownOp,
     /// The op has no such attribute or argument.
     No(String),
 }
 
 impl OpList {
-    /// The op list, or None where this TensorFlow does not give it.
+    /// The op list, or None if this TensorFlow does not export it.
     pub fn get(api: &KernelApi) -> Option<Self> {
         let (list, delete) = (api.TF_GetAllOpList?, api.TF_DeleteBuffer?);
         // SAFETY: TF_GetAllOpList returns an owned buffer, whose data has `length` bytes; it is
@@ -97,7 +97,7 @@ impl OpList {
         self.ops.contains_key(op)
     }
 
-    /// Adds an op that was defined since.
+    /// Adds an op that was defined after the list was read.
     pub fn add(&mut self, definition: &OpDefinition) {
         let names = |specs: &[&str]| {
             specs.iter().filter_map(|s| Some(s.split_once(':')?.0.trim().to_owned())).collect()

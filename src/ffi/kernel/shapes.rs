@@ -1,10 +1,10 @@
-//! Shape functions of our own ops. TensorFlow passes them nothing that names the op, so every op
-//! has a function of its own from a fixed pool, which knows its number; all convert shapes and call
-//! the op's pure function.
+//! Shape functions of our own ops. TensorFlow passes a shape function nothing that names the op. So
+//! every op has its own function from a fixed pool, and the function knows its number. All of them
+//! convert shapes and call the op's pure function.
 //!
-//! Older releases' C API refuses all but the first input and output, by an inverted test of the
-//! index; the others' shapes are unknown then. No release tells how many outputs a node has, so a
-//! shape function may give more than there are.
+//! The C API of older releases tests the index the wrong way round, and refuses all inputs and
+//! outputs but the first. The shapes of the others are unknown then. No release tells the number of
+//! a node's outputs, so a shape function may set more than there are.
 
 use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
@@ -55,14 +55,14 @@ unsafe extern "C" fn infer<const SLOT: usize>(
     ctx: *mut TF_ShapeInferenceContext,
     status: *mut TF_Status,
 ) {
-    // SAFETY: passed through.
+    // SAFETY: the pointers are passed through.
     unsafe { infer_slot(SLOT, ctx, status) }
 }
 
 /// Sets the shapes of a node's outputs; an error goes into `status`.
 ///
 /// # Safety
-/// Both pointers must be those that TensorFlow passed to a shape function.
+/// Both pointers must be the ones that TensorFlow passed to a shape function.
 #[inline(never)]
 unsafe fn infer_slot(slot: usize, ctx: *mut TF_ShapeInferenceContext, status: *mut TF_Status) {
     guard_status(status, "a shape function", || {
@@ -83,7 +83,7 @@ unsafe fn infer_slot(slot: usize, ctx: *mut TF_ShapeInferenceContext, status: *m
     });
 }
 
-/// A node under shape inference, for the time of its shape function.
+/// A node under shape inference; lives as long as its shape function runs.
 struct Context {
     api: &'static OpsApi,
     raw: *mut TF_ShapeInferenceContext,
@@ -124,8 +124,8 @@ impl Context {
         unsafe { (self.api.TF_ShapeInferenceContextNumInputs)(self.raw) as c_int }
     }
 
-    /// An output that is not set would be a null pointer in TensorFlow, so all are set to unknown
-    /// first.
+    /// Sets all outputs to unknown: an output that is never set would be a null pointer in
+    /// TensorFlow.
     fn outputs_unknown(&self) -> Result<()> {
         // SAFETY: context and status are valid.
         unsafe {
@@ -134,7 +134,7 @@ impl Context {
         self.status.take()
     }
 
-    /// The value of a `type` attribute that is one of ours.
+    /// The value of a `type` attribute, if it is one of our types.
     fn dtype(&self, attr: &str) -> Option<DType> {
         let name = CString::new(attr).ok()?;
         let mut value = 0;
@@ -151,9 +151,9 @@ impl Context {
         DType::from_tf(value)
     }
 
-    /// The shape of input `i`; unknown where the C API refuses to tell it.
+    /// The shape of input `i`; unknown if the C API refuses to give it.
     fn input(&self, i: c_int) -> Result<PartialShape> {
-        // SAFETY: takes nothing, returns an owned handle.
+        // SAFETY: the function takes nothing and returns an owned handle.
         let shape = self.shape(unsafe { (self.api.TF_NewShapeHandle)() })?;
         let handle = shape.0.as_ptr();
         // SAFETY: context, handle and status are valid.
@@ -173,7 +173,7 @@ impl Context {
     }
 
     fn extent(&self, shape: &Shape<'_>, d: i64) -> Result<Option<usize>> {
-        // SAFETY: takes nothing, returns an owned handle.
+        // SAFETY: the function takes nothing and returns an owned handle.
         let dimension =
             NonNull::new(unsafe { (self.api.TF_NewDimensionHandle)() }).ok_or_else(no_handle)?;
         let dimension = Dimension(dimension, self.api);
@@ -198,14 +198,14 @@ impl Context {
         let mut shape =
             self.shape(unsafe { (self.api.TF_ShapeInferenceContextScalar)(self.raw) })?;
         for extent in dims {
-            // The C API makes an extent from a size only; TensorFlow takes it as signed, and -1 for
+            // The C API makes an extent only from a size. TensorFlow reads it as signed, and -1 as
             // unknown.
             let size = extent.unwrap_or(usize::MAX);
             // SAFETY: the context is valid.
             let next = self.shape(unsafe {
                 (self.api.TF_ShapeInferenceContextVectorFromSize)(self.raw, size)
             })?;
-            // SAFETY: takes nothing, returns an owned handle.
+            // SAFETY: the function takes nothing and returns an owned handle.
             let joined = self.shape(unsafe { (self.api.TF_NewShapeHandle)() })?;
             // SAFETY: context, handles and status are valid.
             unsafe {

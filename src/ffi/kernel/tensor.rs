@@ -1,4 +1,4 @@
-//! TF_Tensor with an owner: a reference to a buffer of TensorFlow's, released on drop.
+//! An owned TF_Tensor: a reference to one of TensorFlow's buffers, released on drop.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -15,15 +15,15 @@ use crate::{invalid, require};
 /// Extents as the C API takes them.
 pub(crate) type CDims = SmallVec<[i64; 8]>;
 
-/// More dimensions than this, or as many elements as an i64 cannot count, end the process in
-/// TensorFlow's shape.
+/// The largest rank that TensorFlow's shape allows. A larger rank, or more elements than an i64 can
+/// count, ends the process there.
 const MAX_RANK: usize = 254;
 
-/// `dims` as the C API takes them, and the bytes of all elements.
+/// `dims` as the C API takes them, and the number of bytes of all elements.
 ///
 /// # Errors
-/// `InvalidArgument` for what TensorFlow calls no shape, `ResourceExhausted` for a shape whose
-/// bytes cannot be counted.
+/// `InvalidArgument` for extents that TensorFlow does not accept as a shape, `ResourceExhausted`
+/// for a shape whose bytes cannot be counted.
 pub(crate) fn c_dims(dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
     let shape = || shape_text(dims);
     require!(
@@ -34,7 +34,8 @@ pub(crate) fn c_dims(dtype: DType, dims: &[usize]) -> Result<(CDims, usize)> {
     let mut c_dims = CDims::new();
     let mut elements = 1_i64;
     for dim in dims {
-        // In TensorFlow's order: an overflow counts even where a later extent is 0.
+        // The product is formed in TensorFlow's order: an overflow counts even if a later extent
+        // is 0.
         let Some((dim, product)) =
             i64::try_from(*dim).ok().and_then(|d| Some((d, elements.checked_mul(d)?)))
         else {
@@ -60,8 +61,8 @@ pub(crate) struct OwnedTensor {
 }
 
 impl OwnedTensor {
-    /// Takes what a function that returns a new TF_Tensor returned; null means that `status` says
-    /// why.
+    /// Takes the result of a function that returns a new TF_Tensor. If it is null, `status` holds
+    /// the reason.
     ///
     /// # Safety
     /// `raw` must be null or an owned TF_Tensor.
@@ -78,7 +79,7 @@ impl OwnedTensor {
         }
     }
 
-    /// For C; valid while `self` lives.
+    /// The pointer for C; valid while `self` lives.
     pub const fn as_ptr(&self) -> *mut TF_Tensor {
         self.raw.as_ptr()
     }
@@ -109,13 +110,14 @@ impl OwnedTensor {
         }
     }
 
-    /// The buffer's address: a device address, or host memory where the argument was registered so.
+    /// The buffer's address: a device address, or a host address if the argument was registered as
+    /// host memory.
     pub fn address(&self) -> u64 {
         // SAFETY: the tensor is ours and alive. A device address is only a number here.
         unsafe { (self.api.TF_TensorData)(self.as_ptr()) as u64 }
     }
 
-    /// What kernels see of a tensor in device memory.
+    /// A tensor in device memory as kernels see it.
     pub fn view(&self) -> Result<Tensor> {
         Ok(Tensor { dtype: self.dtype()?, dims: self.dims(), address: self.address() })
     }
@@ -123,9 +125,9 @@ impl OwnedTensor {
     /// The bytes of a tensor in host memory.
     ///
     /// # Safety
-    /// The tensor must be in host memory, and nobody may write it through the borrow.
+    /// The tensor must be in host memory, and no thread may write it during the borrow.
     pub unsafe fn host_bytes(&self) -> &[u8] {
-        // SAFETY: the caller vouches that TF_TensorData is host memory; it has TF_TensorByteSize
+        // SAFETY: the caller vouches that TF_TensorData is host memory. It has TF_TensorByteSize
         // bytes and lives as long as the tensor. It is null for an empty tensor.
         unsafe {
             let data = (self.api.TF_TensorData)(self.as_ptr()).cast::<u8>().cast_const();
@@ -134,10 +136,10 @@ impl OwnedTensor {
         }
     }
 
-    /// The bytes of a tensor in host memory, to be changed.
+    /// The bytes of a tensor in host memory, for writing.
     ///
     /// # Safety
-    /// The tensor must be in host memory, and nobody else may use it through the borrow.
+    /// The tensor must be in host memory, and must not be used otherwise during the borrow.
     pub unsafe fn host_bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `host_bytes`; the caller vouches for exclusive use.
         unsafe {
@@ -164,7 +166,7 @@ impl OwnedTensor {
     /// Writes all bytes of a tensor in host memory.
     ///
     /// # Safety
-    /// The tensor must be in host memory and nobody else may use it yet.
+    /// The tensor must be in host memory, and must not be in use yet.
     pub unsafe fn write_host(&self, bytes: &[u8]) -> Result<()> {
         // SAFETY: the tensor is ours and alive.
         let len = unsafe { (self.api.TF_TensorByteSize)(self.as_ptr()) };
@@ -181,7 +183,7 @@ impl OwnedTensor {
     /// Writes `bytes` into a tensor in host memory, `at` bytes behind its start.
     ///
     /// # Safety
-    /// The tensor must be in host memory and nobody else may use these bytes now.
+    /// The tensor must be in host memory, and these bytes must not be in use by anything else now.
     pub unsafe fn write_host_at(&self, at: usize, bytes: &[u8]) -> Result<()> {
         // SAFETY: the caller vouches for host memory and exclusive use; the range is checked.
         unsafe {
@@ -203,7 +205,7 @@ impl OwnedTensor {
 
 impl Drop for OwnedTensor {
     fn drop(&mut self) {
-        // SAFETY: the tensor is ours, and nobody deletes it but us.
+        // SAFETY: the tensor is ours, and is deleted once.
         unsafe { (self.api.TF_DeleteTensor)(self.as_ptr()) };
     }
 }

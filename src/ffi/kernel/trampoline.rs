@@ -1,5 +1,6 @@
-//! The three C functions of a kernel. TensorFlow gives a create function nothing that names the op,
-//! so every op has a create function of its own from a fixed pool, which knows its number.
+//! The three C functions of a kernel. TensorFlow passes a create function nothing that names the
+//! op. So every op has its own create function from a fixed pool, and the function knows its
+//! number.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::sys::guard::caught;
 struct Node {
     api: &'static KernelApi,
     op: &'static str,
-    /// What profiles and errors tell of it.
+    /// The node's identity for profiles and errors.
     origin: Arc<Origin>,
     kernel: Box<dyn Kernel>,
 }
@@ -30,7 +31,7 @@ impl Held for Node {
     const NAME: &'static str = "kernel";
 }
 
-/// Number of create functions: more than TensorFlow has GPU ops.
+/// The number of create functions; TensorFlow has fewer GPU ops.
 pub(super) const SLOTS: usize = 1024;
 
 macro_rules! sixteen {
@@ -91,14 +92,14 @@ pub(super) fn create_function(slot: usize) -> Option<CreateFn> {
     CREATE.as_flattened().as_flattened().get(slot).copied()
 }
 
-/// The create function of op number `SLOT`; nothing but the number, so that a thousand of them stay
-/// small.
+/// The create function of op number `SLOT`. It only passes the number on, so that a thousand of
+/// these functions stay small.
 unsafe extern "C" fn create<const SLOT: usize>(raw: *mut TF_OpKernelConstruction) -> *mut c_void {
-    // SAFETY: passed through.
+    // SAFETY: the pointer is passed through.
     unsafe { create_node(SLOT, raw) }
 }
 
-/// Makes a node's kernel; null after an error, which the construction then carries.
+/// Makes a node's kernel. Returns null after an error, which the construction then carries.
 ///
 /// # Safety
 /// `raw` must be the construction that TensorFlow passed to a create function.
@@ -133,11 +134,11 @@ unsafe fn create_node(slot: usize, raw: *mut TF_OpKernelConstruction) -> *mut c_
     }
 }
 
-/// The ops that a fused one does in the place of many, by the attributes that the optimizer gave
-/// it.
+/// The ops that a fused op replaces, read from the attributes that the optimizer gave it.
 fn held_ops(op: &str, attrs: &dyn Attrs) -> String {
     let Some(fused) = op.strip_prefix("_WgpuFused") else { return String::new() };
-    // A contraction is called by what it does first; others by how they are computed.
+    // A contraction is named after its first op; other fused ops are named after the way they are
+    // computed.
     let contraction = fused.strip_prefix("Joined").unwrap_or(fused);
     let is_op = OPS.get().is_some_and(|ops| ops.iter().any(|o| o.name == contraction));
     let first = is_op.then(|| contraction.to_owned());
@@ -154,7 +155,7 @@ fn held_ops(op: &str, attrs: &dyn Attrs) -> String {
     calls.join(", ")
 }
 
-/// The row whose types are the node's.
+/// The row whose types are the node's types.
 fn find_row<'o>(op: &'o Op, attrs: &dyn Attrs) -> Result<&'o Registration> {
     let types: Vec<_> = op.attrs.iter().map(|name| (*name, attrs.dtype(name).ok())).collect();
     let has = |(name, dtype): &(&str, _)| types.contains(&(*name, Some(*dtype)));
@@ -167,10 +168,10 @@ fn find_row<'o>(op: &'o Op, attrs: &dyn Attrs) -> Result<&'o Registration> {
 /// Runs a node's kernel.
 ///
 /// # Safety
-/// `kernel` is what [`create`] returned, `raw` the context of this execution.
+/// `kernel` is the pointer that [`create`] returned, `raw` the context of this execution.
 pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKernelContext) {
-    // SAFETY: TensorFlow never runs a node whose construction failed, so this is a Node; several
-    // threads may share it.
+    // SAFETY: TensorFlow never runs a node whose construction failed, so the pointer leads to a
+    // Node. Several threads may share it.
     let node = match unsafe { Handle::<Node>::borrow(kernel) } {
         Ok(node) => node,
         Err(e) => {
@@ -188,7 +189,8 @@ pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKern
     let _span = ctx.device().op_span(&node.origin);
     let outcome = caught(node.op, || {
         node.kernel.compute(&mut ctx)?;
-        // What wgpu found while it recorded; what it finds later ends a later op or the read-back.
+        // Reports the errors that wgpu found while it recorded. An error that it finds later fails
+        // a later op or the read-back.
         ctx.device().check()
     });
     if let Err(e) = outcome
@@ -204,7 +206,7 @@ pub(super) unsafe extern "C" fn compute(kernel: *mut c_void, raw: *mut TF_OpKern
 /// Frees a node's kernel.
 ///
 /// # Safety
-/// `kernel` is what [`create`] returned, and not used any more.
+/// `kernel` is the pointer that [`create`] returned, and is not used any more.
 pub(super) unsafe extern "C" fn delete(kernel: *mut c_void) {
     // SAFETY: `create_node` gave it, and TensorFlow deletes a kernel once.
     guard_or((), "the delete function", || unsafe { Handle::<Node>::destroy(kernel) });

@@ -1,8 +1,9 @@
-//! Copies and fills, of any offset and length.
+//! Copies and fills of any offset and length.
 //!
-//! A copy from the host is staged before the call returns. A copy to the host is written by the
-//! completion thread; TensorFlow keeps the destination alive until an event behind the copy is
-//! done. Copies between two of our devices, told by their addresses, go through host memory.
+//! The bytes of a copy from the host are staged before the call returns. The completion thread
+//! writes the bytes of a copy to the host; TensorFlow keeps the destination alive until an event
+//! behind the copy is done. Copies between two of our devices, which their addresses tell apart, go
+//! through host memory.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -19,13 +20,12 @@ use crate::ffi::guard::guard_status;
 use crate::ffi::plugin;
 use crate::ffi::status::TF_Status;
 
-/// A host destination on its way to the completion thread.
+/// A host destination that is passed to the completion thread.
 struct HostDestination {
     start: *mut u8,
     len: usize,
 }
-// SAFETY: the destination is written by the completion thread alone, until the copy's event is
-// done.
+// SAFETY: only the completion thread writes the destination, until the copy's event is done.
 unsafe impl Send for HostDestination {}
 
 impl HostDestination {
@@ -36,9 +36,9 @@ impl HostDestination {
         Ok(Self { start: start.cast(), len: length(size)? })
     }
 
-    /// Writes the bytes copied to `at`, or a pattern that is no value of anybody's in their place:
-    /// TensorFlow takes the copy for done whatever happens to it, and memory that nobody wrote may
-    /// hold a plausible value.
+    /// Writes the copied bytes to `at`. If they are missing, writes a pattern that is no plausible
+    /// value: TensorFlow treats the copy as done in any case, and uninitialized memory may hold a
+    /// plausible value.
     fn fill(&self, at: u64, len: u64, bytes: Option<&[u8]>) {
         let in_range = at.checked_add(len).is_some_and(|end| end <= self.len as u64);
         assert!(
@@ -48,8 +48,8 @@ impl HostDestination {
         if len == 0 {
             return;
         }
-        // SAFETY: TensorFlow promised `self.len` writable bytes until the copy's event is done, of
-        // which these are a part; `bytes` is a mapping of ours.
+        // SAFETY: TensorFlow promised `self.len` writable bytes until the copy's event is done, and
+        // the range lies within them; `bytes` is one of our mappings.
         unsafe {
             let start = self.start.add(at as usize);
             match bytes {
@@ -59,8 +59,8 @@ impl HostDestination {
         }
     }
 
-    /// Writes the part at `at` and passes its error on. A part that is missing ends with its
-    /// destination.
+    /// Writes the part at `at`, and passes its error on. After a missing part, the whole rest of
+    /// the destination is filled with the pattern.
     fn receive(&self, at: u64, part: Result<&[u8]>) -> Result<()> {
         match part {
             Ok(bytes) => self.fill(at, bytes.len() as u64, Some(bytes)),
@@ -73,8 +73,8 @@ impl HostDestination {
     }
 }
 
-/// What stands in the place of bytes that could not be copied: NaN in every floating-point type, -1
-/// as an integer.
+/// The pattern for bytes that could not be copied: NaN in every floating-point type, -1 as an
+/// integer.
 const MISSING: u8 = 0xff;
 
 fn length(size: u64) -> Result<usize> {
@@ -85,7 +85,7 @@ fn length(size: u64) -> Result<usize> {
 /// The host source of a copy.
 ///
 /// # Safety
-/// `source` must point to `size` readable bytes for the borrow, or `size` be 0.
+/// `source` must point to `size` bytes that are readable during the borrow, or `size` must be 0.
 unsafe fn host_source<'a>(source: *const c_void, size: u64) -> Result<&'a [u8]> {
     if size == 0 {
         return Ok(&[]);
@@ -97,8 +97,8 @@ unsafe fn host_source<'a>(source: *const c_void, size: u64) -> Result<&'a [u8]> 
     Ok(unsafe { std::slice::from_raw_parts(source.cast(), length(size)?) })
 }
 
-/// The device whose memory `address` is; `default` for the addresses of nobody, whose copy fails
-/// with a message.
+/// The device that owns the memory at `address`. For an address without an owner it is `default`,
+/// with which the copy fails with a message.
 fn owner(address: u64, default: &Arc<Device>) -> &Arc<Device> {
     if default.owns(address) {
         return default;
@@ -106,7 +106,7 @@ fn owner(address: u64, default: &Arc<Device>) -> &Arc<Device> {
     plugin::get().devices().iter().map(|d| &d.device).find(|d| d.owns(address)).unwrap_or(default)
 }
 
-/// Where copies from other devices are on their way to.
+/// The destinations of copies from other devices that are not complete yet.
 static ARRIVALS: Mutex<Vec<Range<u64>>> = Mutex::new(Vec::new());
 
 /// A copy from another device, until its upload is recorded.
@@ -118,7 +118,7 @@ impl Arrival {
         Self(range)
     }
 
-    /// Whether a copy to some of these addresses is on its way.
+    /// Whether a copy to some of these addresses is under way.
     fn is_awaited(range: &Range<u64>) -> bool {
         ARRIVALS.lock().iter().any(|a| a.start < range.end && range.start < a.end)
     }
@@ -133,23 +133,25 @@ impl Drop for Arrival {
     }
 }
 
-/// Whether a copy on a stream of `device` comes behind all work of its receiver without a wait: it
-/// leaves the device, and nothing that it reads is on its way from another one.
+/// Whether a copy on a stream of `device` is ordered behind all work of its receiver without a
+/// wait. It is if it leaves the device, and if no copy from another device to its source is under
+/// way.
 fn is_ordered_by_receiver(device: &Arc<Device>, to: u64, from: u64, size: u64) -> bool {
     device.owns(from)
         && !Arc::ptr_eq(owner(to, device), device)
         && !Arrival::is_awaited(&(from..from.saturating_add(size)))
 }
 
-/// [`copy`], after whose failure nobody reads the destination: TensorFlow takes the copy for done.
+/// Like [`copy`], but marks the destination as invalid after a failure, so that it is not read:
+/// TensorFlow treats the copy as done.
 fn copy_or_spoil(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
     let spoil =
         |e: &Error| owner(to, device).spoil(to, size, &e.clone().context("copy within devices"));
     copy(device, to, from, size).inspect_err(spoil)
 }
 
-/// Copies between the memory of any devices. The work ends up behind `device`'s queue and in front
-/// of later work of the destination's device that waits for `device`.
+/// Copies between the memory of any devices. The copy is ordered behind the work in `device`'s
+/// queue, and before later work of the destination's device that waits for `device`.
 fn copy(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
     if size == 0 {
         return Ok(());
@@ -164,15 +166,15 @@ fn copy(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
         let arrival = Arrival::at(to..to + size);
         let sink = move |at, part: Result<&[u8]>| {
             let _ = &arrival;
-            // The upload is recorded before the source's serial counts as done, so whoever waits
-            // for that comes behind it.
+            // The upload is recorded before the source's serial counts as done. So work that waits
+            // for the serial comes after the upload.
             if let Err(e) = part.and_then(|part| receiver.upload(to + at, part)) {
                 receiver.spoil(to + at, size - at, &e.context("copy between devices"));
             }
         };
         return source.download_with(from, size, sink);
     }
-    // The source's queue is not the caller's: nothing orders later work behind it, so the copy
+    // The source's queue is not the caller's, and no later work is ordered behind it, so the copy
     // happens now.
     let mut bytes = vec![0; length(size)?];
     source.download(from, &mut bytes)?;
@@ -201,7 +203,7 @@ pub(super) unsafe extern "C" fn memcpy_dtoh(
             }
         };
         device.download_with(from, size, sink).inspect_err(|e| {
-            // The sink is gone. TensorFlow ignores the status, so the next call is to fail too.
+            // The sink is gone. TensorFlow ignores the status, so the next call must fail too.
             unused.fill(0, size, None);
             device.raise(e.clone().context("copy to the host"));
         })
@@ -216,8 +218,8 @@ pub(super) unsafe extern "C" fn memcpy_htod(
     size: u64,
     status: *mut TF_Status,
 ) {
-    // TensorFlow does not look at the status. It waits for an event by means of a thread that a
-    // forked child lacks.
+    // TensorFlow does not check the status. It waits for an event with a thread that a forked child
+    // does not have.
     if process::is_forked() {
         crate::ffi::process::end_child();
     }
@@ -275,7 +277,7 @@ pub(super) unsafe extern "C" fn sync_memcpy_dtoh(
             let _ = sender.send(host.receive(at, part));
         };
         device.download_with(from, size, sink)?;
-        // The sink is gone behind the last part; until then the destination is written to.
+        // The sink is dropped after the last part; until then the destination is written to.
         let parts: Vec<Result<()>> = receiver.iter().collect();
         parts.into_iter().collect::<Result<()>>()?;
         device.check()
@@ -356,7 +358,7 @@ pub(super) unsafe extern "C" fn memset32(
 /// Fills memory of the stream's device.
 ///
 /// # Safety
-/// `stream` must be alive, `location` a struct of TensorFlow's.
+/// `stream` must be alive, and `location` must be one of TensorFlow's structs.
 unsafe fn fill(
     stream: SP_Stream,
     location: *mut SP_DeviceMemoryBase,

@@ -1,4 +1,4 @@
-//! What a device says about itself.
+//! The properties that a device reports to TensorFlow.
 
 use std::ffi::{CStr, c_char};
 
@@ -8,7 +8,7 @@ use crate::ffi::guard::guard_or;
 use crate::ffi::handle::Handle;
 use crate::ffi::plugin::PluginDevice;
 
-/// Functions of every device.
+/// The property functions, the same for every device.
 pub(super) const FNS: SP_DeviceFns = SP_DeviceFns {
     struct_size: SP_DeviceFns::STRUCT_SIZE,
     ext: std::ptr::null_mut(),
@@ -17,7 +17,7 @@ pub(super) const FNS: SP_DeviceFns = SP_DeviceFns {
     get_gflops: Some(get_gflops),
 };
 
-/// The C struct of a device. Its strings live as long as the device, for ever.
+/// The C struct of a device. Its strings live as long as the device: forever.
 pub(super) fn describe(device: &'static Handle<PluginDevice>, ordinal: i32) -> SP_Device {
     SP_Device {
         struct_size: SP_Device::STRUCT_SIZE,
@@ -35,12 +35,12 @@ unsafe extern "C" fn get_numa_node(device: *const SP_Device) -> i32 {
     guard_or(-1, "get_numa_node", || Ok(unsafe { opened(device) }?.numa_node))
 }
 
-/// Negative means unknown: neither Vulkan, Metal nor DX12 tells.
+/// Returns a negative number for unknown: neither Vulkan nor Metal nor DX12 reports it.
 unsafe extern "C" fn get_memory_bandwidth(_: *const SP_Device) -> i64 {
     -1
 }
 
-/// Negative means unknown: neither Vulkan, Metal nor DX12 tells.
+/// Returns a negative number for unknown: neither Vulkan nor Metal nor DX12 reports it.
 unsafe extern "C" fn get_gflops(_: *const SP_Device) -> f64 {
     -1.0
 }

@@ -10,9 +10,9 @@ use crate::ffi::abi::stream_executor::{
 };
 use crate::ffi::guard::guard_or;
 
-/// Alignment of host memory. TensorFlow's CPU kernels ask for a cache line; its allocator cuts
-/// blocks into pieces of this size, and from 2.22 on ends the process where a block is aligned to
-/// less.
+/// The alignment of host memory. TensorFlow's CPU kernels need a cache line. TensorFlow's allocator
+/// cuts blocks into pieces of this size, and since 2.22 it ends the process if a block is aligned
+/// to less.
 const HOST_ALIGNMENT: usize = 256;
 
 /// A null `opaque` tells TensorFlow that memory is exhausted; its allocator then tries less or
@@ -29,8 +29,8 @@ pub(super) unsafe extern "C" fn allocate(
         match device.device.allocate(size) {
             Ok(address) => Ok(address),
             Err(e) => {
-                // Usual while TensorFlow probes for the largest block, and reported by it when it
-                // gives up.
+                // Usual while TensorFlow probes for the largest block. TensorFlow reports it when
+                // it gives up.
                 log::debug!("{e}");
                 Ok(0)
             }
@@ -71,8 +71,8 @@ pub(super) unsafe extern "C" fn host_memory_allocate(
 ) -> *mut c_void {
     guard_or(std::ptr::null_mut(), "host_memory_allocate", || {
         let layout = host_layout(size)?;
-        // SAFETY: the layout has a header, so its size is not 0. The header, one alignment in front
-        // of what is handed out, keeps the size for the deallocation.
+        // SAFETY: the layout includes a header, so its size is not 0. The header, one alignment in
+        // front of the memory handed out, keeps the size for the deallocation.
         unsafe {
             let start = std::alloc::alloc(layout);
             if start.is_null() {
@@ -91,7 +91,7 @@ pub(super) unsafe extern "C" fn host_memory_deallocate(_: *const SP_Device, memo
         if memory.is_null() {
             return Ok(());
         }
-        // SAFETY: `memory` is what host_memory_allocate returned, so its header is in front of it.
+        // SAFETY: host_memory_allocate returned `memory`, so its header is in front of it.
         unsafe {
             let start = memory.cast::<u8>().sub(HOST_ALIGNMENT);
             std::alloc::dealloc(start, host_layout(start.cast::<u64>().read())?);
@@ -108,7 +108,7 @@ fn host_layout(size: u64) -> Result<Layout> {
         .ok_or_else(|| Error::ResourceExhausted(format!("{size} bytes exceed the address space")))
 }
 
-/// The platform says that it has no unified memory; null repeats it to whoever asks all the same.
+/// Always null: the platform reports that it has no unified memory.
 pub(super) unsafe extern "C" fn unified_memory_allocate(
     _: *const SP_Device,
     _bytes: u64,
@@ -116,7 +116,7 @@ pub(super) unsafe extern "C" fn unified_memory_allocate(
     std::ptr::null_mut()
 }
 
-/// Nothing was allocated.
+/// Nothing to free: no unified memory was allocated.
 pub(super) unsafe extern "C" fn unified_memory_deallocate(
     _: *const SP_Device,
     _location: *mut c_void,
@@ -140,7 +140,7 @@ pub(super) unsafe extern "C" fn get_allocator_stats(
             largest_alloc_size: signed(now.largest),
             has_bytes_limit: 1,
             bytes_limit: signed(device.memory_budget().total),
-            // Nothing is kept beyond what is in use.
+            // No memory is reserved beyond the memory in use.
             bytes_reserved: signed(now.in_use),
             peak_bytes_reserved: signed(now.peak),
             has_bytes_reservable_limit: 0,

@@ -1,10 +1,11 @@
 //! TensorFlow's StreamExecutor C API: `SE_InitPlugin` and the callbacks behind it.
 //!
-//! Owns the translation between C structs and [`crate::device`]; knows no kernels. Every callback
-//! goes through a guard. All pointers come from TensorFlow and are valid during the call, as
-//! stream_executor.h promises; that is the contract behind the `SAFETY` comments of this module.
-//! What TensorFlow holds for longer (`device_handle`, `SP_Stream`, `SP_Event`, `SP_Timer`) are our
-//! own objects: devices live for ever, the rest until its destroy function, all behind [`Handle`].
+//! Translates between C structs and [`crate::device`]; knows no kernels. Every callback goes
+//! through a guard. All pointers come from TensorFlow and are valid during the call, as
+//! stream_executor.h promises; the `SAFETY` comments of this module rely on that. The objects that
+//! TensorFlow holds for longer (`device_handle`, `SP_Stream`, `SP_Event`, `SP_Timer`) are ours.
+//! Devices live forever, the others until their destroy function is called, and all are behind
+//! [`Handle`].
 
 mod copies;
 mod device;
@@ -63,20 +64,20 @@ const EXECUTOR: SP_StreamExecutor = SP_StreamExecutor {
     host_callback: Some(stream::host_callback),
 };
 
-/// The device behind a C device, while this process may use it.
+/// The device behind a C device, if this process may use it.
 ///
 /// # Safety
 /// `device` must be null or an SP_Device that [`platform`] filled.
 unsafe fn opened(device: *const SP_Device) -> Result<&'static PluginDevice> {
     process::check_forked()?;
-    // SAFETY: TensorFlow passes the SP_Device of create_device, whose handle points to a device
-    // that lives for ever.
+    // SAFETY: TensorFlow passes the SP_Device of create_device. Its handle points to a device that
+    // lives forever.
     let handle = unsafe { device.as_ref() }.map_or(std::ptr::null_mut(), |d| d.device_handle);
     // SAFETY: as above; null is refused.
     unsafe { Handle::borrow(handle) }
 }
 
-/// The address that a C memory struct stands for.
+/// The address in a C memory struct.
 ///
 /// # Safety
 /// `memory` must be null or point to an SP_DeviceMemoryBase.
@@ -87,7 +88,8 @@ unsafe fn address(memory: *const SP_DeviceMemoryBase) -> Result<u64> {
         .ok_or_else(|| Error::Internal("TensorFlow passed null for a device memory struct".into()))
 }
 
-/// Checks that TensorFlow's struct is at least as large as ours, so that filling it stays inside.
+/// Checks that TensorFlow's struct is at least as large as ours, so that filling it stays within
+/// bounds.
 ///
 /// # Safety
 /// `object` must be null or start with a `size_t struct_size`, as all structs of the API do.
@@ -106,15 +108,15 @@ unsafe fn check_size<T>(object: *const T, name: &str, ours: usize) -> Result<()>
     Ok(())
 }
 
-/// `struct_size` leads every struct, which [`check_size`] relies on.
+/// Every struct begins with `struct_size`, and [`check_size`] relies on that.
 const _: () = assert!(
     offset_of!(SP_Device, struct_size) == 0 && offset_of!(SP_StreamExecutor, struct_size) == 0
 );
 
-/// Writes a table after checking that there is room for it.
+/// Writes a table, after a check that there is room for it.
 ///
 /// # Safety
-/// `target` must be null or a struct of TensorFlow's with struct_size set.
+/// `target` must be null or one of TensorFlow's structs with struct_size set.
 unsafe fn fill<T>(target: *mut T, name: &str, size: usize, value: T) -> Result<()> {
     // SAFETY: the caller's contract, then the check.
     unsafe {

@@ -13,12 +13,12 @@ use crate::ffi::guard::{guard_or, guard_status};
 use crate::ffi::status::TF_Status;
 use crate::ffi::{copy_function, device_type, hidden, plugin, python, second_copy};
 
-/// Entry point of the StreamExecutor C API. Trouble with drivers, adapters or the environment is
-/// not an error here, which would abort `import tensorflow`: it means 0 devices and a line in the
-/// log.
+/// Entry point of the StreamExecutor C API. A problem with drivers, adapters or the environment is
+/// not reported as an error, which would abort `import tensorflow`. It leads to 0 devices and a
+/// line in the log.
 ///
 /// # Safety
-/// TensorFlow calls it with valid parameters and status.
+/// TensorFlow calls this function with valid parameters and a valid status.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn SE_InitPlugin(
     params: *mut SE_PlatformRegistrationParams,
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn SE_InitPlugin(
 ) {
     guard_status(status, "SE_InitPlugin", || {
         plugin::init_logging();
-        // SAFETY: TensorFlow owns `params`, whose struct_size says how much of it there is.
+        // SAFETY: TensorFlow owns `params`, and struct_size gives its size.
         let params = unsafe {
             check_size(
                 params,
@@ -48,9 +48,10 @@ pub unsafe extern "C" fn SE_InitPlugin(
             name: second_copy::device_type().as_ptr(),
             type_: second_copy::device_type().as_ptr(),
             supports_unified_memory: 0,
-            // TensorFlow's own sub-allocator: statistics, a memory limit, few and large buffers.
+            // Uses TensorFlow's own sub-allocator, for statistics, a memory limit, and few and
+            // large buffers.
             use_bfc_allocator: 1,
-            // GPUs are shared with the desktop: take memory as it is needed.
+            // The desktop shares the GPU, so memory is taken only as it is needed.
             force_memory_growth: 1,
         };
         // SAFETY: `platform` and `platform_fns` were checked to be as large as ours.
@@ -82,7 +83,7 @@ const PLATFORM_FNS: SP_PlatformFns = SP_PlatformFns {
     destroy_timer_fns: Some(timer::destroy_timer_fns),
 };
 
-// The tables hold constants and devices live for ever, so there is nothing to destroy.
+// The tables hold constants and devices live forever, so there is nothing to destroy.
 unsafe extern "C" fn destroy_platform(_: *mut SP_Platform) {}
 unsafe extern "C" fn destroy_platform_fns(_: *mut SP_PlatformFns) {}
 unsafe extern "C" fn destroy_device_fns(_: *const SP_Platform, _: *mut SP_DeviceFns) {}
@@ -134,8 +135,8 @@ unsafe extern "C" fn create_device(
 
 unsafe extern "C" fn destroy_device(_: *const SP_Platform, device: *mut SP_Device) {
     guard_or((), "destroy_device", || {
-        // SAFETY: TensorFlow's own struct, which create_device filled; the device itself lives on
-        // for a later create_device.
+        // SAFETY: the struct is TensorFlow's own, and create_device filled it. The device itself
+        // lives on for a later create_device.
         if let Some(device) = unsafe { device.as_mut() } {
             device.device_handle = std::ptr::null_mut();
         }

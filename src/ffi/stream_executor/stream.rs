@@ -1,8 +1,8 @@
 //! Streams and events.
 //!
-//! All streams of a device are its one in-order queue, so they depend on each other by nature. An
-//! event is the serial of the queue when it was recorded. Between devices there is no GPU-side wait
-//! in wgpu: there the host waits, before the next work of the stream that needs it.
+//! All streams of a device share its one in-order queue, so their work is always ordered. An event
+//! holds the queue's serial at the time when the event was recorded. wgpu has no GPU-side wait
+//! between devices: there the host waits, before the next work of the dependent stream.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -23,16 +23,17 @@ use crate::ffi::plugin::PluginDevice;
 use crate::ffi::status::{Status, TF_Status};
 use crate::sys::guard::caught;
 
-/// Behind an SP_Stream.
+/// The object behind an SP_Stream.
 struct Stream {
     device: &'static PluginDevice,
-    /// How many copies from the host it carried; `NOT_ONLY_UPLOADS` once it carried anything else.
+    /// The number of copies from the host on the stream, or `NOT_ONLY_UPLOADS` after any other
+    /// work.
     uploads: AtomicU64,
-    /// What the stream's next work comes behind on other devices.
+    /// The work of other devices that must come before the stream's next work.
     awaited: Mutex<Awaited>,
 }
 
-/// Devices, and up to which serial each.
+/// Devices, each with the serial to wait for.
 type Awaited = Vec<(&'static PluginDevice, Serial)>;
 
 const NOT_ONLY_UPLOADS: u64 = u64::MAX;
@@ -42,14 +43,14 @@ impl Held for Stream {
 }
 
 impl Stream {
-    /// Notes work other than a copy from the host.
+    /// Records that the stream carries work other than a copy from the host.
     fn busy(&self) {
         if self.uploads.load(Ordering::Relaxed) != NOT_ONLY_UPLOADS {
             self.uploads.store(NOT_ONLY_UPLOADS, Ordering::Relaxed);
         }
     }
 
-    /// Puts what comes next behind the work of other devices.
+    /// Orders the stream's next work after the work of other devices.
     fn order_after(&self, others: impl IntoIterator<Item = (&'static PluginDevice, Serial)>) {
         let mut awaited = self.awaited.lock();
         awaited.retain(|(other, serial)| !other.device.is_done(*serial));
@@ -58,7 +59,8 @@ impl Stream {
         }));
     }
 
-    /// Waits for what the stream is to come behind. Others may use it meanwhile, and wait too.
+    /// Waits for the other devices' work that must come first. Other threads may use the stream
+    /// meanwhile, and wait too.
     fn catch_up(&self) -> Result<()> {
         let awaited = self.awaited.lock().clone();
         awaited.iter().try_for_each(|(other, serial)| other.device.wait(*serial))?;
@@ -69,34 +71,35 @@ impl Stream {
     }
 }
 
-/// Behind an SP_Event.
+/// The object behind an SP_Event.
 struct Event {
-    /// The device on whose stream it was recorded last, by its place in `serial`'s time.
+    /// The event's device. The serials are those of its queue.
     device: &'static PluginDevice,
-    /// Done when the recorded work is.
+    /// The serial that is done when the recorded work is.
     serial: AtomicU64,
-    /// Done when the work is done as far as the host can see. It is 0 behind copies from the host:
-    /// their bytes are staged at once, so TensorFlow need not poll until the GPU has run them.
+    /// The serial that is done when the work is done as far as the host can see. It is 0 after
+    /// copies from the host: their bytes are staged at once, so TensorFlow need not poll until the
+    /// GPU has run them.
     observable: AtomicU64,
-    /// What the stream had not waited for yet when it was recorded. It does not count for who
-    /// polls: a copy to another device is behind it by that device's queue.
+    /// The work of other devices that the stream still had to wait for when the event was recorded.
+    /// A poll ignores it: the queue of the receiving device already orders a copy after it.
     awaited: Mutex<Awaited>,
 }
 
-/// In place of a serial: what was to be recorded could not be. TensorFlow ignores that, and takes
-/// the event for that of its last use if it is done. So it is recorded, later than it should, when
-/// somebody asks for it.
+/// Stands for a serial that could not be recorded. TensorFlow ignores the failure, and would take
+/// the event's last use for this one if that is done. So the serial is recorded later than it
+/// should be, when it is first asked for.
 const UNRECORDED: Serial = Serial::MAX;
 
 impl Event {
-    /// The serial in `place`, which is recorded now if that has failed before.
+    /// The serial in `place`. If recording it failed before, it is recorded now.
     fn settle(&self, place: &AtomicU64) -> Serial {
         let serial = place.load(Ordering::Acquire);
         if serial != UNRECORDED {
             return serial;
         }
         let now = self.device.device.serial();
-        // Lost against a concurrent one, this one's is as good.
+        // If another thread was faster, its serial serves as well.
         place
             .compare_exchange(UNRECORDED, now, Ordering::AcqRel, Ordering::Acquire)
             .map_or_else(|found| found, |_| now)
@@ -107,7 +110,7 @@ impl Held for Event {
     const NAME: &'static str = "event";
 }
 
-/// The stream behind `stream`, while this process may use its device.
+/// The stream behind `stream`, if this process may use its device.
 ///
 /// # Safety
 /// `stream` must be null or come from create_stream, and live through the borrow.
@@ -117,7 +120,7 @@ unsafe fn stream_ref<'a>(stream: SP_Stream) -> Result<&'a Stream> {
     unsafe { Handle::borrow(stream.cast()) }
 }
 
-/// The event behind `event`, while this process may use its device.
+/// The event behind `event`, if this process may use its device.
 ///
 /// # Safety
 /// `event` must be null or come from create_event, and live through the borrow.
@@ -139,9 +142,10 @@ pub(crate) unsafe fn device_of(stream: SP_Stream) -> Result<&'static Arc<Device>
     Ok(device)
 }
 
-/// Like [`device_of`], for a copy to the memory of another device, whose own queue puts it behind
-/// all that is there: the stream goes on waiting for it. TensorFlow makes each copy between devices
-/// wait for the receiver, and would hold up the sender until the receiver is idle.
+/// Like [`device_of`], for a copy to the memory of another device. The receiver's own queue orders
+/// the copy after all work that is there, so the stream does not wait and keeps its list of awaited
+/// work. TensorFlow makes each copy between devices wait for the receiver, which would hold up the
+/// sender until the receiver is idle.
 ///
 /// # Safety
 /// As for [`device_of`].
@@ -161,7 +165,7 @@ pub(super) unsafe fn upload_device_of(stream: SP_Stream) -> Result<&'static Arc<
     let stream = unsafe { stream_ref(stream) }?;
     let uploads = stream.uploads.load(Ordering::Relaxed);
     if uploads != NOT_ONLY_UPLOADS {
-        // Lost against a concurrent `busy`, this fails, as it should.
+        // If a concurrent `busy` was faster, this fails, as it should.
         let _ = stream.uploads.compare_exchange(
             uploads,
             uploads + 1,
@@ -251,9 +255,10 @@ pub(super) unsafe extern "C" fn destroy_event(_: *const SP_Device, event: SP_Eve
 }
 
 /// TensorFlow polls this while it holds a lock, and ends the process on any answer but pending and
-/// complete. A lost device completes everything, in its order; the error reaches the user through
-/// the next op or copy. Complete must be true, for TensorFlow frees then what a copy writes to. So
-/// trouble is pending; it ends the device, which completes what is on its way.
+/// complete. A lost device completes all its work, in order, and the error reaches the user through
+/// the next op or copy. The answer "complete" must be true, for TensorFlow then frees the
+/// destination of a copy. So an error is answered with pending, and the device is declared lost,
+/// which completes the work under way.
 pub(super) unsafe extern "C" fn get_event_status(
     _: *const SP_Device,
     event: SP_Event,
@@ -347,13 +352,13 @@ pub(super) unsafe extern "C" fn synchronize_all_activity(
     });
 }
 
-/// The argument of a host callback on its way to the completion thread.
+/// The argument of a host callback, passed to the completion thread.
 struct Argument(*mut c_void);
-// SAFETY: TensorFlow hands the argument over to be used by whichever thread runs the callback.
+// SAFETY: TensorFlow hands the argument over to the thread that runs the callback, whichever it is.
 unsafe impl Send for Argument {}
 
 impl Argument {
-    /// By method, so that a closure captures the wrapper and not the bare pointer.
+    /// A method, so that a closure captures the wrapper and not the bare pointer.
     const fn get(&self) -> *mut c_void {
         self.0
     }
@@ -372,8 +377,8 @@ pub(super) unsafe extern "C" fn host_callback(
         let device = unsafe { device_of(stream) }?;
         let argument = Argument(argument);
         device.host_callback(move || {
-            // The status is the callback's to set; a failure becomes the device's pending error, as
-            // in TensorFlow's own GPUs.
+            // The callback sets the status. A failure becomes the device's pending error, as on
+            // TensorFlow's own GPUs.
             let result = caught("host callback", || {
                 let status = Status::new()?;
                 // SAFETY: TensorFlow gave callback and argument for one call on any thread.

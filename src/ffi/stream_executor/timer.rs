@@ -11,7 +11,7 @@ use crate::ffi::handle::{Handle, Held};
 use crate::ffi::plugin::PluginDevice;
 use crate::ffi::status::TF_Status;
 
-/// Behind an SP_Timer.
+/// The object behind an SP_Timer.
 struct DeviceTimer {
     device: &'static PluginDevice,
     timer: Timer,
@@ -46,7 +46,7 @@ pub(super) unsafe extern "C" fn create_timer_fns(
     });
 }
 
-/// The table holds a constant.
+/// Nothing to destroy: the table is a constant.
 pub(super) unsafe extern "C" fn destroy_timer_fns(_: *const SP_Platform, _: *mut SP_TimerFns) {}
 
 pub(super) unsafe extern "C" fn create_timer(

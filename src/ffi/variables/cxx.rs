@@ -1,8 +1,9 @@
-//! Variables by TensorFlow's C++ functions, for releases that do not export the official ones.
+//! Access to variables by TensorFlow's C++ functions, for releases that do not export the official
+//! ones.
 //!
-//! The mangled names and the layout of `tensorflow::Var` belong to a release, so both stand in a
-//! table by version. What the functions do is TensorFlow's `LookupResource<Var>`, `Var::mu()` and
-//! `Var::tensor()`, as in its own kernels.
+//! The mangled names and the layout of `tensorflow::Var` differ between releases, so a table by
+//! version holds both. The functions do what TensorFlow's own kernels do: `LookupResource<Var>`,
+//! `Var::mu()` and `Var::tensor()`.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -23,7 +24,7 @@ use crate::ffi::symbols;
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::Tensor;
 
-/// One release series: what its symbols are called and where the members of `Var` are.
+/// One release series: the names of its symbols and the offsets of the members of `Var`.
 struct Release {
     /// `major.minor.`
     version: &'static str,
@@ -75,18 +76,18 @@ const RELEASES: &[Release] = &[
     },
 ];
 
-/// The releases that have a way into variables, by the official functions or by these symbols. A
-/// DLL exports no C++ symbols of use.
+/// The releases with a known way to reach variables, by the official functions or by these symbols.
+/// A DLL exports no useful C++ symbols.
 const SUPPORTED: &str = if cfg!(windows) { "2.16 to 2.19 and 2.22" } else { "2.16 to 2.22" };
 
 const HANDLE: &CStr = c"_ZN10tensorflow15HandleFromInputEPNS_15OpKernelContextEi";
 const FROM_C: &CStr = c"_ZN10tensorflow17TF_TensorToTensorEPK9TF_TensorPNS_6TensorE";
-/// Virtual table of `Var`: what a variable starts with.
+/// The virtual table of `Var`, to which the first word of a variable points.
 const VAR: &CStr = c"_ZTVN10tensorflow3VarE";
-/// From a virtual table's symbol to where objects point: past the offset to top and the type
-/// information.
+/// The offset from a virtual table's symbol to the address that objects hold: it skips the offset
+/// to top and the type information.
 const ADDRESS_POINT: usize = 16;
-/// Not exported by 2.21 for macOS.
+/// 2.21 for macOS does not export this function.
 const UNIQUE: &CStr = c"_ZNK10tensorflow6Tensor13RefCountIsOneEv";
 
 type HandleFromInput = unsafe extern "C" fn(*mut TF_OpKernelContext, c_int) -> *const c_void;
@@ -99,7 +100,7 @@ type RefCountIsOne = unsafe extern "C" fn(*const u8) -> bool;
 pub(super) struct CxxApi {
     description: &'static str,
     layout: Layout,
-    /// What the first word of a variable holds.
+    /// The value of a variable's first word.
     table: usize,
     handle: HandleFromInput,
     lookup: LookupResource,
@@ -107,7 +108,7 @@ pub(super) struct CxxApi {
     pub(super) from_c: TensorFromC,
     lock: MutexFn,
     unlock: MutexFn,
-    /// None: values are taken for shared, so that each update makes a new buffer.
+    /// If None, every value counts as shared, so that each update makes a new buffer.
     unique: Option<RefCountIsOne>,
 }
 
@@ -117,7 +118,7 @@ impl CxxApi {
     }
 }
 
-/// The functions of the running TensorFlow, or why it has none that we know.
+/// The functions of the running TensorFlow, or an error if we know none of its.
 pub(super) fn api() -> Result<&'static CxxApi> {
     static API: OnceLock<Result<CxxApi>> = OnceLock::new();
     API.get_or_init(load).as_ref().map_err(Clone::clone)
@@ -163,7 +164,7 @@ fn load() -> Result<CxxApi> {
     }
 }
 
-/// A reference to a `Var`, given back on drop. Whoever looks at the value holds its lock.
+/// A reference to a `Var`, given back on drop. Its value is accessed under its lock.
 struct Variable {
     api: &'static CxxApi,
     var: *mut u8,
@@ -185,22 +186,22 @@ impl Variable {
         }
         let variable = Self { api, var };
         if let Err(e) = variable.check_layout() {
-            // Giving the reference back would write to what may be no count.
+            // Giving the reference back would write to a word that may not be a count.
             std::mem::forget(variable);
             return Err(e);
         }
         Ok(variable)
     }
 
-    /// Compares the first variable of the process with what the table says of its release: nothing
-    /// is written to one that is laid out in another way.
+    /// Compares the first variable of the process with the layout in the table of releases, so that
+    /// a variable with another layout is never written.
     fn check_layout(&self) -> Result<()> {
         static CHECKED: AtomicBool = AtomicBool::new(false);
         if CHECKED.load(Ordering::Relaxed) {
             return Ok(());
         }
         let layout = self.api.layout;
-        // SAFETY: a Var reaches beyond its tensor in every release; words and bytes are read alone,
+        // SAFETY: a Var reaches beyond its tensor in every release. Only words and bytes are read,
         // and no pointer is followed.
         let fits = unsafe {
             let references = self.var.add(layout.references).cast::<RefCount>();
@@ -231,7 +232,7 @@ impl Variable {
 
     /// Takes the lock.
     fn lock(&self) -> Lock<'_> {
-        // SAFETY: the Var is alive by our reference.
+        // SAFETY: our reference keeps the Var alive.
         unsafe { (self.api.lock)(self.mutex()) };
         Lock(self)
     }
@@ -261,22 +262,24 @@ impl Variable {
         unsafe { OwnedTensor::new(ctx.api(), raw, status) }
     }
 
-    /// Whether nobody else refers to the buffer, as far as can be known.
+    /// Whether there is no other reference to the buffer, as far as that can be known.
     fn is_unique(&self) -> bool {
-        // SAFETY: the lock is held, so that nobody takes another reference meanwhile.
+        // SAFETY: the lock is held, so no thread can take another reference meanwhile.
         self.api.unique.is_some_and(|unique| unsafe { unique(self.tensor()) })
     }
 
     /// Makes `new` the value.
     fn set(&self, ctx: &Context, new: &OwnedTensor) -> Result<()> {
-        // SAFETY: the lock is held; the tensor is assigned to, which gives its old buffer back.
+        // SAFETY: the lock is held. The function assigns to the tensor, which releases its old
+        // buffer.
         let status = unsafe { (self.api.from_c)(new.as_ptr(), self.tensor()) };
         status.take(ctx.status())
     }
 }
 
-/// The size of a `TensorShape`, with which a `Tensor` starts: sixteen bytes, of which the last
-/// three are the type, the rank and how the extents are kept, then the number of elements.
+/// The size of a `TensorShape`, with which a `Tensor` starts. The last three of its first sixteen
+/// bytes are the type, the rank and the representation of the extents. The number of elements
+/// follows.
 const SHAPE_SIZE: usize = 24;
 
 /// Whether these members look like a variable's.
@@ -289,7 +292,7 @@ fn is_variable(
     let (dtype, representation) = (shape[13], shape[15]);
     let elements = i64::from_ne_bytes(shape[16..24].try_into().unwrap_or([0xff; 8]));
     has_table
-        // The variable's owner holds one, and we hold one.
+        // The variable's owner holds one reference, and we hold another.
         && (1..1 << 31).contains(&references.into())
         && is_initialized <= 1
         && (1..64).contains(&dtype)
@@ -309,9 +312,10 @@ impl Drop for Lock<'_> {
 
 impl Drop for Variable {
     fn drop(&mut self) {
-        // SAFETY: we hold one reference. The count is the atomic at this offset;
-        // `RefCounted::Unref` deletes at zero after `NotifyDeleted`. The virtual table starts with
-        // both destructors, the deleting one second, and NotifyDeleted after them.
+        // SAFETY: we hold one reference. The count is the atomic at this offset. At zero,
+        // `RefCounted::Unref` calls NotifyDeleted and then deletes the object. The virtual table
+        // starts with the two destructors, of which the second deletes, and NotifyDeleted comes
+        // after them.
         unsafe {
             let count = &*self.var.add(self.api.layout.references).cast::<RefCount>();
             if count.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -375,7 +379,7 @@ pub(super) fn update_all(
     order.dedup_by_key(|v| v.var);
     let _locks: SmallVec<[Lock<'_>; 4]> = order.iter().map(|v| v.lock()).collect();
     let mut held: SmallVec<[OwnedTensor; 4]> = SmallVec::new();
-    // Of each variable once, in `order`.
+    // The value of each variable once, in the order of `order`.
     let mut own: SmallVec<[Tensor; 4]> = SmallVec::new();
     let mut replaced: SmallVec<[(&Variable, usize); 4]> = SmallVec::new();
     for variable in &order {

@@ -1,14 +1,15 @@
-//! Variables: reading and updating a value that lives behind a handle, or in TensorFlow 1 behind a
-//! reference ([`reference`]).
+//! Variables: reads and updates of a value behind a handle, or in TensorFlow 1 behind a reference
+//! ([`reference`]).
 //!
-//! The kernel C API of TensorFlow 2.19 and older exports functions for this ([`official`]). Later
-//! releases declare but do not export them, so there we call the C++ functions behind them
-//! ([`cxx`]), by a table of versions whose every symbol is checked. A version for which neither
-//! works gets no device at all: DEVICE_DEFAULT's kernels would run CPU code on device addresses.
+//! The kernel C API has functions for this ([`official`]), which most releases of TensorFlow export.
+//! 2.20, 2.21 and tensorflow-cpu 2.19 declare them but do not export them. There we call the
+//! underlying C++ functions ([`cxx`]), by a table of releases, and check every symbol. A release for
+//! which neither way works gets no device at all: DEVICE_DEFAULT's kernels would run CPU code on
+//! device addresses.
 //!
-//! Both hold the variable's lock during an update and never switch on `copy_on_read_mode`, for
-//! TensorFlow's own ReadVariableOp cannot copy on a pluggable device. In place only while nobody
-//! else refers to the buffer.
+//! Both ways hold the variable's lock during an update. They never switch on `copy_on_read_mode`,
+//! for TensorFlow's own ReadVariableOp cannot copy on a pluggable device. An update is in place
+//! only if there is no other reference to the buffer.
 
 mod cxx;
 mod official;
@@ -22,7 +23,7 @@ use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::Tensor;
 
-/// The way into variables that the running TensorFlow offers.
+/// The way to reach variables in the running TensorFlow.
 enum Api {
     Official(&'static official::OfficialApi),
     Cxx(&'static cxx::CxxApi),
@@ -35,7 +36,7 @@ fn api() -> Result<Api> {
     }
 }
 
-/// Which API is in use, or why the running TensorFlow has none that fits.
+/// The API in use, or the reason why the running TensorFlow has none that fits.
 pub(crate) fn availability() -> Result<&'static str, String> {
     match api() {
         Ok(Api::Official(_)) => Ok("official"),
@@ -44,7 +45,7 @@ pub(crate) fn availability() -> Result<&'static str, String> {
     }
 }
 
-/// The value of the variable at input `i`. It stays as it is until the kernel returns.
+/// The value of the variable at input `i`. It does not change until the kernel returns.
 pub(crate) fn read(ctx: &mut Context, i: usize) -> Result<Tensor> {
     refuse_deadlock(ctx, i)?;
     match api()? {
@@ -86,7 +87,7 @@ pub(crate) fn update_all(
     }
 }
 
-/// Whether the running TensorFlow lets reference variables be changed.
+/// Whether the running TensorFlow allows changes of reference variables.
 pub(crate) fn serve_references() -> Result<()> {
     match api()? {
         Api::Official(api) => official::serve_references(api),
@@ -94,7 +95,7 @@ pub(crate) fn serve_references() -> Result<()> {
     }
 }
 
-/// Makes the reference variable at input 0 the output 0.
+/// Sets output 0 to the reference variable at input 0.
 pub(crate) fn pass_reference(ctx: &Context) -> Result<()> {
     match api()? {
         Api::Official(api) => official::pass_reference(api, ctx),
@@ -102,7 +103,8 @@ pub(crate) fn pass_reference(ctx: &Context) -> Result<()> {
     }
 }
 
-/// Gives the reference variable at input 0 the value at input 1, and makes it the output 0.
+/// Assigns the value at input 1 to the reference variable at input 0, and sets output 0 to that
+/// variable.
 pub(crate) fn assign_reference(ctx: &mut Context, same_shape: bool) -> Result<()> {
     match api()? {
         Api::Official(api) => official::assign_reference(api, ctx, same_shape),
@@ -118,8 +120,7 @@ fn refuse_deadlock(ctx: &Context, i: usize) -> Result<()> {
     Ok(())
 }
 
-/// The error for a handle without a variable behind it, in the words of TensorFlow's
-/// ReadVariableOp.
+/// The error for a handle without a variable, in the words of TensorFlow's ReadVariableOp.
 fn not_found(why: &str) -> Error {
     Error::FailedPrecondition(format!(
         "Could not find variable. This could mean that the variable has been deleted. In TF1, it \
@@ -127,8 +128,8 @@ fn not_found(why: &str) -> Error {
     ))
 }
 
-/// Updates a variable whose buffer starts at an address that kernels cannot write to, such as a
-/// slice of another tensor.
+/// Updates, by way of a temporary, a variable whose buffer starts at an address that kernels cannot
+/// write to, such as a slice of another tensor.
 fn update_by_way_of_temporary(
     ctx: &mut Context,
     i: usize,
@@ -144,7 +145,7 @@ fn update_by_way_of_temporary(
     ctx.device().copy(value.address, temporary.address, value.bytes())
 }
 
-/// Updates variables whose values are `held` and may be written, under their locks.
+/// Updates the variables with the values `held`, which may be written, under their locks.
 fn update_all_in_place<'t>(
     ctx: &mut Context,
     inputs: &[usize],
@@ -155,7 +156,7 @@ fn update_all_in_place<'t>(
     let mut misaligned: SmallVec<[(Tensor, Tensor); 4]> = SmallVec::new();
     for tensor in held {
         let value = tensor.view()?;
-        // The same variable again.
+        // The same variable occurs again.
         if let Some((_, temporary)) = misaligned.iter().find(|(v, _)| v.address == value.address) {
             values.push(temporary.clone());
             continue;

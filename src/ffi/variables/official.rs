@@ -1,7 +1,7 @@
-//! Variables by the functions of kernels_experimental.h.
+//! Access to variables by the functions of kernels_experimental.h.
 //!
-//! TF_GetInputTensorFromVariable makes the variable safe to write: when somebody else refers to its
-//! buffer, it puts a fresh buffer into the variable and calls back to copy the value. A dense
+//! TF_GetInputTensorFromVariable makes the variable safe to write. If there is another reference to
+//! its buffer, it puts a fresh buffer into the variable and calls back to copy the value. A dense
 //! update needs no such copy: the callback keeps the old buffer instead.
 
 use std::cell::RefCell;
@@ -20,14 +20,14 @@ use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::sys::guard::caught;
 use crate::tensor::Tensor;
 
-/// The lock on some variables.
+/// The locks on some variables.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct TF_VariableInputLockHolder {
     opaque: [u8; 0],
 }
 
-/// Copies a tensor; owns both arguments.
+/// Copies a tensor; takes ownership of both arguments.
 type CopyFn = unsafe extern "C" fn(*mut TF_OpKernelContext, *mut TF_Tensor, *mut TF_Tensor);
 
 symbol_table! {
@@ -55,11 +55,11 @@ symbol_table! {
     }
 }
 
-/// What the copy callback does on this thread; it gets no argument of ours.
+/// The action of the copy callback on this thread; TensorFlow passes it no argument of ours.
 enum OnCopy {
-    /// Copies at once.
+    /// Copy at once.
     Copy(*const Context),
-    /// Keeps the source.
+    /// Keep the source.
     Keep,
     Kept(OwnedTensor),
     Failed(Error),
@@ -76,14 +76,14 @@ unsafe extern "C" fn copy(
 ) {
     let done = caught("a variable's copy", || {
         let (api, status) = (KernelApi::get()?, Status::new()?);
-        // SAFETY: the header gives the callback both tensors, to be deleted.
+        // SAFETY: by the header, the callback owns both tensors and deletes them.
         let (source, dest) = unsafe {
             (OwnedTensor::new(api, source, &status)?, OwnedTensor::new(api, dest, &status)?)
         };
         ON_COPY.with_borrow_mut(|on_copy| {
             match on_copy {
                 Some(OnCopy::Copy(ctx)) => {
-                    // SAFETY: who put the context there waits for this callback.
+                    // SAFETY: the function that stored the context waits for this callback.
                     let device = unsafe { (**ctx).device() };
                     let from = source.view()?;
                     // A variable may be assigned its own value.
@@ -116,8 +116,9 @@ impl Lock {
     fn take(api: &'static OfficialApi, ctx: &Context, inputs: &[usize]) -> Result<Self> {
         let mut holder = std::ptr::null_mut();
         let inputs: SmallVec<[c_int; 4]> = inputs.iter().map(|i| *i as c_int).collect();
-        // SAFETY: context, inputs, holder and status are valid for the call. Never sparse: that
-        // would switch on copy-on-read, which TensorFlow's ReadVariableOp cannot do on this device.
+        // SAFETY: context, inputs, holder and status are valid for the call. `sparse` is always
+        // false: true would switch on copy-on-read, which TensorFlow's ReadVariableOp cannot do on
+        // this device.
         unsafe {
             (api.TF_MaybeLockVariableInputMutexesInOrder)(
                 ctx.raw(),
@@ -145,8 +146,8 @@ impl Drop for Lock {
     }
 }
 
-/// The variable's tensor, safe to write, and its former one where `keep` asks for it and there is
-/// one.
+/// The variable's tensor, safe to write. With `keep`, also its old tensor, if TensorFlow replaced
+/// it.
 fn locked_tensor(
     api: &'static OfficialApi,
     ctx: &Context,
@@ -155,8 +156,8 @@ fn locked_tensor(
 ) -> Result<(OwnedTensor, Option<OwnedTensor>)> {
     ON_COPY.set(Some(if keep { OnCopy::Keep } else { OnCopy::Copy(ctx) }));
     let mut raw = std::ptr::null_mut();
-    // SAFETY: context, tensor pointer and status are valid for the call, during which alone the
-    // callback runs. The lock is held; the value is no variant.
+    // SAFETY: context, tensor pointer and status are valid for the call, and the callback runs only
+    // during the call. The lock is held; the value is no variant.
     unsafe {
         (api.TF_GetInputTensorFromVariable)(
             ctx.raw(),
@@ -213,7 +214,7 @@ pub(super) fn update(
     let old_view = old.view()?;
     let updated = ctx.with_locked(i, |ctx| update(ctx, &old_view, &new_view));
     if updated.is_err() {
-        // The new buffer is in the variable already: give it the old value.
+        // The variable holds the new buffer already: copy the old value into it.
         ctx.device().copy(new_view.address, old_view.address, old_view.bytes())?;
     }
     updated
@@ -229,7 +230,8 @@ pub(super) fn update_all(
     let _lock = Lock::take(api, ctx, inputs)?;
     let mut held: SmallVec<[Rc<OwnedTensor>; 4]> = SmallVec::new();
     for i in inputs {
-        // A variable whose buffer we hold already is given twice: it has a fresh one now.
+        // A variable whose buffer we hold already occurs twice in the inputs: it has a fresh buffer
+        // now.
         let (tensor, old) = locked_tensor(api, ctx, *i, true)?;
         let tensor = Rc::new(tensor);
         if let Some(old) = old {
@@ -245,7 +247,8 @@ pub(super) fn update_all(
     super::update_all_in_place(ctx, inputs, held.iter().map(Rc::as_ref), update)
 }
 
-/// Whether the functions for reference variables are there; those for handles serve these, too.
+/// Whether the functions for reference variables exist. The functions for handles work on these
+/// variables, too.
 pub(super) fn serve_references(api: &OfficialApi) -> Result<()> {
     match (api.TF_OpKernelContext_ForwardRefInputToRefOutput, api.TF_AssignRefVariable) {
         (Some(_), Some(_)) => Ok(()),
@@ -268,8 +271,8 @@ pub(super) fn assign_reference(api: &OfficialApi, ctx: &Context, same_shape: boo
     };
     ON_COPY.set(Some(OnCopy::Copy(ctx)));
     let status = ctx.status().as_ptr();
-    // SAFETY: context and status are valid for the call, during which alone the callback runs;
-    // input and output 0 of Assign are references, input 1 is the value.
+    // SAFETY: context and status are valid for the call, and the callback runs only during the
+    // call. Input 0 and output 0 of Assign are references, input 1 is the value.
     unsafe { assign(ctx.raw(), 0, 0, 1, true, same_shape, copy, status) };
     let on_copy = ON_COPY.take();
     ctx.status().take()?;

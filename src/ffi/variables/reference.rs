@@ -1,11 +1,12 @@
-//! Reference variables, of TensorFlow 1, for releases that do not export the official functions.
+//! Reference variables of TensorFlow 1, for releases that do not export the official functions.
 //!
-//! An input of a reference type is a tensor that an op may change, which is then an output by
-//! reference. The members of `OpKernelContext` that reach it have the same names in all releases.
-//! A value is changed in place, as TensorFlow's own kernels do: whoever holds it sees the change.
+//! An input of a reference type is a tensor that an op may change, and that then becomes an output
+//! by reference. The members of `OpKernelContext` that access it have the same names in all
+//! releases. A value is changed in place, as in TensorFlow's own kernels: every holder of the value
+//! sees the change.
 //!
-//! TensorFlow ends the process where such a member is called for an input that is no reference, or
-//! the C API's `TF_GetInput` for one that is: [`is_one`] looks first.
+//! TensorFlow ends the process if such a member is called for an input that is no reference, or the
+//! C API's `TF_GetInput` for an input that is one. So [`is_one`] is asked first.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -32,12 +33,12 @@ const SAME_SHAPE: &CStr = c"_ZNK10tensorflow11TensorShape10IsSameSizeERKS0_";
 const SHAPE_TEXT: &CStr = c"_ZNK10tensorflow14TensorShapeRep11DebugStringB5cxx11Ev";
 
 /// A `tensorflow::Tensor` as C++ returns it or fills it in: its shape, then a pointer to its
-/// buffer. It can be moved bytewise. The words behind it make Rust return it by a hidden pointer,
-/// as C++ does.
+/// buffer. It can be moved bytewise. The words after the tensor make Rust return it by a hidden
+/// pointer, as C++ does.
 #[repr(C, align(16))]
 struct CxxTensor([usize; 8]);
 
-/// The word of a tensor that points to its buffer; null in one that is not initialized.
+/// The word of a tensor that points to its buffer. It is null in an uninitialized tensor.
 const BUFFER: usize = 3;
 
 /// `Tensor OpKernelContext::mutable_input(int index, bool lock_held)`.
@@ -64,7 +65,7 @@ pub(super) struct Members {
     shape_text: ShapeText,
 }
 
-/// The functions, or which one the running TensorFlow lacks.
+/// The functions, or an error that names a function missing from the running TensorFlow.
 pub(super) fn members() -> Result<&'static Members> {
     static MEMBERS: OnceLock<Result<Members>> = OnceLock::new();
     MEMBERS.get_or_init(load).as_ref().map_err(Clone::clone)
@@ -106,7 +107,7 @@ impl Value {
         if !is_one(ctx, i) {
             return Err(Error::Internal(format!("input {i} is no reference")));
         }
-        // SAFETY: the context is valid and the input is a reference. Taking the value locks it.
+        // SAFETY: the context is valid and the input is a reference. The function locks the value.
         let tensor = unsafe { (members.mutable_input)(ctx.raw(), i as c_int, false) };
         Ok(Self { members, tensor })
     }
@@ -119,8 +120,8 @@ impl Value {
         ctx: &Context,
     ) -> Result<Self> {
         let mut value = Self { members, tensor: CxxTensor([0; 8]) };
-        // SAFETY: the constructor makes an empty tensor of memory that is large enough; it is
-        // assigned to.
+        // SAFETY: the constructor makes an empty tensor in memory that is large enough; then the
+        // tensor is assigned to.
         let status = unsafe {
             (members.new)(&raw mut value.tensor);
             (api.from_c)(from.as_ptr(), (&raw mut value.tensor).cast())
@@ -129,7 +130,7 @@ impl Value {
         Ok(value)
     }
 
-    /// The same tensor for C; an error where it is not initialized.
+    /// The same tensor for C; an error if it is not initialized.
     fn to_c(&self, api: &CxxApi, ctx: &Context) -> Result<OwnedTensor> {
         let status = ctx.status();
         // SAFETY: tensor and status are valid for the call, and the status is OK before it.
@@ -162,13 +163,13 @@ impl Drop for Value {
 
 /// Whether input `i` is a reference.
 pub(super) fn is_one(ctx: &Context, i: usize) -> bool {
-    // SAFETY: a valid context, and an input that the op has.
+    // SAFETY: the context is valid, and the op has the input.
     i < ctx.num_inputs()
         && unsafe { (ctx.api().TF_InputDatatype)(ctx.raw(), i as c_int) } > REFERENCE
 }
 
-/// Held while a variable is changed: no two changes interleave. A lock of TensorFlow's guards each
-/// value while it is taken or replaced.
+/// Held while a variable is changed, so that no two changes interleave. TensorFlow's own lock
+/// guards each value while it is taken or replaced.
 static CHANGE: Mutex<()> = Mutex::new(());
 
 pub(super) fn update(
@@ -203,19 +204,19 @@ pub(super) fn update_all(
     super::update_all_in_place(ctx, inputs, held.iter(), update)
 }
 
-/// Makes the variable at input 0 the output 0.
+/// Sets output 0 to the variable at input 0.
 pub(super) fn pass(ctx: &Context) -> Result<()> {
     if !is_one(ctx, 0) {
         return Err(Error::Internal("input 0 is no reference".to_owned()));
     }
-    // SAFETY: the context is valid; input 0 is a reference, and so is output 0 of an op that is
-    // registered as one on references.
+    // SAFETY: the context is valid. Input 0 is a reference, and so is output 0 of an op that is
+    // registered for references.
     unsafe { (members()?.pass)(ctx.raw(), 0, 0) };
     Ok(())
 }
 
-/// Gives the variable at input 0 a copy of input 1: in its own buffer where that has the shape,
-/// else in a new one, which nobody else holds.
+/// Copies input 1 into the variable at input 0: into its own buffer if the shapes agree, else into
+/// a new buffer without other references.
 pub(super) fn assign(api: &'static CxxApi, ctx: &mut Context, same_shape: bool) -> Result<()> {
     let members = members()?;
     let given = ctx.get_input(1)?;
@@ -243,12 +244,13 @@ pub(super) fn assign(api: &'static CxxApi, ctx: &mut Context, same_shape: bool) 
         }
         if let Some(fresh) = &fresh {
             let new = Value::from_c(members, api, fresh, ctx)?;
-            // SAFETY: the context is valid, input 0 is a reference; TensorFlow takes a reference to
-            // the new value of its own.
+            // SAFETY: the context is valid, input 0 is a reference; TensorFlow takes its own
+            // reference to the new value.
             unsafe { (members.replace)(ctx.raw(), 0, &raw const new.tensor, false) };
             return pass(ctx);
         }
-        // The device may have to be idle before it has room, for which no other variable waits.
+        // The device may have to become idle before it has room; other variables must not wait for
+        // that.
         drop((old, change));
         let new = ctx.allocate_temp(from.dtype, &from.dims)?;
         ctx.device().copy(new.address(), from.address, from.bytes())?;
@@ -263,7 +265,7 @@ mod tests {
     #[test]
     fn a_tensor_takes_the_hidden_pointer_and_holds_a_shape() {
         assert!(size_of::<CxxTensor>() > 2 * size_of::<usize>());
-        // A shape of sixteen bytes and the number of elements.
+        // A shape takes sixteen bytes and the number of elements.
         assert_eq!(BUFFER * size_of::<usize>(), 24);
     }
 

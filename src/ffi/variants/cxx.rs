@@ -1,6 +1,5 @@
-//! Sums and zeros of lists and optionals by way of their memory, as TensorFlow's kernels for the
-//! CPU make them: a tensor that has not been set is no number and stays so in zeros, and is nothing
-//! to add in a sum.
+//! Sums and zeros of lists and optionals, by access to their memory. They follow TensorFlow's CPU
+//! kernels: a tensor that is not set stays unset in zeros, and is left out of a sum.
 
 use super::elements::{self, type_text};
 use super::release::ListApi;
@@ -14,7 +13,7 @@ use crate::ffi::kernel::context::Context;
 use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::require;
 
-/// TensorFlow's error for a variant that a device has no function for.
+/// TensorFlow's error for a variant for which a device has no function.
 fn no_function(arity: &str, op: &str, type_name: &str) -> Error {
     Error::Internal(format!(
         "No unary variant {arity}_op function found for op {op} Variant type_name: {type_name} \
@@ -73,7 +72,7 @@ fn is_variant(tensor: &OwnedTensor) -> bool {
     tensor.type_number() == DType::Variant as i32
 }
 
-/// A variant within a variant; TensorFlow reads such tensors as scalars.
+/// The tensor of a variant within a variant. TensorFlow reads such tensors as scalars.
 fn nested(tensor: OwnedTensor) -> Result<OwnedTensor> {
     scalar(tensor, |shape| {
         format!("a tensor of type variant within a variant must be a scalar, not of shape {shape}")
@@ -148,7 +147,7 @@ fn sum_of_lists(
              other is {}",
             next.tensors().len()
         );
-        // A shape cannot be merged in place.
+        // A shape cannot be merged in place, so the result gets a new list.
         let merged = first.new_like(ctx)?;
         so_far.merge_shapes(ctx, next, &List::made(api, &merged)?)?;
         sum = merged;
@@ -183,7 +182,8 @@ fn sum_of_optionals(
     Ok(sum)
 }
 
-/// Sets `to` to the sums of what is set in `addends`, which have as many tensors each.
+/// Sets each tensor of `to` to the sum of the tensors that are set in `addends`. All have the same
+/// number of tensors.
 fn add_tensors(
     api: &'static ListApi,
     ctx: &mut Context,

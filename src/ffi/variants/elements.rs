@@ -1,4 +1,4 @@
-//! Sums and zeros of the tensors within variants: the device's own kernels, with elements for
+//! Sums and zeros of the tensors within variants, by the device's own kernels with the elements as
 //! inputs.
 
 use crate::dtype::DType;
@@ -22,7 +22,7 @@ pub(super) fn type_text(number: i32) -> String {
     name.to_owned()
 }
 
-/// An element's view, which must be on the device unless it is empty.
+/// An element's view. An element that is not empty must be on the device.
 fn view(ctx: &Context, element: &OwnedTensor) -> Result<Tensor> {
     let tensor = element.view()?;
     if tensor.is_empty() || ctx.device().owns(tensor.address) {
@@ -63,7 +63,7 @@ pub(super) fn sum(ctx: &mut Context, elements: &[OwnedTensor]) -> Result<OwnedTe
     Ok(out)
 }
 
-/// Writes the sum of two or more elements to `out`, which has the first one's type and shape.
+/// Writes the sum of two or more elements to `out`, which has the type and shape of the first one.
 pub(super) fn sum_into(
     ctx: &mut Context,
     elements: &[OwnedTensor],
@@ -90,7 +90,8 @@ pub(super) fn sum_into(
         Error::InvalidArgument(format!("Trying to add unsupported dtype {}", first.type_number()))
     };
     let dtype = first.dtype().map_err(|_| unsupported())?;
-    // Signed and unsigned sums are the same bits, and int32 tensors have a kernel on the host only.
+    // Signed and unsigned sums have the same bits, and int32 tensors have a kernel on the host
+    // only.
     let computed = if dtype == DType::I32 { DType::U32 } else { dtype };
     let kernel = kernel_for("AddN", "T", computed).ok_or_else(unsupported)??;
     let seen = |ctx: &Context, element: &OwnedTensor| -> Result<Tensor> {

@@ -1,21 +1,21 @@
-//! Values of type variant, and TensorFlow's own kernels of their ops.
+//! Values of type variant, and TensorFlow's own kernels of ops on them.
 //!
-//! A variant is a C++ object in host memory. TensorLists and the optionals of conditionals reach a
-//! device, where their tensors live. The C API of TensorFlow 2.18 and
-//! older exports a sum and a zero of variants that call back for each tensor ([`official`]). Later
-//! releases do not export them, or not in working order, so there we read and build the values in
-//! memory ([`list`], [`optional`], [`cxx`]), by a table of releases whose every symbol is checked.
-//! A value is taken for a list only if its virtual table is the one that TensorFlow exports for
-//! lists, and nothing is taken for granted of any other.
+//! A variant is a C++ object in host memory. The variants that reach a device are TensorLists and
+//! the optionals of conditionals; their tensors live on the device. The C API of TensorFlow 2.18
+//! and older, and of the package tensorflow 2.19, exports a sum and a zero of variants that call
+//! back for each tensor ([`official`]). Other releases do not export these functions, or not in
+//! working order. There we read and build the values in memory ([`list`], [`optional`], [`cxx`]),
+//! by a table of releases, and check every symbol. A value counts as a list only if its virtual
+//! table is the one that TensorFlow exports for lists. Nothing is assumed about any other value.
 //!
-//! What happens to the tensors themselves ([`elements`]) are kernels of ours in both cases.
+//! In both cases our own kernels compute the tensors' sums and zeros ([`elements`]).
 //!
-//! The other ops on lists have kernels in TensorFlow that leave all work on tensors to the device's
-//! copies and fills, but DEVICE_DEFAULT registers them for few types; [`native`] runs them for
-//! others.
+//! TensorFlow's kernels of the other ops on lists leave all work on tensors to the device's copies
+//! and fills. DEVICE_DEFAULT registers these kernels for a few types only; [`native`] runs them for
+//! the others.
 //!
-//! Where any of this does not fit the running TensorFlow, its ops are not registered: they run on
-//! the CPU.
+//! If any of this does not fit the running TensorFlow, the ops that need it are not registered and
+//! run on the CPU.
 
 mod cxx;
 mod elements;
@@ -31,7 +31,7 @@ use crate::ffi::kernel::context::Context;
 use crate::ffi::status::Status;
 use crate::kernels::op::Kernel;
 
-/// The way into variants that the running TensorFlow offers.
+/// The way to reach variants in the running TensorFlow.
 enum Api {
     Official(&'static official::OfficialApi),
     Cxx(&'static release::ListApi),
@@ -44,12 +44,12 @@ fn api() -> Result<Api> {
     }
 }
 
-/// Whether values of type variant can be read and made in the running TensorFlow.
+/// Whether the running TensorFlow lets us read and make values of type variant.
 pub(crate) fn serve_values() -> Result<()> {
     api().map(|_| ())
 }
 
-/// Whether the running TensorFlow's own kernels can be made.
+/// Whether TensorFlow's own kernels can be created in the running TensorFlow.
 pub(crate) fn serve_kernels() -> Result<()> {
     release::kernels().map(|_| ())
 }
@@ -67,7 +67,7 @@ pub(crate) fn add(ctx: &mut Context) -> Result<()> {
     }
 }
 
-/// Sets output 0 to input 0 with zeros for all numbers.
+/// Sets output 0 to input 0 with zeros in the place of all numbers.
 pub(crate) fn zeros_like(ctx: &mut Context) -> Result<()> {
     match api()? {
         Api::Official(api) => official::zeros_like(api, ctx),
@@ -75,10 +75,10 @@ pub(crate) fn zeros_like(ctx: &mut Context) -> Result<()> {
     }
 }
 
-/// The kernel that TensorFlow has for the node under construction.
+/// TensorFlow's own kernel for the node under construction.
 ///
 /// # Safety
-/// `construction` must be what TensorFlow passed to the create function under way.
+/// `construction` must be the pointer that TensorFlow passed to the create function under way.
 pub(crate) unsafe fn tensorflow_kernel(
     construction: *mut TF_OpKernelConstruction,
     status: &Status,

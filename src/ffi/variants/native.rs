@@ -1,10 +1,9 @@
 //! TensorFlow's own kernel of a node, run as a kernel of this device.
 //!
-//! TensorFlow's kernels of list ops are registered for the CPU with all element types, and written
-//! for any device: they read lists and shapes on the host, and where the execution's device is a
-//! pluggable one they move tensors by its copies and fills. DEVICE_DEFAULT has the same classes for
-//! a few types. So the class that the CPU has is made for the node and computes with this device's
-//! context.
+//! TensorFlow registers its kernels of list ops for the CPU with all element types. They are
+//! written for any device: they read lists and shapes on the host, and on a pluggable device they
+//! move tensors by its copies and fills. DEVICE_DEFAULT has the same classes for a few types only.
+//! So the CPU's class is created for the node and computes with this device's context.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -23,7 +22,7 @@ pub(super) struct Native {
     kernel: NonNull<c_void>,
 }
 
-// SAFETY: an OpKernel may be used and deleted by any thread, and computes for several at once.
+// SAFETY: any thread may use and delete an OpKernel, and several threads may compute at once.
 unsafe impl Send for Native {}
 // SAFETY: as above.
 unsafe impl Sync for Native {}
@@ -32,8 +31,8 @@ impl Native {
     /// The CPU's kernel for the node under construction.
     ///
     /// # Safety
-    /// `construction` must be what TensorFlow passed to the create function under way, and `create`
-    /// its CreateOpKernel.
+    /// `construction` must be the pointer that TensorFlow passed to the create function under way,
+    /// and `create` must be TensorFlow's CreateOpKernel.
     pub unsafe fn new(
         create: CreateOpKernel,
         construction: *mut TF_OpKernelConstruction,
@@ -41,17 +40,17 @@ impl Native {
     ) -> Result<Self> {
         let base = construction.cast::<u8>();
         // SAFETY: a TF_OpKernelConstruction is an OpKernelConstruction, whose members are at these
-        // offsets in the releases of the table; the checks below see that they are.
+        // offsets in the releases of the table; `check` verifies that.
         unsafe { check(base) }?;
-        // SAFETY: the offset is a pointer or an int, as above.
+        // SAFETY: the offset holds a pointer or an int, as above.
         let member = |offset: usize| unsafe { base.add(offset).cast::<*mut c_void>().read() };
         // SAFETY: as above.
         let version = unsafe { base.add(members::GRAPH_VERSION).cast::<c_int>().read() };
         let mut device_type = ShortString::empty();
         device_type.set(b"CPU");
         let mut kernel = std::ptr::null_mut();
-        // SAFETY: all pointers are TensorFlow's and valid during the construction; the device type
-        // may be moved from, which leaves a short string as it is or empty; the function writes a
+        // SAFETY: all pointers are TensorFlow's and valid during the construction. The device type
+        // may be moved from, which leaves a short string as it is or empty. The function writes a
         // kernel that is ours, unless its status is an error.
         let returned = unsafe {
             create(
@@ -79,15 +78,15 @@ impl Native {
     }
 }
 
-/// Compares what must be known at this place with what is there: the device type `WGPU`, kept
+/// Checks that memory holds the values that these members must have: the device type `WGPU`, stored
 /// within its string, a device, the node's properties and a status.
 ///
 /// # Safety
-/// `base` must be a construction of TensorFlow's.
+/// `base` must be one of TensorFlow's constructions.
 unsafe fn check(base: *const u8) -> Result<()> {
     let word = |offset: usize| {
-        // SAFETY: the object reaches beyond its last member here, by the caller's contract and any
-        // release's headers.
+        // SAFETY: the object reaches beyond the last of these members, by the caller's contract and
+        // the headers of every release.
         unsafe { base.add(offset).cast::<usize>().read() }
     };
     let own = device_type::get().name().as_bytes();
@@ -118,8 +117,7 @@ impl Kernel for Native {
                 "a kernel of TensorFlow's outside an execution of TensorFlow's".to_owned(),
             )
         })?;
-        // SAFETY: Compute takes the execution under way, into which it puts its outputs or its
-        // error.
+        // SAFETY: Compute takes the execution under way, and puts its outputs or its error there.
         unsafe {
             let compute =
                 std::mem::transmute::<*const c_void, Compute>(self.function(slots::COMPUTE));
@@ -131,8 +129,8 @@ impl Kernel for Native {
 
 impl Drop for Native {
     fn drop(&mut self) {
-        // SAFETY: the kernel is ours, and this is the destructor that frees it, which no one has
-        // called.
+        // SAFETY: the kernel is ours, and this is the destructor that frees it, which has not been
+        // called before.
         unsafe {
             let delete = std::mem::transmute::<*const c_void, unsafe extern "C" fn(*mut c_void)>(
                 self.function(slots::DELETE),

@@ -1,4 +1,4 @@
-//! Sums and zeros of variants by the functions of kernels_experimental.h, which call back for each
+//! Sums and zeros of variants, by functions of kernels_experimental.h that call back for each
 //! tensor.
 
 use std::cell::Cell;
@@ -12,10 +12,10 @@ use crate::ffi::status::TF_Status;
 use crate::ffi::symbols::symbol_table;
 use crate::sys::guard::caught;
 
-/// Writes the sum of two tensors to a third; owns all of them.
+/// Writes the sum of two tensors to a third; takes ownership of all of them.
 type AddFn =
     unsafe extern "C" fn(*mut TF_OpKernelContext, *mut TF_Tensor, *mut TF_Tensor, *mut TF_Tensor);
-/// Writes zeros to the second tensor, which is like the first; owns both.
+/// Writes zeros to the second tensor, which is like the first; takes ownership of both.
 type ZerosFn = unsafe extern "C" fn(*mut TF_OpKernelContext, *mut TF_Tensor, *mut TF_Tensor);
 
 symbol_table! {
@@ -31,11 +31,11 @@ symbol_table! {
 }
 
 thread_local! {
-    /// The execution under way on this thread; the callbacks get no argument of ours.
+    /// The execution under way on this thread; TensorFlow passes the callbacks no argument of ours.
     static CONTEXT: Cell<*mut Context> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// Runs `call` with the execution in place for its callbacks.
+/// Runs `call`, whose callbacks find the execution in [`CONTEXT`].
 fn with_context(
     ctx: &mut Context,
     call: impl FnOnce(*mut TF_OpKernelContext, *mut TF_Status),
@@ -47,18 +47,18 @@ fn with_context(
     ctx.status().take()
 }
 
-/// Takes over the tensors of a callback and runs `body`; its error becomes the execution's.
+/// Takes ownership of a callback's tensors and runs `body`. An error becomes the execution's error.
 fn callback<const N: usize>(
     raw: *mut TF_OpKernelContext,
     tensors: [*mut TF_Tensor; N],
     body: impl FnOnce(&mut Context, [OwnedTensor; N]) -> Result<()>,
 ) {
     let done = caught("a variant's callback", || {
-        // SAFETY: `with_context` put the execution there, and waits for this callback without using
+        // SAFETY: `with_context` stored the execution, and waits for this callback without using
         // it.
         let ctx = unsafe { CONTEXT.get().as_mut() }
             .ok_or_else(|| Error::Internal("TensorFlow calls back out of turn".to_owned()))?;
-        // SAFETY: the header gives the callback its tensors, to be deleted.
+        // SAFETY: by the header, the callback owns its tensors and deletes them.
         let owned = tensors.map(|t| unsafe { OwnedTensor::new(ctx.api(), t, ctx.status()) });
         let mut taken = Vec::with_capacity(N);
         for tensor in owned {
@@ -92,7 +92,8 @@ unsafe extern "C" fn zero_tensor(
 }
 
 pub(super) fn add(api: &'static OfficialApi, ctx: &mut Context) -> Result<()> {
-    // SAFETY: context and status are valid for the call, during which alone the callback runs.
+    // SAFETY: context and status are valid for the call, and the callback runs only during the
+    // call.
     with_context(ctx, |raw, status| unsafe { (api.TF_AddNVariant)(raw, add_tensors, status) })
 }
 

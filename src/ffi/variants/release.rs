@@ -1,6 +1,6 @@
 //! Names and layouts of TensorFlow's C++ classes, by release.
 //!
-//! The layouts follow from the release's headers: variant.h, tensor_list.h and op_kernel.h. They
+//! The layouts follow from the release's headers variant.h, tensor_list.h and op_kernel.h. They
 //! hold for Linux, where the wheels are built with libstdc++.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -15,8 +15,8 @@ use crate::ffi::symbols;
 struct Release {
     /// `major.minor.`
     version: &'static str,
-    /// `TF_TensorFromTensor`, whose mangled name holds absl's version; None where the C API's
-    /// functions for variants serve.
+    /// `TF_TensorFromTensor`, whose mangled name holds absl's version. None if the C API's
+    /// functions for variants are used.
     to_c: Option<&'static CStr>,
 }
 
@@ -54,11 +54,12 @@ const RELEASES: &[Release] = &[
 type EmptyTensor = unsafe extern "C" fn(*mut u8, c_int);
 
 const FROM_C: &CStr = c"_ZN10tensorflow17TF_TensorToTensorEPK9TF_TensorPNS_6TensorE";
-/// Virtual table of `Variant::Value<TensorList>`: what a variant with a list starts with.
+/// The virtual table of `Variant::Value<TensorList>`, with which a variant that holds a list
+/// starts.
 const LIST_VALUE: &CStr = c"_ZTVN10tensorflow7Variant5ValueINS_10TensorListEEE";
-/// Virtual table of `TensorList::Tensors`, the counted vector behind a list.
+/// The virtual table of `TensorList::Tensors`, the reference-counted vector of a list.
 const LIST_TENSORS: &CStr = c"_ZTVN10tensorflow10TensorList7TensorsE";
-/// Virtual table of `Variant::Value<data::OptionalVariant>`.
+/// The virtual table of `Variant::Value<data::OptionalVariant>`.
 const OPTIONAL_VALUE: &CStr = c"_ZTVN10tensorflow7Variant5ValueINS_4data15OptionalVariantEEE";
 const NEW: &CStr = c"_Znwm";
 const EMPTY_TENSOR: &CStr = c"_ZN10tensorflow6TensorC1ENS_8DataTypeE";
@@ -67,37 +68,37 @@ const MERGE: &CStr = c"_ZNK10tensorflow18PartialTensorShape9MergeWithERKS0_PS0_"
 const SHAPE_TEXT: &CStr = c"_ZNK10tensorflow14TensorShapeRep11DebugStringB5cxx11Ev";
 const CREATE_KERNEL: &CStr = c"_ZN10tensorflow14CreateOpKernelEN3tsl10DeviceTypeEPNS_10DeviceBaseEPNS0_9AllocatorEPNS_22FunctionLibraryRuntimeEPNS_11ResourceMgrERKSt10shared_ptrIKNS_14NodePropertiesEEiPPNS_8OpKernelE";
 
-/// Byte offsets and sizes of `Variant`, `TensorList`, `TensorList::Tensors` and `Tensor`. The same
-/// in every release of the table.
+/// Byte offsets and sizes of `Variant`, `TensorList`, `TensorList::Tensors` and `Tensor`. They are
+/// the same in every release of the table.
 pub(super) mod layout {
-    /// Within `Variant`: whether the value lies within it, else its first word points to it.
+    /// In `Variant`: whether the value lies within it. If not, its first word points to the value.
     pub const IS_INLINE: usize = 56;
-    /// Within `Variant::Value<T>`, behind its virtual table: the value itself. A list starts with
-    /// its `element_shape`.
+    /// In `Variant::Value<T>`, after its virtual table: the value itself. A list starts with its
+    /// `element_shape`.
     pub const VALUE: usize = 8;
-    /// Within `TensorList`.
+    /// In `TensorList`.
     pub const ELEMENT_DTYPE: usize = 24;
     pub const MAX_NUM_ELEMENTS: usize = 28;
     pub const TENSORS: usize = 32;
-    /// Within `TensorList::Tensors`, behind its virtual table: the reference count, then a
+    /// In `TensorList::Tensors`, after its virtual table: the reference count, then a
     /// `std::vector<Tensor>`.
     pub const REFERENCES: usize = 8;
     pub const VECTOR: usize = 16;
     pub const TENSORS_SIZE: usize = 40;
     pub const TENSOR_SIZE: usize = 32;
-    /// Within the block that `std::make_shared<std::vector<Tensor>>` makes, behind its virtual
-    /// table: the two counts, then the vector.
+    /// In the block that `std::make_shared<std::vector<Tensor>>` makes, after its virtual table:
+    /// the two counts, then the vector.
     pub const SHARED_COUNTS: usize = 8;
     pub const SHARED_VALUE: usize = 16;
     pub const SHARED_SIZE: usize = 40;
-    /// Number of a virtual function in the table of `Variant::ValueInterface`.
+    /// Indices of virtual functions in the table of `Variant::ValueInterface`.
     pub const CLONE_INTO: usize = 6;
     pub const TYPE_NAME: usize = 9;
-    /// From a virtual table's symbol to where objects point: past the offset to top and the type
-    /// information.
+    /// The offset from a virtual table's symbol to the address that objects hold: it skips the
+    /// offset to top and the type information.
     pub const ADDRESS_POINT: usize = 16;
 
-    /// Within `OpKernelConstruction`: the device type, which is a `std::string`, the device, its
+    /// In `OpKernelConstruction`: the device type, which is a `std::string`, the device, its
     /// allocator, the function library, the resource manager, the node's properties, the version of
     /// its graph and the status.
     pub mod construction {
@@ -110,20 +111,20 @@ pub(super) mod layout {
         pub const GRAPH_VERSION: usize = 112;
         pub const STATUS: usize = 120;
     }
-    /// Number of a virtual function in the table of `OpKernel`.
+    /// Indices of virtual functions in the table of `OpKernel`.
     pub mod kernel {
         pub const DELETE: usize = 1;
         pub const COMPUTE: usize = 2;
     }
 }
 
-/// What lists need.
+/// The functions and virtual tables for access to lists and optionals.
 pub(super) struct ListApi {
-    /// What the first word of a value that is a list holds.
+    /// The first word of a value that is a list.
     pub list_value: *const c_void,
-    /// The same for an optional.
+    /// The first word of a value that is an optional.
     pub optional_value: *const c_void,
-    /// What the first word of a list's counted vector holds.
+    /// The first word of a list's reference-counted vector.
     pub list_tensors: *const c_void,
     pub to_c: TensorToC,
     pub from_c: TensorFromC,
@@ -145,8 +146,8 @@ unsafe impl Send for ListApi {}
 unsafe impl Sync for ListApi {}
 
 /// `CreateOpKernel(DeviceType, DeviceBase*, Allocator*, FunctionLibraryRuntime*, ResourceMgr*,
-/// const std::shared_ptr<const NodeProperties>&, int, OpKernel**)`. C++ passes a DeviceType, which
-/// is a string, by pointer.
+/// const std::shared_ptr<const NodeProperties>&, int, OpKernel**)`. A DeviceType is a string, so
+/// C++ passes it by pointer.
 pub(super) type CreateOpKernel = unsafe extern "C" fn(
     *mut c_void,
     *mut c_void,
@@ -161,18 +162,19 @@ pub(super) type CreateOpKernel = unsafe extern "C" fn(
 /// `OpKernel::Compute(OpKernelContext*)`.
 pub(super) type Compute = unsafe extern "C" fn(*mut c_void, *mut TF_OpKernelContext);
 
-/// The table for the running release, or why there is none.
+/// The table for the running release, or an error with the reason why there is none.
 pub(super) fn lists() -> Result<&'static ListApi> {
     static API: OnceLock<Result<ListApi>> = OnceLock::new();
     API.get_or_init(load_lists).as_ref().map_err(Clone::clone)
 }
 
-/// The function that makes TensorFlow's kernels, or why it cannot be used.
+/// The function that creates TensorFlow's kernels, or an error with the reason why it cannot be
+/// used.
 pub(super) fn kernels() -> Result<CreateOpKernel> {
     static CREATE: OnceLock<Result<CreateOpKernel>> = OnceLock::new();
     let load = || {
         release()?;
-        // SAFETY: the function of this mangled name, which encodes its parameters.
+        // SAFETY: the symbol is the function of this mangled name, which encodes its parameters.
         Ok(unsafe { std::mem::transmute::<*const c_void, CreateOpKernel>(find(CREATE_KERNEL)?) })
     };
     CREATE.get_or_init(load).clone()
@@ -190,7 +192,7 @@ fn find(name: &CStr) -> Result<*const c_void> {
         .ok_or_else(|| unsupported(&format!("{} is not exported", name.to_string_lossy())))
 }
 
-/// Whether the C API's functions for variants serve where they are exported: 2.22.0rc0 exports a
+/// Whether the C API's functions for variants work if they are exported: 2.22.0rc0 exports a
 /// TF_ZerosLikeVariant that ends the process.
 pub(super) fn official_serve() -> bool {
     !is_release(symbols::tensorflow_version().unwrap_or_default(), "2.22.")
@@ -208,7 +210,7 @@ fn release() -> Result<&'static Release> {
 fn load_lists() -> Result<ListApi> {
     let to_c =
         release()?.to_c.ok_or_else(|| unsupported("the C API's functions are not exported"))?;
-    // Objects point behind the first two words of their class's virtual table.
+    // Objects point to the words after the first two of their class's virtual table.
     let table = |name| Ok::<_, Error>(find(name)?.wrapping_byte_add(layout::ADDRESS_POINT));
     // SAFETY: each symbol is the C++ function of this mangled name, which encodes its parameters; a
     // reference is a pointer, a member function takes `this` first, and the release's headers give

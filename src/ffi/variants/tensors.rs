@@ -1,4 +1,4 @@
-//! A `std::vector<Tensor>` of TensorFlow's, in a list or an optional.
+//! A `std::vector<Tensor>` of a list or an optional.
 
 use std::marker::PhantomData;
 
@@ -7,14 +7,14 @@ use crate::error::Result;
 use crate::ffi::kernel::context::Context;
 use crate::ffi::kernel::tensor::OwnedTensor;
 
-/// `DT_INVALID`: a tensor that has not been set.
+/// `DT_INVALID`: the type of a tensor that is not set.
 const UNINITIALIZED: i32 = 0;
 
-/// The vector, kept alive by the tensor of the variant it is in.
+/// The vector. The tensor of its variant keeps it alive.
 #[derive(Clone, Copy)]
 pub(super) struct Tensors<'t> {
     api: &'static ListApi,
-    /// Start, end and end of the capacity.
+    /// The start, the end, and the end of the capacity.
     vector: *const [*mut u8; 3],
     owner: PhantomData<&'t OwnedTensor>,
 }
@@ -23,12 +23,12 @@ impl Tensors<'_> {
     /// The vector at `vector`.
     ///
     /// # Safety
-    /// A `std::vector<Tensor>` must be there and live as long as the value.
+    /// There must be a `std::vector<Tensor>` at `vector`, and it must outlive the value.
     pub const unsafe fn new(api: &'static ListApi, vector: *const u8) -> Self {
         Self { api, vector: vector.cast(), owner: PhantomData }
     }
 
-    /// Whether the three pointers can be a vector's.
+    /// Whether the three pointers can be those of a vector.
     pub fn is_plausible(&self) -> bool {
         // SAFETY: a std::vector is three pointers.
         let [start, end, limit] = unsafe { *self.vector }.map(|p| p as usize);
@@ -48,11 +48,11 @@ impl Tensors<'_> {
         unsafe { (*self.vector)[0] }.wrapping_add(i * layout::TENSOR_SIZE)
     }
 
-    /// Tensor `i`; None when it has not been set.
+    /// Tensor `i`; None if it is not set.
     pub fn get(&self, ctx: &Context, i: usize) -> Result<Option<OwnedTensor>> {
         let status = ctx.status();
-        // SAFETY: there is a Tensor; the status is OK before the call, which returns an owned
-        // tensor or null.
+        // SAFETY: there is a Tensor at this place. The status is OK before the call, which returns
+        // an owned tensor or null.
         let tensor = unsafe {
             let raw = (self.api.to_c)(self.at(i), status.as_ptr());
             OwnedTensor::new(ctx.api(), raw, status)
@@ -62,16 +62,16 @@ impl Tensors<'_> {
 
     /// Sets tensor `i` of a vector that was made here and is not shared yet.
     pub fn set(&self, ctx: &Context, i: usize, tensor: &OwnedTensor) -> Result<()> {
-        // SAFETY: there is a Tensor, which is assigned to.
+        // SAFETY: there is a Tensor at this place, and it is assigned to.
         unsafe { (self.api.from_c)(tensor.as_ptr(), self.at(i)) }.take(ctx.status())
     }
 }
 
 /// Writes a new vector of `len` tensors that are not set. Its memory comes from `operator new`,
-/// where its destructor expects it.
+/// because its destructor calls `operator delete`.
 ///
 /// # Safety
-/// `vector` must have room for a vector, and none in it.
+/// `vector` must have room for a vector, and must not hold one yet.
 pub(super) unsafe fn write_new(api: &ListApi, vector: *mut u8, len: usize) {
     // SAFETY: the allocation has room for `len` tensors, each constructed once.
     unsafe {

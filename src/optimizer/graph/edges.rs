@@ -1,19 +1,19 @@
 //! Edges of a [`Graph`], kept at both ends.
 //!
-//! Each end knows where the edge is in the other's list. So an edge comes and goes in constant
-//! time, however many edges its nodes have: one tensor may have as many readers as the graph has
-//! nodes, and one node as many inputs.
+//! Each end knows the index of the edge in the other end's list. So an edge is added or removed in
+//! constant time, however many edges its nodes have: a tensor may have as many readers as the graph
+//! has nodes, and a node may have that number of inputs.
 
 use smallvec::SmallVec;
 
 use super::Graph;
 use super::node::{Node, NodeId, Output};
 
-/// Lists of control edges up to this length keep their order when an edge goes. The order means
-/// nothing; it is for people.
+/// Lists of control edges up to this length keep their order when an edge is removed. The order has
+/// no meaning; it helps people who read the graph.
 const ORDERED: usize = 64;
 
-/// Which edge of its user an edge is.
+/// The position of an edge among the inputs of its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slot {
     /// The data input of this index.
@@ -22,17 +22,17 @@ pub(super) enum Slot {
     Control(u32),
 }
 
-/// The edges that lead away from a node.
+/// The edges from a node to its users.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Users {
-    /// The node at the other end of each.
+    /// The node at the other end of each edge.
     pub nodes: Vec<NodeId>,
-    /// Which of that node's edges it is.
+    /// The position of the edge among that node's inputs.
     slots: Vec<Slot>,
 }
 
 impl Node {
-    /// Who is at the other end of an edge.
+    /// The node at the other end of an edge.
     fn used(&self, slot: Slot) -> NodeId {
         match slot {
             Slot::Input(at) => self.inputs[at as usize].node,
@@ -40,7 +40,7 @@ impl Node {
         }
     }
 
-    /// Where an edge is among the users of the other end.
+    /// The index of an edge in the users of the other end.
     fn place(&mut self, slot: Slot) -> &mut u32 {
         match slot {
             Slot::Input(at) => &mut self.input_places[at as usize],
@@ -54,7 +54,7 @@ impl Graph {
         self.nodes[id.index()].as_mut().expect("the node was removed")
     }
 
-    /// Enters an edge, which its user has, among the users of the other end.
+    /// Adds an edge that its user already has to the users of the other end.
     fn link(&mut self, user: NodeId, slot: Slot) {
         let used = self.at(user).used(slot);
         let users = &mut self.users[used.index()];
@@ -64,7 +64,7 @@ impl Graph {
         *self.at(user).place(slot) = place;
     }
 
-    /// Takes an edge, which its user still has, from among the users of the other end.
+    /// Removes an edge that its user still has from the users of the other end.
     fn unlink(&mut self, user: NodeId, slot: Slot) {
         let node = self.at(user);
         let (used, place) = (node.used(slot), *node.place(slot) as usize);
@@ -78,7 +78,7 @@ impl Graph {
         }
     }
 
-    /// Gives a node one more data input.
+    /// Adds a data input to a node.
     pub(super) fn push_input(&mut self, id: NodeId, input: Output) {
         let node = self.at(id);
         node.inputs.push(input);
@@ -87,7 +87,7 @@ impl Graph {
         self.link(id, slot);
     }
 
-    /// Lets a data input read something else.
+    /// Makes a data input read another tensor.
     pub(super) fn move_input(&mut self, id: NodeId, index: usize, input: Output) {
         let slot = Slot::Input(index as u32);
         self.unlink(id, slot);
@@ -95,7 +95,7 @@ impl Graph {
         self.link(id, slot);
     }
 
-    /// Takes all data inputs from a node.
+    /// Removes all data inputs of a node.
     pub(super) fn clear_inputs(&mut self, id: NodeId) {
         for at in 0..self.node(id).inputs.len() as u32 {
             self.unlink(id, Slot::Input(at));
@@ -105,7 +105,7 @@ impl Graph {
         node.input_places.clear();
     }
 
-    /// Gives a node one more control input.
+    /// Adds a control input to a node.
     pub(super) fn push_control(&mut self, id: NodeId, control: NodeId) {
         let node = self.at(id);
         node.controls.push(control);
@@ -114,7 +114,7 @@ impl Graph {
         self.link(id, slot);
     }
 
-    /// Takes the control input of this index from a node.
+    /// Removes the control input at this index.
     fn drop_control(&mut self, id: NodeId, at: usize) {
         self.unlink(id, Slot::Control(at as u32));
         let node = self.at(id);
@@ -131,15 +131,15 @@ impl Graph {
         }
     }
 
-    /// Tells the other end of a control edge its index.
+    /// Updates a control edge's index at its other end.
     fn renumber(&mut self, id: NodeId, at: usize) {
         let node = self.node(id);
         let (used, place) = (node.controls[at], node.control_places[at] as usize);
         self.users[used.index()].slots[place] = Slot::Control(at as u32);
     }
 
-    /// Takes each of `id`'s control edges from `control`: a graph may name one several times. Tells
-    /// whether there was any.
+    /// Removes all control edges from `control` to `id`: a graph may name one several times.
+    /// Returns whether there was one.
     pub(super) fn drop_controls(&mut self, id: NodeId, control: NodeId) -> bool {
         let mut found = false;
         while let Some(at) = self.control_index(id, control) {
@@ -149,8 +149,8 @@ impl Graph {
         found
     }
 
-    /// The index of some control edge of `id` from `control`, looked for where there are fewer
-    /// edges.
+    /// The index of a control edge from `control` to `id`, if there is one. Searches the shorter of
+    /// the two nodes' lists.
     pub(super) fn control_index(&self, id: NodeId, control: NodeId) -> Option<usize> {
         let (controls, users) = (&self.node(id).controls, &self.users[control.index()]);
         if controls.len() <= users.nodes.len() {
@@ -162,7 +162,7 @@ impl Graph {
         })
     }
 
-    /// Takes all edges from a node that are its own.
+    /// Removes all inputs of a node, data and control.
     pub(super) fn clear_edges(&mut self, id: NodeId) {
         self.clear_inputs(id);
         for at in 0..self.node(id).controls.len() as u32 {
@@ -173,12 +173,12 @@ impl Graph {
         node.control_places.clear();
     }
 
-    /// The nodes that use this one, by data or control, once for each edge.
+    /// The nodes that use this one, by data or control; a node occurs once for each edge.
     pub fn users(&self, id: NodeId) -> &[NodeId] {
         &self.users[id.index()].nodes
     }
 
-    /// The data inputs that read a tensor: consumer and index, by number.
+    /// The data inputs that read a tensor, as pairs of consumer and index, sorted.
     pub fn readers(&self, output: Output) -> impl Iterator<Item = (NodeId, usize)> + '_ {
         let mut readers: SmallVec<[(NodeId, usize); 8]> =
             self.readers_in_any_order(output).collect();
@@ -186,8 +186,8 @@ impl Graph {
         readers.into_iter()
     }
 
-    /// The same in no order, for who wants to know only whether there is a certain one: they are
-    /// not listed before.
+    /// Like [`Self::readers`], but unsorted and without a list of its own, for callers that search
+    /// for one reader.
     pub fn readers_in_any_order(
         &self,
         output: Output,
@@ -201,7 +201,7 @@ impl Graph {
         })
     }
 
-    /// The last output of a node that something reads, with a node that reads it.
+    /// The last output of a node that has a reader, with one of its readers.
     pub fn last_port_read(&self, id: NodeId) -> Option<(u32, NodeId)> {
         let users = &self.users[id.index()];
         let ports = users.nodes.iter().zip(&users.slots).filter_map(|(user, slot)| match *slot {
@@ -216,7 +216,7 @@ impl Graph {
         self.users[id.index()].slots.iter().any(|slot| matches!(slot, Slot::Input(_)))
     }
 
-    /// The nodes that wait for this one, whether they read it or not, once each, by number.
+    /// The nodes with a control edge from this one, whether they read it or not, once each, sorted.
     pub fn waiters(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let users = &self.users[id.index()];
         let waits =
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     impl Graph {
-        /// Fails unless both ends of every edge agree.
+        /// Fails unless the two ends of every edge agree.
         fn check_edges(&self) {
             let mut edges = 0;
             for id in self.ids() {
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// Random edits, against what the lists of edges say.
+    /// Checks random edits against the lists of edges.
     #[test]
     fn both_ends_of_an_edge_agree() {
         let mut state = 5u64;
@@ -270,7 +270,7 @@ mod tests {
         };
         let text: Vec<String> = (0..40).map(line).collect();
         let mut graph = Graph::from_text(&text.join("\n")).unwrap();
-        // One node with more control edges than keep their order.
+        // One node has more control edges than a list that keeps its order.
         let hub = graph.find("n8").unwrap();
         let ids: Vec<NodeId> = graph.ids().collect();
         for _ in 0..100 {

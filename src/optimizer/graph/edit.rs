@@ -1,4 +1,4 @@
-//! Changing a [`Graph`].
+//! Edits of a [`Graph`].
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::optimizer::attr::Attr;
 use crate::optimizer::shape::TensorInfo;
 
 impl Graph {
-    /// A node's data, which stays what it was for TensorFlow.
+    /// A node's data, for changes that TensorFlow does not see.
     fn edit_quietly(&mut self, id: NodeId) -> &mut Node {
         self.nodes[id.index()].as_mut().expect("the node was removed")
     }
@@ -26,7 +26,7 @@ impl Graph {
         node
     }
 
-    /// Says what is known of a node's outputs.
+    /// Sets the known information about a node's outputs.
     pub fn set_infos(&mut self, id: NodeId, infos: Vec<TensorInfo>) {
         self.edit_quietly(id).infos = infos;
     }
@@ -41,12 +41,12 @@ impl Graph {
         self.edit(id).attrs_mut().remove(name);
     }
 
-    /// Makes a node one of another op; its attributes are the caller's business.
+    /// Changes a node's op. The caller sees to its attributes.
     pub fn set_op(&mut self, id: NodeId, op: &str) {
         self.edit(id).op = op.into();
     }
 
-    /// `wish`, or `wish_1`, `wish_2` …, whatever was not taken yet.
+    /// The name `wish`, or the first of `wish_1`, `wish_2` … that is not taken.
     fn unique_name(&mut self, wish: String) -> String {
         let taken = |name: &str| self.index.contains_key(name) || self.preserved.contains(name);
         if !taken(&wish) {
@@ -64,8 +64,8 @@ impl Graph {
         name
     }
 
-    /// Adds a node. It is in the frame of the nodes that it reads and waits for; a constant that a
-    /// loop may read comes by [`Self::add_constant`].
+    /// Adds a node. Its frame is the frame of its data and control inputs. A constant that a loop
+    /// may read must be added by [`Self::add_constant`].
     pub fn add(&mut self, new: NewNode) -> NodeId {
         self.edits += 1;
         let node = Node {
@@ -106,7 +106,7 @@ impl Graph {
         self.move_input(id, index, input);
     }
 
-    /// Makes `id` wait for `control`, unless it does or is that node itself.
+    /// Makes `id` wait for `control`, unless it does already or the two are the same node.
     pub fn add_control(&mut self, id: NodeId, control: NodeId) {
         if id != control && self.control_index(id, control).is_none() {
             self.edit(id);
@@ -114,14 +114,14 @@ impl Graph {
         }
     }
 
-    /// Makes `id` no longer wait for `control`.
+    /// Removes the wait of `id` for `control`.
     pub fn remove_control(&mut self, id: NodeId, control: NodeId) {
         if self.drop_controls(id, control) {
             self.edit(id);
         }
     }
 
-    /// Lets every reader of `old` read `new` instead.
+    /// Makes every reader of `old` read `new` instead.
     pub fn replace_readers(&mut self, old: Output, new: Output) {
         let readers: Vec<_> = self.readers(old).collect();
         for (reader, index) in readers {
@@ -129,7 +129,7 @@ impl Graph {
         }
     }
 
-    /// Lets whoever waits for `old` wait for `new` instead.
+    /// Makes every node that waits for `old` wait for `new` instead.
     pub fn replace_waiters(&mut self, old: NodeId, new: NodeId) {
         let waiters: Vec<_> = self.waiters(old).collect();
         for waiter in waiters {
@@ -138,7 +138,7 @@ impl Graph {
         }
     }
 
-    /// Removes a node that nobody uses. Panics when somebody does, or when it is preserved.
+    /// Removes a node without users. Panics if it has users or is preserved.
     pub fn remove(&mut self, id: NodeId) {
         assert!(self.users(id).is_empty(), "{} is in use", self.node(id).name);
         assert!(!self.is_preserved(id), "{} is preserved", self.node(id).name);
@@ -148,10 +148,10 @@ impl Graph {
         self.index.remove(&node.name);
     }
 
-    /// Puts one node in place of a region. `outputs` pairs each tensor of the region that is used
-    /// outside with the new node's port. The new node waits for what nodes of the region waited
-    /// for, and whoever waited for one of them waits for it. The region must be convex
-    /// ([`Graph::is_convex`]), and the new node must read what the region did.
+    /// Replaces a region by one node. `outputs` pairs each tensor of the region that is used
+    /// outside with a port of the new node. The new node takes over the control edges into the
+    /// region and out of it. The region must be convex ([`Graph::is_convex`]), and the new node
+    /// must read the region's inputs.
     pub fn replace_region(
         &mut self,
         region: &[NodeId],
@@ -193,7 +193,7 @@ impl Graph {
         id
     }
 
-    /// Removes nodes that only nodes among them use.
+    /// Removes nodes that have no users outside the list.
     pub fn remove_all(&mut self, region: &[NodeId]) {
         let mut left: FxHashSet<NodeId> = region.iter().copied().collect();
         let mut free: Vec<NodeId> =

@@ -1,9 +1,9 @@
-//! The frames of a [`Graph`]: in which loop of TensorFlow 1's control flow each node is.
+//! The frames of a [`Graph`]: the loop of TensorFlow 1's control flow that contains each node.
 //!
 //! TensorFlow's executor runs a node once for each iteration of its frame, and refuses a graph in
-//! which a node has inputs from two frames. A node without inputs is outside of all loops, wherever
-//! it is read: a constant that a loop reads needs a control edge from a node of that loop.
-//! [`Graph::add_constant`] adds both. Every other node is in the frame of its inputs.
+//! which a node has inputs from two frames. A node without inputs is outside of all loops,
+//! whichever node reads it. A constant that a loop reads needs a control edge from a node of that
+//! loop; [`Graph::add_constant`] adds both. Every other node is in the frame of its inputs.
 
 use rustc_hash::FxHashMap;
 
@@ -26,10 +26,10 @@ impl Frame {
 /// All frames of a graph, and the frame of each node.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Frames {
-    /// By a node's number: the frame of its outputs. Nodes beyond the end are outside of all loops,
-    /// so a graph without loops keeps nothing.
+    /// The frame of each node's outputs, by the node's number. Nodes beyond the end are outside of
+    /// all loops, so a graph without loops stores nothing here.
     of: Vec<Frame>,
-    /// Name and parent of each frame but the first, which is the outside.
+    /// The name and parent of each frame except the first, which is the outside.
     loops: Vec<(String, Frame)>,
     by_name: FxHashMap<(String, Frame), Frame>,
     /// The `Enter`s of each loop.
@@ -53,7 +53,7 @@ impl Frames {
         self.of[id.index()] = frame;
     }
 
-    /// Notes a node that begins a loop or asks for its next step, in its frame.
+    /// Records a node that begins a loop or decides on its next step, with its frame.
     fn note(&mut self, node: &Node, id: NodeId, frame: Frame) {
         let of = match node.op() {
             "Enter" | "RefEnter" => &mut self.enters,
@@ -63,7 +63,7 @@ impl Frames {
         of.entry(frame).or_default().push(id);
     }
 
-    /// The loop of this name within another one.
+    /// The loop of this name within `parent`.
     fn child(&mut self, name: &str, parent: Frame) -> Frame {
         let next = Frame(self.loops.len() as u32 + 1);
         let frame = *self.by_name.entry((name.to_owned(), parent)).or_insert(next);
@@ -77,7 +77,7 @@ impl Frames {
         frame.0.checked_sub(1).map_or(frame, |at| self.loops[at as usize].1)
     }
 
-    /// A loop's name, with those of the loops around it.
+    /// A loop's name, with the names of the loops around it.
     fn name(&self, frame: Frame) -> String {
         match frame.0.checked_sub(1).map(|at| &self.loops[at as usize]) {
             None => "no loop".to_owned(),
@@ -86,7 +86,7 @@ impl Frames {
         }
     }
 
-    /// The frame of a node's outputs if its inputs are in `inputs`.
+    /// The frame of a node's outputs, given the frame `inputs` of its inputs.
     fn behind(&mut self, node: &Node, inputs: Frame) -> Frame {
         match node.op() {
             "Enter" | "RefEnter" => {
@@ -100,8 +100,8 @@ impl Frames {
 }
 
 impl Graph {
-    /// The frame of a node's outputs: for an `Enter` the loop that it leads into, for an `Exit` the
-    /// one that it leads to.
+    /// The frame of a node's outputs: for an `Enter` the loop that it enters, for an `Exit` the
+    /// frame that it leads to.
     pub fn frame(&self, id: NodeId) -> Frame {
         self.frames.get(id)
     }
@@ -123,16 +123,16 @@ impl Graph {
     }
 
     /// The nodes that run after this one: its users, and for an `Enter` the `LoopCond` of its loop.
-    /// So all that leaves a loop is behind all that enters it, also where only another step leads
-    /// from the one to the other.
+    /// So the nodes that leave a loop come after the nodes that enter it, even if only a later
+    /// iteration connects them.
     pub fn following(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let is_enter = matches!(self.node(id).op(), "Enter" | "RefEnter");
         let others = self.frames.conditions.get(&self.frame(id)).filter(|_| is_enter);
         self.users(id).iter().copied().chain(self.present(others, "LoopCond"))
     }
 
-    /// The nodes that run before this one: those that it uses, and for a `LoopCond` the `Enter`s of
-    /// its loop.
+    /// The nodes that run before this one: its inputs, and for a `LoopCond` the `Enter`s of its
+    /// loop.
     pub fn preceding(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let is_condition = self.node(id).op() == "LoopCond";
         let others = self.frames.enters.get(&self.frame(id)).filter(|_| is_condition);
@@ -153,7 +153,7 @@ impl Graph {
         let mut frames = Frames::default();
         if self.has_frames {
             for id in self.order()?.iter().copied() {
-                // An edge back into the loop comes from a node that is further on.
+                // An edge back into the loop comes from a later node.
                 let mut used = self.used(id).filter(|used| !self.is_back_edge(*used, id));
                 let inputs = used.next().map_or(Frame::OUTSIDE, |used| frames.get(used));
                 let frame = frames.behind(self.node(id), inputs);
@@ -164,11 +164,11 @@ impl Graph {
         Some(frames)
     }
 
-    /// Checks that each node's inputs are in one frame, as TensorFlow will.
+    /// Checks that the inputs of each node are in one frame, as TensorFlow will.
     ///
     /// # Errors
-    /// `Internal`, with the first node whose inputs are not, and for nodes in another frame than
-    /// [`Self::frame`] says.
+    /// `Internal`, with the first node that has inputs from two frames, or whose frame is not the
+    /// one that [`Self::frame`] gives.
     pub fn check_frames(&self) -> Result<()> {
         if !self.has_frames {
             return Ok(());
@@ -205,7 +205,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Adds a constant that is read together with the tensor `beside`: in its frame.
+    /// Adds a constant that is read together with the tensor `beside`, in the frame of that tensor.
     pub fn add_constant(
         &mut self,
         name: String,
@@ -218,8 +218,8 @@ impl Graph {
         self.add_const(name, device, value, controls)
     }
 
-    /// Adds a constant that takes the place of a tensor, which is computed from `sources`: it is
-    /// there in the iterations and branches in which all of them are.
+    /// Adds a constant that replaces a tensor computed from `sources`. It exists in the iterations
+    /// and branches in which all the sources exist.
     pub fn add_constant_from(
         &mut self,
         name: String,
@@ -254,7 +254,7 @@ impl Graph {
         Output { node, port: 0 }
     }
 
-    /// A node that runs where a tensor is there. An edge of control from a `Switch` itself would
+    /// A node that runs exactly if a tensor exists. A control edge from a `Switch` itself would
     /// lead into both branches.
     pub fn control_of(&mut self, tensor: Output) -> NodeId {
         let node = self.node(tensor.node);
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(graph.node(made.node).controls(), [branch]);
         graph.replace_readers(Output { node: a, port: 0 }, made);
         graph.remove(a);
-        // The identity that is there serves the next one.
+        // The identity that exists already serves the next constant.
         let again = graph.add_constant_from("d".into(), "", &value, &[Output { node: s, port: 1 }]);
         assert_eq!(graph.node(again.node).controls().len(), 1);
     }

@@ -1,8 +1,8 @@
 //! A GraphDef under rewriting.
 //!
-//! Nodes live in a vector and are named by [`NodeId`]s, which stay valid until the node is removed.
-//! Edges are kept in both directions. What a pass does not touch is written back byte for byte; of
-//! a node that changes, the attributes and fields that stay keep their bytes.
+//! Nodes live in a vector. A [`NodeId`] names a node and stays valid until the node is removed.
+//! Edges are kept in both directions. Nodes that no pass touches are written back byte for byte. In
+//! a changed node, the unchanged attributes and fields keep their bytes.
 
 mod edges;
 mod edit;
@@ -33,8 +33,8 @@ use frames::Frames;
 pub use node::{NewNode, Node, NodeId, Output, device_type};
 use node::{Texts, parse_node};
 
-/// Ops without state that are known without TensorFlow, besides those of the tables of elementwise
-/// ops and reductions.
+/// Stateless ops, known without TensorFlow, besides those in the tables of elementwise ops and
+/// reductions.
 const PURE: &[&str] = &[
     "BroadcastGradientArgs",
     "BroadcastTo",
@@ -51,7 +51,7 @@ const PURE: &[&str] = &[
     "Transpose",
 ];
 
-/// Ops by which parts of a graph may not run, or run several times.
+/// Ops that make parts of a graph run several times or not at all.
 const CONTROL_FLOW: &[&str] = &[
     "Enter",
     "Exit",
@@ -77,7 +77,7 @@ pub fn is_control_flow(op: &str) -> bool {
 pub struct Graph {
     nodes: Vec<Option<Node>>,
     index: FxHashMap<Arc<str>, NodeId>,
-    /// For each node, the edges to those that use it.
+    /// For each node, the edges to its users.
     users: Vec<Users>,
     /// Fields of the GraphDef beyond nodes.
     rest: Vec<Bytes>,
@@ -86,30 +86,30 @@ pub struct Graph {
     /// The type of our devices.
     device_type: DeviceType,
     edits: u64,
-    /// For names that were wished several times, the last suffix.
+    /// The last suffix for each name that was wished several times.
     suffixes: FxHashMap<String, u32>,
-    /// An order of the nodes, with the edits that it follows.
+    /// An order of the nodes, with the number of edits at which it was found.
     order: RefCell<Option<(u64, Arc<[NodeId]>)>>,
-    /// Whether there was a node of [`CONTROL_FLOW`].
+    /// Whether the parsed graph had a node of [`CONTROL_FLOW`].
     has_control_flow: bool,
-    /// Whether there was a loop of TensorFlow 1.
+    /// Whether the parsed graph had a loop of TensorFlow 1.
     has_loops: bool,
-    /// Whether there was a node that leads into a frame.
+    /// Whether the parsed graph had a node that leads into a frame.
     has_frames: bool,
     /// The frame of each node.
     frames: Frames,
 }
 
 impl Graph {
-    /// Reads a serialized GraphDef. Our devices have their own type.
+    /// Reads a serialized GraphDef. Our devices have the default type.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no GraphDef, or whose edges lead nowhere.
+    /// `InvalidArgument` if the bytes are no GraphDef, or an edge has no source.
     pub fn parse(bytes: &Bytes) -> Result<Self> {
         Self::parse_for(bytes, DeviceType::default())
     }
 
-    /// The same where our devices are of this type.
+    /// Like [`Self::parse`], with our devices' type.
     ///
     /// # Errors
     /// Those of [`Self::parse`].
@@ -136,7 +136,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Enters a node without edges; its number is the count of nodes so far.
+    /// Adds a node without edges. Its number is the count of nodes so far.
     fn insert(&mut self, node: Node) -> Result<NodeId> {
         let id = NodeId(
             u32::try_from(self.nodes.len())
@@ -153,7 +153,7 @@ impl Graph {
         Ok(id)
     }
 
-    /// Adds the edge that an input's text names.
+    /// Adds the edge that the text of an input describes.
     fn connect(&mut self, to: NodeId, input: &str) -> Result<()> {
         let (name, port) = match (input.strip_prefix('^'), input.rsplit_once(':')) {
             (Some(name), _) => (name, None),
@@ -189,32 +189,33 @@ impl Graph {
         out
     }
 
-    /// Whether anything differs from what was parsed.
+    /// Whether the graph differs from the parsed one.
     pub const fn is_changed(&self) -> bool {
         self.edits > 0
     }
 
-    /// How often something was changed: where it stays the same, nothing was.
+    /// The number of edits so far. As long as it stays the same, the graph does.
     pub const fn edits(&self) -> u64 {
         self.edits
     }
 
-    /// Names that must stay, with their ops: feeds, fetches and what TensorFlow keeps.
+    /// Adds names of nodes that must stay, with their ops: feeds, fetches and the nodes that
+    /// TensorFlow keeps.
     pub fn preserve<S: Into<String>>(&mut self, names: impl IntoIterator<Item = S>) {
         self.preserved.extend(names.into_iter().map(Into::into));
     }
 
-    /// Whether a node must stay as it is.
+    /// Whether a node must stay unchanged.
     pub fn is_preserved(&self, id: NodeId) -> bool {
         self.preserved.contains(self.node(id).name())
     }
 
-    /// The names that must stay.
+    /// The names of the nodes that must stay.
     pub const fn preserved(&self) -> &FxHashSet<String> {
         &self.preserved
     }
 
-    /// Above every node's index.
+    /// A number above every node's index.
     pub const fn capacity(&self) -> usize {
         self.nodes.len()
     }
@@ -234,7 +235,7 @@ impl Graph {
         (0..self.nodes.len() as u32).map(NodeId).filter(|id| self.nodes[id.index()].is_some())
     }
 
-    /// A node. Panics for one that was removed.
+    /// A node. Panics if it was removed.
     pub fn node(&self, id: NodeId) -> &Node {
         self.nodes[id.index()].as_ref().expect("the node was removed")
     }
@@ -249,23 +250,23 @@ impl Graph {
         self.index.get(name).copied()
     }
 
-    /// Says what an op of the graph is.
+    /// Adds the definition of an op.
     pub fn add_op_def(&mut self, def: OpDef) {
         self.op_defs.insert(def.name.clone(), def);
     }
 
-    /// What an op is, if TensorFlow said so.
+    /// The definition of an op, if TensorFlow gave it.
     pub fn op_def(&self, op: &str) -> Option<&OpDef> {
         self.op_defs.get(op)
     }
 
-    /// Whether nodes may run under different conditions: else all of them run, once.
+    /// Whether nodes may run under different conditions. If not, every node runs once.
     pub const fn has_control_flow(&self) -> bool {
         self.has_control_flow
     }
 
-    /// Whether the node does nothing but compute its outputs from its data inputs. Unknown ops are
-    /// taken for stateful ones.
+    /// Whether the node only computes its outputs from its data inputs. Unknown ops count as
+    /// stateful.
     pub fn is_pure(&self, id: NodeId) -> bool {
         let op = self.node(id).op();
         match self.op_def(op) {
@@ -277,19 +278,19 @@ impl Graph {
         }
     }
 
-    /// What is known of a tensor.
+    /// The known type and shape of a tensor.
     pub fn info(&self, output: Output) -> &TensorInfo {
         const UNKNOWN: &TensorInfo = &TensorInfo { dtype: None, shape: None };
         self.node(output.node).infos.get(output.port as usize).unwrap_or(UNKNOWN)
     }
 
-    /// The elements of a Const, if they are few.
+    /// The elements of a Const, unless there are too many.
     pub fn constant(&self, output: Output) -> Option<HostTensor> {
         let node = self.node(output.node);
         (node.op() == "Const").then(|| node.attr("value")?.tensor().and_then(constant))?
     }
 
-    /// Type and shape of a Const.
+    /// The type and shape of a Const.
     pub fn constant_info(&self, id: NodeId) -> Option<TensorInfo> {
         let node = self.node(id);
         let tensor = (node.op() == "Const").then(|| node.attr("value")?.tensor())??;

@@ -19,7 +19,7 @@ use crate::optimizer::wire;
 pub struct NodeId(pub(in crate::optimizer) u32);
 
 impl NodeId {
-    /// For tables by node: all numbers are below [`Graph::capacity`].
+    /// The index for tables by node, below [`Graph::capacity`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -28,9 +28,9 @@ impl NodeId {
 /// A tensor: an output of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Output {
-    /// Who makes it.
+    /// The node that produces the tensor.
     pub node: NodeId,
-    /// Which of its outputs, lists flattened.
+    /// The index of the output, with lists flattened.
     pub port: u32,
 }
 
@@ -40,55 +40,56 @@ pub struct Node {
     pub(super) name: Arc<str>,
     pub(super) op: Arc<str>,
     pub(super) device: Arc<str>,
-    /// Whether that is one of ours.
+    /// Whether the device is one of ours.
     pub(super) on_wgpu: bool,
     pub(super) inputs: Vec<Output>,
     pub(super) controls: Vec<NodeId>,
-    /// Where each of these edges is among the users of its other end.
+    /// The index of each of these edges in the users of its other end.
     pub(super) input_places: Vec<u32>,
     pub(super) control_places: Vec<u32>,
-    /// Read from `original` when somebody asks: nobody does for most nodes.
+    /// Decoded from `original` on first access: most nodes' attributes are never needed.
     pub(super) attrs: OnceCell<BTreeMap<String, Attr>>,
-    /// Types and shapes of the outputs, as far as they are known.
+    /// The known types and shapes of the outputs.
     pub(in crate::optimizer) infos: Vec<TensorInfo>,
-    /// The node as it came, until it changes.
+    /// The encoded node, until it changes.
     pub(super) original: Option<Bytes>,
     /// Fields beyond name, op, inputs, device and attributes.
     pub(super) rest: Vec<Bytes>,
 }
 
 impl Node {
-    /// Its unique name.
+    /// The node's unique name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its op.
+    /// The node's op.
     pub fn op(&self) -> &str {
         &self.op
     }
 
-    /// Types and shapes of its outputs, as far as they are known.
+    /// The known types and shapes of the node's outputs.
     pub fn infos(&self) -> &[TensorInfo] {
         &self.infos
     }
 
-    /// The device that it was placed on, as in `/job:localhost/replica:0/task:0/device:WGPU:0`.
+    /// The device on which the node is placed, as in
+    /// `/job:localhost/replica:0/task:0/device:WGPU:0`.
     pub fn device(&self) -> &str {
         &self.device
     }
 
-    /// Op and device, without a copy.
+    /// The op and the device, shared instead of copied.
     pub(in crate::optimizer) fn shared_texts(&self) -> (Arc<str>, Arc<str>) {
         (self.op.clone(), self.device.clone())
     }
 
-    /// Its data inputs, lists flattened.
+    /// The data inputs, with lists flattened.
     pub fn inputs(&self) -> &[Output] {
         &self.inputs
     }
 
-    /// The nodes that run before it without giving it data.
+    /// The control inputs: nodes that run before this one without giving it data.
     pub fn controls(&self) -> &[NodeId] {
         &self.controls
     }
@@ -105,28 +106,28 @@ impl Node {
         })
     }
 
-    /// The same, to be changed.
+    /// All attributes by name, for changes.
     pub(super) fn attrs_mut(&mut self) -> &mut BTreeMap<String, Attr> {
         self.attrs();
         self.attrs.get_mut().expect("just read")
     }
 
-    /// The bytes that it came in, if it did not change since.
+    /// The node's encoding, if the node has not changed since it was read.
     pub const fn original(&self) -> Option<&Bytes> {
         self.original.as_ref()
     }
 
-    /// The attribute `name`, a type of ours.
+    /// The attribute `name`, if it is one of our types.
     pub fn dtype(&self, name: &str) -> Option<DType> {
         self.attr(name)?.dtype()
     }
 
-    /// Whether it was placed on one of our devices.
+    /// Whether the node is placed on one of our devices.
     pub const fn on_wgpu(&self) -> bool {
         self.on_wgpu
     }
 
-    /// Whether its op is one that the optimizer makes.
+    /// Whether the node's op is one that the optimizer makes.
     pub fn is_ours(&self) -> bool {
         is_ours(&self.op)
     }
@@ -166,7 +167,7 @@ impl Node {
 }
 
 impl Node {
-    /// What tells TensorFlow the shapes of outputs, where all of them are known.
+    /// The attributes that give TensorFlow the shapes of the outputs, if all are known.
     fn annotations(&self) -> Option<[(&'static str, Attr); 2]> {
         let shapes = self.infos.iter().map(TensorInfo::dims).collect::<Option<Vec<_>>>()?;
         let told = is_ours(&self.op) && !shapes.is_empty();
@@ -176,9 +177,9 @@ impl Node {
     }
 }
 
-/// Attributes from which TensorFlow's shape inference takes what an op's shape function cannot say:
-/// ours don't see lists of numbers and other nodes' values. A node that is written has them anew,
-/// so they are kept out of [`Node::attrs`].
+/// Attributes from which TensorFlow's shape inference takes shapes that an op's shape function
+/// cannot find: ours see neither lists of numbers nor the values of other nodes. They are written
+/// anew with each node, so they are kept out of [`Node::attrs`].
 const ANNOTATIONS: [&str; 2] = ["_output_shape_vector", "_same_output_for_iterations"];
 
 /// Whether the op is one that the optimizer makes.
@@ -186,38 +187,38 @@ fn is_ours(op: &str) -> bool {
     op.starts_with("_Wgpu")
 }
 
-/// The device type in a device's name: `WGPU` of `/job:localhost/replica:0/task:0/device:WGPU:0`.
+/// The device type in a device's name: `WGPU` in `/job:localhost/replica:0/task:0/device:WGPU:0`.
 pub fn device_type(device: &str) -> Option<&str> {
     let last = device.rsplit('/').next()?;
     let (kind, _) = last.strip_prefix("device:")?.split_once(':')?;
     Some(kind)
 }
 
-/// Whether a device's name is one of ours, which have this type.
+/// Whether a device's name is that of one of our devices, which have the type `ours`.
 pub(super) fn is_wgpu(device: &str, ours: DeviceType) -> bool {
     device_type(device) == Some(ours.name())
 }
 
-/// A node to be added, see [`Graph::add`].
+/// A node for [`Graph::add`].
 #[derive(Debug, Clone, Default)]
 pub struct NewNode {
     /// The wished name; a suffix makes it unique.
     pub name: String,
-    /// Its op.
+    /// The node's op.
     pub op: String,
-    /// Its device.
+    /// The node's device.
     pub device: String,
-    /// Its data inputs.
+    /// The node's data inputs.
     pub inputs: Vec<Output>,
-    /// Its control inputs.
+    /// The node's control inputs.
     pub controls: Vec<NodeId>,
-    /// Its attributes.
+    /// The node's attributes.
     pub attrs: Vec<(&'static str, Attr)>,
-    /// Types and shapes of its outputs.
+    /// The types and shapes of the node's outputs.
     pub infos: Vec<TensorInfo>,
 }
 
-/// Texts that many nodes of a graph have in common: ops and devices.
+/// Texts that many nodes of a graph share: ops and devices.
 #[derive(Default)]
 pub(super) struct Texts<'g>(FxHashMap<&'g str, Arc<str>>);
 
@@ -227,7 +228,7 @@ impl<'g> Texts<'g> {
     }
 }
 
-/// A node without edges, from a part of `graph`. Hands its inputs' texts to `input`.
+/// Reads a node, without edges, from a part of `graph`. Passes the texts of its inputs to `input`.
 pub(super) fn parse_node<'g>(
     graph: &'g Bytes,
     part: &'g [u8],
@@ -244,7 +245,7 @@ pub(super) fn parse_node<'g>(
             2 => op = wire::text(&part)?,
             3 => input(wire::text(&part)?),
             4 => device = wire::text(&part)?,
-            // Only looked at, so that nothing can go wrong when they are read.
+            // Only checked, so that decoding it later cannot fail.
             5 => {
                 wire::entry(&part)?;
             }
@@ -267,7 +268,7 @@ pub(super) fn parse_node<'g>(
     })
 }
 
-/// The attributes of a NodeDef that [`parse_node`] has seen.
+/// The attributes of a NodeDef that [`parse_node`] has checked.
 fn parse_attrs(bytes: &Bytes, op: &str) -> BTreeMap<String, Attr> {
     let parts = wire::records(bytes).filter_map(Result::ok).filter(|part| part.field == 5);
     let entries = parts.filter_map(|part| wire::entry(&part).ok());
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
     use crate::optimizer::graph::Graph;
 
-    /// The names of a node's attributes as TensorFlow gets them.
+    /// The names of a node's attributes as they are written for TensorFlow.
     fn written(graph: &Graph, name: &str) -> Vec<String> {
         let bytes = graph.to_bytes();
         let mut found = None;
@@ -310,7 +311,8 @@ mod tests {
         assert_eq!(written(&graph, "a"), ["whole", ANNOTATIONS[0], ANNOTATIONS[1]]);
         assert_eq!(written(&graph, "b"), ["whole"]);
         assert_eq!(written(&graph, "c"), ["whole"]);
-        // Read again, it has them for nobody but TensorFlow, and loses them with what they tell.
+        // In a graph that is read again, only TensorFlow sees the annotations. A change of the node
+        // drops them, for the shapes are not known there.
         let mut again = Graph::parse(&graph.to_bytes().into()).unwrap();
         assert_eq!(again.to_bytes(), graph.to_bytes());
         let a = again.find("a").unwrap();

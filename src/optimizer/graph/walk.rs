@@ -7,16 +7,16 @@ use rustc_hash::FxHashSet;
 use super::Graph;
 use super::node::NodeId;
 
-/// Most nodes that a search for a path looks at. A path that is longer to find counts as one that
-/// is there, so that time is linear.
+/// The largest number of nodes that a search for a path visits. If a search needs more, the path
+/// counts as found, so that time stays linear.
 const MAX_SEARCHED: usize = 1 << 14;
 
 impl Graph {
-    /// The nodes, each behind its inputs. Edges back into loops of TensorFlow 1
-    /// (`NextIteration` to `Merge`) don't count; what leaves a loop is behind what enters it.
-    /// `None` for another cycle.
+    /// The nodes in topological order: each comes after its inputs. Edges back into loops of
+    /// TensorFlow 1 (`NextIteration` to `Merge`) don't count; the nodes that leave a loop come
+    /// after the nodes that enter it. `None` for a graph with another cycle.
     pub fn order(&self) -> Option<Arc<[NodeId]>> {
-        // Most passes change nothing, and the next one finds the order that they used.
+        // Most passes change nothing, so the next pass can use the same order.
         let mut known = self.order.borrow_mut();
         match &*known {
             Some((edits, order)) if *edits == self.edits => Some(order.clone()),
@@ -62,9 +62,8 @@ impl Graph {
             && matches!(self.node(from).op(), "NextIteration" | "RefNextIteration")
     }
 
-    /// Whether some path leads from `start` to a node of `targets` by at least one edge; nodes in
-    /// `avoid` are not passed through. So it is also answered where that would take too long to
-    /// find out.
+    /// Whether some path of at least one edge leads from `start` to a node of `targets` without
+    /// passing through a node of `avoid`. The answer is also yes if the search would take too long.
     pub fn reaches(
         &self,
         start: &[NodeId],
@@ -87,13 +86,13 @@ impl Graph {
         true
     }
 
-    /// Whether surely no path leaves the region and comes back: only then can one node take its
-    /// place.
+    /// Whether it is certain that no path leaves the region and comes back. Only then can one node
+    /// replace the region.
     pub fn is_convex(&self, region: &[NodeId]) -> bool {
         self.is_convex_without(region, &FxHashSet::default())
     }
 
-    /// The same in a graph without the nodes `left_out`, none of which is in the region.
+    /// Like [`Self::is_convex`], without the nodes `left_out`, none of which is in the region.
     pub fn is_convex_without(&self, region: &[NodeId], left_out: &FxHashSet<NodeId>) -> bool {
         let inside: FxHashSet<NodeId> = region.iter().copied().collect();
         let is_end = |id: &&NodeId| {
@@ -101,13 +100,13 @@ impl Graph {
             users.is_empty()
                 || users.iter().any(|user| !inside.contains(user) && !left_out.contains(user))
         };
-        // All others lead to the only end, so that a path from there to any of them would be a
+        // All other nodes lead to the only end, so a path from the end to one of them would be a
         // cycle.
         if region.iter().filter(is_end).count() <= 1 {
             return true;
         }
-        // Down from what uses the region and up from what it uses, in turn: whichever way ends
-        // first has seen enough.
+        // Search down from the users of the region and up from its inputs, in turn. Whichever
+        // search finishes first decides.
         let outside = |ids: Vec<NodeId>| {
             ids.into_iter()
                 .filter(|id| !inside.contains(id) && !left_out.contains(id))
@@ -133,7 +132,7 @@ impl Graph {
         false
     }
 
-    /// The nodes that a node reads or waits for, once for each edge.
+    /// The nodes of the data and control inputs of a node, once for each edge.
     pub fn used(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let node = self.node(id);
         node.inputs.iter().map(|i| i.node).chain(node.controls.iter().copied())
@@ -157,7 +156,8 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Every region of small random graphs: convex is what no pair of paths contradicts.
+    /// Tests every region of small random graphs: it is convex if no pair of paths contradicts
+    /// that.
     #[test]
     fn convexity_is_that_of_all_paths() {
         let mut state = 7u64;

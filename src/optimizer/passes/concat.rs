@@ -1,12 +1,11 @@
-//! Concatenations of elementwise values, as rotary embeddings write them: halves of a tensor are
-//! turned by sines and cosines and put side by side again. One node reads the halves where they
-//! are, and writes the result.
+//! Concatenations of elementwise values, as in rotary embeddings: the halves of a tensor are
+//! rotated by sines and cosines and joined again. One node reads the halves in place, and writes
+//! the result.
 //!
-//! A region is a concatenation and the elementwise nodes that lead to it alone. What they read is a
-//! part of a split tensor, if it is split as the result is joined, or whatever else broadcasts. A
-//! `Slice` may be a part too: the gradient of a concatenation has them.
-//! Extents besides that of the axis may be unknown, as that of a batch, if it is sure that they are
-//! the same.
+//! A region is a concatenation and the elementwise nodes that lead only to it. Its inputs are parts
+//! of a tensor that is split in the same way as the result is joined, and other tensors that
+//! broadcast. A `Slice` may be a part too: the gradient of a concatenation has them. Extents of the
+//! other axes may be unknown, such as a batch size, if they are certainly equal.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,7 +19,7 @@ use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::scalars::{SameShapes, Scalar};
 use crate::optimizer::shape::TensorInfo;
 
-/// Most elementwise nodes of a region.
+/// The largest number of elementwise nodes in a region.
 const MAX_NODES: usize = 32;
 
 /// Runs the pass.
@@ -41,14 +40,14 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The constant axis that an operand says, of a tensor of this rank.
+/// The axis in a constant operand, for a tensor of this rank.
 fn axis(graph: &Graph, operand: Output, rank: usize) -> Option<usize> {
     let values = graph.constant(operand)?.to_i64().ok()?;
     let [axis] = values[..] else { return None };
     usize::try_from(if axis < 0 { axis + rank as i64 } else { axis }).ok().filter(|a| *a < rank)
 }
 
-/// What a region computes.
+/// A region while it is built.
 struct Region<'g> {
     graph: &'g Graph,
     scalars: &'g FxHashMap<NodeId, Scalar>,
@@ -61,15 +60,15 @@ struct Region<'g> {
     members: Vec<NodeId>,
     expression: Expression,
     constants: Vec<f32>,
-    /// What is read, each with the number of its part if it is one.
+    /// The inputs, each with the number of its part if it is a part.
     inputs: Vec<(Output, Option<usize>, Value)>,
     values: FxHashMap<Output, Value>,
 }
 
-/// What takes the region's place.
+/// The replacement of a region.
 struct Plan {
     members: Vec<NodeId>,
-    /// The nodes that split what is read.
+    /// The nodes that split the inputs.
     splits: Vec<NodeId>,
     new: NewNode,
 }
@@ -90,7 +89,7 @@ impl Plan {
 }
 
 impl<'g> Region<'g> {
-    /// What becomes of the concatenation `id`, if that is worth it.
+    /// The replacement of the concatenation `id`, if it is worthwhile.
     fn find(graph: &'g Graph, scalars: &'g FxHashMap<NodeId, Scalar>, id: NodeId) -> Option<Plan> {
         let node = graph.node(id);
         if node.op() != "ConcatV2" || !node.on_wgpu() || graph.is_preserved(id) {
@@ -129,7 +128,7 @@ impl<'g> Region<'g> {
         region.plan(id)
     }
 
-    /// The elementwise nodes that lead to the concatenation `id` alone, in topological order.
+    /// The elementwise nodes that lead only to the concatenation `id`, in topological order.
     fn inside(&self, id: NodeId, parts: &[Output]) -> Vec<NodeId> {
         let mut inside: FxHashSet<NodeId> = FxHashSet::default();
         let mut found: Vec<NodeId> = Vec::new();
@@ -149,12 +148,12 @@ impl<'g> Region<'g> {
                 open.extend(self.graph.node(next).inputs().iter().map(|i| i.node));
             }
         }
-        // Each was found after all that reads it.
+        // Each node was found after all its readers.
         found.reverse();
         found
     }
 
-    /// The value of what is read, or of a member that came before.
+    /// The value of an input, or of a member that came before.
     fn value(&mut self, tensor: Output, dtype: DType) -> Option<Value> {
         if let Some(value) = self.values.get(&tensor) {
             return Some(*value);
@@ -190,7 +189,8 @@ impl<'g> Region<'g> {
         (self.inputs.len() <= MAX_INPUTS).then_some(value)
     }
 
-    /// The tensor of which another one is a part, and which, or the tensor itself.
+    /// The tensor that contains `tensor` as a part, with the number of the part, or `tensor`
+    /// itself.
     fn source(&self, tensor: Output) -> (Output, Option<usize>) {
         let node = self.graph.node(tensor.node);
         let of_split = || {
@@ -207,7 +207,7 @@ impl<'g> Region<'g> {
         of_split().or_else(|| self.slice(tensor)).unwrap_or((tensor, None))
     }
 
-    /// The same for a `Slice`, as the gradient of a concatenation has it.
+    /// Like [`Self::source`], for a `Slice` as in the gradient of a concatenation.
     fn slice(&self, tensor: Output) -> Option<(Output, Option<usize>)> {
         let node = self.graph.node(tensor.node);
         let &[source, begin, size] = node.inputs() else { return None };
@@ -262,7 +262,7 @@ impl<'g> Region<'g> {
         let types = self.expression.output_types();
         let parameters = self.expression.outputs().iter().any(|v| matches!(v, Value::Constant(_)));
         let cheap = cost::elementwise(cost::expression(&self.expression)) <= BOUND;
-        // The result is that of the whole: something that is read must say its extents.
+        // The result's extents are those of the whole: some input must determine them.
         let has_part = self.inputs.iter().any(|(tensor, part, _)| {
             part.is_some() || self.graph.info(*tensor).same_shape(&self.part)
         });

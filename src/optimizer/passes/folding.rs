@@ -1,5 +1,5 @@
-//! What the attributes of a contraction can say instead of a node before it: a transpose of the
-//! last two dimensions of a matrix product's operand, and zeros around the input of a convolution.
+//! Folds nodes in front of a contraction into its attributes: a transpose of the last two
+//! dimensions of a matrix product's operand, and zero padding of a convolution's input.
 
 use super::contraction::{attributes, fused_op};
 use crate::dtype::DType;
@@ -24,10 +24,9 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Reads operands as they were before a transpose; one after another, for a transpose of a
-/// transpose.
+/// Reads operands as they were before a transpose. Repeats that for a transpose of a transpose.
 fn transposes(graph: &mut Graph, id: NodeId, flags: [&'static str; 2]) {
-    // The batch forms conjugate complex matrices as they transpose them.
+    // The batch forms conjugate complex matrices when they transpose them.
     if !graph.node(id).dtype("T").is_some_and(DType::is_float) {
         return;
     }
@@ -66,12 +65,12 @@ fn drop_unused(graph: &mut Graph, id: NodeId) {
     }
 }
 
-/// Lets a convolution pad its input itself.
+/// Makes a convolution pad its input itself.
 fn pad(graph: &mut Graph, id: NodeId, fused: &'static str) {
     let Some((pad, paddings)) = padded(graph, id) else { return };
     let source = graph.node(pad).inputs()[0];
     let node = graph.node(id);
-    // Conv3D alone has no such attribute.
+    // Only Conv3D has no such attribute.
     if node.op() == "Conv3D" {
         let Some(dtype) = node.dtype("T") else { return };
         let epilogue = [
@@ -101,8 +100,8 @@ fn pad(graph: &mut Graph, id: NodeId, fused: &'static str) {
     graph.remove(pad);
 }
 
-/// The node that pads the input of a convolution with zeros, where nothing else reads it, and the
-/// paddings of both together.
+/// The node that pads the input of a convolution with zeros, if it has no other reader, and the sum
+/// of its paddings and the convolution's.
 fn padded(graph: &Graph, id: NodeId) -> Option<(NodeId, Vec<i64>)> {
     let conv = graph.node(id);
     conv.dtype("T").filter(|t| t.is_float())?;
@@ -118,7 +117,8 @@ fn padded(graph: &Graph, id: NodeId) -> Option<(NodeId, Vec<i64>)> {
     if !zero || !alone || !node.on_wgpu() || graph.is_preserved(input.node) {
         return None;
     }
-    // A node that waits for the padding and that the convolution waits for would become a cycle.
+    // A node that waits for the padding, and for which the convolution waits, would become part of
+    // a cycle.
     if graph.users(input.node).len() > 1 {
         return None;
     }

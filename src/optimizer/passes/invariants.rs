@@ -1,16 +1,16 @@
-//! Products in loops whose operands are the same in every step: they are computed once, in front of
-//! the loop, and so is what follows from them elementwise.
+//! Products in loops with the same operands in every step, and the elementwise nodes that depend
+//! only on them: they are computed once, before the loop.
 //!
-//! A value is the same in every step if the loop hands it on as it is: a `Switch` of a `Merge` of
-//! the value with which the loop begins and of what the `Switch` gives. What is computed in front
-//! enters the loop as a constant, and a `Switch` of its own says that there is a step.
+//! A value is the same in every step if the loop passes it on unchanged: through a `Switch` of a
+//! `Merge` of the loop's initial value and the output of the `Switch`. A value that is computed
+//! before the loop enters it as a constant, and its own `Switch` tells whether there is a step.
 
 use crate::error::Result;
 use crate::kernels::scalar;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 
-/// Ops that are worth a tensor that is kept while the loop runs.
+/// Ops for which it is worthwhile to keep a tensor while the loop runs.
 const PRODUCTS: &[&str] =
     &["BatchMatMulV2", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "Einsum", "MatMul"];
 
@@ -31,23 +31,23 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 /// A value that is the same in every step.
 #[derive(Clone, Copy)]
 struct Invariant {
-    /// The tensor in front of the loop.
+    /// The tensor before the loop.
     tensor: Output,
-    /// What takes it into the loop.
+    /// The node that takes the tensor into the loop.
     enter: NodeId,
-    /// What says whether there is another step.
+    /// The tensor that tells whether there is another step.
     condition: Output,
 }
 
 impl Invariant {
-    /// Whether both are of the same loop.
+    /// Whether both values belong to the same loop.
     fn goes_with(&self, other: &Self, graph: &Graph) -> bool {
         let frame = |enter: NodeId| graph.node(enter).attr("frame_name").and_then(Attr::string);
         self.condition == other.condition && frame(self.enter) == frame(other.enter)
     }
 }
 
-/// What a step reads, if it is the same in every step.
+/// The invariant behind a tensor that a step reads, if the tensor is the same in every step.
 fn invariant(graph: &Graph, tensor: Output) -> Option<Invariant> {
     let switch = graph.node(tensor.node);
     let &[value, condition] = switch.inputs() else { return None };
@@ -71,7 +71,7 @@ fn invariant(graph: &Graph, tensor: Output) -> Option<Invariant> {
     Some(Invariant { tensor: *graph.node(enter).inputs().first()?, enter, condition })
 }
 
-/// A node of a loop's steps that can be in front of it.
+/// A node of a loop's steps that can be moved before the loop.
 struct Outside {
     inputs: Vec<Invariant>,
 }
@@ -95,7 +95,7 @@ impl Outside {
                     port == 1 && switch.op() == "Switch" && switch.inputs()[1] == first.condition
                 })
         };
-        // It would run even if there is no step: nothing about its shapes may be open.
+        // The node would run even if there is no step, so all its shapes must be known.
         let known = |tensor: Output| graph.info(tensor).dims().is_some();
         let fits = others.iter().all(|other| other.goes_with(first, graph))
             && node.controls().iter().all(is_step)
@@ -142,7 +142,7 @@ impl Outside {
     }
 }
 
-/// Whether a value is one that this pass has put in front of the loop.
+/// Whether this pass has moved the computation of a value before the loop.
 fn is_made(graph: &Graph, value: &Invariant) -> bool {
     graph.node(value.enter).attr("is_constant").and_then(Attr::bool) == Some(true)
 }

@@ -24,8 +24,8 @@ mod rowwise;
 mod stacks;
 mod update;
 
-/// A rewriting of graphs. It works on what [`Graph`] knows alone, and running it twice does what
-/// running it once does.
+/// A rewrite of graphs. It uses only the knowledge in [`Graph`]. A second run after the first
+/// changes nothing.
 pub struct Pass {
     /// The name for `TF_WGPU_OPTIMIZER`.
     pub name: &'static str,
@@ -61,32 +61,31 @@ pub const PASSES: &[Pass] = &[
 /// One run of a pass.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    /// How often the passes have begun, this time included.
+    /// The number of rounds of all passes so far, this one included.
     pub round: usize,
     /// The pass's name.
     pub pass: &'static str,
-    /// How long it ran.
+    /// The time that it ran.
     pub run: Duration,
-    /// How long the verifier ran behind it.
+    /// The time that the verifier ran after it.
     pub verifying: Duration,
-    /// How often it changed the graph.
+    /// The number of changes that it made.
     pub edits: u64,
 }
 
-/// Most times that [`run_all`] runs the passes, were two of them to undo each other.
+/// The largest number of rounds of [`run_all`], in case two passes undo each other's work.
 const MAX_ROUNDS: usize = 8;
 
-/// Runs passes in their order, again and again until they find nothing more: so a second run
+/// Runs passes in their order, again and again until none finds anything to do. So a second run
 /// changes nothing. The graph is verified after each pass that changed it.
 ///
 /// # Errors
-/// Those of the passes; `Internal` where a pass broke the graph, with its name.
+/// The errors of the passes; `Internal` with a pass's name if it broke the graph.
 pub fn run_all(passes: &[&Pass], graph: &mut Graph) -> Result<()> {
     run_watched(passes, graph, &mut |_, _| {})
 }
 
-/// Like [`run_all`]; `watch` sees the graph after each run of a pass, also a graph that the pass
-/// broke.
+/// Like [`run_all`]; `watch` gets the graph after each run of a pass, even if the pass broke it.
 ///
 /// # Errors
 /// As for [`run_all`].
@@ -96,8 +95,8 @@ pub fn run_watched(
     watch: &mut dyn FnMut(&Step, &Graph),
 ) -> Result<()> {
     let verifier = Verifier::new(graph);
-    // How often the graph had been changed when each pass found nothing: until it changes again,
-    // the pass has nothing to do.
+    // The graph's count of edits when each pass last found nothing. As long as the count stays the
+    // same, the pass has nothing to do.
     let mut idle: Vec<Option<u64>> = vec![None; passes.len()];
     for round in 1..=MAX_ROUNDS {
         for (pass, idle) in passes.iter().zip(&mut idle) {
@@ -131,7 +130,7 @@ pub fn run_watched(
     Ok(())
 }
 
-/// The error for a graph that a pass broke, which is a fault of ours.
+/// The error for a graph that a pass broke, which is a bug of ours.
 fn broken(pass: &Pass, rule: &Error) -> Error {
     Error::Internal(format!(
         "the optimizer's pass {} broke it ({rule}). This is a fault of tensorflow-wgpu: please \

@@ -1,6 +1,6 @@
-//! Conditions of loops and branches stay in host memory, where TensorFlow compares int32 counters
-//! and where its executor wants to know what to do next. A logical op between the two would run on
-//! the device, and each step of a loop would wait for it.
+//! Keeps conditions of loops and branches in host memory, where TensorFlow compares int32 counters
+//! and where its executor needs the decision. A logical op between the two would run on the device,
+//! and each step of a loop would wait for it.
 
 use rustc_hash::FxHashSet;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernels::fused::predicate;
 use crate::optimizer::graph::{Graph, NodeId, Output, device_type};
 
-/// Ops whose int32 kernels compare in host memory.
+/// Ops with int32 kernels that compare in host memory.
 const COMPARISONS: &[&str] = &["Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual"];
 
 /// Ops that read this input in host memory.
@@ -30,8 +30,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             chosen.insert(id);
         }
     }
-    // What nobody wants there stays on the device, and so does what is computed from it. Either may
-    // end what kept another node there.
+    // A value that is not needed on the host stays on the device, and so do the values that are
+    // computed from it. Each removal may take away the reason for which another node was chosen.
     let mut doubtful: Vec<NodeId> = chosen.iter().copied().collect();
     while let Some(id) = doubtful.pop() {
         let node = graph.node(id);
@@ -61,7 +61,7 @@ fn is_cpu(graph: &Graph, id: NodeId) -> bool {
     device_type(graph.node(id).device()) == Some("CPU")
 }
 
-/// Whether a tensor is in host memory when it is made.
+/// Whether a tensor is produced in host memory.
 fn is_there(graph: &Graph, output: Output, chosen: &FxHashSet<NodeId>) -> bool {
     let node = graph.node(output.node);
     let compared = COMPARISONS.contains(&node.op()) && node.dtype("T") == Some(DType::I32);
@@ -71,8 +71,8 @@ fn is_there(graph: &Graph, output: Output, chosen: &FxHashSet<NodeId>) -> bool {
         || is_cpu(graph, output.node)
 }
 
-/// Whether somebody reads in host memory what the node makes. Others get a copy, for which nobody
-/// waits.
+/// Whether a reader needs the node's output in host memory. Other readers get a copy, for which no
+/// thread waits.
 fn is_wanted_there(graph: &Graph, id: NodeId, chosen: &FxHashSet<NodeId>) -> bool {
     graph.readers_in_any_order(Output { node: id, port: 0 }).any(|(reader, index)| {
         let op = graph.node(reader).op();

@@ -1,9 +1,9 @@
-//! Reads of one variable that see the same value become one, and so does what is computed alike
+//! Merges reads of one variable that see the same value, and then the nodes that compute the same
 //! from them.
 //!
-//! Keras reads the rate and the step counter anew for each variable that it trains, and raises the
-//! betas to a power each time. TensorFlow's own deduplication stops at reads, for they have state;
-//! here it is known who writes the variable.
+//! For each variable that it trains, Keras reads the learning rate and the step counter anew, and
+//! raises the betas to a power. TensorFlow's own deduplication stops at reads, for they have state.
+//! This pass knows the nodes that write the variable.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -29,17 +29,17 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Rounds. A round compares reads of one state with the first of them; reads that wait for other
-/// nodes than the first go to the next round.
+/// The number of rounds. A round compares reads of one state with the first of them. Reads that
+/// wait for other nodes than the first are compared in the next round.
 const ROUNDS: usize = 4;
 
-/// Merges reads; tells whether there is any read.
+/// Merges reads. Returns whether there is any read.
 fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
     let variables = Variables::of(graph);
     if variables.all().all(|uses| uses.reads.is_empty()) {
         return false;
     }
-    // A read that is kept for its name alone has been merged before.
+    // A read that is kept only for its name has been merged before.
     let is_read = |id: &NodeId| graph.node(*id).on_wgpu() && !graph.users(*id).is_empty();
     if variables.all().all(|uses| uses.reads.iter().filter(|id| is_read(id)).nth(1).is_none()) {
         return true;
@@ -50,7 +50,7 @@ fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
     reads.sort_unstable_by_key(|read| places.of(*read));
     let same = same_reads(graph, order, &places, &variables, &reads);
     for (read, first) in same {
-        // Its name must stay, and a read costs nothing: only nobody reads it any more.
+        // The read's name must stay, and a read without readers costs nothing.
         if graph.is_preserved(read) {
             graph.replace_readers(Output { node: read, port: 0 }, Output { node: first, port: 0 });
         } else {
@@ -60,7 +60,8 @@ fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
     true
 }
 
-/// The reads that must see what an earlier one sees, and run whenever that does, with that one.
+/// The reads that must see the same value as an earlier read, and run whenever it does, each with
+/// that read.
 fn same_reads(
     graph: &Graph,
     order: &[NodeId],
@@ -88,7 +89,7 @@ fn same_reads(
     let mut same = Vec::new();
     for _ in 0..ROUNDS {
         groups.retain(|group| group.len() > 1);
-        // What a read waits for must come before the first one.
+        // The nodes for which a read waits must come before the first read.
         let waits = |first: NodeId, read: NodeId| {
             graph
                 .node(read)
@@ -122,10 +123,10 @@ fn same_reads(
     same
 }
 
-/// Ops whose equal nodes are merged, besides the elementwise ones.
+/// Ops of which equal nodes are merged, besides the elementwise ones.
 const MERGED: &[&str] = &["Cast", "Const", "Identity", "Reshape"];
 
-/// Merges nodes that compute the same of the same.
+/// Merges nodes that compute the same function of the same inputs.
 fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
     type Key = ((Arc<str>, Arc<str>), SmallVec<[Output; 4]>, SmallVec<[NodeId; 4]>, u64);
     let mut known: FxHashMap<Key, SmallVec<[NodeId; 1]>> = FxHashMap::default();
@@ -143,7 +144,7 @@ fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
         }
         let mut controls = SmallVec::from_slice(node.controls());
         controls.sort_unstable();
-        // Constants differ in nothing but their attributes.
+        // Constants differ only in their attributes.
         let mut hasher = FxHasher::default();
         visible(graph, id).for_each(|(name, value)| (name, value.raw()).hash(&mut hasher));
         let key =
@@ -156,12 +157,12 @@ fn merge_equal(graph: &mut Graph, order: &[NodeId]) {
     }
 }
 
-/// The attributes that say what a node computes.
+/// The attributes that decide the node's computation.
 fn visible(graph: &Graph, id: NodeId) -> impl Iterator<Item = (&String, &Attr)> {
     graph.node(id).attrs().iter().filter(|(name, _)| !name.starts_with('_'))
 }
 
-/// Lets everybody use `new` instead of `old`.
+/// Makes all users of `old` use `new`.
 fn replace(graph: &mut Graph, old: NodeId, new: NodeId) {
     graph.replace_readers(Output { node: old, port: 0 }, Output { node: new, port: 0 });
     graph.replace_waiters(old, new);

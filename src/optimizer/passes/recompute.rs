@@ -1,13 +1,13 @@
-//! Elementwise values that gradients compute again.
+//! Elementwise values that gradients recompute.
 //!
-//! The gradient of a GELU reads three values that the forward pass had on its way. Each would be
-//! written for it and read again, as large as the activation. But all of them follow from the
-//! activation's argument, which is stored anyway. So nodes that need such a value later compute it
-//! from there; what remains for the forward pass can then be one epilogue.
+//! The gradient of a GELU reads three intermediate values of the forward pass. Each would be
+//! written for it and read again, and each is as large as the activation. But all of them follow
+//! from the activation's argument, which is stored anyway. So nodes that need such a value later
+//! compute it from the argument. The forward pass can then be one epilogue.
 //!
-//! A value is computed again if elementwise nodes alone read it, of which some are wanted with it
-//! and others later, behind a product or a reduction; and if it follows by few functions from one
-//! stored tensor that is no reduction's: rows keep what they need.
+//! A value is recomputed if it has only elementwise readers, of which some run with it and others
+//! later, after a product or a reduction; and if it follows by a few functions from one stored
+//! tensor that is not the result of a reduction: row-wise fusion keeps the values it needs.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -17,13 +17,13 @@ use crate::kernels::reduce::table::REDUCTIONS;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::scalars::{SameShapes, Scalar};
 
-/// Most nodes of a value that are computed again, and their weight ([`cost::again`]).
+/// The largest number of recomputed nodes for one value, and their weight ([`cost::again`]).
 const MAX_NODES: usize = 24;
 const MAX_WEIGHT: u32 = 256;
-/// Most readers of a value that are looked at.
+/// The largest number of a value's readers that are considered.
 const MAX_USERS: usize = 32;
 
-/// Ops that cost nothing, or as little as what is elementwise.
+/// Ops that cost nothing, or no more than elementwise ops.
 const LIGHT: &[&str] = &[
     "BiasAdd",
     "BroadcastGradientArgs",
@@ -49,7 +49,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     }
     let wanted = Values::of(graph, &order).wanted(&order);
     let mut again: FxHashMap<(NodeId, u32), NodeId> = FxHashMap::default();
-    // The last ones first: a copy reads what was copied for its own readers, not for earlier ones.
+    // The last values come first: a copy reads the copies for its own readers, not those for
+    // earlier ones.
     for Wanted { nodes, readers } in wanted.into_iter().rev() {
         for (reader, level) in readers {
             let value = *nodes.last().expect("a value is one of its nodes");
@@ -69,7 +70,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The same node once more, which reads what was copied for `level`.
+/// A copy of the node, which reads the copies for `level`.
 fn copy(
     graph: &mut Graph,
     id: NodeId,
@@ -99,11 +100,11 @@ fn copy(
     new
 }
 
-/// A value that is to be computed again.
+/// A value to be recomputed.
 struct Wanted {
-    /// Its nodes, each behind its inputs; the value is the last one.
+    /// The nodes that compute it, each after its inputs; the last one is the value.
     nodes: Vec<NodeId>,
-    /// Who reads the copy, and at which level.
+    /// The readers of the copy, and the level of each.
     readers: Vec<(NodeId, u32)>,
 }
 
@@ -111,13 +112,13 @@ struct Wanted {
 struct Values<'g> {
     graph: &'g Graph,
     shapes: SameShapes<'g>,
-    /// What each node computes, if it is elementwise.
+    /// The scalar function of each node, if it is elementwise.
     scalars: Vec<Option<Scalar>>,
-    /// Whether it may be copied: gradients are made to wait for the one before them.
+    /// Whether the node may be copied. Gradients have control edges that forbid it.
     plain: Vec<bool>,
-    /// How many products, reductions and the like come before each node is first wanted.
+    /// The number of products, reductions and the like that come before each node is first needed.
     levels: Vec<u32>,
-    /// Values that are found to be computed again.
+    /// The values that will be recomputed.
     again: FxHashSet<NodeId>,
 }
 
@@ -126,7 +127,7 @@ impl<'g> Values<'g> {
         let shapes = SameShapes::new(graph, order);
         let mut scalars = vec![None; graph.capacity()];
         let mut plain = vec![false; graph.capacity()];
-        // Where each node may begin, and where those behind it may.
+        // The level at which each node may begin, and the level for its readers.
         let (mut levels, mut behind) = (vec![0; graph.capacity()], vec![0; graph.capacity()]);
         for id in order {
             let node = graph.node(*id);
@@ -134,15 +135,15 @@ impl<'g> Values<'g> {
                 && graph.waiters(*id).next().is_none()
                 && !graph.is_preserved(*id);
             let scalar = Scalar::of(&shapes, *id);
-            // A single element says nothing about what comes when, nor does a node that gradients
-            // are made to wait for.
+            // An input with a single element does not count for the levels, nor does a control
+            // input of a gradient.
             let large = node.inputs().iter().filter(|i| graph.info(**i).len() != Some(1));
             levels[id.index()] = large.map(|i| behind[i.node.index()]).max().unwrap_or(0);
             let heavy = scalar.is_none() && !LIGHT.contains(&node.op());
             behind[id.index()] = levels[id.index()] + u32::from(heavy);
             scalars[id.index()] = scalar.filter(|s| s.call.output().is_float());
         }
-        // What is elementwise is wanted when the first of its readers is.
+        // An elementwise node is needed when the first of its readers is.
         for id in order.iter().rev().filter(|id| scalars[id.index()].is_some()) {
             let readers = graph.users(*id).iter().map(|user| levels[user.index()]);
             levels[id.index()] = readers.min().unwrap_or(levels[id.index()]);
@@ -161,7 +162,7 @@ impl<'g> Values<'g> {
         all
     }
 
-    /// What becomes of a value that is to be computed again.
+    /// The recomputation of a value, if it is worthwhile.
     fn value(&self, id: NodeId) -> Option<Wanted> {
         let readers = self.readers(id)?;
         if readers.later.is_empty() || !readers.are_elementwise {
@@ -174,7 +175,7 @@ impl<'g> Values<'g> {
         Some(Wanted { nodes: found.nodes, readers: readers.later })
     }
 
-    /// Appends the nodes of a value, down to what is stored.
+    /// Appends the nodes of a value, down to stored tensors.
     fn collect(&self, id: NodeId, of: Output, found: &mut Search) -> Option<()> {
         if !found.seen.insert(id) {
             return Some(());
@@ -189,7 +190,7 @@ impl<'g> Values<'g> {
             if input.port == 0 && !self.is_stored(input.node) {
                 self.collect(input.node, of, found)?;
             } else if self.graph.info(*input).len() != Some(1) && found.leaf != Some(*input) {
-                // Another tensor would be read as well.
+                // A second tensor would have to be read as well.
                 let of_reduction =
                     REDUCTIONS.iter().any(|r| r.op == self.graph.node(input.node).op());
                 if found.leaf.is_some() || of_reduction || !self.shapes.same(*input, of) {
@@ -202,7 +203,7 @@ impl<'g> Values<'g> {
         Some(())
     }
 
-    /// Whether a node's value is in memory anyway.
+    /// Whether a node's value is stored anyway.
     fn is_stored(&self, id: NodeId) -> bool {
         let passes = |readers: Readers| {
             readers.are_elementwise && (readers.later.is_empty() || self.again.contains(&id))
@@ -229,19 +230,19 @@ impl<'g> Values<'g> {
     }
 }
 
-/// Who reads a value.
+/// The readers of a value.
 struct Readers {
-    /// Nodes that are wanted later than the first one, and when.
+    /// The nodes that run later than the first reader, and the level of each.
     later: Vec<(NodeId, u32)>,
     /// Whether all readers are elementwise nodes.
     are_elementwise: bool,
 }
 
-/// The nodes of a value so far.
+/// The nodes of a value that were found so far.
 struct Search {
     nodes: Vec<NodeId>,
     seen: FxHashSet<NodeId>,
     weight: u32,
-    /// The stored tensor that it follows from.
+    /// The stored tensor from which the value follows.
     leaf: Option<Output>,
 }

@@ -1,12 +1,12 @@
-//! Changes of shape that passes put into a graph.
+//! Reshapes that passes add to a graph.
 
 use crate::dtype::DType;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 use crate::tensor::HostTensor;
 
-/// A `Reshape` of `tensor`, called `name`, on the same device. At most one extent may be unknown,
-/// and no other one then be 0. `None` for extents beyond int32, and for unknown types.
+/// A `Reshape` of `tensor` with the name `name`, on the same device. At most one extent may be
+/// unknown, and then no other may be 0. `None` for extents beyond int32, and for unknown types.
 pub fn reshape(
     graph: &mut Graph,
     name: &str,
@@ -35,7 +35,7 @@ pub fn reshape(
     Some(Output { node, port: 0 })
 }
 
-/// Gives the sums of columns, which are a vector, the extents that their readers expect.
+/// Reshapes the sums of columns, which are a vector, to the extents that their readers expect.
 pub fn give_extents(graph: &mut Graph, tensor: Output, dims: &[usize]) {
     let readers: Vec<_> = graph.readers(tensor).collect();
     if readers.is_empty() || graph.info(tensor).rank() == Some(dims.len()) {
@@ -49,11 +49,11 @@ pub fn give_extents(graph: &mut Graph, tensor: Output, dims: &[usize]) {
     }
 }
 
-/// The attributes of changes of shape, besides the type.
+/// The attributes of reshapes, besides the type.
 const ATTRIBUTES: [&str; 3] = ["Tdim", "Tshape", "squeeze_dims"];
 
-/// The change of shape `view` once more, called `name`, of a tensor like the one that it reads.
-/// `info` says what it gives.
+/// A copy of the reshape `view` with the name `name`, for a tensor like its input. `info` describes
+/// the result.
 pub fn again(graph: &Graph, name: &str, view: NodeId, tensor: Output, info: TensorInfo) -> NewNode {
     let node = graph.node(view);
     let own = ATTRIBUTES.into_iter().filter_map(|name| Some((name, node.attr(name)?.clone())));

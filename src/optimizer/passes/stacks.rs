@@ -1,10 +1,11 @@
-//! int32 values that a loop keeps for its gradient stay in host memory, where shapes and counters
-//! are made and needed.
+//! Keeps int32 values that a loop saves for its gradient in host memory, where shapes and counters
+//! are made and used.
 //!
-//! TensorFlow keeps them in lists, whose elements are on the device: each would be sent there, and
-//! each step of the gradient would wait until its elements are back. Lists that nodes of this graph
-//! alone make, fill and empty become stacks in host memory ([`crate::kernels::fused::stack`]),
-//! unless an element may be made on the device, as indices are that come out of another list.
+//! TensorFlow saves them in lists with elements on the device: each element would be sent there,
+//! and each step of the gradient would wait for its elements to come back. If only nodes of this
+//! graph make, fill and empty a list, it becomes a stack in host memory
+//! ([`crate::kernels::fused::stack`]). It stays a list if an element may be made on the device,
+//! like indices that come out of another list.
 
 use super::lists::contents::{CARRIERS, Lists, are_stacks};
 use crate::dtype::DType;
@@ -13,8 +14,8 @@ use crate::kernels::fused::stack;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::{Dim, TensorInfo};
 
-/// Ops whose int32 outputs are in host memory on every device. Ops that hand a tensor on are not
-/// listed: TensorFlow keeps the int32 tensors of control flow in host memory.
+/// Ops with int32 outputs that are in host memory on every device. Ops that pass a tensor on are
+/// not listed: TensorFlow keeps the int32 tensors of control flow in host memory.
 const HOST: &[&str] =
     &["Const", "Rank", "Shape", "ShapeN", "Size", "TensorListElementShape", "TensorListLength"];
 
@@ -42,7 +43,7 @@ fn is_int32(graph: &Graph, id: NodeId) -> bool {
     graph.node(id).dtype("element_dtype") == Some(DType::I32)
 }
 
-/// The nodes by which all lists of one kind are made and handed on, if stacks can take their place.
+/// The nodes that make and pass on all lists of one kind, if stacks can replace these.
 fn replaceable(graph: &Graph, members: &[Output]) -> Option<Vec<NodeId>> {
     let mut nodes: Vec<NodeId> = members.iter().map(|list| list.node).collect();
     nodes.sort_unstable();

@@ -1,22 +1,22 @@
-//! Which layer each box lies in, and which wires are drawn.
+//! The layer of each box, and the wires that are drawn.
 
 use super::Wire;
 
-/// A wire over more layers is not drawn.
+/// The largest number of layers over which a wire is drawn.
 const LONGEST: usize = 10;
 
-/// Layers of a graph's boxes.
+/// The layers of a graph's boxes.
 #[derive(Debug)]
 pub(super) struct Layers {
     /// The layer of each box; 0 is the top.
     pub layer: Vec<usize>,
-    /// Whether each wire is drawn: it leads downwards over few layers.
+    /// Whether each wire is drawn, because it leads downwards over few layers.
     pub drawn: Vec<bool>,
 }
 
 impl Layers {
-    /// Puts each box below the boxes that lead to it. A chain of boxes that begins with nothing,
-    /// such as a variable's handle and its read, stands just above its first reader.
+    /// Puts each box below the boxes that lead to it. A chain of boxes without inputs, such as a
+    /// variable's handle and its read, stands just above its first reader.
     pub fn of(count: usize, wires: &[Wire]) -> Self {
         let (order, position) = order(count, wires);
         let mut above = vec![Vec::new(); count];
@@ -33,8 +33,7 @@ impl Layers {
             layer[node] = layer[node].max(lowest.unwrap_or(0));
         };
         order.iter().for_each(|node| sink(&mut layer, *node));
-        // Variables' handles, their reads, constants and casts of them: chains that begin with
-        // nothing.
+        // Variables' handles, their reads, constants and casts of them are chains without inputs.
         let mut light = vec![false; count];
         for &node in &order {
             light[node] = above[node].len() <= 1 && above[node].iter().all(|u| light[*u]);
@@ -44,7 +43,7 @@ impl Layers {
                 layer[node] = first - 1;
             }
         }
-        // What only waits for such chains moves down with them.
+        // Boxes that only wait for such chains move down with them.
         order.iter().for_each(|node| sink(&mut layer, *node));
         let drawn = wires
             .iter()
@@ -64,8 +63,8 @@ fn order(count: usize, wires: &[Wire]) -> (Vec<usize>, Vec<usize>) {
     let mut order = Vec::with_capacity(count);
     let mut seen = vec![false; count];
     for root in 0..count {
-        // Depth first without recursion, for graphs are deep; the number is of the next predecessor
-        // to look at.
+        // The search is depth first without recursion, for graphs are deep. The number is that of
+        // the next predecessor to visit.
         let mut path = vec![(root, 0)];
         if std::mem::replace(&mut seen[root], true) {
             continue;

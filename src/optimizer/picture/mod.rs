@@ -1,8 +1,8 @@
-//! Graphs as SVG pictures: boxes in layers from top to bottom, wires between them. Knows nothing of
-//! TensorFlow: `dump` says what a box shows.
+//! Graphs as SVG pictures: boxes in layers from top to bottom, and wires between them. This module
+//! knows nothing of TensorFlow: `dump` decides what a box shows.
 //!
-//! A wire that would pass many layers is not drawn. Its end is a line of text in the box that it
-//! would lead to, which reads better than wires along the whole of a training graph.
+//! A wire that would pass many layers is not drawn. Instead, the box at its end gets a line of
+//! text, which is easier to read than wires along the whole of a training graph.
 
 mod layers;
 mod placement;
@@ -12,19 +12,19 @@ use std::fmt::Write;
 use layers::Layers;
 use placement::{Placement, Size};
 
-/// Boxes that a picture holds; it says so when there are more.
+/// The largest number of boxes in a picture. A picture with more boxes says so.
 pub const MAX_BOXES: usize = 2000;
 
-/// Lines of a box that stand for wires that are not drawn.
+/// The largest number of lines in a box for wires that are not drawn.
 const MAX_REFERENCES: usize = 8;
 
 const FONT: f32 = 11.0;
 const LINE: f32 = 14.0;
-/// Average width of a character of a sans-serif font, in units of its size.
+/// The average width of a character of a sans-serif font, in units of its size.
 const CHARACTER: f32 = 0.56;
 const PADDING: f32 = 7.0;
 const MARGIN: f32 = 20.0;
-/// Height of the title and the legend.
+/// The height of the title and the legend.
 const HEADER: f32 = 52.0;
 
 /// How a box is drawn.
@@ -32,9 +32,9 @@ const HEADER: f32 = 52.0;
 pub enum Style {
     /// A node of the device.
     Device,
-    /// A node that stands for several.
+    /// A node that replaces several.
     Fused,
-    /// A node elsewhere, or nowhere yet.
+    /// A node that is elsewhere, or not placed yet.
     Other,
     /// A constant.
     Constant,
@@ -43,7 +43,7 @@ pub enum Style {
 impl Style {
     const ALL: [Self; 4] = [Self::Device, Self::Fused, Self::Other, Self::Constant];
 
-    /// What the legend calls it.
+    /// The style's name in the legend.
     const fn name(self) -> &'static str {
         match self {
             Self::Device => "on WGPU",
@@ -53,7 +53,7 @@ impl Style {
         }
     }
 
-    /// Fill and outline.
+    /// The fill and the outline.
     const fn colours(self) -> (&'static str, &'static str) {
         match self {
             Self::Device => ("#dbeafe", "#3b82f6"),
@@ -64,27 +64,27 @@ impl Style {
     }
 }
 
-/// What a box shows.
+/// The contents of a box.
 #[derive(Debug, Clone)]
 pub struct Shown {
     /// The first line.
     pub head: String,
-    /// The other lines, smaller.
+    /// The other lines, in a smaller font.
     pub lines: Vec<String>,
-    /// What stands at the end of a wire from here that is not drawn.
+    /// The text at the end of a wire from this box that is not drawn.
     pub reference: String,
-    /// What a browser shows under the pointer.
+    /// The text that a browser shows under the pointer.
     pub tooltip: String,
-    /// How it is drawn.
+    /// The style in which the box is drawn.
     pub style: Style,
 }
 
-/// A wire from one box to another, both by number.
+/// A wire between two boxes, both given by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wire {
-    /// Where it begins.
+    /// The box where it begins.
     pub from: usize,
-    /// Where it ends.
+    /// The box where it ends.
     pub to: usize,
     /// Whether it carries no value; such wires are dashed.
     pub control: bool,
@@ -93,7 +93,7 @@ pub struct Wire {
 /// A picture to be drawn.
 #[derive(Debug, Clone, Default)]
 pub struct Picture {
-    /// The line above it.
+    /// The line above the picture.
     pub title: String,
     /// The boxes.
     pub boxes: Vec<Shown>,
@@ -136,7 +136,7 @@ impl Picture {
             .max(560.0);
         let height = placement.height + 2.0 * MARGIN + HEADER;
         let mut svg = String::new();
-        // Writing to a String cannot fail.
+        // A write to a String cannot fail.
         let _ = writeln!(
             svg,
             r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}" font-family="Helvetica, Arial, sans-serif" font-size="{FONT}">
@@ -164,7 +164,7 @@ impl Picture {
         svg
     }
 
-    /// The styles that occur, with how many boxes each has.
+    /// The styles that occur, each with its number of boxes.
     fn legend(&self, svg: &mut String, count: usize) {
         let mut x = MARGIN;
         for style in Style::ALL {
@@ -190,7 +190,7 @@ fn text_width(text: &str, font: f32) -> f32 {
     text.chars().count() as f32 * font * CHARACTER
 }
 
-/// Font of a box's head and of its other lines.
+/// The font sizes of a box's head and of its other lines.
 fn fonts(style: Style) -> (f32, f32) {
     if style == Style::Constant { (FONT - 2.0, FONT - 3.0) } else { (FONT, FONT - 2.0) }
 }

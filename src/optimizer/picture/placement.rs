@@ -1,42 +1,42 @@
-//! Where boxes and wires lie: an order within each layer with few crossings, then coordinates close
-//! to the neighbours'.
+//! The positions of boxes and wires: an order within each layer with few crossings, then
+//! coordinates close to those of the neighbours.
 
 use super::Wire;
 use super::layers::Layers;
 
-/// Space between boxes side by side.
+/// The space between boxes side by side.
 const GAP: f32 = 14.0;
-/// Space between layers.
+/// The space between layers.
 const RISE: f32 = 26.0;
-/// Width of a wire that passes a layer.
+/// The width of a wire that passes a layer.
 const PASSAGE: f32 = 6.0;
-/// Times that the layers are ordered and moved, alternately downwards and upwards.
+/// The number of times that the layers are ordered and moved, alternately downwards and upwards.
 const SWEEPS: usize = 16;
 
-/// Width and height of a box.
+/// The width and height of a box.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     pub width: f32,
     pub height: f32,
 }
 
-/// Coordinates.
+/// The coordinates of boxes and wires, and the size of the whole.
 #[derive(Debug)]
 pub(super) struct Placement {
     pub width: f32,
     pub height: f32,
     /// The middle of each box's upper edge.
     pub boxes: Vec<(f32, f32)>,
-    /// The points of each wire; none where it is not drawn.
+    /// The points of each wire; none if it is not drawn.
     pub routes: Vec<Vec<(f32, f32)>>,
 }
 
-/// What lies in the layers: the boxes, then the places where wires pass. All wires from one box
-/// share their passages.
+/// The items in the layers: first the boxes, then the places where wires pass. All wires from one
+/// box share their passages.
 struct Items {
     layer: Vec<usize>,
     size: Vec<Size>,
-    /// Neighbours in the layer above and in the layer below.
+    /// The neighbours in the layer above and in the layer below.
     above: Vec<Vec<usize>>,
     below: Vec<Vec<usize>>,
     /// The items of each wire, from its first box to its last.
@@ -110,7 +110,7 @@ impl Placement {
                 (top, height)
             })
             .collect();
-        // Boxes of a layer stand on its middle line.
+        // The boxes of a layer are centred on its middle line.
         let top = |item: usize| {
             let (top, height) = tops[items.layer[item]];
             top + (height - items.size[item].height) / 2.0
@@ -144,7 +144,7 @@ fn order(items: &Items, rows: &mut [Vec<usize>]) {
     let mut place = vec![0.0_f32; items.layer.len()];
     let mark = |place: &mut Vec<f32>, row: &[usize]| {
         for (i, item) in row.iter().enumerate() {
-            // Relative places, for rows differ in length.
+            // The places are relative, for rows differ in length.
             place[*item] = (i as f32 + 0.5) / row.len() as f32;
         }
     };
@@ -169,7 +169,8 @@ fn order(items: &Items, rows: &mut [Vec<usize>]) {
     }
 }
 
-/// The x of every item's middle: as near as its row allows to the mean of its neighbours.
+/// The x coordinate of every item's middle: as near as its row allows to the mean of its
+/// neighbours.
 fn coordinates(items: &Items, rows: &[Vec<usize>]) -> Vec<f32> {
     let mut x = vec![0.0; items.layer.len()];
     for row in rows {
@@ -200,7 +201,7 @@ fn coordinates(items: &Items, rows: &[Vec<usize>]) -> Vec<f32> {
 }
 
 /// Gives a row's items the places with the least squared distance from `wanted` that keep their
-/// order and gaps: an isotonic regression, by pooling neighbours that would overlap.
+/// order and gaps. This is an isotonic regression, done by pooling neighbours that would overlap.
 fn spread(items: &Items, row: &[usize], wanted: &[f32], x: &mut [f32]) {
     let mut shift = Vec::with_capacity(row.len());
     let mut at = 0.0;
@@ -210,7 +211,7 @@ fn spread(items: &Items, row: &[usize], wanted: &[f32], x: &mut [f32]) {
         }
         shift.push(at);
     }
-    // Pools of neighbours at one place: sum and number.
+    // Pools of neighbours that share a place: the sum of their places and their number.
     let mut pools: Vec<(f32, usize)> = Vec::new();
     for (wish, shift) in wanted.iter().zip(&shift) {
         pools.push((wish - shift, 1));
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn uncrossed_wires_stay_uncrossed() {
-        // Two ladders whose boxes come in the wrong order.
+        // The boxes of two ladders come in the wrong order.
         let placement = placed(6, &[(0, 3), (3, 5), (1, 2), (2, 4)]);
         let x = |i: usize| placement.boxes[i].0;
         assert_eq!(x(0) < x(1), x(3) < x(2), "{placement:?}");

@@ -1,7 +1,7 @@
-//! Whether a graph is still one that TensorFlow runs, and runs as before.
+//! Checks that TensorFlow can still run a graph, and that it runs as before.
 //!
-//! It is asked after each pass that changed something. A pass that breaks a rule loses the whole
-//! graph its optimization: TensorFlow gets the graph as it was, and the log names the pass.
+//! The check runs after each pass that changed something. If a pass breaks a rule, the whole graph
+//! stays unoptimized: TensorFlow gets the original graph, and the log names the pass.
 //!
 //! The rules: no cycle; each node's inputs are in one frame ([`Graph::check_frames`]); nodes that
 //! were changed have the inputs, ports and types of their op's definition ([`signature`]);
@@ -16,18 +16,19 @@ use super::branches::Branches;
 use super::graph::{Graph, NodeId};
 use crate::error::{Error, Result};
 
-/// What must stay of a graph.
+/// The properties of a graph that must not change.
 pub struct Verifier {
     had_order: bool,
     had_frames: bool,
-    /// Name and op of nodes that no pass may change.
+    /// The names and ops of nodes that no pass may change.
     kept: Vec<(String, String)>,
-    /// Nodes whose inputs break the rule of `Merge`s and steps already.
+    /// Nodes that break the rule about `Merge`s and steps from the start.
     untidy: FxHashSet<String>,
 }
 
 impl Verifier {
-    /// Notes what `graph` has before the passes run. Rules that it breaks itself are not asked for.
+    /// Records the properties of `graph` before the passes run. Rules that it breaks itself are not
+    /// checked.
     pub fn new(graph: &Graph) -> Self {
         let kept = graph
             .ids()
@@ -45,7 +46,7 @@ impl Verifier {
     /// Checks the rules.
     ///
     /// # Errors
-    /// `Internal`, with the first rule that is broken and the node that breaks it.
+    /// `Internal`, with the first broken rule and the node that breaks it.
     pub fn check(&self, graph: &Graph) -> Result<()> {
         if self.had_order && graph.order().is_none() {
             return Err(Error::Internal("the graph has a cycle".into()));
@@ -56,7 +57,8 @@ impl Verifier {
         for (name, op) in &self.kept {
             let id = graph.find(name);
             let now = id.map(|id| graph.node(id).op());
-            // An assignment that a fused update does leaves its name to a node that waits for it.
+            // An assignment that a fused update replaces leaves its name to a node that waits for
+            // the update.
             let waits = |id: NodeId| {
                 graph.node(id).op() == "NoOp" && graph.node(id).on_wgpu() && !graph.is_read(id)
             };
@@ -79,8 +81,8 @@ impl Verifier {
     }
 }
 
-/// `Merge`s of branches of which two may run, and `NextIteration`s that run whether the loop goes
-/// on or not.
+/// `Merge`s with branches of which two may run, and `NextIteration`s that run even if the loop does
+/// not go on.
 fn untidy(graph: &Graph) -> Vec<String> {
     if !graph.has_control_flow() {
         return Vec::new();

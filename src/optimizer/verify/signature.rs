@@ -1,4 +1,4 @@
-//! Whether a node has the inputs, ports and types of its op's definition.
+//! Checks that a node has the inputs, ports and types of its op's definition.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -8,14 +8,14 @@ use crate::optimizer::graph::{Graph, Node, NodeId};
 use crate::optimizer::proto::attr_value::Value;
 use crate::optimizer::proto::op_def::ArgDef;
 
-/// The arguments of one direction, lists flattened: the type of each, where it is one of ours.
-/// `None` where the node lacks an attribute that says so.
+/// The types of the inputs or of the outputs, with lists flattened; `None` for a type that is not
+/// ours. The whole is `None` if the node lacks an attribute that determines them.
 type Types = Option<Vec<Option<DType>>>;
 
 /// Checks a node, as far as its op is known.
 ///
 /// # Errors
-/// `Internal`, with the input or port that is not as the definition has it.
+/// `Internal`, with the input or port that does not fit the definition.
 pub fn check(graph: &Graph, id: NodeId) -> Result<()> {
     let node = graph.node(id);
     let (inputs, outputs) = signature(graph, node);
@@ -103,7 +103,7 @@ fn signature(graph: &Graph, node: &Node) -> (Types, Types) {
     (types(&def.input_arg), types(&def.output_arg))
 }
 
-/// The definition of an op of ours.
+/// The definition of one of our ops.
 fn ours(op: &str) -> Option<&'static OpDefinition> {
     if !op.starts_with("_Wgpu") {
         return None;
@@ -111,7 +111,7 @@ fn ours(op: &str) -> Option<&'static OpDefinition> {
     DEFINITIONS.iter().flat_map(|list| list.iter()).find(|def| def.name == op)
 }
 
-/// The types that an attribute, or TensorFlow's name of a type, stands for.
+/// The types that an attribute gives, or the type with this name in TensorFlow.
 fn named(node: &Node, kind: &str) -> Types {
     match node.attr(kind).map(|attr| attr.value()) {
         Some(Some(Value::Type(number))) => Some(vec![DType::from_tf(*number)]),
@@ -127,7 +127,7 @@ fn named(node: &Node, kind: &str) -> Types {
     }
 }
 
-/// The type `kind` as often as an attribute says.
+/// The type `kind`, repeated as often as the attribute `count` says.
 fn repeated(node: &Node, count: &str, kind: &str) -> Types {
     let count = usize::try_from(node.attr(count)?.int()?).ok()?;
     let [dtype] = named(node, kind)?[..] else { return None };

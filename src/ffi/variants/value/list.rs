@@ -1,8 +1,8 @@
-//! A TensorList in memory: what it holds, and new ones.
+//! TensorLists in memory: access to their contents, and new lists.
 //!
-//! `TensorList` has an element shape, an element type, a limit of its length and a pointer to a
-//! counted vector of tensors, which copies share. A new list is a copy of an existing one, as the
-//! variant's own clone function makes it, with a vector of its own.
+//! A `TensorList` has an element shape, an element type, a limit on its length, and a pointer to a
+//! reference-counted vector of tensors, which copies share. A new list is a copy that the clone
+//! function of the variant makes of an existing list, with a vector of its own.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::ffi::kernel::context::Context;
 use crate::ffi::kernel::tensor::OwnedTensor;
 
-/// The list within a variant, which `'t` keeps alive.
+/// The list within a variant, which stays alive for `'t`.
 #[derive(Clone, Copy)]
 pub(in crate::ffi::variants) struct List<'t> {
     api: &'static ListApi,
@@ -38,9 +38,9 @@ impl<'t> List<'t> {
         unsafe { self.value.add(layout::VALUE + offset) }
     }
 
-    /// The counted vector.
+    /// The reference-counted vector.
     fn counted(&self) -> *mut u8 {
-        // SAFETY: a pointer at this offset.
+        // SAFETY: there is a pointer at this offset.
         unsafe { self.member(layout::TENSORS).cast::<*mut u8>().read() }
     }
 
@@ -53,7 +53,7 @@ impl<'t> List<'t> {
 
     /// TensorFlow's number of the elements' type.
     pub fn element_type(&self) -> i32 {
-        // SAFETY: an enum of four bytes at this offset.
+        // SAFETY: there is an enum of four bytes at this offset.
         unsafe { self.member(layout::ELEMENT_DTYPE).cast::<i32>().read() }
     }
 
@@ -67,20 +67,20 @@ impl<'t> List<'t> {
         unsafe { (self.api.shape_text)(self.shape()).take() }
     }
 
-    /// Whether some shape fits both lists' elements.
+    /// Whether some shape fits the elements of both lists.
     pub fn is_compatible(&self, other: &List<'_>) -> bool {
         // SAFETY: both lists start with their shapes.
         unsafe { (self.api.compatible)(self.shape(), other.shape()) }
     }
 
-    /// Makes the element shape of `merged`, which was made here, what is known of both.
+    /// Merges the element shapes of both lists into the shape of `merged`, which was made here.
     pub fn merge_shapes(&self, ctx: &Context, other: &List<'_>, merged: &List<'_>) -> Result<()> {
         // SAFETY: all lists start with their shapes, and the third one differs from the others.
         unsafe { (self.api.merge)(self.shape(), other.shape(), merged.shape()) }.take(ctx.status())
     }
 
-    /// A variant with a list of as many elements of the same type and shape, none of them set, and
-    /// no limit.
+    /// A variant with a list of the same length, element type and element shape. None of its
+    /// elements is set, and it has no limit.
     pub fn new_like(&self, ctx: &Context) -> Result<OwnedTensor> {
         let tensor = ctx.allocate_variant()?;
         let variant = tensor.address() as *mut u8;
@@ -88,9 +88,9 @@ impl<'t> List<'t> {
             return Err(unknown_layout("TensorList"));
         }
         // SAFETY: `variant` is an empty variant, whose bytes are free for a value within it; a list
-        // takes 48 of them. The clone refers to this list's vector, which gets one reference more,
-        // and loses it again in favour of a vector of its own: a virtual table, a count of one, and
-        // a std::vector. Nothing in between fails or unwinds.
+        // takes 48 of them. The clone takes a reference to this list's vector. It is then replaced
+        // by a new vector: a virtual table, a count of one, and a std::vector. The reference is
+        // given back. Nothing in between fails or unwinds.
         unsafe {
             let table = self.value.cast::<*const unsafe extern "C" fn(*const u8, *mut u8)>().read();
             (*table.add(layout::CLONE_INTO))(self.value, variant);
@@ -102,7 +102,7 @@ impl<'t> List<'t> {
             let list = variant.add(layout::VALUE);
             list.add(layout::TENSORS).cast::<*mut u8>().write(counted);
             list.add(layout::MAX_NUM_ELEMENTS).cast::<i32>().write(-1);
-            // This list holds a reference too, so this one is not the last.
+            // `self` holds a reference too, so this one is not the last.
             (*self.counted().add(layout::REFERENCES).cast::<AtomicI64>())
                 .fetch_sub(1, Ordering::AcqRel);
         }
@@ -117,7 +117,7 @@ impl<'t> List<'t> {
         }
     }
 
-    /// Compares what must hold before a list is copied with what is in memory.
+    /// Whether memory holds the values that a list must have before it is copied.
     fn is_plausible(&self) -> bool {
         let counted = self.counted();
         // SAFETY: the counted vector has these members in the releases of the table.
@@ -127,7 +127,7 @@ impl<'t> List<'t> {
                 counted.add(layout::REFERENCES).cast::<i64>().read(),
             )
         };
-        // More references than this would be another number.
+        // A larger count cannot be a count of references.
         table == self.api.list_tensors
             && (1..1 << 32).contains(&count)
             && self.tensors().is_plausible()

@@ -1,4 +1,5 @@
-//! What a variant holds: a value with a virtual table, within the variant or behind its first word.
+//! The contents of a variant: a value with a virtual table, within the variant or behind its first
+//! word.
 
 pub(super) mod list;
 pub(super) mod optional;
@@ -13,7 +14,7 @@ use crate::tensor::shape_text;
 use list::List;
 use optional::Optional;
 
-/// A value that we know, kept alive by the tensor it is in.
+/// A value of a known type. The tensor of its variant keeps it alive.
 #[derive(Clone, Copy)]
 pub(super) enum Value<'t> {
     List(List<'t>),
@@ -24,8 +25,8 @@ impl<'t> Value<'t> {
     /// The value in the scalar `tensor`, or the name of its type.
     pub fn of(api: &'static ListApi, tensor: &'t OwnedTensor) -> Result<Self, String> {
         let variant = tensor.address() as *mut u8;
-        // SAFETY: a tensor of type variant holds variants in host memory; the value lies within the
-        // variant or where its first word points to.
+        // SAFETY: a tensor of type variant holds variants in host memory. The value lies within the
+        // variant, or its first word points to it.
         let value = unsafe {
             if *variant.add(layout::IS_INLINE) == 0 {
                 variant.cast::<*mut u8>().read()
@@ -39,7 +40,7 @@ impl<'t> Value<'t> {
         // SAFETY: a value starts with the address of its virtual table, which tells its type.
         let table = unsafe { value.cast::<*const c_void>().read() };
         if table == api.list_value {
-            // SAFETY: it is a list, as its virtual table says, and the tensor keeps it alive.
+            // SAFETY: it is a list, as its virtual table shows, and the tensor keeps it alive.
             Ok(Self::List(unsafe { List::new(api, value) }))
         } else if table == api.optional_value {
             // SAFETY: as above for an optional.
@@ -49,7 +50,7 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// What TensorFlow calls the type.
+    /// TensorFlow's name of the type.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::List(_) => "tensorflow::TensorList",
@@ -58,9 +59,10 @@ impl<'t> Value<'t> {
     }
 }
 
-/// What `value`, which is not null, says its type is called.
+/// The name that `value`, which is not null, gives for its type.
 fn type_name(value: *const u8) -> String {
-    // SAFETY: a value starts with its virtual table; this function of it returns a std::string.
+    // SAFETY: a value starts with its virtual table, whose function at this index returns a
+    // std::string.
     unsafe {
         let table = value.cast::<*const unsafe extern "C" fn(*const u8) -> ReturnedString>().read();
         (*table.add(layout::TYPE_NAME))(value).take()
@@ -73,14 +75,15 @@ pub(super) fn is_empty(variant: *const u8) -> bool {
     unsafe { variant.cast::<usize>().read() == 0 && *variant.add(layout::IS_INLINE) == 0 }
 }
 
-/// The error for memory that is not as the table of releases has it.
+/// The error for memory with another layout than the table of releases gives.
 pub(super) fn unknown_layout(class: &str) -> Error {
     Error::Internal(format!(
         "TensorFlow's {class} is not laid out as in the releases that this plugin knows"
     ))
 }
 
-/// `tensor` if it is one variant, or TensorFlow's error for one of several, made from its shape.
+/// Returns `tensor` if it is a single variant. If it holds several, returns TensorFlow's error,
+/// made from its shape.
 pub(super) fn scalar(
     tensor: OwnedTensor,
     error: impl FnOnce(&str) -> String,

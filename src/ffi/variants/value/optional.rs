@@ -1,8 +1,8 @@
-//! A `tf.data` optional in memory, which conditionals keep the tensors of a branch in: a
-//! `std::shared_ptr` to a vector of tensors, null without a value.
+//! A `tf.data` optional in memory: a `std::shared_ptr` to a vector of tensors, null without a
+//! value. Conditionals keep the tensors of a branch in it.
 //!
-//! `std::make_shared` puts the vector behind its counts, in one block of memory with a virtual
-//! table. A new one is a block of that kind, with the virtual table of an existing one.
+//! `std::make_shared` puts the vector after its counts, in one block of memory with a virtual
+//! table. A new optional gets a block of this kind, with the virtual table of an existing one.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::ffi::kernel::context::Context;
 use crate::ffi::kernel::tensor::OwnedTensor;
 
-/// The optional within a variant, which `'t` keeps alive.
+/// The optional within a variant, which stays alive for `'t`.
 #[derive(Clone, Copy)]
 pub(in crate::ffi::variants) struct Optional<'t> {
     api: &'static ListApi,
@@ -45,8 +45,8 @@ impl<'t> Optional<'t> {
         (!vector.is_null()).then(|| unsafe { Tensors::new(self.api, vector) })
     }
 
-    /// A variant with an optional of as many tensors, none of them set; without a value where this
-    /// one has none.
+    /// A variant with an optional of the same number of tensors, none of them set. It has no value
+    /// if this one has none.
     pub fn new_like(&self, ctx: &Context) -> Result<OwnedTensor> {
         let tensor = ctx.allocate_variant()?;
         let variant = tensor.address() as *mut u8;
@@ -61,10 +61,10 @@ impl<'t> Optional<'t> {
         if !is_empty(variant) || !plausible {
             return Err(unknown_layout("OptionalVariant"));
         }
-        // SAFETY: `variant` is an empty variant, whose bytes are free for a value within it; an
-        // optional takes 24 of them: its virtual table and a std::shared_ptr. The block has a
-        // virtual table, which is that of the same class, and two counts of four bytes, both one
-        // for the first reference. Nothing in between fails or unwinds.
+        // SAFETY: `variant` is an empty variant, whose bytes are free for a value within it. An
+        // optional takes 24 of them: its virtual table and a std::shared_ptr. The block has the
+        // virtual table of the same class, and two counts of four bytes, both one for the first
+        // reference. Nothing in between fails or unwinds.
         unsafe {
             let pointers = match values {
                 None => [std::ptr::null_mut(); 2],

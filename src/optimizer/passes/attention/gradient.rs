@@ -1,10 +1,10 @@
-//! The gradient of attention, as TensorFlow's tape writes it: from the gradient of the result those
-//! of the values and of the weights, the softmax's, the mask's and the scale's, and the products
-//! with key and query.
+//! The gradient of attention, as TensorFlow's tape writes it. From the gradient of the result it
+//! computes those of the values and of the weights, then those of the softmax, the mask and the
+//! scale, and then the products with key and query.
 //!
-//! Grappler orders the factors of the softmax's gradient as it likes: they may come in any order,
-//! some multiplied beforehand. All that reads the weights must belong to it, and whatever is
-//! between must have no other use.
+//! Grappler orders the factors of the softmax's gradient freely: they may come in any order, and
+//! some may be multiplied beforehand. All readers of the weights must belong to the gradient, and
+//! the values between must have no other use.
 
 use super::labels::{DEPTH, Label, constant_operand, permutation, product, scalar, stops, through};
 use super::scores::{Scores, Weights, is_single_use};
@@ -15,25 +15,25 @@ use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 /// A tensor and its axes.
 pub type Labelled = (Output, Vec<Label>);
 
-/// What is known of the forward pass.
+/// The forward pass that was found.
 pub struct Forward<'a> {
     /// The softmax.
     pub weights: &'a Weights,
-    /// Between it and the products.
+    /// The nodes between the softmax and the products.
     pub scores: &'a Scores,
     /// The product with the value.
     pub last: NodeId,
-    /// The weights as it reads them.
+    /// The weights as that product reads them.
     pub operand: Labelled,
     /// Query, key and value as the products read them.
     pub tensors: [Labelled; 3],
-    /// Type of the products.
+    /// The type of the products.
     pub dtype: DType,
-    /// The values' last axis.
+    /// The last axis of the values.
     pub width: Label,
 }
 
-/// What belongs to the gradient.
+/// The parts of the gradient.
 #[derive(Debug)]
 pub struct Gradient {
     /// The nodes.
@@ -42,15 +42,15 @@ pub struct Gradient {
     pub given: Labelled,
     /// The products that are the gradients of query, key and value, with the axes of their results.
     pub results: [(NodeId, Vec<Label>); 3],
-    /// Tensors that products read, whose transposes may be of no use any more.
+    /// Tensors that products read. Their transposes may be unused afterwards.
     pub read: Vec<Labelled>,
 }
 
-/// The gradient behind an attention, if all that else reads its weights belongs to one.
+/// The gradient of an attention, if all other readers of its weights belong to one.
 pub fn gradient(graph: &Graph, f: &Forward<'_>) -> Option<Gradient> {
     let softmax = f.weights.softmax;
     let after = f.weights.next.unwrap_or(f.last);
-    // The forward pass reads them once, and the gradient three times.
+    // The forward pass reads the weights once, and the gradient three times.
     if [softmax, f.operand.0]
         .iter()
         .any(|weights| graph.readers_in_any_order(*weights).nth(8).is_some())
@@ -102,8 +102,8 @@ pub fn gradient(graph: &Graph, f: &Forward<'_>) -> Option<Gradient> {
     typed.then_some(Gradient { region, given, results, read })
 }
 
-/// The other operand and the result of a product that reads `operand` once; the label that the
-/// operand lacks becomes `free`.
+/// The other operand and the result of a product that reads `operand` once. The label that is
+/// missing from the operand becomes `free`.
 fn of_operand(
     graph: &Graph,
     id: NodeId,
@@ -116,7 +116,7 @@ fn of_operand(
     (inputs[1 - i] != operand.0).then_some(((inputs[1 - i], other), result))
 }
 
-/// Whether two tensors are one but for transposes.
+/// Whether two tensors are the same except for transposes.
 fn is_same(graph: &Graph, a: &Labelled, b: &Labelled) -> bool {
     let b = stops(graph, b.0, &b.1, false);
     stops(graph, a.0, &a.1, false)
@@ -131,16 +131,16 @@ fn only_reader(graph: &Graph, at: Output) -> Option<NodeId> {
     readers.next().is_none().then_some(id)
 }
 
-/// A row's gradients of weights less their mean by the weights.
+/// For each row, the gradients of the weights, less their mean weighted by the weights.
 struct Mean {
     nodes: [NodeId; 3],
-    /// The gradients.
+    /// The gradients of the weights.
     of: Output,
     difference: Output,
 }
 
 impl Mean {
-    /// The mean that begins with the product `id` of the weights and their gradients.
+    /// The mean that begins with the node `id`, which multiplies the weights by their gradients.
     fn at(graph: &Graph, id: NodeId, weights: Output) -> Option<Self> {
         let output = |node| Output { node, port: 0 };
         let product = graph.node(id);
@@ -167,8 +167,8 @@ impl Mean {
     }
 }
 
-/// The product behind the gradients of the weights, and the labels of its result. What is between
-/// goes into `region`.
+/// The product that computes the gradients of the weights, and the labels of its result. The nodes
+/// between go into `region`.
 fn change(
     graph: &Graph,
     f: &Forward<'_>,
@@ -200,13 +200,13 @@ fn change(
     }
 }
 
-/// Whether a `Cast` goes between float32 and the type of the products.
+/// Whether a `Cast` converts between float32 and the type of the products.
 fn converts(node: &Node, dtype: DType) -> bool {
     let fits = |name| matches!(node.dtype(name), Some(t) if t == dtype || t == DType::F32);
     fits("SrcT") && fits("DstT")
 }
 
-/// The way from the differences to the gradients of the products of query and key.
+/// The path from the differences to the gradients of query and key.
 struct Walk {
     at: Output,
     labels: Vec<Label>,
@@ -216,8 +216,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Walks from `at` until products read what is there. `factor` is the reader of the weights
-    /// that belongs to it.
+    /// Walks from `at` until products read the tensor. `factor` is the reader of the weights on the
+    /// path.
     fn from(
         graph: &Graph,
         f: &Forward<'_>,
@@ -259,7 +259,7 @@ impl Walk {
                     return Some(());
                 }
                 if other != f.weights.softmax {
-                    // Weights that were multiplied with a constant beforehand.
+                    // The weights were multiplied by a constant beforehand.
                     let (x, by) = constant_operand(graph, graph.node(factor).inputs(), true)?;
                     let fits = graph.node(factor).op() == "Mul" && x == f.weights.softmax;
                     if !fits

@@ -1,16 +1,16 @@
-//! Grouped-query attention as programs spell it out: heads of key and value are repeated, so that
-//! each serves several neighbouring heads of the query. `tf.repeat` is an `ExpandDims`, a `Tile` of
-//! that axis and a `Reshape`; others write `BroadcastTo`. The attention reads the heads as they
-//! were before, and no repeated key is ever stored.
+//! Grouped-query attention as programs write it: the heads of key and value are repeated, so that
+//! each serves several neighbouring heads of the query. `tf.repeat` becomes an `ExpandDims`, a
+//! `Tile` of that axis and a `Reshape`; other programs write `BroadcastTo`. The attention reads the
+//! original heads, and no repeated key is stored.
 //!
-//! Only an attention without a gradient: the gradient's op knows no groups.
+//! This applies only to an attention without a gradient: the gradient's op has no groups.
 
 use crate::kernels::fused::attention::OP;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape};
 
-/// Takes repetitions of heads out of every attention whose keys and values have them.
+/// Removes the repetition of heads from every attention with repeated keys and values.
 pub fn run(graph: &mut Graph) {
     let ids: Vec<_> = graph.ids().filter(|id| graph.node(*id).op() == OP).collect();
     for id in ids {
@@ -25,13 +25,13 @@ pub fn run(graph: &mut Graph) {
     }
 }
 
-/// Key and value before their heads were repeated.
+/// Key and value before the repetition of their heads.
 fn repeated(graph: &Graph, id: NodeId) -> Option<[Output; 2]> {
     let node = graph.node(id);
     let text = |name: &str| node.attr(name).and_then(Attr::string);
     let flag = |name: &str| node.attr(name).and_then(Attr::bool).unwrap_or(false);
     let axis = if text("layout")? == "BTNH" { 2 } else { 1 };
-    // With what it saves for a gradient it has a second output.
+    // An attention that saves values for a gradient has a second output.
     if node.infos().len() != 1 || flag("grouped") {
         return None;
     }
@@ -52,7 +52,7 @@ fn heads(graph: &Graph, output: Output, axis: usize) -> Option<usize> {
     graph.info(output).shape.as_ref().filter(|s| s.len() == 4)?[axis].known()
 }
 
-/// What `output` repeats along `axis`, each head so many times in a row.
+/// The tensor whose heads `output` repeats along `axis`, with the copies of each head in a row.
 fn source(graph: &Graph, output: Output, axis: usize) -> Option<Output> {
     let shape = |output: Output| graph.info(output).shape.as_ref();
     let first_input = |output: Output, ops: &[&str]| {
@@ -75,7 +75,7 @@ fn source(graph: &Graph, output: Output, axis: usize) -> Option<Output> {
     (is_repeated && leaves_others(graph, tiled.node, axis + 1)).then_some(plain)
 }
 
-/// Whether a node repeats no axis but `axis`.
+/// Whether a node repeats no axis except `axis`.
 fn leaves_others(graph: &Graph, id: NodeId, axis: usize) -> bool {
     let node = graph.node(id);
     if node.op() == "Tile" {
@@ -91,8 +91,8 @@ fn leaves_others(graph: &Graph, id: NodeId, axis: usize) -> bool {
     before.iter().zip(after).enumerate().all(|(i, (a, b))| i == axis || a.same(*b))
 }
 
-/// Whether two shapes of as many elements are surely the same: at most one extent is not known to
-/// be, and the others, of which none is 0, say how large it is.
+/// Whether two shapes with the same number of elements are certainly equal: at most one extent is
+/// in doubt, and the other extents, none of which is 0, determine it.
 fn matches(a: &Shape, b: &Shape) -> bool {
     let (same, open): (Vec<_>, Vec<_>) = a.iter().zip(b).partition(|(a, b)| a.same(**b));
     a.len() == b.len()
@@ -106,7 +106,7 @@ fn matches(a: &Shape, b: &Shape) -> bool {
         }
 }
 
-/// Removes a node that nobody reads any more, and what it alone read.
+/// Removes a node without readers, and the inputs that only it reads.
 fn remove_unread(graph: &mut Graph, id: NodeId) {
     let mut open = vec![id];
     while let Some(id) = open.pop() {

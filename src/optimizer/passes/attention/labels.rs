@@ -1,4 +1,4 @@
-//! Labels of axes, products of matrices as they carry them, and tensors seen through transposes.
+//! Labels of axes, the labels of matrix products, and the sources of tensors behind transposes.
 
 use rustc_hash::FxHashSet;
 
@@ -8,30 +8,30 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 
 /// An axis.
 pub type Label = u32;
-/// The axis that query and key are contracted over.
+/// The axis over which query and key are contracted.
 pub const DEPTH: Label = u32::MAX;
 
 /// The labels of a product's operands and result.
 pub struct Product {
-    /// Of the operands.
+    /// The labels of the operands.
     pub operands: [Vec<Label>; 2],
-    /// Of the result.
+    /// The labels of the result.
     pub result: Vec<Label>,
     /// Whether batches broadcast.
     pub broadcasts: bool,
-    /// Type of all.
+    /// The type of the operands and the result.
     pub dtype: DType,
 }
 
-/// A tensor that an operand may be read from, and what it is multiplied with on the way.
+/// A tensor from which an operand may be read, and the factor between the two.
 pub struct Stop {
     /// The tensor.
     pub at: Output,
     /// Its axes.
     pub labels: Vec<Label>,
-    /// What it is multiplied with.
+    /// The factor by which the tensor is multiplied to give the operand.
     pub scale: f64,
-    /// The nodes between.
+    /// The nodes between the tensor and the operand.
     pub passed: Vec<NodeId>,
 }
 
@@ -42,7 +42,7 @@ pub fn only(labels: &[Label], is_it: impl Fn(&Label) -> bool) -> Option<Label> {
     found.next().is_none().then_some(first)
 }
 
-/// A product of two matrices for each batch, with ranks that are known.
+/// A product of two matrices for each batch, with known ranks.
 pub fn product(graph: &Graph, id: NodeId) -> Option<Product> {
     let node = graph.node(id);
     if !node.on_wgpu() || node.inputs().len() != 2 {
@@ -81,7 +81,7 @@ pub fn product(graph: &Graph, id: NodeId) -> Option<Product> {
 }
 
 impl Product {
-    /// The operands' labels where the result's are `labels`; the contracted one becomes `inner`.
+    /// The operands' labels if the result has `labels`. The contracted label becomes `inner`.
     pub fn rename(&self, labels: &[Label], inner: Label) -> Option<[Vec<Label>; 2]> {
         if self.result.len() != labels.len() {
             return None;
@@ -97,8 +97,8 @@ impl Product {
         Some([rename(&self.operands[0])?, rename(&self.operands[1])?])
     }
 
-    /// The labels of the operand besides number `i` and of the result, where those of operand `i`
-    /// are `labels`; the one that operand `i` lacks becomes `free`.
+    /// The labels of the other operand and of the result if operand `i` has `labels`. The label
+    /// that is missing from operand `i` becomes `free`.
     pub fn complete(&self, i: usize, labels: &[Label], free: Label) -> Option<[Vec<Label>; 2]> {
         let (own, other) = (&self.operands[i], &self.operands[1 - i]);
         if own.len() != labels.len() {
@@ -116,7 +116,7 @@ impl Product {
     }
 }
 
-/// The labels before a transpose that are `labels` after it.
+/// The labels before a transpose that gives `labels`.
 pub fn through(graph: &Graph, perm: Output, labels: &[Label]) -> Option<Vec<Label>> {
     let perm = permutation(graph, perm, labels.len())?;
     let mut before = labels.to_vec();
@@ -136,7 +136,8 @@ pub fn permutation(graph: &Graph, perm: Output, rank: usize) -> Option<Vec<usize
     (perm.len() == rank && distinct.len() == rank).then_some(perm)
 }
 
-/// From where an operand may be read: itself, or what it was transposed and scaled from.
+/// The tensors from which an operand may be read: the operand itself, or the tensors from which it
+/// was transposed and scaled.
 pub fn stops(graph: &Graph, at: Output, labels: &[Label], may_scale: bool) -> Vec<Stop> {
     let mut out = vec![Stop { at, labels: labels.to_vec(), scale: 1.0, passed: Vec::new() }];
     while let Some(stop) = out.last() {
@@ -159,7 +160,8 @@ pub fn stops(graph: &Graph, at: Output, labels: &[Label], may_scale: bool) -> Ve
     out
 }
 
-/// What may be the attention's result: that of its last product, or what a transpose makes of it.
+/// The tensors that may be the attention's result: the result of its last product, and its
+/// transpose.
 pub fn results(graph: &Graph, id: NodeId, labels: &[Label]) -> Vec<(Output, Vec<Label>)> {
     let own = Output { node: id, port: 0 };
     let mut out = vec![(own, labels.to_vec())];
@@ -185,7 +187,7 @@ pub fn scalar(graph: &Graph, output: Output) -> Option<f64> {
         .map(|v| v.to_f64()[0])
 }
 
-/// The operand of a `Mul` or `RealDiv` that is no constant, and the constant.
+/// The non-constant operand of a `Mul` or `RealDiv`, and the constant.
 pub fn constant_operand(graph: &Graph, inputs: &[Output], commutes: bool) -> Option<(Output, f64)> {
     let [a, b] = inputs else { return None };
     match (scalar(graph, *b), commutes) {

@@ -1,18 +1,18 @@
-//! Attention as Keras and hand-written transformers spell it out: the product of query and key, a
-//! scale, a mask, softmax, the product with the value; with transposes, and conversions of 16-bit
-//! floats to float32 and back, around and between.
+//! Attention as Keras and hand-written transformers write it: the product of query and key, a
+//! scale, a mask, softmax, and the product with the value. There may be transposes around and
+//! between these, and conversions of 16-bit floats to float32 and back.
 //!
-//! Axes carry labels: those of an `Einsum`'s equation, or made up for a `BatchMatMulV2`. Following
-//! the labels through transposes says which operand is the query and where its heads are. Values
-//! between the ops must have no other use. The conversion of weights to 16 bits goes with the ops:
-//! it only rounds values between 0 and 1.
+//! Axes carry labels: those of an `Einsum`'s equation, or new ones for a `BatchMatMulV2`. The
+//! labels, followed through transposes, tell which operand is the query and which axis holds its
+//! heads. Values between the ops must have no other use. The conversion of the weights to 16 bits
+//! is dropped: it only rounds values between 0 and 1.
 //!
-//! In training the weights have readers in the gradient. If that is of the form that [`gradient`]
-//! knows, and nobody else reads them, it is replaced as well: query, key and value all have
-//! gradients, the mask has none, nothing broadcasts, and nothing drops out.
+//! In training the gradient reads the weights. If the gradient has the form that [`gradient`]
+//! knows, and there are no other readers, it is replaced as well. Then query, key and value all
+//! have gradients, the mask has none, nothing broadcasts, and there is no dropout.
 //!
-//! Heads of key and value that are repeated for several heads of the query are read as they were
-//! before, see [`grouped`].
+//! If heads of key and value are repeated for several heads of the query, the original heads are
+//! read, see [`grouped`].
 
 mod gradient;
 mod grouped;
@@ -60,37 +60,37 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 /// An attention to be replaced.
 struct Found {
     region: Vec<NodeId>,
-    /// Nodes that may be of no use any more.
+    /// Nodes that may be unused afterwards.
     passed: Vec<NodeId>,
     result: Output,
     inputs: Vec<Output>,
     attrs: Vec<(&'static str, Attr)>,
     gradient: Option<FoundGradient>,
-    /// Nodes that want the shape of scores, and the operands of their product.
+    /// Nodes that read only the shape of the scores, and the operands of the scores' product.
     shapes: Vec<(NodeId, Vec<Label>)>,
     products: [Labelled; 2],
 }
 
-/// Its gradient.
+/// The gradient of an attention to be replaced.
 struct FoundGradient {
     region: Vec<NodeId>,
     /// The gradient of the result.
     given: Output,
-    /// Those of query, key and value.
+    /// The gradients of query, key and value.
     results: [Output; 3],
 }
 
-/// Where things are in one of the layouts.
+/// The tensors of an attention in one of the layouts.
 struct Arranged {
     layout: &'static str,
-    /// Query, key, value and, with a gradient, that of the result.
+    /// Query, key and value and, with a gradient, the gradient of the result.
     stops: Vec<Stop>,
-    /// The result and, with a gradient, those of query, key and value.
+    /// The result and, with a gradient, the gradients of query, key and value.
     results: Vec<Output>,
 }
 
 impl Found {
-    /// The attention whose product with the value is the node `id`.
+    /// The attention in which the node `id` is the product with the value.
     fn at(graph: &Graph, id: NodeId) -> Option<Self> {
         let last = product(graph, id)?;
         (0..2).find_map(|i| Self::with_weights(graph, id, &last, i))
@@ -171,8 +171,8 @@ impl Found {
         (!found.shapes.is_empty() || found.is_legal(graph, &FxHashSet::default())).then_some(found)
     }
 
-    /// Whether the nodes are ours to replace, and nothing leads out of them and back, but over
-    /// nodes of `shapes`: these are to read something else.
+    /// Whether the nodes may be replaced. No path may leave them and come back, except over nodes
+    /// of `shapes`, which will read other tensors.
     fn is_legal(&self, graph: &Graph, shapes: &FxHashSet<NodeId>) -> bool {
         let device = graph.node(self.result.node).device();
         let ours = |region: &[NodeId]| {
@@ -195,7 +195,7 @@ impl Found {
         attrs.push(("Tsaved", saved.into()));
         infos.extend(saved.iter().map(|t| TensorInfo { dtype: Some(*t), shape: None }));
         let grad_id = self.gradient.map(|found| {
-            // The result stands in for what the op saves until the op is there.
+            // The result stands for the tensor that the op saves, until the op exists.
             let [tensors, extra] = [&self.inputs[..3], &self.inputs[3..]];
             let inputs = [tensors, &[self.result, found.given, self.result], extra].concat();
             let new = NewNode {
@@ -231,7 +231,7 @@ impl Found {
 }
 
 impl Arranged {
-    /// Everything in the layout in which all of it is to be had.
+    /// All tensors, in the layout in which all of them can be read.
     fn new(
         graph: &Graph,
         f: &Forward<'_>,
@@ -247,7 +247,7 @@ impl Arranged {
         };
         let heads_first = |position, last| [lead, &[position, last]].concat();
         let arranged = |layout: &'static str, arrange: &dyn Fn(Label, Label) -> Vec<Label>| {
-            // A scale before the product is part of the forward op, but of no gradient's.
+            // The forward op may include a scale before the product, but no gradient may.
             let may_scale = gradient.is_none();
             let find = |(at, labels): &Labelled, wanted: Vec<Label>, may_scale: bool| {
                 stops(graph, *at, labels, may_scale)
@@ -277,8 +277,8 @@ impl Arranged {
         arranged("BTNH", &heads_last).or_else(|| arranged("BNTH", &heads_first))
     }
 
-    /// Whether query, key, value and the result's gradient surely have the extents that the weights
-    /// have, so that nothing broadcasts.
+    /// Whether query, key, value and the result's gradient certainly have the extents of the
+    /// weights, so that nothing broadcasts.
     fn is_even(&self, graph: &Graph, f: &Forward<'_>) -> bool {
         let Some(weights) = &graph.info(f.weights.softmax).shape else { return false };
         self.stops.iter().all(|stop| {

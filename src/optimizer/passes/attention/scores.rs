@@ -1,62 +1,62 @@
-//! What stands between the product of query and key and the weights: scale, mask, softmax,
+//! The nodes between the product of query and key and the weights: scale, mask, softmax and
 //! conversions.
 
 use super::labels::{Label, constant_operand, product, scalar, through};
 use crate::dtype::DType;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 
-/// What stands between the weights and the product of query and key.
+/// The nodes between the product of query and key and the weights.
 #[derive(Debug, Clone, Default)]
 pub struct Scores {
     /// The nodes.
     pub region: Vec<NodeId>,
-    /// What products are multiplied with.
+    /// The factor by which the products are multiplied.
     pub scale: f64,
     transposed: bool,
     /// The mask.
     pub mask: Option<Mask>,
-    /// The mask of the weights.
+    /// The mask of the weights, if it is applied to them again.
     pub zeroed_by: Option<Output>,
-    /// Nodes that only want the shape of scores, with their axes.
+    /// Nodes that read only the shape of the scores, with the labels of its axes.
     pub shapes: Vec<(NodeId, Vec<Label>)>,
 }
 
 /// A mask.
 #[derive(Debug, Clone)]
 pub struct Mask {
-    /// What it does, as the op's attribute has it.
+    /// The kind of mask, as the op's attribute names it.
     pub kind: &'static str,
-    /// Itself.
+    /// The mask's tensor.
     pub operand: Output,
-    /// Which booleans keep a score.
+    /// The boolean that keeps a score.
     pub keep: bool,
-    /// What masked scores are, or are less by.
+    /// The value of masked scores, or the value added to them.
     pub fill: f64,
 }
 
-/// A node's first output, when one input alone reads it.
+/// Whether a tensor is the first output of a node on our device and has a single reader.
 pub fn is_single_use(graph: &Graph, output: Output) -> bool {
     output.port == 0 && graph.node(output.node).on_wgpu() && is_read_once(graph, output)
 }
 
-/// Whether one input alone reads a tensor.
+/// Whether a tensor has a single reader.
 fn is_read_once(graph: &Graph, tensor: Output) -> bool {
     graph.readers_in_any_order(tensor).take(2).count() == 1
 }
 
-/// The softmax behind weights that a product reads.
+/// The softmax of the weights that a product reads.
 pub struct Weights {
-    /// Its input.
+    /// The input of the softmax.
     pub input: Output,
-    /// Its output.
+    /// The output of the softmax.
     pub softmax: Output,
-    /// The node besides gradients that reads that, if it is not the product.
+    /// The reader of that output besides gradients, unless it is the product.
     pub next: Option<NodeId>,
-    /// Whether nobody else reads the weights, before or after they are converted and masked.
+    /// Whether the weights have no other reader, before or after they are converted and masked.
     pub is_single_use: bool,
 }
 
-/// The softmax behind the weights `last`, which a product of type `dtype` reads.
+/// The softmax of the weights `last`, which a product of type `dtype` reads.
 pub fn weights(graph: &Graph, last: Output, dtype: DType) -> Option<(Weights, Scores)> {
     let mut scores = Scores { scale: 1.0, ..Scores::default() };
     let (mut at, mut next, mut single) = (last, None, true);
@@ -64,7 +64,7 @@ pub fn weights(graph: &Graph, last: Output, dtype: DType) -> Option<(Weights, Sc
         let node = graph.node(at.node);
         let own = at.port == 0 && node.on_wgpu();
         let is_single_use = is_read_once(graph, at);
-        // Only what the product reads and the softmax itself have other readers in gradients.
+        // Only the product's operand and the softmax itself may have other readers, in gradients.
         if !own || (!is_single_use && at != last && node.op() != "Softmax") {
             return None;
         }
@@ -95,8 +95,8 @@ pub fn weights(graph: &Graph, last: Output, dtype: DType) -> Option<(Weights, Sc
     }
 }
 
-/// The product of query and key behind the softmax's input, with the labels of its result. What is
-/// passed goes into `scores`.
+/// The product of query and key whose result leads to the softmax's input, with the labels of its
+/// result. The nodes on the way go into `scores`.
 pub fn products_of(
     graph: &Graph,
     at: Output,
@@ -160,13 +160,14 @@ pub fn products_of(
     products_of(graph, next.0, next.1, scores, next.2)
 }
 
-/// Whether nothing was met that a mask cannot be outside of.
+/// Whether a mask may come before the nodes that were passed: there is no scale, transpose or other
+/// mask among them.
 fn is_plain(scores: &Scores) -> bool {
     scores.mask.is_none() && scores.scale == 1.0 && !scores.transposed
 }
 
-/// What a `SelectV2` does to scores: they, where they are kept, and what stands elsewhere. With a
-/// penalty, the node that adds it.
+/// The effect of a `SelectV2` on scores: the scores, the boolean that keeps them, and the value of
+/// the others. For a penalty, also the node that adds it.
 fn choice(graph: &Graph, inputs: &[Output]) -> Option<(Output, bool, f64, Option<NodeId>)> {
     let [_, yes, no] = inputs else { return None };
     for (x, other, keep) in [(*yes, *no, true), (*no, *yes, false)] {

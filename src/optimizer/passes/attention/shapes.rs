@@ -1,5 +1,5 @@
-//! Shapes of scores without the scores: Keras makes masks as large as they are, where batches are
-//! not known beforehand.
+//! Shapes of scores without the scores: if the batch size is not known beforehand, Keras takes the
+//! size of a mask from the scores.
 
 use super::gradient::Labelled;
 use super::labels::Label;
@@ -9,7 +9,7 @@ use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 use crate::tensor::HostTensor;
 
-/// Whether [`detach`] works.
+/// Whether [`detach`] is possible.
 pub fn can_detach(
     graph: &Graph,
     shapes: &[(NodeId, Vec<Label>)],
@@ -34,8 +34,8 @@ pub fn can_detach(
     })
 }
 
-/// Puts in the place of `Shape` nodes, whose inputs have the axes given, what the operands of the
-/// product say. `None` where that is not possible; [`can_detach`] tells so beforehand.
+/// Replaces `Shape` nodes, whose inputs have the given axes, by nodes that take the extents from
+/// the operands of the product. `None` if that is not possible; [`can_detach`] tells beforehand.
 pub fn detach(
     graph: &mut Graph,
     shapes: &[(NodeId, Vec<Label>)],
@@ -64,7 +64,7 @@ pub fn detach(
     })
 }
 
-/// Makes nodes near a `Shape`.
+/// Adds nodes beside a `Shape`.
 struct Build<'g> {
     graph: &'g mut Graph,
     name: String,
@@ -92,14 +92,14 @@ impl Build<'_> {
         Output { node, port: 0 }
     }
 
-    /// A constant that is there where `operand` is.
+    /// A constant that exists wherever `operand` does.
     fn constant(&mut self, operand: Output, dims: &[usize], value: usize) -> Option<Output> {
         let value = HostTensor::i32(dims, &[i32::try_from(value).ok()?]);
         let name = format!("{}/extent", self.name);
         Some(self.graph.add_constant_from(name, &self.device, &value, &[operand]))
     }
 
-    /// The extent of an axis, from the operand that has it.
+    /// The extent of an axis, taken from the operand that has it.
     fn extent(&mut self, label: Label, operands: &[Labelled; 2]) -> Option<Output> {
         let found = operands
             .iter()

@@ -1,17 +1,17 @@
-//! Shapes that gradients ask for. A value that is asked for its shape alone would be stored for
-//! that: the question goes to a tensor of the same shape further up, if somebody asks that one
-//! already.
+//! Shapes that gradients ask for. A value of which only the shape is read would be stored for that.
+//! So the shape is taken from a tensor of the same shape further up, if the shape of that tensor is
+//! read already.
 
 use crate::kernels::scalar;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 
-/// Most elementwise nodes between two tensors of one shape.
+/// The largest number of elementwise nodes between two tensors of one shape.
 const MAX_ROW: usize = 8;
-/// Most readers of a tensor that are looked at.
+/// The largest number of a tensor's users that are searched.
 const MAX_USERS: usize = 64;
 
-/// The answer to `Shape` node `id` that another node gives.
+/// The output of another node that equals the output of the `Shape` node `id`.
 pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     let node = graph.node(id);
     let mut tensor = *node.inputs().first().filter(|_| node.op() == "Shape")?;
@@ -31,7 +31,7 @@ pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     None
 }
 
-/// The shape of a tensor, from a node like `id`.
+/// The shape of a tensor, as the output of another node with the op and type of `id`.
 fn asked(graph: &Graph, tensor: Output, id: NodeId) -> Option<Output> {
     if graph.users(tensor.node).len() > MAX_USERS {
         return None;

@@ -1,12 +1,12 @@
-//! Sums that Keras takes for those of a bias: of a residual whose extents are 1 but for the last,
-//! such as a decoder's single word. As a sum of two tensors of one shape it goes into the product
-//! that makes one of them.
+//! Sums that Keras writes as the addition of a bias: the addition of a residual with no extent but
+//! the last above 1, such as one word in a decoder. As a sum of two tensors of one shape, it is
+//! fused into the product that makes one of them.
 
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 
-/// Puts an addition in the place of a `BiasAdd` whose vector is a tensor of the other operand's
-/// shape in another one. Returns whether it did.
+/// Replaces a `BiasAdd` by an addition if its vector is a reshaped tensor of the other operand's
+/// shape. Returns whether it did.
 pub fn add(graph: &mut Graph, id: NodeId) -> bool {
     let Some(other) = added(graph, id) else { return false };
     let node = graph.node(id);
@@ -25,7 +25,7 @@ pub fn add(graph: &mut Graph, id: NodeId) -> bool {
     true
 }
 
-/// What is added to the first operand, in its shape.
+/// The tensor that is added to the first operand, in the shape of that operand.
 fn added(graph: &Graph, id: NodeId) -> Option<Output> {
     let node = graph.node(id);
     let of_channels = node.attr("data_format").and_then(Attr::string).unwrap_or("NHWC") == "NHWC";

@@ -1,17 +1,17 @@
-//! Constants that wait for something, as TensorFlow's constant folding leaves them.
+//! Constants with control inputs, as TensorFlow's constant folding leaves them.
 //!
-//! Such an edge makes a path through the constant that fusion must not cut short. Whoever uses the
-//! constant waits in its place, mostly for what it waits for anyhow. Nobody waits for what follows
-//! from constants alone: gradients are made to wait for the gradient before them, and where that is
-//! constant, it is there from the start.
+//! Such an edge makes a path through the constant that fusion must not break. The users of the
+//! constant wait in its place, mostly for nodes for which they wait anyhow. Waits for values that
+//! follow from constants alone are dropped: a gradient waits for the gradient before it, and if
+//! that is constant, it exists from the start.
 
 use crate::optimizer::graph::{Graph, NodeId};
 
-/// Most control edges that one constant's may become.
+/// The largest number of control edges that replace those of one constant.
 const MAX_EDGES: usize = 64;
 
-/// Lets constants wait for nothing. Where parts of the graph may not run, such an edge may be what
-/// tells whether the constant is there.
+/// Removes the control inputs of constants. With control flow they stay: where parts of the graph
+/// may not run, such an edge may decide whether the constant exists.
 pub fn release(graph: &mut Graph) {
     if graph.has_control_flow() {
         return;
@@ -38,7 +38,7 @@ pub fn release(graph: &mut Graph) {
     }
 }
 
-/// Whether a node follows from constants, which wait for nothing.
+/// Whether a node depends only on constants, and none of them waits for anything.
 fn is_constant(graph: &Graph, id: NodeId) -> bool {
     let settled = |id: NodeId| graph.node(id).controls().is_empty() && graph.is_pure(id);
     let constant = |id: NodeId| graph.node(id).op() == "Const" && settled(id);

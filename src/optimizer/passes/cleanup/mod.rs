@@ -1,11 +1,10 @@
-//! What stands in the way of fusion and costs dispatches for nothing: copies, conversions there and
-//! back, transposes and changes of shape that cancel, constants that wait for something, sums that
-//! are written as those of a bias, values that are asked for their shape alone, and nodes that
-//! nobody uses.
+//! Removes nodes that hinder fusion or cost dispatches without effect: copies, conversions back and
+//! forth, transposes and reshapes that cancel, control inputs of constants, sums written as bias
+//! additions, values of which only the shape is read, and unused nodes.
 //!
-//! TensorFlow's own passes remove what is redundant by itself; here goes what is so for these
-//! devices (an Identity on them is no more than a name), or because of what other passes of ours
-//! left.
+//! TensorFlow's own passes remove nodes that are redundant everywhere. This pass removes nodes that
+//! are redundant on these devices (an Identity is only a name there), and those that our other
+//! passes leave.
 
 mod asked;
 mod biases;
@@ -16,7 +15,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::optimizer::graph::{Graph, NodeId, Output, is_control_flow};
 
-/// Ops whose output is their input.
+/// Ops that return their input unchanged.
 const COPIES: &[&str] = &["Identity", "PreventGradient", "Snapshot", "StopGradient"];
 
 /// Runs the pass.
@@ -40,14 +39,14 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Whether nobody would miss the node.
+/// Whether the node can be removed because nothing uses it.
 pub fn is_dead(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let unused = graph.users(id).is_empty() && node.controls().is_empty();
     node.on_wgpu() && unused && !graph.is_preserved(id) && graph.is_pure(id)
 }
 
-/// The tensor that the node's output is equal to.
+/// The tensor that is equal to the node's output.
 fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     let node = graph.node(id);
     if !node.on_wgpu() || graph.is_preserved(id) || !node.controls().is_empty() {
@@ -57,7 +56,7 @@ fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     let from = graph.node(input.node);
     match node.op() {
         op if COPIES.contains(&op) => {
-            // An Identity behind a Switch says which branch runs, and one of another device is a
+            // An Identity of a Switch tells which branch runs, and one on another device is a
             // transfer.
             (from.device() == node.device() && !is_control_flow(from.op())).then_some(input)
         }
@@ -78,7 +77,7 @@ fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     }
 }
 
-/// Whether every value of `narrow` is one of `wide`, so that a conversion there and back changes
+/// Whether `wide` holds every value of `narrow`, so that a conversion there and back changes
 /// nothing.
 fn holds(wide: DType, narrow: DType) -> bool {
     use DType::*;
@@ -95,7 +94,7 @@ fn permutation(graph: &Graph, perm: Output) -> Option<Vec<usize>> {
     values.into_iter().map(|p| usize::try_from(if p < 0 { p + rank } else { p }).ok()).collect()
 }
 
-/// Lets the node's users use `source` instead.
+/// Makes the node's users use `source` instead.
 fn bypass(graph: &mut Graph, id: NodeId, source: Output) {
     graph.replace_readers(Output { node: id, port: 0 }, source);
     if graph.waiters(id).next().is_some() {

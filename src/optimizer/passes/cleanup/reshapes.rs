@@ -1,15 +1,15 @@
-//! Changes of shape alone. Several in a row become the last one, and changes that end in the first
-//! shape vanish.
+//! Nodes that only change the shape. Several in a row become the last one, and a row that ends with
+//! the first shape vanishes.
 
 use crate::optimizer::graph::{Graph, NodeId, Output};
 
 /// Ops that give their first input another shape.
 const RESHAPES: &[&str] = &["ExpandDims", "Reshape", "Squeeze"];
 
-/// Most changes of shape in a row that are looked at.
+/// The largest number of such nodes in a row that are searched.
 const MAX_ROW: usize = 64;
 
-/// The tensor further up that has the shape of the node's output, and its elements.
+/// The tensor further up that has the shape and the elements of the node's output.
 pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     let mut tensor = before(graph, id)?;
     let info = graph.info(Output { node: id, port: 0 });
@@ -22,7 +22,7 @@ pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     None
 }
 
-/// Lets a `Reshape`, which says all of its shape, read the tensor at the start of a row of such
+/// Makes a `Reshape` whose shape is fully given read the tensor at the start of a row of such
 /// nodes.
 pub fn shorten(graph: &mut Graph, id: NodeId) {
     let node = graph.node(id);
@@ -43,8 +43,8 @@ pub fn shorten(graph: &mut Graph, id: NodeId) {
     }
 }
 
-/// Whether the node can read what the reshape behind `tensor` reads instead: that one waits for
-/// nothing else, and surely succeeds.
+/// Whether the node can read the input of the reshape that makes `tensor`. That reshape must have
+/// no control inputs, and must certainly succeed.
 fn is_free(graph: &Graph, id: NodeId, tensor: Output) -> bool {
     let from = graph.node(tensor.node);
     from.device() == graph.node(id).device()
@@ -52,7 +52,7 @@ fn is_free(graph: &Graph, id: NodeId, tensor: Output) -> bool {
         && graph.info(tensor).dims().is_some()
 }
 
-/// What a node that changes the shape reads.
+/// The input of a node that changes only the shape.
 fn before(graph: &Graph, id: NodeId) -> Option<Output> {
     let node = graph.node(id);
     RESHAPES.contains(&node.op()).then(|| node.inputs().first().copied())?

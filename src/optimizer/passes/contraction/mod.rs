@@ -1,14 +1,15 @@
-//! Contractions with what follows them: bias, inference's batch normalization, activations,
-//! residuals and conversions become the epilogue of a matrix product or convolution, see
-//! [`crate::kernels::fused::contraction`].
+//! Contractions with the nodes that follow them: bias, batch normalization at inference,
+//! activations, residuals and conversions become the epilogue of a matrix product or convolution,
+//! see [`crate::kernels::fused::contraction`].
 //!
-//! A tail is a set of elementwise nodes behind the contraction of which one value alone is used
-//! elsewhere. Where a value is needed elsewhere, as by gradients, the tail ends with it. Further
-//! operands may have any shape, for the fused kernel broadcasts as the ops did. An operand that the
-//! contraction's own program cannot read is left to other passes. So is one that has an element for
-//! each row, behind a product of floats: who scales floats by rows mostly reduces them, too.
+//! A tail is a set of elementwise nodes that follow the contraction, with a single value that is
+//! used outside. A value that is needed elsewhere, for instance by gradients, ends the tail.
+//! Further operands may have any shape, for the fused kernel broadcasts as the ops did. An operand
+//! that the contraction's own program cannot read is left to other passes. So is an operand with
+//! one element for each row after a product of floats: programs that scale floats by rows mostly
+//! reduce them, too.
 //!
-//! A product of int8 is int32, which its tail begins by making floats of.
+//! A product of int8 is int32, and its tail begins with a conversion to float.
 
 mod tail;
 
@@ -22,7 +23,7 @@ use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 use tail::{Extra, Tail};
 
-/// An op and the fused op in its place.
+/// An op and its fused op.
 const FUSED: &[(&str, &str)] = &[
     ("BatchMatMulV2", "_WgpuFusedBatchMatMulV2"),
     ("BatchMatMulV3", INT8),
@@ -35,19 +36,19 @@ const FUSED: &[(&str, &str)] = &[
 /// The attributes that an epilogue adds.
 const EPILOGUE: [&str; 4] = ["T_extra", "T_out", "constants", "expression"];
 
-/// The fused op in place of `op`, which may be one already.
+/// The fused op for `op`, which may be a fused op already.
 pub(super) fn fused_op(op: &str) -> Option<&'static str> {
     FUSED.iter().find(|(plain, fused)| *plain == op || *fused == op).map(|(_, fused)| *fused)
 }
 
-/// A contraction that may get an epilogue, or a larger one.
+/// A contraction that may get an epilogue, or a larger one than it has.
 struct Root {
     id: NodeId,
     fused: &'static str,
-    /// The type of its result, which is int32 for products of int8.
+    /// The type of the result, int32 for products of int8.
     dtype: DType,
     channels: ChannelAxis,
-    /// The least rank of its result.
+    /// The least possible rank of the result.
     rank: usize,
 }
 
@@ -111,7 +112,7 @@ pub(super) fn attributes(
         .filter_map(|name| {
             let missing = || match name {
                 "explicit_paddings" => Some(Attr::from(&[][..] as &[i64])),
-                // The base op names the types of both operands.
+                // The base op names the types of both operands, the fused op only one.
                 "T" if fused == INT8 => Some(DType::I8.into()),
                 _ => None,
             };
@@ -122,7 +123,7 @@ pub(super) fn attributes(
     attrs
 }
 
-/// What the contraction reads as a further operand.
+/// The tensor that the contraction reads as a further operand, reshaped if necessary.
 fn operand(graph: &mut Graph, extra: &Extra) -> Option<Output> {
     let Some(dims) = &extra.dims else { return Some(extra.tensor) };
     let name = format!("{}/before", graph.node(extra.tensor.node).name());
@@ -160,7 +161,7 @@ fn replace(graph: &mut Graph, root: &Root, tail: &Tail) {
         graph.replace_region(&tail.nodes, new, &[(exit, 0)]);
         return;
     };
-    // The reshape comes behind the fused node instead of in the middle.
+    // The reshape comes after the fused node instead of in the middle.
     let fused = graph.add(new);
     for member in &tail.nodes {
         for control in graph.node(*member).controls().to_vec() {

@@ -1,5 +1,5 @@
-//! What a node may be within a group: a call, a repetition, a constant, something that every reader
-//! computes again, or another view of what it reads.
+//! The roles of a node in a group: a call, a repetition, a constant, a value that every reader
+//! computes again, or another view of its input.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,23 +10,23 @@ use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::scalars::{SameShapes, Scalar, is_fusible};
 
-/// Most readers that compute a value again.
+/// The largest number of readers that compute a value again.
 const MAX_READERS: usize = 4;
 
-/// What a node of a group computes for each element.
+/// The element that a node of a group computes.
 #[derive(Debug, Clone, Copy)]
 pub enum Member {
-    /// A call of its inputs' elements.
+    /// A call of a scalar function with its inputs' elements.
     Call(Scalar),
-    /// The element of its first input, of this type, which it repeats along axes of extent 1.
+    /// The element of its first input, of this type. The node repeats it along axes of extent 1.
     Repeat(DType),
-    /// The element of its first input, of this type, to whose shape it adds outer extents of 1: no
-    /// member by itself.
+    /// The element of its first input, of this type. The node adds outer extents of 1 to the
+    /// input's shape. A view is not a member by itself.
     View(DType),
 }
 
 impl Member {
-    /// What `id` computes; `None` for what has no place in a group.
+    /// The role of `id`; `None` if it cannot be in a group.
     pub fn of(
         graph: &Graph,
         shapes: &SameShapes<'_>,
@@ -50,7 +50,7 @@ impl Member {
         if is_view { (!waits).then_some(Self::View(dtype)) } else { Some(Self::Repeat(dtype)) }
     }
 
-    /// How many of the node's inputs it computes with.
+    /// The inputs that the node computes with.
     pub fn arguments(self, inputs: &[Output]) -> &[Output] {
         match self {
             Self::Call(_) => inputs,
@@ -58,7 +58,8 @@ impl Member {
         }
     }
 
-    /// Whether computing it again for each element of something larger costs next to nothing.
+    /// Whether it costs next to nothing to compute the node again for each element of a larger
+    /// tensor.
     pub fn is_cheap(self) -> bool {
         match self {
             Self::Call(scalar) => scalar.is_cheap(),
@@ -71,7 +72,7 @@ impl Member {
         self.of_inputs(inputs, cost::weight)
     }
 
-    /// What the node weighs where it is computed again in place of a read.
+    /// The weight of the node if it is computed again instead of read.
     fn again(self, inputs: usize) -> u32 {
         self.of_inputs(inputs, cost::again)
     }
@@ -98,7 +99,7 @@ impl Member {
     }
 }
 
-/// The addition of a bias to channels that are surely last, of which it surely has as many.
+/// The addition of a bias, if the channels are certainly last and equal in number to its elements.
 fn bias(graph: &Graph, id: NodeId) -> Option<Scalar> {
     let node = graph.node(id);
     let format = node.attr("data_format").and_then(Attr::string).unwrap_or("NHWC");
@@ -109,9 +110,9 @@ fn bias(graph: &Graph, id: NodeId) -> Option<Scalar> {
     fits.then_some(Scalar { call: Call::row("AddV2", dtype)?, attr: None })
 }
 
-/// The nodes whose value costs no more to compute than to read, and that several groups may want:
-/// each of them computes it again, and nobody stores it. Where they follow each other, all that
-/// lead to one of them count.
+/// The nodes that cost no more to compute than to read, and that several groups may need: each
+/// group computes them again, and they are not stored. In a chain of such nodes, the costs of all
+/// nodes that lead to one of them count.
 pub fn recomputed(
     graph: &Graph,
     order: &[NodeId],
@@ -155,8 +156,9 @@ pub fn recomputed(
     weights.into_keys().filter(|id| !matches!(members[id], Member::View(_))).collect()
 }
 
-/// The nodes that may read what is behind a [`Member::View`] instead of it, for something else
-/// gives their value its shape. A recomputed node may if all that compute it again may.
+/// The nodes that may read the input of a [`Member::View`] instead of the view, because another
+/// input gives their value its shape. A recomputed node may do so if all nodes that compute it
+/// again may.
 pub fn looking_through(
     graph: &Graph,
     shapes: &SameShapes<'_>,
@@ -174,7 +176,7 @@ pub fn looking_through(
         };
         match member {
             Member::Call(_) => graph.node(id).inputs().iter().any(gives),
-            // Whether its region has the shape of its iteration from others is asked in any case.
+            // A later test makes sure that other inputs give the region its shape.
             Member::Repeat(_) => true,
             Member::View(_) => false,
         }
@@ -190,12 +192,12 @@ pub fn looking_through(
     through
 }
 
-/// The tensors that are constant but perhaps for their shape, with one value of a type that a
-/// parameter can stand for.
+/// The tensors with one value for all elements, of a type that a parameter can have. Their shape
+/// need not be constant.
 pub struct Uniforms(Vec<Option<f32>>);
 
 impl Uniforms {
-    /// Those of a graph whose nodes have this order.
+    /// Finds them in a graph's nodes, given in topological order.
     pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
         let mut uniforms = Self(vec![None; graph.capacity()]);
         for id in order {
@@ -204,12 +206,12 @@ impl Uniforms {
         uniforms
     }
 
-    /// The value of all elements of a tensor.
+    /// The value of all elements of a tensor, if it is known.
     pub fn value(&self, tensor: Output) -> Option<f32> {
         self.0[tensor.node.index()]
     }
 
-    /// That of a node's output, where what it uses is known.
+    /// The value of all elements of a node's output, if it follows from the node's inputs.
     fn find(&self, graph: &Graph, id: NodeId) -> Option<f32> {
         let is_float = DType::is_single;
         let node = graph.node(id);

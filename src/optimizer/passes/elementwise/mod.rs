@@ -1,10 +1,10 @@
-//! Chains and bundles of elementwise nodes become one `_WgpuFusedElementwise` each.
+//! Fuses chains and bundles of elementwise nodes into one `_WgpuFusedElementwise` each.
 //!
 //! A group grows along edges from producers to consumers, then sideways to nodes that read the same
-//! large tensor. All that leaves a group has one shape, that of its iteration. What is smaller may
-//! be computed within when it costs next to nothing again and again; nothing larger is. Groups of
-//! one shape grow first, so that what is small is divided into few nodes before large ones take
-//! parts of it. Changes of shape between them come behind them first ([`sinking`]).
+//! large tensor. All outputs of a group have one shape, that of its iteration. The group may also
+//! compute smaller values, if recomputing them costs next to nothing, but no larger ones. Groups of
+//! one shape grow first, so that small nodes form a few groups before large groups absorb some of
+//! them. Before all that, changes of shape between groups are moved behind them ([`sinking`]).
 
 mod member;
 mod region;
@@ -25,12 +25,12 @@ use crate::optimizer::scalars::SameShapes;
 use member::{Member, Uniforms, looking_through, recomputed};
 use region::Region;
 
-/// Most nodes of a group whose values are smaller than its iteration.
+/// The largest number of nodes of a group with values smaller than its iteration.
 const MAX_SMALL: usize = 4;
-/// Rounds of growing; a merge may make room for another.
+/// The rounds of growth. A merge may make another one possible.
 const ROUNDS: usize = 3;
-/// Most readers of a tensor before another one that it is tried with, where none of them has found
-/// company yet.
+/// The largest number of earlier readers of a tensor with which a reader is tried, as long as none
+/// of them has been merged.
 const MAX_LONELY: usize = 8;
 
 /// Runs the pass.
@@ -38,7 +38,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     sinking::run(graph);
     let Some(groups) = Groups::grow(graph) else { return Ok(()) };
     let regions: Vec<Region> = groups.regions();
-    // What earlier regions gave is now a fused node's.
+    // The outputs of earlier regions have become outputs of fused nodes.
     let mut moved: FxHashMap<Output, Output> = FxHashMap::default();
     for mut region in regions {
         region
@@ -53,7 +53,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Groups of elementwise nodes, under way.
+/// Groups of elementwise nodes while they grow.
 struct Groups<'g> {
     graph: &'g Graph,
     order: Arc<[NodeId]>,
@@ -64,15 +64,15 @@ struct Groups<'g> {
     /// Nodes without a group: views, and nodes that every reader computes again, see
     /// [`recomputed`].
     bypassed: FxHashSet<NodeId>,
-    /// Members, and nodes that are computed again, that read what is behind a view.
+    /// Members and recomputed nodes that read the input of a view instead of the view.
     through: FxHashSet<NodeId>,
     clusters: Clusters,
-    /// Under which conditions nodes run, where not all of them do.
+    /// The conditions under which nodes run, if not all of them run.
     branches: Option<Branches>,
-    /// By [`Clusters::group`].
+    /// The regions, by [`Clusters::group`].
     regions: FxHashMap<NodeId, Region>,
-    /// Pairs of groups that did not merge, each with its size: as long as neither grows, they never
-    /// will.
+    /// Pairs of groups that could not merge, each with its size. As long as neither grows, they
+    /// cannot merge.
     refused: FxHashSet<(bool, [(NodeId, usize); 2])>,
 }
 
@@ -130,18 +130,19 @@ impl<'g> Groups<'g> {
         matches!(self.members.get(&id), Some(Member::View(_)))
     }
 
-    /// Whether the group of `reader`, a member or a node that it computes again, computes `id`
-    /// again, or does without it.
+    /// Whether the group of `reader` computes `id` again, or reads the input of `id` instead.
+    /// `reader` is a member or a node that is computed again.
     fn does_without(&self, reader: NodeId, id: NodeId) -> bool {
         self.bypassed.contains(&id) && (!self.is_view(id) || self.through.contains(&reader))
     }
 
-    /// Who reads what `id`, which `reader` does without, reads: itself if it computes.
+    /// The node whose inputs replace `id`, which `reader` does without: `reader` if `id` is a view,
+    /// `id` itself if it is recomputed.
     fn reader(&self, reader: NodeId, id: NodeId) -> NodeId {
         if self.is_view(id) { reader } else { id }
     }
 
-    /// What a member reads, where that is stored.
+    /// The stored tensors that a member reads.
     fn reads(&self, id: NodeId) -> impl Iterator<Item = Output> + '_ {
         let stored = move |mut tensor: Output| {
             let mut reader = id;
@@ -154,7 +155,7 @@ impl<'g> Groups<'g> {
         self.members[&id].arguments(self.graph.node(id).inputs()).iter().copied().map(stored)
     }
 
-    /// What is behind views and what is computed again.
+    /// The tensor above all views and recomputed nodes.
     fn behind(&self, mut tensor: Output) -> Output {
         while self.bypassed.contains(&tensor.node) {
             tensor = self.graph.node(tensor.node).inputs()[0];
@@ -162,7 +163,7 @@ impl<'g> Groups<'g> {
         tensor
     }
 
-    /// Whether somebody outside of a group needs the value stored, itself or what is behind a view
+    /// Whether a node outside of a group needs the value stored, either the value itself or a view
     /// of it.
     fn leaves(&self, value: Output, inside: &FxHashSet<NodeId>) -> bool {
         let mut open = vec![(value, false)];
@@ -184,7 +185,8 @@ impl<'g> Groups<'g> {
         false
     }
 
-    /// Merges producers into consumers, of the same shape alone if `same`; returns how often.
+    /// Merges producers into consumers, only those of the same shape if `same`. Returns the number
+    /// of merges.
     fn along_edges(&mut self, same: bool) -> usize {
         let mut merged = 0;
         for id in self.order.clone().iter().copied() {
@@ -207,8 +209,8 @@ impl<'g> Groups<'g> {
                 self.reads(*id).map(|tensor| (self.position[tensor.node.index()], tensor, *id)),
             );
         }
-        // In the order of tensors, then of readers; those next to each other run under the same
-        // conditions, if any two do.
+        // Sorted by tensors, then by readers. Readers next to each other run under the same
+        // conditions, if any two of them do.
         let conditions =
             |id: NodeId| self.branches.as_ref().map(|branches| branches.conditions(id));
         readers.sort_by_key(|(position, tensor, id)| (*position, tensor.port, conditions(*id)));
@@ -223,8 +225,9 @@ impl<'g> Groups<'g> {
         merged + self.among_lonely(&readers)
     }
 
-    /// Merges groups that read the same tensor, sorted by it, and are not worth a node. Groups
-    /// between them keep them from being neighbours; once those are nodes, they would be.
+    /// Merges groups that are not worth a node each and read the same tensor, by which `readers` is
+    /// sorted. These groups are not neighbours, for other groups lie between them; once those are
+    /// nodes of their own, they would be.
     fn among_lonely(&mut self, readers: &[(u32, Output, NodeId)]) -> usize {
         let mut merged = 0;
         let mut before: Vec<NodeId> = Vec::new();
@@ -254,14 +257,14 @@ impl<'g> Groups<'g> {
         self.regions.get(&self.clusters.group(id))
     }
 
-    /// Merges the groups of two nodes if one node can replace both, and if they have the same shape
-    /// where it must be the `same`; where it must not, `b` uses `a`.
+    /// Merges the groups of two nodes if one node can replace both. With `same`, they must have the
+    /// same shape. Otherwise `b` must use `a`.
     fn try_merge(&mut self, a: NodeId, b: NodeId, same: bool) -> bool {
         let (first, second) = (self.clusters.group(a), self.clusters.group(b));
         let (Some(x), Some(y)) = (self.regions.get(&first), self.regions.get(&second)) else {
             return false;
         };
-        // What is computed again may count in both.
+        // Recomputed nodes may count in both groups, so they are left out.
         if first == second || cost::elementwise(x.own + y.own) > BOUND {
             return false;
         }
@@ -271,8 +274,8 @@ impl<'g> Groups<'g> {
         if same && !self.shapes.same(x.shape, y.shape) {
             return false;
         }
-        // A node runs when all that it reads is there: one that is always needed may not get an
-        // input that is there in one branch alone.
+        // A node runs once all its inputs exist. So a node that always runs must not get an input
+        // that exists only in one branch.
         let conditions = |branches: &Branches| [a, b].map(|id| branches.conditions(id));
         if self.branches.as_ref().map(conditions).is_some_and(|[a, b]| a != b) {
             return false;
@@ -294,8 +297,8 @@ impl<'g> Groups<'g> {
         true
     }
 
-    /// The group of these nodes, which are in topological order; `None` where one node cannot
-    /// replace them.
+    /// The region of these nodes, which are in topological order; `None` if one node cannot replace
+    /// them.
     fn region(&self, members: Vec<NodeId>, shape: Output) -> Option<Region> {
         let graph = self.graph;
         let inside: FxHashSet<NodeId> = members.iter().copied().collect();
@@ -312,7 +315,7 @@ impl<'g> Groups<'g> {
             let repeats_here = matches!(self.members[id], Member::Repeat(_));
             if !self.shapes.same(value, shape) {
                 small += 1;
-                // A repetition of unknown extent may be an error.
+                // A repetition of unknown extent may fail.
                 if repeats_here && self.graph.info(value).dims().is_none() {
                     return None;
                 }
@@ -320,13 +323,14 @@ impl<'g> Groups<'g> {
                     return None;
                 }
             }
-            // What waits for something else may not run at all where the others do.
+            // A node that waits for other nodes may not run at all where the members without that
+            // wait do.
             if self.branches.is_some() && outer_controls(graph, *id, &inside) != controls {
                 return None;
             }
             repeats |= repeats_here;
             for input in self.reads(*id) {
-                // A view that must be read as such comes between two members.
+                // A view that must be read as such lies between two members.
                 if self.bypassed.contains(&input.node) && inside.contains(&self.behind(input).node)
                 {
                     return None;
@@ -342,7 +346,7 @@ impl<'g> Groups<'g> {
         let weight = |id: &NodeId| self.members[id].weight(graph.node(*id).inputs().len());
         let own = members.iter().map(weight).fold(0, u32::saturating_add);
         let all = steps.iter().map(|(id, _)| weight(id)).fold(0, u32::saturating_add);
-        // What one node does cannot be divided.
+        // A single node is accepted at any cost, for it cannot be divided.
         let small = members.len() == 1 || cost::elementwise(all) <= BOUND;
         (small && fits(inputs.len(), outputs.len())).then_some(Region {
             members,
@@ -356,7 +360,7 @@ impl<'g> Groups<'g> {
         })
     }
 
-    /// What a group computes, with what is computed again and views, in topological order.
+    /// The computations of a group, with recomputed nodes and views, in topological order.
     fn steps(&self, members: &[NodeId]) -> Vec<(NodeId, Member)> {
         let mut ids = members.to_vec();
         let mut seen: FxHashSet<NodeId> = members.iter().copied().collect();
@@ -376,8 +380,8 @@ impl<'g> Groups<'g> {
         ids.into_iter().map(|id| (id, self.members[&id])).collect()
     }
 
-    /// Constants that can become parameters, and all other inputs: a constant may have a shape when
-    /// the others give the iteration its shape without it.
+    /// Separates the constants that can become parameters from all other inputs. A constant with a
+    /// shape can become one if the other inputs give the iteration its shape.
     fn split(&self, read: &[Output], shape: Output) -> (Vec<(Output, f32)>, Vec<Output>) {
         let values: Vec<Option<f32>> = read.iter().map(|o| self.uniforms.value(*o)).collect();
         let rank = |o: Output| self.graph.info(o).rank();
@@ -394,7 +398,7 @@ impl<'g> Groups<'g> {
         (constants, inputs)
     }
 
-    /// Whether the tensors surely broadcast to the iteration's whole shape.
+    /// Whether the tensors certainly broadcast to the whole shape of the iteration.
     fn covers(&self, tensors: &[Output], shape: Output) -> bool {
         if tensors.iter().any(|t| self.shapes.same(*t, shape)) {
             return true;
@@ -406,7 +410,7 @@ impl<'g> Groups<'g> {
         both.is_ok_and(|both| both[..] == want[..])
     }
 
-    /// The groups that are worth a node of their own, in topological order.
+    /// The groups that are worth a node, in topological order.
     fn regions(self) -> Vec<Region> {
         let settled = self.regions.values().filter_map(|region| self.settled(region));
         let mut regions: Vec<Region> = settled.filter(is_more_than_one).collect();
@@ -414,7 +418,7 @@ impl<'g> Groups<'g> {
         regions
     }
 
-    /// Whether one node comes in the place of a group.
+    /// Whether a node replaces the group.
     fn is_worth_a_node(&self, region: &Region) -> bool {
         match region.covered {
             true => is_more_than_one(region),
@@ -422,7 +426,7 @@ impl<'g> Groups<'g> {
         }
     }
 
-    /// The group, without repetitions where these alone give the iteration its shape.
+    /// The group, without its repetitions if only they give the iteration its shape.
     fn settled(&self, region: &Region) -> Option<Region> {
         if region.covered {
             return Some(region.clone());
@@ -442,7 +446,7 @@ fn is_more_than_one(region: &Region) -> bool {
     region.steps.iter().filter(|(_, member)| !matches!(member, Member::View(_))).nth(1).is_some()
 }
 
-/// What a node waits for outside of its group.
+/// The control inputs of a node from outside its group.
 fn outer_controls(graph: &Graph, id: NodeId, inside: &FxHashSet<NodeId>) -> Vec<NodeId> {
     let mut controls: Vec<NodeId> =
         graph.node(id).controls().iter().copied().filter(|c| !inside.contains(c)).collect();

@@ -1,4 +1,4 @@
-//! A group as the fused node that takes its place.
+//! A group, and the fused node that replaces it.
 
 use rustc_hash::FxHashMap;
 
@@ -14,25 +14,24 @@ use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 pub struct Region {
     /// In topological order.
     pub members: Vec<NodeId>,
-    /// What is computed, by members, by others whose value is computed again, and by views, in
-    /// topological order.
+    /// The computations of members, of recomputed nodes and of views, in topological order.
     pub steps: Vec<(NodeId, Member)>,
     /// The members' weight.
     pub own: u32,
     /// A tensor of the iteration's shape.
     pub shape: Output,
-    /// Tensors from outside, without those of [`Region::constants`].
+    /// Tensors from outside, without [`Region::constants`].
     pub inputs: Vec<Output>,
     /// Constants that become parameters.
     pub constants: Vec<(Output, f32)>,
-    /// Members' values that are used outside.
+    /// The members' values that are used outside.
     pub outputs: Vec<Output>,
-    /// Whether the inputs surely broadcast to the iteration's whole shape.
+    /// Whether the inputs certainly broadcast to the whole shape of the iteration.
     pub covered: bool,
 }
 
 impl Region {
-    /// Puts the fused node in the place of the members.
+    /// Replaces the members by the fused node.
     pub fn emit(&self, graph: &mut Graph) -> Result<NodeId> {
         let (expression, constants) = self.expression(graph)?;
         let root = graph.node(self.outputs[self.outputs.len() - 1].node);
@@ -68,8 +67,8 @@ impl Region {
         Ok(fused)
     }
 
-    /// The members, and what is computed again or viewed by them and nobody else. Some may read
-    /// what others look through.
+    /// The members, and the recomputed nodes and views that only they use. A view may still be read
+    /// by a member that needs it as such.
     fn replaced(&self, graph: &Graph) -> Vec<NodeId> {
         let mut replaced: Vec<NodeId> = self.steps.iter().map(|(id, _)| *id).collect();
         for (id, _) in self.steps.iter().rev().filter(|(id, _)| !self.members.contains(id)) {
@@ -122,7 +121,7 @@ impl Region {
         Ok((expression, parameters))
     }
 
-    /// Types of the inputs, as the members that read them say.
+    /// The types of the inputs, as the members read them.
     fn input_types(&self, graph: &Graph) -> Vec<DType> {
         let of = |input: &Output| {
             self.steps.iter().find_map(|(id, member)| {

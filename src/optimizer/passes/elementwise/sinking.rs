@@ -1,9 +1,9 @@
-//! Changes of shape between elementwise nodes, such as the one behind a group normalization and in
-//! front of its activation, divide what could be one group. They come behind the nodes that read
-//! them instead, which then compute in the shape before.
+//! Changes of shape between elementwise nodes, such as the one between a group normalization and
+//! its activation, divide what could be one group. So they are moved behind the nodes that read
+//! them, and these nodes then compute in the original shape.
 //!
-//! A node is moved in front of its changes of shape where all that it reads, but for single
-//! numbers, came by one from tensors of one shape, of which an elementwise node makes at least one.
+//! A node is moved in front of changes of shape if all its inputs, except single numbers, are such
+//! changes of tensors of one shape, and an elementwise node makes at least one of these tensors.
 
 use rustc_hash::FxHashSet;
 
@@ -11,10 +11,10 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::passes::reshape::again;
 use crate::optimizer::scalars::{SameShapes, Scalar};
 
-/// Most readers of a change of shape that are looked at.
+/// The largest number of a reshape's readers that are considered.
 const MAX_USERS: usize = 16;
 
-/// Moves what can be moved.
+/// Moves all nodes that can be moved.
 pub fn run(graph: &mut Graph) {
     let Some(order) = graph.order() else { return };
     if graph.has_control_flow() {
@@ -31,9 +31,9 @@ pub fn run(graph: &mut Graph) {
     }
 }
 
-/// What becomes of a node.
+/// The new place of a node.
 struct Moved {
-    /// What it reads then.
+    /// The node's new inputs.
     inputs: Vec<Output>,
     /// One of the changes of shape.
     view: NodeId,
@@ -97,7 +97,7 @@ impl Moved {
     }
 }
 
-/// Whether a node waits for nothing, and nobody for it.
+/// Whether a node has no control edges, neither to it nor from it.
 fn is_alone(graph: &Graph, id: NodeId) -> bool {
     graph.node(id).controls().is_empty() && graph.waiters(id).next().is_none()
 }
@@ -106,8 +106,7 @@ fn is_view(graph: &Graph, id: NodeId) -> bool {
     matches!(graph.node(id).op(), "ExpandDims" | "Reshape" | "Squeeze")
 }
 
-/// The tensor to which a node on the same device gives the shape of `view`, if it does nothing
-/// else.
+/// The tensor that `view` reshapes, if its node is on the same device and does nothing else.
 fn source(graph: &Graph, view: Output, device: &str) -> Option<Output> {
     let node = graph.node(view.node);
     let plain = is_view(graph, view.node)

@@ -1,4 +1,4 @@
-//! Which tensors become elements of which lists.
+//! The tensors that become elements of each list.
 
 use rustc_hash::FxHashMap;
 
@@ -6,11 +6,10 @@ use super::Shapes;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::Shape;
 
-/// Ops that hand lists on, by input 0 or, `Merge`, by all inputs.
+/// Ops that pass lists on: from input 0, or, for `Merge`, from all inputs.
 pub const CARRIERS: &[&str] = &["Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"];
 
-/// Whether all that is done with lists is to hand them on, and to add and remove their last
-/// elements.
+/// Whether the lists are only passed on, and only have last elements added and removed.
 pub fn are_stacks(graph: &Graph, members: &[Output]) -> bool {
     let takes_it = |(reader, index): (NodeId, usize)| {
         let op = graph.node(reader).op();
@@ -21,7 +20,7 @@ pub fn are_stacks(graph: &Graph, members: &[Output]) -> bool {
     members.iter().all(|list| graph.readers_in_any_order(*list).all(takes_it))
 }
 
-/// An element, or several.
+/// One element or several.
 #[derive(Debug, Clone, Copy)]
 enum Element {
     /// The tensor itself.
@@ -30,17 +29,18 @@ enum Element {
     Rows(Output),
 }
 
-/// All that lists of one kind may hold, where the kind of a list is that of those it is made from.
+/// The possible contents of all lists of one kind. A list has the kind of the lists from which it
+/// is made.
 #[derive(Debug, Default)]
 struct Kind {
     elements: Vec<Element>,
-    /// Those of them that are tensors themselves.
+    /// The elements that are tensors of their own.
     items: Vec<Output>,
-    /// Whether something may be in them that the graph does not show.
+    /// Whether the lists may hold elements that the graph does not show.
     open: bool,
-    /// Whether elements may be in them that nobody gave them, of shapes of their own.
+    /// Whether the lists may hold reserved elements that no op has set, with shapes of their own.
     reserved: bool,
-    /// The lists themselves.
+    /// The lists of this kind.
     members: Vec<Output>,
 }
 
@@ -48,21 +48,22 @@ struct Kind {
 #[derive(Debug, Default)]
 pub struct Lists {
     numbers: FxHashMap<Output, usize>,
-    /// Towards the number that stands for all of a kind.
+    /// Links towards the number that represents a kind.
     parent: Vec<usize>,
-    /// How many lists each number stands for.
+    /// The number of lists that each number represents.
     size: Vec<usize>,
     kinds: FxHashMap<usize, Kind>,
 }
 
 impl Lists {
-    /// Of a graph whose nodes come in this order. An empty list from which several begin makes them
-    /// no lists of one kind.
+    /// The lists of a graph, whose nodes come in topological order. Lists that begin as the same
+    /// empty list are not of one kind for that reason alone.
     pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
         Self::joined(graph, order, |list| graph.node(list.node).op() != "EmptyTensorList")
     }
 
-    /// The same, but all lists that begin as one empty list are of one kind, with that list.
+    /// Like [`Self::of`], but all lists that begin as one empty list are of one kind with that
+    /// list.
     pub fn with_origins(graph: &Graph, order: &[NodeId]) -> Self {
         Self::joined(graph, order, |_| true)
     }
@@ -82,7 +83,7 @@ impl Lists {
                 }
                 _ => {}
             }
-            // Loops carry tensors too; of them nothing is asked.
+            // Loops carry tensors too; their kinds are not used.
             let (outputs, sources) = match node.op() {
                 "Enter" | "Exit" | "Identity" | "NextIteration" | "TensorListPopBack"
                 | "TensorListPushBack" | "TensorListSetItem" => (1, &inputs[..1]),
@@ -117,13 +118,13 @@ impl Lists {
         lists
     }
 
-    /// All lists of each kind that gets its elements from nodes of the graph alone, one by one,
-    /// with these, in no order.
+    /// For each kind that gets its elements only from nodes of the graph, one by one: all its lists
+    /// and all its elements. The kinds come in no particular order.
     pub fn closed(&self) -> impl Iterator<Item = (&[Output], &[Output])> {
         self.kinds.values().filter_map(|kind| Some((&kind.members[..], kind.items()?)))
     }
 
-    /// The elements of a list, if it gets them from nodes of the graph alone, one by one.
+    /// The elements of a list, if it gets them only from nodes of the graph, one by one.
     pub fn items(&self, list: Output) -> Option<&[Output]> {
         self.kind_of(list)?.items()
     }
@@ -149,7 +150,7 @@ impl Lists {
         number
     }
 
-    /// Lets every list know its kind at once: no path is longer than one step then.
+    /// Links every list directly to its kind, so that no path is longer than one step.
     fn flatten(&mut self) {
         for number in 0..self.parent.len() {
             let root = self.root(number);
@@ -170,18 +171,18 @@ impl Lists {
         if a == b {
             return;
         }
-        // The smaller part joins the larger one, so that no path grows long.
+        // The smaller set joins the larger one, so that paths stay short.
         let (small, large) = if self.size[a] < self.size[b] { (a, b) } else { (b, a) };
         self.parent[small] = large;
         self.size[large] += self.size[small];
     }
 
-    /// The shape of every element of a list, if they have one.
+    /// The shape of every element of a list, if all elements have the same shape.
     pub(super) fn element(&self, shapes: &Shapes<'_>, list: Output) -> Option<Shape> {
         self.kind_of(list).filter(|kind| !kind.reserved).and_then(|_| self.given(shapes, list))
     }
 
-    /// The shape of every element that somebody gave to a list, if they have one.
+    /// The shape of every element that was set in a list, if all of these have the same shape.
     pub(super) fn given(&self, shapes: &Shapes<'_>, list: Output) -> Option<Shape> {
         let number = self.root(*self.numbers.get(&list)?);
         let kind = self.kinds.get(&number).filter(|kind| !kind.open)?;
@@ -208,7 +209,7 @@ impl Kind {
     }
 }
 
-/// Whether the node makes elements that nobody gave to the list.
+/// Whether the node reserves elements that no op has set.
 fn is_reserved(graph: &Graph, list: Output) -> bool {
     graph.node(list.node).op() == "TensorListReserve" && !graph.is_preserved(list.node)
 }

@@ -1,4 +1,4 @@
-//! Integers that say how large tensors are, where the graph computes them from shapes.
+//! Integers that the graph computes from shapes, and that are extents of tensors.
 
 use std::cell::Cell;
 
@@ -8,18 +8,18 @@ use crate::kernels::movement::slice::{Masks, StridedSpec};
 use crate::optimizer::graph::{NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape};
 
-/// Most nodes between a value and the shapes that it comes from.
+/// The largest number of nodes between a value and the shapes from which it is computed.
 const MAX_DEPTH: u32 = 8;
-/// Most nodes that are looked at for one value.
+/// The largest number of nodes that are visited for one value.
 const MAX_NODES: u32 = 512;
 
-/// The elements of a vector, or the scalar, each time that its node runs. They are extents: a
-/// scalar is as a vector of one.
+/// The elements of a vector or scalar of extents that are the same each time that its node runs. A
+/// scalar counts as a vector of one element.
 pub fn of(shapes: &Shapes<'_>, output: Output) -> Option<Shape> {
     search(shapes, output, MAX_DEPTH, &Cell::new(MAX_NODES))
 }
 
-/// `left` is how many nodes may still be looked at.
+/// `left` is the number of nodes that may still be visited.
 fn search(shapes: &Shapes<'_>, output: Output, depth: u32, left: &Cell<u32>) -> Option<Shape> {
     let depth = depth.checked_sub(1)?;
     left.set(left.get().checked_sub(1)?);
@@ -36,7 +36,8 @@ fn search(shapes: &Shapes<'_>, output: Output, depth: u32, left: &Cell<u32>) -> 
             .map(|n| Some(Dim::Known(usize::try_from(n).ok()?)))
             .collect(),
         "Shape" => shapes.of(*inputs.first()?),
-        // TensorFlow keeps the shapes of the variables that a function captures with its arguments.
+        // TensorFlow keeps the shapes of the variables that a function captures in attributes of
+        // the function's arguments.
         "VariableShape" => {
             let handle = shapes.graph.node(inputs.first()?.node);
             let of_variables =
@@ -109,7 +110,7 @@ fn search(shapes: &Shapes<'_>, output: Output, depth: u32, left: &Cell<u32>) -> 
     }
 }
 
-/// What a `StridedSlice` takes of a tensor of these extents, if that is constant.
+/// The part that a `StridedSlice` takes of a tensor with these extents, if it is constant.
 pub fn slice(shapes: &Shapes<'_>, id: NodeId, dims: &[usize]) -> Option<(StridedSpec, Masks)> {
     let node = shapes.graph.node(id);
     let mask = |name: &str| node.attr(name).and_then(|a| a.int()).unwrap_or(0);
@@ -125,12 +126,12 @@ pub fn slice(shapes: &Shapes<'_>, id: NodeId, dims: &[usize]) -> Option<(Strided
     Some((StridedSpec::resolve(&begin?, &end?, &strides?, &masks, dims).ok()?, masks))
 }
 
-/// Whether values of a type hold every extent.
+/// Whether a type is one for extents.
 fn is_extent(dtype: &Option<DType>) -> bool {
     matches!(dtype, Some(DType::I32 | DType::I64))
 }
 
-/// The one element.
+/// The element of a vector that has only one.
 fn single(extents: Shape) -> Option<Dim> {
     if let [extent] = extents[..] { Some(extent) } else { None }
 }

@@ -1,27 +1,27 @@
-//! Shapes of what passes through lists, and of what is computed from it.
+//! Shapes of the tensors that pass through lists, and of the values computed from them.
 //!
-//! TensorFlow keeps in lists what the steps of a loop leave for its gradient, and infers nothing
-//! about what comes out of them again: hardly a shape of a recurrent layer's gradient is known, so
-//! nothing of it could be fused. But all elements of a list that the graph makes come from its
-//! nodes, and where all of those have one shape, so has every element.
+//! A loop leaves values for its gradient in lists. TensorFlow infers nothing about the elements
+//! that are taken out again, so hardly a shape of a recurrent layer's gradient is known, and
+//! nothing could be fused there. But all elements of a list that the graph makes come from its
+//! nodes. If all of these have one shape, so has every element.
 //!
-//! What a loop computes from it may be carried to the next step. Such a value is taken to have the
-//! shape with which the loop begins; where the step then gives another one, or one that is not
-//! known, it is not, and all is inferred anew. What is left holds in the first step, and in each
-//! step that follows one in which it holds.
+//! Values that a loop computes from an element may be carried to the next step. Such a value is
+//! assumed to keep the shape with which the loop begins. If the step then yields another shape, or
+//! an unknown one, the assumption is dropped, and all shapes are inferred anew. The assumptions
+//! that remain hold in the first step, and in each step after one in which they hold.
 //!
-//! Unknown extents, as the size of a batch is one, have a number each time that TensorFlow finds
-//! one. Where a tensor has one extent by what TensorFlow inferred and another one by these rules,
-//! both are the same, and so they are in the whole graph.
+//! TensorFlow gives an unknown extent, such as a batch size, a new number each time that it finds
+//! one. If a tensor has one extent by TensorFlow's inference and another by these rules, the two
+//! are equal, and they are equal in the whole graph.
 //!
-//! The same rules serve gradients for a batch of unknown size, which ask for shapes while the
-//! program runs.
+//! The same rules serve gradients for an unknown batch size, which compute shapes while the program
+//! runs.
 //!
-//! An extent may be a multiple of another one ([`multiples`]). Shapes and counts of which nothing
-//! is open then become constants ([`settled`]).
+//! An extent may be a multiple of another one ([`multiples`]). Shapes and counts that are fully
+//! known become constants ([`settled`]).
 //!
-//! With what is known then, sums of gradients over what might have been broadcast, but was not,
-//! vanish ([`sums`]), and lists out of which nobody takes an element are no longer filled
+//! With this knowledge, sums of gradients over dimensions that might have been broadcast, but were
+//! not, are removed ([`sums`]), and lists from which no op takes an element are no longer filled
 //! ([`unread`]).
 
 pub mod contents;
@@ -92,29 +92,30 @@ struct Shapes<'g> {
     graph: &'g Graph,
     lists: &'g Lists,
     places: &'g Places,
-    /// Those of tensors of which TensorFlow did not know them.
+    /// The shapes of tensors for which TensorFlow did not know them.
     found: FxHashMap<Output, Shape>,
-    /// For an unknown extent, the one that it is equal to.
+    /// For an unknown extent, an extent that equals it.
     equal: FxHashMap<u32, Dim>,
-    /// For one that is a multiple of another, the factor and the other one.
+    /// For an extent that is a multiple of another, the factor and the other extent.
     multiples: FxHashMap<u32, (usize, u32)>,
-    /// The shapes of the elements of lists by kind, as far as somebody has asked in this sweep.
+    /// The shapes of list elements by kind, as far as they were requested in this sweep.
     elements: RefCell<FxHashMap<usize, Asked>>,
 }
 
-/// What somebody who asked for the shape of a list's elements was told.
+/// The answer to a request for the shape of a list's elements.
 #[derive(Default)]
 struct Asked {
     shape: Option<Shape>,
-    /// How often nothing was known.
+    /// The number of requests made without an answer.
     vain: usize,
 }
 
-/// Most sweeps over the graph: what they have found holds, whether more could be found or not.
+/// The largest number of sweeps over the graph. The shapes found hold even if more could be found.
 const MAX_SWEEPS: usize = 32;
-/// Most times that wrong assumptions are given up one by one, before all of them are.
+/// The number of refutations after which all assumptions are given up at once, instead of the wrong
+/// ones only.
 const MAX_REFUTATIONS: usize = 16;
-/// Times that it is looked anew, in one sweep, whether the shape of a list's elements is known.
+/// The largest number of attempts in one sweep to find the shape of a list's elements.
 const MAX_VAIN: usize = 8;
 
 impl<'g> Shapes<'g> {
@@ -130,7 +131,7 @@ impl<'g> Shapes<'g> {
         }
     }
 
-    /// The shape of a tensor.
+    /// The shape of a tensor, if it is known and the same each time.
     fn of(&self, output: Output) -> Option<Shape> {
         let is_fixed = |d: &Dim| match d {
             Dim::Known(_) => true,
@@ -143,7 +144,7 @@ impl<'g> Shapes<'g> {
         Some(shape.into_iter().map(|d| self.representative(d)).collect())
     }
 
-    /// The extent that stands for all that are equal to this one.
+    /// The extent that represents all extents equal to this one.
     fn representative(&self, mut extent: Dim) -> Dim {
         while let Dim::Symbol(s) = extent
             && let Some(other) = self.equal.get(&s)
@@ -153,7 +154,8 @@ impl<'g> Shapes<'g> {
         extent
     }
 
-    /// Makes equal extents one: a known one, or that of the least number.
+    /// Makes two extents equal. They are represented by a known extent, or else by the one with the
+    /// smaller number.
     fn equate(&mut self, a: Dim, b: Dim) {
         match (self.representative(a), self.representative(b)) {
             (Dim::Symbol(a), Dim::Symbol(b)) if a != b => {
@@ -166,15 +168,16 @@ impl<'g> Shapes<'g> {
         }
     }
 
-    /// Finds what follows from the lists, and returns where it was taken that a step leaves a shape
-    /// as it was.
+    /// Infers shapes from the lists. Returns the nodes for which it was assumed that a step keeps a
+    /// shape.
     fn infer(&mut self, order: &[NodeId], refuted: &FxHashSet<NodeId>) -> Vec<NodeId> {
         let mut carried = Vec::new();
         for _ in 0..MAX_SWEEPS {
             let before = self.known();
             self.elements.get_mut().clear();
             carried = self.sweep(order, refuted);
-            // What comes out of a list may come before what is put into it.
+            // An element may be taken out of a list by an earlier node than the one that puts it
+            // in.
             if self.known() == before {
                 break;
             }
@@ -182,13 +185,13 @@ impl<'g> Shapes<'g> {
         carried
     }
 
-    /// How much is known.
+    /// Counts of the known facts.
     fn known(&self) -> [usize; 3] {
         [self.found.len(), self.equal.len(), self.multiples.len()]
     }
 
-    /// The shape of the elements of lists of a kind, which `find` finds: once in a sweep, unless
-    /// nothing was known yet.
+    /// The shape of the elements of lists of a kind, which `find` finds. Once it is known, it is
+    /// kept for the rest of the sweep.
     fn of_elements(&self, kind: usize, find: impl FnOnce() -> Option<Shape>) -> Option<Shape> {
         let mut elements = self.elements.borrow_mut();
         let asked = elements.entry(kind).or_default();
@@ -235,20 +238,20 @@ impl<'g> Shapes<'g> {
         carried
     }
 
-    /// Whether a shape contradicts nothing that TensorFlow knows.
+    /// Whether a shape is consistent with TensorFlow's knowledge.
     fn agrees(&self, output: Output, shape: &Shape) -> bool {
         let same = |(a, b): (&Dim, &Dim)| a.known().is_none() || b.known().is_none() || a == b;
         let known = self.graph.info(output).shape.as_ref();
         known.is_none_or(|known| known.len() == shape.len() && known.iter().zip(shape).all(same))
     }
 
-    /// The shape that all of some tensors have.
+    /// The shape of some tensors, if all have the same.
     fn common(&self, tensors: &[Output]) -> Option<Shape> {
         let first = self.of(*tensors.first()?)?;
         tensors[1..].iter().all(|t| self.of(*t).as_ref() == Some(&first)).then_some(first)
     }
 
-    /// What is known now of nodes of which less was known before.
+    /// The nodes for which more is known now than before, with their outputs' types and shapes.
     fn news(&self, order: &[NodeId]) -> Vec<(NodeId, Vec<TensorInfo>)> {
         let of_node = |id: &NodeId| {
             let infos = &self.graph.node(*id).infos;

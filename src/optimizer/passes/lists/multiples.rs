@@ -1,15 +1,15 @@
-//! Unknown extents that are multiples of others. A layer that takes sequences for rows gives their
-//! batch times their length a number of its own, and its result the shape of its input again. How
-//! many elements a tensor has says what the numbers have to do with each other.
+//! Unknown extents that are multiples of others. A layer that flattens a batch of sequences into
+//! rows gives the product of batch and length a number of its own, and then restores the shape of
+//! its input. The element counts of the tensors relate these numbers to each other.
 
 use super::Shapes;
 use crate::optimizer::graph::{NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape};
 
-/// Most steps from one extent to what it is a multiple of.
+/// The largest number of steps from an extent to the extent of which it is a multiple.
 const MAX_STEPS: usize = 32;
 
-/// A number of elements: a factor, times one unknown extent.
+/// A number of elements: a factor times at most one unknown extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Count {
     factor: usize,
@@ -17,7 +17,7 @@ struct Count {
 }
 
 impl Shapes<'_> {
-    /// The number of elements, if at most one extent is unknown.
+    /// The number of elements of a shape, if at most one extent is unknown.
     fn count(&self, shape: &[Dim]) -> Option<Count> {
         let mut count = Count { factor: 1, extent: None };
         for dim in shape {
@@ -37,8 +37,8 @@ impl Shapes<'_> {
         Some(count)
     }
 
-    /// The shape of a `Reshape` to extents of which one follows from the others, as far as it is
-    /// an extent that has a number.
+    /// The shape of a `Reshape` in which one extent follows from the others, as long as that extent
+    /// has a number.
     pub(super) fn reshaped(&mut self, id: NodeId) -> Option<Shape> {
         let output = Output { node: id, port: 0 };
         let [input, target] = self.graph.node(id).inputs() else { return None };

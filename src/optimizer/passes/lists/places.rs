@@ -1,11 +1,11 @@
-//! Where in the graph something holds.
+//! Where in the graph nodes run, and where extents stay the same.
 
 use rustc_hash::FxHashSet;
 
 use crate::optimizer::graph::{Graph, NodeId};
 use crate::optimizer::shape::Dim;
 
-/// Which nodes run in each run of the graph, and which unknown extents are those of such nodes.
+/// The nodes that run in each run of the graph, and the unknown extents that belong to them.
 #[derive(Debug)]
 pub struct Places {
     always: Vec<bool>,
@@ -13,15 +13,16 @@ pub struct Places {
 }
 
 impl Places {
-    /// Of a graph whose nodes come in this order.
+    /// Finds both in a graph whose nodes are given in topological order.
     pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
         let mut places = Self { always: vec![true; graph.capacity()], fixed: FxHashSet::default() };
         let mut seen = FxHashSet::default();
-        // Of how many loops the node's outputs are a part.
+        // The number of loops that contain the node's outputs.
         let mut loops = vec![0u32; graph.capacity()];
-        // Whether something of a node comes out of a loop.
+        // Whether a node depends on the outputs of a loop.
         let mut behind = vec![false; graph.capacity()];
-        // A branch ends with a Merge; what comes behind it is taken for a part of it all the same.
+        // A branch ends with a Merge, but the nodes after it count as part of the branch all the
+        // same.
         let mut branch = vec![false; graph.capacity()];
         for id in order {
             let around = graph.used(*id).map(|used| loops[used.index()]).max().unwrap_or(0);
@@ -42,8 +43,8 @@ impl Places {
                 .flatten()
                 .filter_map(|d| if let Dim::Symbol(s) = d { Some(*s) } else { None })
             {
-                // What a loop makes has its number behind the loop too, where it is the last
-                // step's.
+                // An extent that a loop makes has a number after the loop too. It is then the
+                // extent of the last step.
                 let is_new = seen.insert(symbol);
                 if inside == 0 && (is_new || !behind[id.index()]) {
                     places.fixed.insert(symbol);
@@ -53,13 +54,14 @@ impl Places {
         places
     }
 
-    /// Whether a node runs once, whatever the data are: it is neither in a loop nor in a branch.
+    /// Whether a node runs exactly once, whatever the data are: it is neither in a loop nor in a
+    /// branch.
     pub fn always_runs(&self, id: NodeId) -> bool {
         self.always[id.index()]
     }
 
-    /// Whether an unknown extent is the same in every step of every loop: it is one of a tensor
-    /// that is there before.
+    /// Whether an unknown extent is the same in every step of every loop, because it belongs to a
+    /// tensor that exists before the loop.
     pub fn is_fixed(&self, symbol: u32) -> bool {
         self.fixed.contains(&symbol)
     }

@@ -1,5 +1,5 @@
-//! Shapes of outputs from those of inputs, for the ops that loops of recurrent layers and their
-//! gradients are made of.
+//! Shapes of outputs from shapes of inputs, for the ops in the loops of recurrent layers and in
+//! their gradients.
 
 use super::{Shapes, extents, sums};
 use crate::kernels::scalar;
@@ -7,7 +7,7 @@ use crate::kernels::scalar::row;
 use crate::optimizer::graph::{NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape};
 
-/// The shapes of a node's outputs in their order, as far as there is a rule.
+/// The shapes of a node's outputs, in their order, as far as there is a rule.
 pub fn results(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
     let node = shapes.graph.node(id);
     let inputs = node.inputs();
@@ -52,7 +52,8 @@ pub fn results(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
     }
 }
 
-/// Products of matrices, of which one operand has the whole batch; the other has it too, or none.
+/// The shape of a batch of matrix products. One operand has the whole batch; the other has it too,
+/// or has none.
 fn products(shapes: &Shapes<'_>, inputs: &[Output], transposed: [bool; 2]) -> Option<Shape> {
     let [a, b] = inputs else { return None };
     let (a, b) = (shapes.of(*a)?, shapes.of(*b)?);
@@ -66,7 +67,7 @@ fn products(shapes: &Shapes<'_>, inputs: &[Output], transposed: [bool; 2]) -> Op
     })
 }
 
-/// numpy broadcasting.
+/// The shape that results from numpy broadcasting.
 fn broadcast(shapes: &Shapes<'_>, inputs: &[Output]) -> Option<Shape> {
     let all: Vec<Shape> = inputs.iter().map(|input| shapes.of(*input)).collect::<Option<_>>()?;
     let rank = all.iter().map(|s| s.len()).max()?;
@@ -81,7 +82,7 @@ fn broadcast(shapes: &Shapes<'_>, inputs: &[Output]) -> Option<Shape> {
     (0..rank).map(extent).collect()
 }
 
-/// Values, then the axis.
+/// The shape of a concatenation. Its inputs are the values, then the axis.
 fn concatenation(shapes: &Shapes<'_>, inputs: &[Output]) -> Option<Shape> {
     let (axis, values) = inputs.split_last()?;
     let axis = *shapes.graph.constant(*axis)?.to_i64().ok()?.first()?;
@@ -97,7 +98,7 @@ fn concatenation(shapes: &Shapes<'_>, inputs: &[Output]) -> Option<Shape> {
     Some(result)
 }
 
-/// A product of two matrices.
+/// The shape of a product of two matrices.
 fn product(shapes: &Shapes<'_>, inputs: &[Output], transposed: [bool; 2]) -> Option<Shape> {
     let [a, b] = inputs else { return None };
     let (a, b) = (shapes.of(*a)?, shapes.of(*b)?);
@@ -107,7 +108,7 @@ fn product(shapes: &Shapes<'_>, inputs: &[Output], transposed: [bool; 2]) -> Opt
     })
 }
 
-/// The axis, then the value, in parts of one size.
+/// The shapes of equal parts of a tensor. The inputs are the axis, then the value.
 fn parts(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
     let node = shapes.graph.node(id);
     let count = node.infos.len();
@@ -124,12 +125,12 @@ fn parts(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
     vec![part(); count]
 }
 
-/// A part of a tensor that has all of its unknown extents.
+/// The shape of a slice that keeps all unknown extents whole.
 fn slice(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
     let inputs = shapes.graph.node(id).inputs();
     let whole = shapes.of(*inputs.first()?)?;
     let entries = shapes.graph.constant(*inputs.get(3)?)?.dims.iter().product();
-    // Dimensions are cut one by one: those that stay whole may have any extent.
+    // Each dimension is cut on its own: dimensions that stay whole may have any extent.
     let dims: Vec<usize> = whole.iter().map(|d| d.known().unwrap_or(1)).collect();
     let (spec, masks) = extents::slice(shapes, id, &dims)?;
     let bit = |mask: i64, d: usize| d < entries && mask & (1 << d) != 0;
@@ -143,8 +144,8 @@ fn slice(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
     if masks.ellipsis != 0 || masks.new_axis != 0 { None } else { kept.map(extent).collect() }
 }
 
-/// All elements of a list. Those that nobody gave it get the shape of the others, if the node does
-/// not say a whole shape.
+/// The shape of all elements of a list, stacked. Elements that were never set get the shape of the
+/// others, unless the node gives a whole shape.
 fn stack(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
     let [list, said] = shapes.graph.node(id).inputs() else { return None };
     let count = *shapes.graph.info(Output { node: id, port: 0 }).shape.as_ref()?.first()?;
@@ -155,7 +156,7 @@ fn stack(shapes: &Shapes<'_>, id: NodeId) -> Option<Shape> {
     (count != Dim::Unknown).then(|| std::iter::once(count).chain(element).collect())
 }
 
-/// A permutation of the dimensions.
+/// The shape after a permutation of the dimensions.
 fn transpose(shapes: &Shapes<'_>, inputs: &[Output]) -> Option<Shape> {
     let [value, permutation] = inputs else { return None };
     let value = shapes.of(*value)?;

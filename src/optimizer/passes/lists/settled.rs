@@ -1,6 +1,6 @@
-//! Numbers that the graph computes from shapes although nothing of them is open: shapes that
-//! tensors are given, with one unknown extent at most, and how many elements a mean is of. Each
-//! costs work on the host in every step, and the last an upload.
+//! Numbers that the graph computes from shapes although they are fully known: the target shapes of
+//! reshapes, with at most one unknown extent, and the element counts of means. Each costs work on
+//! the host in every step, and a count also costs an upload.
 
 use super::{Shapes, extents};
 use crate::dtype::DType;
@@ -9,13 +9,13 @@ use crate::optimizer::passes::cleanup;
 use crate::optimizer::shape::Dim;
 use crate::tensor::HostTensor;
 
-/// What is to be a constant.
+/// A value that becomes a constant.
 pub struct Settled {
     id: NodeId,
     value: HostTensor,
 }
 
-/// The shapes that `Reshape`s are given, and the results of `Cast`s of extents.
+/// The target shapes of `Reshape`s, and the results of `Cast`s of extents.
 pub fn find(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<Settled> {
     let value = |id: NodeId| {
         let node = shapes.graph.node(id);
@@ -45,7 +45,7 @@ pub fn find(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<Settled> {
                 let is_scalar = shapes.graph.info(input(0)?).rank() == Some(0);
                 let extents = extents::of(shapes, input(0)?).filter(|_| counts && is_scalar)?;
                 let [Dim::Known(n)] = extents[..] else { return None };
-                // Exact, as the conversion is.
+                // Below this limit the conversion is exact.
                 (n < 1 << 24).then(|| HostTensor::floats(DType::F32, &[], &[n as f64]))
             }
             _ => None,
@@ -54,7 +54,8 @@ pub fn find(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<Settled> {
     order.iter().filter_map(|id| Some(Settled { id: *id, value: value(*id)? })).collect()
 }
 
-/// Puts the constants in place; what computed them goes, if nobody else needs it.
+/// Puts the constants in place, and removes the nodes that computed them if they are not used
+/// otherwise.
 pub fn replace(graph: &mut Graph, settled: Vec<Settled>) {
     let mut left: Vec<NodeId> = Vec::new();
     for Settled { id, value } in settled {
@@ -88,8 +89,8 @@ pub fn replace(graph: &mut Graph, settled: Vec<Settled>) {
     }
 }
 
-/// The tensors whose shapes decide a number: a constant in the number's place is there when they
-/// are.
+/// The tensors whose shapes decide a number. A constant that replaces the number exists wherever
+/// they do.
 fn sources(graph: &Graph, number: Output) -> Vec<Output> {
     let mut sources = Vec::new();
     let mut open = vec![number];
@@ -108,12 +109,12 @@ fn sources(graph: &Graph, number: Output) -> Vec<Output> {
     sources
 }
 
-/// Most nodes that are looked at for one edge.
+/// The largest number of nodes that are visited for one edge.
 const MAX_ANCESTORS: usize = 128;
 
-/// Drops control edges from nodes that only ask for shapes, or do nothing, where a node waits for
-/// all that they wait for anyhow. TensorFlow's gradients have them, and a node that waits is no
-/// part of any fusion.
+/// Drops a control edge from a node that only computes shapes, or does nothing, if its target waits
+/// for the same nodes anyhow. TensorFlow's gradients have such edges, and a node that waits cannot
+/// be fused.
 pub fn release(graph: &mut Graph, order: &[NodeId]) {
     if graph.has_control_flow() {
         return;
@@ -130,13 +131,13 @@ pub fn release(graph: &mut Graph, order: &[NodeId]) {
     }
 }
 
-/// Whether a node only asks for shapes, or does nothing.
+/// Whether a node only computes shapes, or does nothing.
 fn asks(graph: &Graph, id: NodeId) -> bool {
     matches!(graph.node(id).op(), "Shape" | "NoOp" | "BroadcastGradientArgs")
         && !graph.is_preserved(id)
 }
 
-/// Whether a node waits for all that another one does by its inputs.
+/// Whether the inputs of a node already make it wait for all nodes for which another node waits.
 fn waits_for(graph: &Graph, id: NodeId, other: NodeId) -> bool {
     let (mut wanted, mut asking) = (Vec::new(), vec![other]);
     for looked_at in 0.. {

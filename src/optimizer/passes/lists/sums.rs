@@ -1,15 +1,15 @@
 //! Sums of gradients over dimensions that might have been broadcast.
 //!
 //! TensorFlow's gradient of an op that broadcasts sums over the dimensions that
-//! `BroadcastGradientArgs` finds, and gives the sum the shape of the input. Where the input already
-//! had the result's shape, both leave the gradient as it is.
+//! `BroadcastGradientArgs` finds, and reshapes the sum to the input's shape. If the input already
+//! had the result's shape, both leave the gradient unchanged.
 
 use super::{Shapes, extents};
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::passes::cleanup;
 use crate::optimizer::shape::{Dim, Shape};
 
-/// Whether a `Sum` adds nothing up.
+/// Whether a `Sum` sums over no axis.
 pub fn keeps_all(shapes: &Shapes<'_>, id: NodeId) -> bool {
     let node = shapes.graph.node(id);
     let [_, axes] = node.inputs() else { return false };
@@ -25,26 +25,26 @@ pub fn keeps_all(shapes: &Shapes<'_>, id: NodeId) -> bool {
     covers(&own, &other)
 }
 
-/// Whether broadcasting the one shape with the other surely gives the one.
+/// Whether `own`, broadcast with the other shape, certainly stays the same.
 fn covers(own: &Shape, other: &Shape) -> bool {
     other.len() <= own.len()
         && own.iter().rev().zip(other.iter().rev()).all(|(a, b)| *b == Dim::Known(1) || a.same(*b))
 }
 
-/// The nodes that surely give what they are given: such sums, and changes of shape to the shape
-/// that was.
+/// The nodes that certainly return their input unchanged: such sums, and reshapes to the same
+/// shape.
 pub fn superfluous(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<NodeId> {
     let is_superfluous = |id: &NodeId| {
         let node = shapes.graph.node(*id);
-        // Who waits for such a node may not wait for a Switch in its place, which runs for both
-        // branches.
+        // A node that waits for such a node must not wait for a Switch in its place, which runs for
+        // both branches.
         let waits = !node.controls().is_empty() || shapes.graph.waiters(*id).next().is_some();
         if !node.on_wgpu() || shapes.graph.is_preserved(*id) || waits {
             return false;
         }
         match node.op() {
             "Sum" => keeps_all(shapes, *id),
-            // Known extents are the business of `cleanup`.
+            // Known extents are left to `cleanup`.
             "Reshape" => {
                 let shape = shapes.of(node.inputs()[0]);
                 let changes = shape.is_none() || extents::of(shapes, node.inputs()[1]) != shape;
@@ -56,8 +56,8 @@ pub fn superfluous(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<NodeId> {
     order.iter().copied().filter(is_superfluous).collect()
 }
 
-/// Lets who reads such nodes read what they are given. What found out the dimensions goes with
-/// them.
+/// Rewires the readers of these nodes to the nodes' inputs. The nodes that computed the dimensions
+/// are removed as well.
 pub fn remove(graph: &mut Graph, superfluous: &[NodeId]) {
     let mut left: Vec<NodeId> = Vec::new();
     for id in superfluous {

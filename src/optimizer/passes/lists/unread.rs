@@ -1,12 +1,13 @@
-//! Lists out of which nobody takes an element stay empty: what a loop leaves for a gradient that
-//! does not need it after all. As with every node that nobody needs, an error that it would have
-//! had goes with it.
+//! Lists from which no op takes an element stay empty: values that a loop leaves for a gradient
+//! that does not need them after all. As with every unused node, an error that such a node would
+//! have reported is lost.
 
 use super::contents::{CARRIERS, Lists, are_stacks};
 use crate::error::Result;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 
-/// Drops all that is put into such lists. Who took it out again, to leave it, takes nothing out.
+/// Removes all elements from such lists. An op that took an element out and left it unused takes
+/// nothing out.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     let lists = Lists::of(graph, &order);
@@ -27,8 +28,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Whether lists of one kind are made, filled and emptied by nodes that can do without, and for
-/// nobody.
+/// Whether lists of one kind are never read: they are made, filled and emptied only by nodes that
+/// can be changed.
 fn is_unread(graph: &Graph, members: &[Output]) -> bool {
     let is_ours = |list: &Output| {
         let node = graph.node(list.node);

@@ -1,5 +1,6 @@
-//! The gradient of what several layers read is a sum of products, of which each is stored for the
-//! next one's epilogue to add. They become one node, a product over a longer contracted index.
+//! The gradient of a tensor that several layers read is a sum of products. Each product is stored,
+//! and the epilogue of the next one adds it. They become one node, a product over a longer
+//! contracted index.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -11,10 +12,10 @@ use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 
-/// Storage buffers that every adapter binds at once.
+/// The number of storage buffers that every adapter can bind at once.
 const MAX_BINDINGS: usize = 8;
 
-/// A product of two operands, perhaps with an epilogue.
+/// A product of two operands, which may have an epilogue.
 struct Product {
     dtype: DType,
     /// Whether the left and the right operand are transposed.
@@ -36,7 +37,7 @@ impl Product {
         Some(Self { dtype, flags, operands: [node.inputs()[0], node.inputs()[1]] })
     }
 
-    /// Whether both are over operands of the same shapes.
+    /// Whether both products have operands of the same shapes.
     fn is_like(&self, other: &Self, graph: &Graph) -> bool {
         let same =
             |i: usize| graph.info(self.operands[i]).same_shape(graph.info(other.operands[i]));
@@ -57,9 +58,9 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Products that are added.
+/// Products that are added up.
 struct Sum {
-    /// Their nodes, of which the first one has the epilogue.
+    /// The products' nodes. The first one has the epilogue.
     nodes: Vec<NodeId>,
     products: Vec<Product>,
     /// The epilogue of the sum, and its further operands.
@@ -83,7 +84,7 @@ impl Sum {
         (sum.nodes.len() > 1 && graph.is_convex(&sum.nodes)).then_some(sum)
     }
 
-    /// Takes a further operand for one of the products, if it is one.
+    /// Takes in a further operand if it is one of the products.
     fn add(&mut self, graph: &Graph, at: usize) -> Option<()> {
         let operand = self.extras[at];
         let (id, node) = (operand.node, graph.node(operand.node));

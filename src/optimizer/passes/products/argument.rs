@@ -1,8 +1,8 @@
-//! The gradient of an activation such as GELU reads its argument, so the product that makes the
-//! argument cannot end with the activation's value instead. It stores both, and the activation is
-//! no node of its own.
+//! The gradient of an activation such as GELU reads the activation's argument. So the product that
+//! makes the argument cannot store only the activation's value instead. It stores both, and the
+//! activation needs no node of its own.
 //!
-//! A change of shape may lie between both; then the activation's readers get one too.
+//! A change of shape may lie between the two; then the activation's readers get one too.
 
 use crate::error::Result;
 use crate::kernels::contract::epilogue::MAX_CONSTANTS;
@@ -16,7 +16,7 @@ use crate::optimizer::passes::reshape::again;
 use crate::optimizer::scalars::{SameShapes, Scalar};
 use crate::optimizer::shape::{Dim, TensorInfo};
 
-/// Columns that are stored at once.
+/// The number of columns that are stored at once.
 const COLUMNS: usize = 4;
 
 /// Runs the pass.
@@ -30,7 +30,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         order.iter().filter_map(|id| Pair::find(graph, &shapes, *id)).collect()
     };
     for pair in pairs {
-        // A product has one activation, and an earlier pair may be between both.
+        // A product has one activation, and an earlier pair may lie between the two nodes.
         if graph.contains(pair.product) && graph.is_convex(&pair.nodes()) {
             pair.replace(graph);
         }
@@ -38,13 +38,13 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// An activation and the product that makes its argument.
+/// An activation, and the product that makes its argument.
 struct Pair {
     product: NodeId,
-    /// The change of shape between both.
+    /// The change of shape between the two.
     view: Option<NodeId>,
     activation: NodeId,
-    /// What the activation reads besides, behind what the product does.
+    /// The further operands of the activation, after those of the product.
     extras: Vec<Output>,
     expression: Expression,
     constants: Vec<f32>,
@@ -61,7 +61,7 @@ impl Pair {
         (0..node.inputs().len()).find_map(|at| Self::of(graph, shapes, activation, &function, at))
     }
 
-    /// The same where input `at` is the argument.
+    /// The pair of an activation if input `at` is the argument.
     fn of(
         graph: &Graph,
         shapes: &SameShapes<'_>,
@@ -192,7 +192,7 @@ impl Pair {
     }
 }
 
-/// Whether nothing but its outputs ties a node to where it is.
+/// Whether only its outputs tie a node to its place in the graph.
 fn is_free(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     node.on_wgpu()
@@ -201,7 +201,7 @@ fn is_free(graph: &Graph, id: NodeId) -> bool {
         && graph.waiters(id).next().is_none()
 }
 
-/// What an elementwise node of one output computes, and its parameters.
+/// The expression of an elementwise node with one output, and its parameters.
 fn function(graph: &Graph, shapes: &SameShapes<'_>, id: NodeId) -> Option<(Expression, Vec<f32>)> {
     let node = graph.node(id);
     if node.op() == elementwise::OP {
@@ -219,7 +219,7 @@ fn function(graph: &Graph, shapes: &SameShapes<'_>, id: NodeId) -> Option<(Expre
         .then(|| (expression, attr.into_iter().collect()))
 }
 
-/// Which operands of a product of matrices are turned.
+/// Whether each operand of a matrix product is transposed.
 fn adjoints(node: &Node) -> Option<[bool; 2]> {
     let names = match node.op() {
         "MatMul" | "_WgpuFusedMatMul" => ["transpose_a", "transpose_b"],
@@ -229,12 +229,12 @@ fn adjoints(node: &Node) -> Option<[bool; 2]> {
     Some(names.map(|name| node.attr(name).and_then(Attr::bool).unwrap_or(false)))
 }
 
-/// Whether a tensor surely is a vector of one element for each column.
+/// Whether a tensor is certainly a vector with one element for each column.
 fn is_row(info: &TensorInfo, columns: usize) -> bool {
     info.shape.as_deref() == Some(&[Dim::Known(columns)])
 }
 
-/// Whether a tensor's last dimension is the columns.
+/// Whether the columns are a tensor's last dimension.
 fn keeps(graph: &Graph, tensor: Output, columns: usize) -> bool {
     let last = graph.info(tensor).shape.as_ref().and_then(|s| s.last().copied());
     last == Some(Dim::Known(columns))

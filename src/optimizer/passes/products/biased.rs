@@ -1,6 +1,7 @@
-//! The gradient of a bias is the sum of the rows of what the layer's weights' gradient is a product
-//! with. The product's kernel adds them up on the way, so both become one node. A bias of several
-//! dimensions, as layers of heads have it, is summed over those before its own.
+//! The gradient of a bias is the sum of the rows of an operand in the product that makes the
+//! gradient of the layer's weights. The product's kernel can sum the rows on the way, so both
+//! become one node. The gradient of a bias of several dimensions, as in layers with heads, is the
+//! sum over the dimensions in front of the bias's own.
 
 use rustc_hash::FxHashMap;
 
@@ -12,13 +13,13 @@ use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::passes::reshape::give_extents;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
-/// Most changes of shape between a tensor and what reads it.
+/// The largest number of changes of shape between a tensor and its reader.
 const MAX_ROW: usize = 8;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    // The sums of the columns of each tensor, as many as its last extent.
+    // The sums of each tensor's columns. The number of columns is the second part of the key.
     let mut sums: FxHashMap<(Output, usize), NodeId> = FxHashMap::default();
     for id in order.iter().copied() {
         if let Some((rows, columns)) = summed(graph, id) {
@@ -39,7 +40,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The tensor whose elements `tensor` has in their order.
+/// The tensor that has the same elements as `tensor` in the same order.
 pub(super) fn elements(graph: &Graph, mut tensor: Output) -> Output {
     for _ in 0..MAX_ROW {
         let node = graph.node(tensor.node);
@@ -55,7 +56,7 @@ pub(super) fn elements(graph: &Graph, mut tensor: Output) -> Output {
     tensor
 }
 
-/// Whether a node may go into another one.
+/// Whether a node may be fused into another one.
 fn is_free(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     node.on_wgpu()
@@ -70,7 +71,7 @@ pub(super) fn columns(graph: &Graph, tensor: Output) -> Option<usize> {
     shape.last()?.known().filter(|n| *n > 0)
 }
 
-/// The elements of whose rows a node is the sum, and how many columns they have.
+/// The tensor whose rows a node sums, and its number of columns.
 fn summed(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
     let node = graph.node(id);
     if !is_free(graph, id) {
@@ -89,7 +90,8 @@ fn summed(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
     Some((elements(graph, rows), columns(graph, rows)?))
 }
 
-/// The same of a sum over all dimensions but the last ones, whose elements are the columns.
+/// Like [`summed`], for a sum over all dimensions but the last ones. The elements of these are the
+/// columns.
 fn summed_over_first(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
     let &[rows, axes] = graph.node(id).inputs() else { return None };
     let shape = graph.info(rows).shape.as_ref()?;
@@ -103,7 +105,7 @@ fn summed_over_first(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
     (first && axes.len() < shape.len()).then(|| (elements(graph, rows), columns))
 }
 
-/// The elements of the right operand of a product of matrices, and its columns.
+/// The tensor that is the right operand of a matrix product, and its number of columns.
 fn right(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
     let node = graph.node(id);
     let turned = match node.op() {
@@ -123,7 +125,7 @@ fn right(graph: &Graph, id: NodeId) -> Option<(Output, usize)> {
 fn replace(graph: &mut Graph, product: NodeId, sum: NodeId, columns: usize) {
     let node = graph.node(product);
     let Some(dtype) = node.dtype("T") else { return };
-    // The extents that readers of the sums expect.
+    // The extents of the sums that their readers expect.
     let dims = graph.info(first(sum)).shape.as_ref();
     let dims = dims.and_then(|shape| shape.iter().map(|d| d.known()).collect::<Option<Vec<_>>>());
     let Some(dims) = dims.filter(|dims| dims.iter().product::<usize>() == columns) else { return };

@@ -1,10 +1,10 @@
-//! Products of one left operand, such as query, key and value of an attention, gate and update of a
-//! feed-forward layer, and the gradients of their weights, become one node.
+//! Products with the same left operand become one node, such as the query, key and value of an
+//! attention, the gate and update of a feed-forward layer, and the gradients of their weights.
 //!
-//! They must be alike but for their right operands and what their epilogues read, and ready at the
-//! same time: the epilogues' operands are weights, and so are the right operands, or one node makes
-//! all of them. How many
-//! dispatches the node takes is the kernel's business.
+//! The products may differ only in their right operands and in the operands of their epilogues, and
+//! must be ready at the same time: the operands of the epilogues are weights, and the right
+//! operands are weights too, or one node makes all of them. The kernel decides on the number of
+//! dispatches.
 
 use rustc_hash::FxHashMap;
 
@@ -16,17 +16,18 @@ use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
-/// Most changes of shape between a product and what makes its right operand.
+/// The largest number of changes of shape between a product and the node that makes its right
+/// operand.
 const MAX_ROW: usize = 8;
 
-/// What products that are joined have in common.
+/// The properties that joined products share.
 #[derive(PartialEq, Eq, Hash, Clone)]
 struct Kind {
     left: Output,
     device: String,
     dtype: DType,
     flags: [bool; 2],
-    /// Rank and extents of the right operands.
+    /// The rank and the extents of the right operands.
     right: Shape,
     /// The epilogue, with its parameters' bits, and the types and shapes of its operands.
     expression: String,
@@ -63,7 +64,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// What a product is like, if it may be joined.
+/// The properties of a product, if it may be joined.
 fn kind(graph: &Graph, id: NodeId) -> Option<Kind> {
     let node = graph.node(id);
     let flags = match node.op() {
@@ -81,7 +82,7 @@ fn kind(graph: &Graph, id: NodeId) -> Option<Kind> {
         let shape = graph.info(tensor).shape.clone()?;
         shape.iter().all(|d| *d != Dim::Unknown).then_some(shape)
     };
-    // What else is read must not come later than the left operand.
+    // The further operands must not be ready later than the left operand.
     let extras = node.inputs()[2..].iter().map(|extra| match maker(graph, *extra)? {
         None => Some((graph.info(*extra).dtype?, shape(*extra)?)),
         Some(_) => None,
@@ -107,8 +108,8 @@ fn kind(graph: &Graph, id: NodeId) -> Option<Kind> {
     })
 }
 
-/// The node that makes a right operand, behind changes of shape and type: `Some(None)` for weights,
-/// which are there from the start.
+/// The node that makes a right operand, before changes of shape and type. `Some(None)` for weights,
+/// which exist from the start.
 fn maker(graph: &Graph, mut tensor: Output) -> Option<Option<NodeId>> {
     for _ in 0..MAX_ROW {
         let node = graph.node(tensor.node);

@@ -1,6 +1,6 @@
-//! The gradients of the biases of query, key and value are the sums of the rows of what their
-//! weights' gradients are products with. Where one node makes the products and another the sums,
-//! one node makes both, as [`super::biased`] has it for a single layer.
+//! The gradients of the biases of query, key and value are the sums of the rows of operands in the
+//! products that make the gradients of their weights. If one node makes the products and another
+//! the sums, one node can make both, as in [`super::biased`] for a single layer.
 
 use rustc_hash::FxHashMap;
 
@@ -16,16 +16,16 @@ use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::passes::reshape::give_extents;
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
-/// Sums of rows that one node makes, of all its inputs.
+/// The sums of the rows of all inputs of one node.
 struct Sums {
     node: NodeId,
-    /// The elements of which tensor each output is the sum of.
+    /// For each output, the tensor whose rows it sums.
     of: Vec<Output>,
-    /// How many columns each has.
+    /// The number of columns of each tensor.
     columns: usize,
 }
 
-/// Joins what can be.
+/// Joins such nodes.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     let mut known: FxHashMap<(Vec<Output>, usize), Sums> = FxHashMap::default();
@@ -56,13 +56,14 @@ fn sorted(tensors: &[Output]) -> Vec<Output> {
     sorted
 }
 
-/// Whether a node may go into another one.
+/// Whether a node may be fused into another one.
 fn is_free(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     node.on_wgpu() && !graph.is_preserved(id) && node.controls().is_empty()
 }
 
-/// What a fused reduction sums, if that is all that it does, over all axes but the last ones.
+/// The sums of a fused reduction, if it computes nothing else, and sums over all axes but the last
+/// ones.
 fn sums(graph: &Graph, id: NodeId) -> Option<Sums> {
     let node = graph.node(id);
     if node.op() != REDUCE || !is_free(graph, id) {
@@ -98,7 +99,7 @@ fn sums(graph: &Graph, id: NodeId) -> Option<Sums> {
     Some(Sums { node: id, of: all, columns: columns.filter(|_| whole)? })
 }
 
-/// The elements of the right operands of joined products of matrices, and their columns.
+/// The tensors that are the right operands of joined matrix products, and their number of columns.
 fn rights(graph: &Graph, id: NodeId) -> Option<(Vec<Output>, usize)> {
     let node = graph.node(id);
     if node.op() != JOINED || !is_free(graph, id) {
@@ -124,7 +125,7 @@ fn replace(graph: &mut Graph, product: NodeId, rights: &[Output], sums: &Sums) {
     }
     let place = |of: &Output| rights.iter().position(|right| right == of);
     let Some(places) = sums.of.iter().map(place).collect::<Option<Vec<usize>>>() else { return };
-    // The extents that readers of the sums expect.
+    // The extents of the sums that their readers expect.
     let dims = |port: usize| -> Option<Vec<usize>> {
         let shape = graph.info(Output { node: sums.node, port: port as u32 }).shape.as_ref()?;
         shape.iter().map(|d| d.known()).collect()

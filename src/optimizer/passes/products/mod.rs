@@ -1,10 +1,11 @@
-//! Matrix products that several nodes spell out and one node computes.
+//! Matrix products that several nodes compute and one node can.
 //!
-//! The gradient of a weight that a batch of matrices was multiplied by is a product for each of
-//! them, which TensorFlow then sums: one product over the rows of all, see [`summed`]. Products of
-//! one left operand are [`joined`], once their epilogues have been found; others make the gradient
-//! of a bias too: [`biases`]. Products whose results are added up are one over a longer index:
-//! [`added`]. A product stores an activation and its argument: [`argument`].
+//! The gradient of a weight that multiplied a batch of matrices is one product for each of them,
+//! and TensorFlow sums these: a single product over the rows of all does the same, see [`summed`].
+//! Products with the same left operand are [`joined`], once their epilogues have been found. Other
+//! products also make the gradient of a bias: [`biases`]. Products that are added up are one
+//! product over a longer index: [`added`]. A product may store both an activation and its argument:
+//! [`argument`].
 
 use crate::error::Result;
 use crate::optimizer::graph::{Graph, NodeId};
@@ -16,13 +17,14 @@ pub mod joined;
 mod joined_sums;
 pub mod summed;
 
-/// Puts the gradients of biases into the products that make those of their weights.
+/// Fuses the gradients of biases into the products that make the gradients of their weights.
 pub fn biases(graph: &mut Graph) -> Result<()> {
     biased::run(graph)?;
     joined_sums::run(graph)
 }
 
-/// Whether surely no path leads from either node to the other: only then can one node compute both.
+/// Whether it is certain that no path leads from either node to the other. Only then can one node
+/// compute both.
 fn are_independent(graph: &Graph, a: NodeId, b: NodeId) -> bool {
     let uses = |user: NodeId, used: NodeId| graph.used(user).any(|id| id == used);
     !uses(a, b) && !uses(b, a) && graph.is_convex(&[a, b])

@@ -1,5 +1,5 @@
 //! `sum over z of x[z]^T y[z]` is the product of all rows of `x`, transposed, and all rows of `y`.
-//! As a batch of products it is written once for each matrix, and read again to be summed.
+//! As a batch of products, a result is written for each matrix and read again for the sum.
 
 use rustc_hash::FxHashMap;
 
@@ -10,18 +10,18 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::passes::reshape::reshape;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
-/// A batch of products and the sum over it.
+/// A batch of products, and the sum over the batch.
 struct Summed {
     product: NodeId,
     sum: NodeId,
-    /// The columns of both operands.
+    /// The numbers of columns of both operands.
     columns: [usize; 2],
 }
 
-/// Runs the pass: makes one product of each such batch.
+/// Runs the pass: replaces each such batch by one product.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    // Tensors that several products read are given their new shape once.
+    // A tensor that several products read is reshaped once.
     let mut rows: FxHashMap<Output, Output> = FxHashMap::default();
     for id in order.iter().copied() {
         if graph.contains(id)
@@ -33,8 +33,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Whether `axes` are all `batch` dimensions in front of a matrix: constants, or what gradients
-/// find for an operand without a batch.
+/// Whether `axes` are all the `batch` dimensions in front of a matrix. They are constants, or the
+/// axes that gradients find for an operand without a batch.
 fn over_batch(graph: &Graph, axes: Output, batch: usize) -> Option<bool> {
     let node = graph.node(axes.node);
     if node.op() == "BroadcastGradientArgs" {
@@ -50,7 +50,7 @@ fn over_batch(graph: &Graph, axes: Output, batch: usize) -> Option<bool> {
 }
 
 impl Summed {
-    /// The batch of products `product`, if its sum alone is wanted.
+    /// The batch of products `product`, if only its sum is used.
     fn at(graph: &Graph, product: NodeId) -> Option<Self> {
         let node = graph.node(product);
         let flag = |name: &str| node.attr(name).and_then(Attr::bool).unwrap_or(false);

@@ -1,8 +1,9 @@
-//! Reductions with whose results nothing goes on, such as the gradients of normalizations' weights:
-//! several over the same axes of the same shape become one node, whatever they read.
+//! Sibling reductions whose results feed only a few more nodes, such as the gradients of
+//! normalizations' weights: several over the same axes of the same shape become one node, whatever
+//! they read.
 //!
-//! A node waits for all that it reads, so what others still compute with must not be held up: what
-//! can be reached from each of the reductions is little, and none of the others.
+//! A node waits for all its inputs, so the join must not delay other computations: few nodes may be
+//! reachable from each of the reductions, and none of the other reductions.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,13 +14,14 @@ use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 
-/// Most nodes that may be reached from a reduction: changes of shape, and an optimizer's step.
+/// The largest number of nodes that may be reached from a reduction: reshapes, and an optimizer's
+/// step.
 const MAX_REACHED: usize = 32;
-/// Most joined reductions of one manner to which another one is tried to be added: the last ones.
-/// So time is linear.
+/// The largest number of joined reductions of one manner to which a reduction is tried to be added:
+/// the last ones. So time stays linear.
 const MAX_OPEN: usize = 8;
 
-/// Reductions of the same manner can share a pass.
+/// The way in which a reduction runs. Reductions of the same manner can share a pass.
 #[derive(PartialEq, Eq, Hash)]
 struct Manner {
     axes: Vec<i64>,
@@ -27,16 +29,16 @@ struct Manner {
     device: String,
 }
 
-/// What one node computes.
+/// The computation of one node.
 #[derive(Clone)]
 struct Reduction {
-    /// The nodes in whose place it comes.
+    /// The nodes that it replaces.
     nodes: Vec<NodeId>,
     inputs: Vec<Output>,
     expression: Expression,
     constants: Vec<f32>,
     names: Vec<String>,
-    /// What is known of the shape that is reduced.
+    /// The known type and shape of the space that is reduced.
     space: TensorInfo,
 }
 
@@ -64,7 +66,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
     }
     for reduction in all.into_iter().filter(|r| r.nodes.len() > 1) {
-        // What was joined before may have made a way from one to the other.
+        // A pair that was joined before may have made a path from one to the other.
         if are_apart(graph, &reduction.nodes) {
             replace(graph, reduction);
         }
@@ -72,7 +74,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// What a node reduces and how, if it may be joined with others.
+/// The reduction of a node and its manner, if it may be joined with others.
 fn reduction(graph: &Graph, id: NodeId) -> Option<(Manner, Reduction)> {
     let node = graph.node(id);
     if node.op() != OP || !node.on_wgpu() || graph.is_preserved(id) || !node.controls().is_empty() {
@@ -84,7 +86,7 @@ fn reduction(graph: &Graph, id: NodeId) -> Option<(Manner, Reduction)> {
         return None;
     }
     let expression: Expression = text("expression")?.parse().ok()?;
-    // Plain sums of rows may be those of biases, which go into products.
+    // Plain sums of rows may be gradients of biases, which are fused into products.
     if expression.steps().is_empty() {
         return None;
     }
@@ -92,7 +94,7 @@ fn reduction(graph: &Graph, id: NodeId) -> Option<(Manner, Reduction)> {
     let largest = inputs.iter().max_by_key(|i| graph.info(**i).len().unwrap_or(0))?;
     let space = graph.info(*largest).clone();
     let dims = space.shape.as_ref()?.iter().all(|d| d.known().is_some_and(|n| n > 0));
-    // Each value is of the whole shape.
+    // Each value must have the whole shape.
     let whole = expression.outputs().iter().all(|value| {
         let (_, read) = expression.select(&[*value]);
         read.iter().any(|i| graph.info(inputs[*i]).same_shape(&space))
@@ -113,7 +115,7 @@ fn reduction(graph: &Graph, id: NodeId) -> Option<(Manner, Reduction)> {
     })
 }
 
-/// Whether little is reached from each of the nodes, and none of them.
+/// Whether few nodes are reachable from each of the nodes, and none of the nodes themselves.
 fn are_apart(graph: &Graph, nodes: &[NodeId]) -> bool {
     nodes.iter().all(|from| {
         let mut seen: FxHashSet<NodeId> = FxHashSet::default();
@@ -133,7 +135,7 @@ fn are_apart(graph: &Graph, nodes: &[NodeId]) -> bool {
 }
 
 impl Reduction {
-    /// This one and another one in one node, if that can be.
+    /// Both reductions in one node, if that is possible.
     fn with(&self, graph: &Graph, other: &Self) -> Option<Self> {
         if !self.space.same_shape(&other.space) {
             return None;
@@ -160,7 +162,7 @@ impl Reduction {
         (small && are_apart(graph, &both.nodes)).then_some(both)
     }
 
-    /// What it accumulates, if that is of one type.
+    /// The accumulators, if they have one type.
     fn states(&self) -> Option<States> {
         States::new(&self.names.join(","), &self.expression.output_types()).ok()
     }

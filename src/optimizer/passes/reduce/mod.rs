@@ -1,12 +1,13 @@
-//! Reductions with the elementwise nodes around them, and several reductions of the same tensors,
-//! become one node each.
+//! Fuses reductions with the elementwise nodes around them, and several reductions of the same
+//! tensors, into one node each.
 //!
-//! Mean and variance as TensorFlow writes them become one pass over their input. Elementwise nodes
-//! that have the shape that is reduced and that nobody else reads become part of the node; a
-//! conversion that others read too is done again where it reads less. Reductions over the same axes
-//! of the same shape share a pass if they read a common tensor, or tensors that one node makes, and
-//! neither needs the other. What follows from their results and has their elements is the node's
-//! epilogue. A reduction of a reduction is one, and the gradient of a bias is a sum.
+//! A mean and a variance as TensorFlow writes them become one pass over their input. Elementwise
+//! nodes of the reduced tensor's shape become part of the node if they have no other readers. A
+//! conversion with other readers is recomputed if that means reading less. Reductions over the same
+//! axes of the same shape share a pass if they read a common tensor, or tensors that one node
+//! makes, and neither depends on the other. Nodes that follow from the results and have the same
+//! elements are the node's epilogue. A reduction of a reduction is one reduction, and the gradient
+//! of a bias is a sum.
 
 pub mod ends;
 mod roots;
@@ -28,10 +29,10 @@ use roots::{Manner, Root, moments, reduction};
 use tail::{Search, Tail};
 use values::{Elementwise, Translation, Values, elementwise};
 
-/// Most changes of shape between a reduction and the node that makes what it reduces.
+/// The largest number of reshapes between a reduction and the node that makes its input.
 const MAX_VIEWS: usize = 4;
-/// Most regions of one tensor to which a reduction is tried to be added: the last ones. So time is
-/// linear.
+/// The largest number of regions of one tensor to which a reduction is tried to be added: the last
+/// ones. So time stays linear.
 const MAX_OPEN: usize = 32;
 
 /// Runs the pass.
@@ -55,7 +56,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     }
     let updates = tail::updates(graph, &order);
     let mut order = Order::of(graph, &order);
-    // The last ones first: what follows them may read values that an earlier one's tail takes in.
+    // The last ones come first: nodes after them may read values that the tail of an earlier region
+    // takes in.
     for region in merged(graph, &order, regions).into_iter().rev() {
         let Some(mut plan) = region.plan(graph, &order) else { continue };
         plan.tail = region.tail(graph, &plan, &updates, &order);
@@ -76,19 +78,19 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 struct Region {
     roots: Vec<Root>,
     manner: Manner,
-    /// What is known of the shape that they reduce.
+    /// The known type and shape of the space that they reduce.
     space: TensorInfo,
 }
 
-/// What becomes of a region.
+/// The fused node that replaces a region.
 struct Plan {
-    /// The nodes that go.
+    /// The nodes that it replaces.
     members: Vec<NodeId>,
     /// Whether elementwise nodes take part.
     computes: bool,
     states: States,
     values: Translation,
-    /// What it makes of the results.
+    /// The epilogue on the results.
     tail: Option<Tail>,
 }
 
@@ -98,8 +100,8 @@ impl Plan {
     }
 }
 
-/// The node that makes a tensor's elements. Heads that are repeated have gradients that are summed
-/// behind a change of shape.
+/// The node that makes a tensor's elements, before reshapes. The gradients of repeated heads, for
+/// instance, are summed after a reshape.
 fn maker(graph: &Graph, tensor: Output) -> NodeId {
     let mut id = tensor.node;
     for _ in 0..MAX_VIEWS {
@@ -115,11 +117,12 @@ fn maker(graph: &Graph, tensor: Output) -> NodeId {
 
 /// Joins regions that can share a pass and read a common tensor, or outputs of one node.
 fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
-    // With the nodes that each takes in.
+    // Each region, with the nodes that it takes in.
     let mut all: Vec<(Region, Vec<NodeId>)> = Vec::new();
     let mut full: Vec<bool> = Vec::new();
     let mut manners: FxHashMap<Manner, usize> = FxHashMap::default();
-    // Regions that may get further reductions, by what they read and how.
+    // The regions to which further reductions may be added, by manner and by the nodes that they
+    // read.
     let mut open: FxHashMap<(usize, NodeId), Vec<usize>> = FxHashMap::default();
     for region in regions {
         let Some(plan) = region.plan(graph, order) else { continue };
@@ -147,7 +150,7 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
                 space: other.space.clone(),
             };
             let joined = both.plan(graph, order)?;
-            // What either computes is not to be stored for both.
+            // Values that one of the two computes must not be stored for both.
             let takes = |id: &NodeId| joined.members.binary_search(id).is_ok();
             (members.iter().all(takes) && plan.members.iter().all(takes))
                 .then_some((at, both, joined))
@@ -176,7 +179,7 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
 }
 
 impl Region {
-    /// The node that the region can become, if any.
+    /// The node that can replace the region, if there is one.
     fn plan(&self, graph: &Graph, order: &Order) -> Option<Plan> {
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
         let dtypes: Vec<_> = self.roots.iter().map(|r| r.dtype).collect();
@@ -199,7 +202,7 @@ impl Region {
             match wider.flatten() {
                 Some(wider) => {
                     values = wider;
-                    // Another reader of what was refused may be inside now.
+                    // Another reader of a refused node may be inside now.
                     refused.clear();
                 }
                 None => {
@@ -222,7 +225,7 @@ impl Region {
         })
     }
 
-    /// What follows the region and can be computed with it.
+    /// The nodes that follow the region and can be computed with it.
     fn tail(
         &self,
         graph: &Graph,
@@ -230,7 +233,7 @@ impl Region {
         updates: &FxHashSet<NodeId>,
         order: &Order,
     ) -> Option<Tail> {
-        // An epilogue's results are alike.
+        // All results of an epilogue must have the same shape.
         if self.squeezed().next().is_some() {
             return None;
         }
@@ -246,7 +249,7 @@ impl Region {
             .find()
     }
 
-    /// The tensors that the reductions give.
+    /// The results of the reductions.
     fn results(&self) -> Vec<Output> {
         self.roots
             .iter()
@@ -254,13 +257,13 @@ impl Region {
             .collect()
     }
 
-    /// The ports whose readers expect no reduced axes, where others keep them.
+    /// The ports of results without the reduced axes, in a node that keeps these axes.
     fn squeezed(&self) -> impl Iterator<Item = u32> + '_ {
         let keeps = self.roots.iter().flat_map(|r| r.outputs.iter().map(|_| r.keep_dims));
         keeps.zip(0..).filter(|(keeps, _)| self.manner.keep_dims && !keeps).map(|(_, port)| port)
     }
 
-    /// Whether the node's output is rather computed than read.
+    /// Whether it is better to compute the node's output than to read it.
     fn absorbs(
         &self,
         graph: &Graph,
@@ -281,7 +284,8 @@ impl Region {
             && graph
                 .readers_in_any_order(output)
                 .all(|(reader, _)| roots.contains(&reader) || gone.contains(&reader));
-        // Beyond one tensor, and perhaps its new shape, there is nothing that is computed again.
+        // A node with other readers is recomputed only if it reads a single tensor, and perhaps a
+        // shape.
         if !alone && node.inputs().len() > 2 {
             return false;
         }
@@ -298,8 +302,8 @@ impl Region {
             }
     }
 
-    /// Whether each value has an input of the whole shape: what is broadcast alone would be reduced
-    /// over too few elements.
+    /// Whether each value has an input of the whole shape: a value of broadcast inputs only would
+    /// be reduced over too few elements.
     fn covers(&self, graph: &Graph, values: &Translation) -> bool {
         values.expression.outputs().iter().all(|value| {
             let (_, inputs) = values.expression.select(&[*value]);
@@ -307,12 +311,12 @@ impl Region {
         })
     }
 
-    /// Puts the node in place of the region. Returns it, then others that came with it.
+    /// Replaces the region by the node. Returns it, then the other nodes that were added.
     fn replace(&self, graph: &mut Graph, plan: Plan) -> Vec<NodeId> {
         let Plan { mut members, states, values, tail, .. } = plan;
         let results = self.results();
-        // The results of one reduction are alike; a mean that nobody reads may differ in the axes
-        // that it keeps.
+        // The results of one reduction have the same shape. Only a mean without readers may keep
+        // other axes.
         let mut infos: Vec<TensorInfo> = (self.roots.iter())
             .flat_map(|r| {
                 let last = Output { node: r.outputs[r.outputs.len() - 1], port: 0 };
@@ -373,7 +377,7 @@ impl Region {
             entered.push(self.squeeze(graph, Output { node: id, port }, info));
         }
         for id in read {
-            // Axes and parameters that nobody else reads.
+            // Axes and parameters without other readers are removed.
             let is_dead = |graph: &Graph| {
                 graph.contains(id)
                     && graph.node(id).op() == "Const"

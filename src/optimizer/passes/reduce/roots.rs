@@ -1,5 +1,4 @@
-//! Reductions as a graph has them: which node, which axes, and the pairs of means that are mean and
-//! variance.
+//! Reductions of a graph: their nodes and axes, and pairs of means that are a mean and a variance.
 
 use crate::dtype::DType;
 use crate::kernels::fused::reduce::MOMENTS;
@@ -7,32 +6,31 @@ use crate::kernels::reduce::table::REDUCTIONS;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 
-/// One reduction, or mean and variance of one tensor.
+/// One reduction, or the mean and the variance of one tensor.
 #[derive(Debug, Clone)]
 pub struct Root {
     /// Its name in `_WgpuFusedReduce`.
     pub name: &'static str,
-    /// The nodes that it replaces. The last one has what it reduces as its first input, or the
-    /// first one where that is a mean.
+    /// The nodes that it replaces. The first input of the last one is the reduced tensor.
     pub nodes: Vec<NodeId>,
-    /// The node whose first input is reduced.
+    /// The node whose first input is the reduced tensor.
     pub reader: NodeId,
-    /// The type of what is reduced.
+    /// The type of the reduced tensor.
     pub dtype: DType,
-    /// The nodes whose outputs are its own, in order.
+    /// The nodes whose outputs it produces, in order.
     pub outputs: Vec<NodeId>,
     /// Whether reduced axes stay in its outputs, with extent 1.
     pub keep_dims: bool,
 }
 
 impl Root {
-    /// What is reduced.
+    /// The reduced tensor.
     pub fn tensor(&self, graph: &Graph) -> Output {
         graph.node(self.reader).inputs()[0]
     }
 }
 
-/// How reductions run over a tensor. Reductions with the same manner can share a pass.
+/// The way in which reductions run over a tensor. Reductions with the same manner can share a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Manner {
     /// The axes, sorted, counted from the front where the rank is known.
@@ -41,11 +39,11 @@ pub struct Manner {
     pub whole: bool,
     /// Whether reduced axes stay, with extent 1.
     pub keep_dims: bool,
-    /// Where it runs.
+    /// The device on which it runs.
     pub device: String,
 }
 
-/// The reduction that a node is, if its axes are known.
+/// The reduction of a node, if its axes are known.
 pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
     let node = graph.node(id);
     let of_bias = node.op() == "BiasAddGrad";
@@ -92,8 +90,8 @@ fn all_but_channels(graph: &Graph, id: NodeId) -> Option<Vec<i64>> {
     Some((0..rank).filter(|axis| *axis != channels).collect())
 }
 
-/// Mean and variance in one, where `id` is the mean of the squared differences from the mean over
-/// the same axes, written with `SquaredDifference`, or with `Sub` and `Square`.
+/// The mean and the variance in one reduction. `id` must be the mean of the squared differences
+/// from the mean over the same axes, written with `SquaredDifference`, or with `Sub` and `Square`.
 pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
     let (variance, manner) = reduction(graph, id)?;
     let own = |n: NodeId| {
@@ -136,8 +134,8 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
         let (root, of_mean) = reduction(graph, mean)?;
         let mut readers = graph.readers_in_any_order(Output { node: mean, port: 0 });
         let unread = readers.all(|(user, _)| nodes.contains(&user));
-        // The mean must keep its axes to be subtracted, and the two outputs are alike unless one is
-        // not used.
+        // The mean must keep its axes, for it is subtracted. The two outputs have the same shape
+        // unless one is not used.
         let alike = of_mean.keep_dims && (manner.keep_dims || unread);
         let same = root.name == "Mean" && root.dtype == variance.dtype && root.tensor(graph) == x;
         let manners = of_mean.axes == manner.axes && of_mean.device == manner.device;

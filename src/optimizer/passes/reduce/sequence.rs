@@ -1,5 +1,5 @@
-//! Reductions of reductions, as losses write them: the mean of each row, then the sum of the means.
-//! Where nobody else reads the inner one, the outer one reduces over all the axes.
+//! Reductions of reductions, as in losses: the mean of each row, then the sum of the means. If the
+//! inner reduction has no other reader, the outer one reduces over all axes.
 
 use super::roots::{Manner, reduction};
 use crate::dtype::DType;
@@ -19,13 +19,13 @@ pub fn join(graph: &mut Graph, order: &[NodeId]) -> Result<()> {
     Ok(())
 }
 
-/// What becomes of the outer reduction.
+/// The new form of the outer reduction.
 struct Joined {
     op: &'static str,
     inner: NodeId,
     axes: Vec<i64>,
     keep_dims: bool,
-    /// What its result is multiplied by.
+    /// The factor by which the result is multiplied.
     factor: Option<f64>,
 }
 
@@ -46,7 +46,8 @@ impl Joined {
             (true, false) => covers,
             (inner, outer) => inner == outer,
         };
-        // Wider types alone: a sum of 16-bit numbers can exceed what the mean of the means cannot.
+        // Only wider types qualify: a sum of 16-bit numbers can overflow where the mean of the
+        // means cannot.
         let wide = || matches!(dtype, Some(DType::F32 | DType::F64));
         let (op, factor) = match (outer, name) {
             (outer, inner) if outer == inner => (outer, None),
@@ -104,13 +105,13 @@ impl Joined {
     }
 }
 
-/// The name and manner of a reduction as TensorFlow has it.
+/// The op and the manner of a plain reduction of TensorFlow.
 fn own_reduction(graph: &Graph, id: NodeId) -> Option<(&'static str, Manner)> {
     let (root, manner) = reduction(graph, id)?;
     (!manner.whole && root.name == graph.node(id).op()).then_some((root.name, manner))
 }
 
-/// The axes of both, as those of the inner reduction's tensor.
+/// The axes of both reductions, as axes of the inner reduction's tensor.
 fn all_axes(inner: &Manner, outer: &Manner, rank: usize) -> Option<Vec<i64>> {
     let kept: Vec<i64> =
         (0..rank as i64).filter(|a| inner.keep_dims || !inner.axes.contains(a)).collect();
@@ -122,7 +123,7 @@ fn all_axes(inner: &Manner, outer: &Manner, rank: usize) -> Option<Vec<i64>> {
     Some(axes)
 }
 
-/// Number of elements along some axes, if it is known and not 0.
+/// The number of elements along some axes, if it is known and not 0.
 fn extent(info: &TensorInfo, axes: &[i64]) -> Option<f64> {
     let shape = info.shape.as_ref()?;
     let extents = axes.iter().map(|a| shape.get(usize::try_from(*a).ok()?)?.known());

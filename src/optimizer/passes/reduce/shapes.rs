@@ -1,10 +1,10 @@
-//! Gradients ask for the shapes of tensors that nobody else needs. The shape of an elementwise
-//! node's input, where it is surely the same, tells as much and leaves the node free to vanish.
+//! Gradients ask for the shapes of tensors that are not used otherwise. The shape of an elementwise
+//! node's input, if it is certainly the same, serves as well, and the node can then be removed.
 
 use crate::kernels::scalar;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 
-/// Lets every `Shape` read the tensor furthest up a chain of elementwise nodes.
+/// Makes every `Shape` read the tensor furthest up a chain of elementwise nodes.
 pub fn read_further_up(graph: &mut Graph, order: &[NodeId]) {
     for id in order {
         let node = graph.node(*id);
@@ -21,8 +21,8 @@ pub fn read_further_up(graph: &mut Graph, order: &[NodeId]) {
     }
 }
 
-/// An input, of the same type and surely of the same shape, of the elementwise node behind a
-/// tensor.
+/// An input of the elementwise node that makes a tensor, if it certainly has the tensor's type and
+/// shape.
 fn above(graph: &Graph, tensor: Output) -> Option<Output> {
     let node = graph.node(tensor.node);
     if !node.on_wgpu() || scalar::find(node.op()).is_none() {

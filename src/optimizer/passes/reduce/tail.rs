@@ -1,9 +1,9 @@
-//! What follows reductions: elementwise nodes whose values have the results' elements, computed by
-//! the dispatch that finishes them.
+//! Elementwise nodes that follow reductions and have the elements of the results. The dispatch that
+//! finishes the reductions computes them.
 //!
-//! Extents of 1 make no difference, and nodes that only add or drop them are seen through; where
-//! somebody else reads such a node, it stays behind the fused one. Steps of variables are left to
-//! the pass `update`, which does them in place.
+//! Extents of 1 make no difference, and nodes that only add or drop them are ignored. If such a
+//! node has a reader outside, it stays after the fused node. Updates of variables are left to the
+//! pass `update`, which does them in place.
 
 use std::collections::BTreeSet;
 
@@ -18,38 +18,38 @@ use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::order::Order;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
-/// Most nodes behind reductions that are looked at.
+/// The largest number of nodes after reductions that are considered.
 const MAX_NODES: usize = 48;
 
-/// What one epilogue computes.
+/// The nodes of one epilogue.
 pub struct Tail {
-    /// The nodes that go, without the reductions.
+    /// The nodes that it replaces, without the reductions.
     pub members: Vec<NodeId>,
-    /// Its inputs are the reductions' results, then what else it reads.
+    /// Its expression. The inputs are the reductions' results, then the further operands.
     pub values: Translation,
-    /// The tensors that it gives.
+    /// The tensors that it produces.
     pub outputs: Vec<Output>,
-    /// The node to be put behind an output that has other extents than the results, by output.
+    /// For each output, the node that reshapes it if its extents differ from the results'.
     reshapes: Vec<Option<NodeId>>,
 }
 
-/// Where a tail is looked for.
+/// The place at which a tail is searched.
 pub struct Search<'g> {
     pub graph: &'g Graph,
     pub order: &'g Order,
-    /// Nodes that only steps of variables read.
+    /// Nodes that only updates of variables read.
     pub updates: &'g FxHashSet<NodeId>,
-    /// The weight of the values that are reduced.
+    /// The weight of the reduced values.
     pub reduced: u32,
-    /// The reductions' results with their types.
+    /// The reductions' results, with their types.
     pub results: &'g [(Output, DType)],
-    /// The nodes that become the fused node's main part.
+    /// The nodes that become the main part of the fused node.
     pub region: &'g [NodeId],
-    /// What is known of the results' shape.
+    /// The known type and shape of the results.
     pub kept: &'g TensorInfo,
 }
 
-/// The nodes that only compute what variables are assigned.
+/// The nodes that only compute values assigned to variables.
 pub fn updates(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
     let mut found: FxHashSet<NodeId> = FxHashSet::default();
     for id in order.iter().rev() {
@@ -68,8 +68,8 @@ pub fn updates(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
     found
 }
 
-/// Whether two tensors surely have the same elements in the same order: the same extents, but for
-/// extents of 1.
+/// Whether two tensors certainly have the same elements in the same order: the same extents, except
+/// for extents of 1.
 fn same_elements(a: &TensorInfo, b: &TensorInfo) -> bool {
     let (Some(a), Some(b)) = (&a.shape, &b.shape) else { return false };
     let long = |dim: &&Dim| **dim != Dim::Known(1);
@@ -104,7 +104,7 @@ impl Search<'_> {
         None
     }
 
-    /// All nodes behind the results that could be computed with them, in order.
+    /// All nodes after the results that could be computed with them, in order.
     fn followers(&self) -> Vec<NodeId> {
         let place = |id: NodeId| self.order.rank(id).map(|rank| (rank, id));
         let readers = |output: Output| self.graph.readers(output).filter_map(|(id, _)| place(id));
@@ -131,8 +131,8 @@ impl Search<'_> {
         found
     }
 
-    /// Whether a node computes the results' elements from values inside and tensors that can be
-    /// read with them.
+    /// Whether a node computes elements of the results' shape from values inside and from tensors
+    /// that can be read with them.
     fn follows(&self, id: NodeId, inside: &FxHashSet<NodeId>) -> bool {
         let graph = self.graph;
         let node = graph.node(id);
@@ -169,8 +169,8 @@ impl Search<'_> {
         info.is_single() || same_elements(info, self.kept)
     }
 
-    /// Whether what a node uses from outside depends on what is inside. `free` are nodes that
-    /// surely do not.
+    /// Whether the inputs of a node from outside depend on nodes inside. `free` holds nodes that
+    /// certainly do not.
     fn comes_back(
         &self,
         id: NodeId,
@@ -203,7 +203,7 @@ impl Search<'_> {
         let read_by = |output: Output, by: &dyn Fn(NodeId) -> bool| {
             graph.readers_in_any_order(output).any(|(reader, _)| by(reader))
         };
-        // Nodes of other extents stay where somebody outside reads them.
+        // Nodes with other extents stay if they have readers outside.
         let mut staying: FxHashSet<NodeId> = FxHashSet::default();
         let mut outputs = Vec::new();
         let computed = nodes.iter().rev().map(|id| Output { node: *id, port: 0 });
@@ -228,7 +228,7 @@ impl Search<'_> {
             outputs.iter().map(|o| Some((*o, self.dtype(*o)?))).collect::<Option<Vec<_>>>()?;
         let mut inside: FxHashSet<NodeId> = nodes.iter().copied().collect();
         let mut values = Values::behind(graph, self.reduced, self.results, &inside, &types)?;
-        // A tensor that follows from others that are read is computed again.
+        // A tensor that follows from other operands is recomputed.
         while let Some(id) =
             values.inputs.iter().map(|i| i.node).find(|id| self.follows_from(*id, &values))
         {
@@ -263,7 +263,7 @@ impl Search<'_> {
             && inputs.iter().all(|i| values.inputs.contains(i) || small(i))
     }
 
-    /// The node that gives an output its extents, if these are not the results'; `None` where there
+    /// The node that gives an output its extents, if they differ from the results'. `None` if there
     /// is no such node.
     #[expect(clippy::option_option, reason = "two different ways of having no node")]
     fn reshape(&self, output: Output, nodes: &[NodeId]) -> Option<Option<NodeId>> {
@@ -300,7 +300,7 @@ impl Tail {
             && !self.values.expression.steps().is_empty()
     }
 
-    /// Puts nodes behind the outputs that have other extents than the results. Returns them.
+    /// Adds reshapes after the outputs whose extents differ from the results'. Returns them.
     pub fn reshape(&self, graph: &mut Graph) -> Vec<NodeId> {
         let mut added = Vec::new();
         let types = self.values.expression.output_types();

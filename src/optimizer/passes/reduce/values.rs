@@ -1,4 +1,4 @@
-//! The values that reductions reduce, as one expression of the tensors that stay outside.
+//! The values that are reduced, as one expression of the tensors outside.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,18 +13,18 @@ use crate::optimizer::shape::TensorInfo;
 /// The most constants in one node.
 const MAX_CONSTANTS: usize = 16;
 
-/// What a node does to each element.
+/// The function that a node applies to each element.
 pub enum Elementwise {
-    /// Calls a function.
+    /// A call of a function.
     Call(Call),
-    /// Adds all its inputs by this function.
+    /// The sum of all inputs by this function.
     Sum(Call),
-    /// Repeats its first input along axes of extent 1.
+    /// A repetition of its first input along axes of extent 1.
     Repeat,
 }
 
-/// What a node does to each element of a tensor of the shape of `space`; `None` where it does
-/// something else, or perhaps does.
+/// The function that a node applies to each element of a tensor with the shape of `space`. `None`
+/// if the node does something else, or might.
 pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elementwise> {
     let node = graph.node(id);
     let info = |k: usize| graph.info(node.inputs()[k]);
@@ -47,12 +47,12 @@ pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elem
     whole.then_some(Elementwise::Call(call))
 }
 
-/// Types that live on the device and that reductions and expressions share.
+/// The types that live on the device and that both reductions and expressions support.
 pub const fn is_ours(dtype: DType) -> bool {
     dtype.is_float() || matches!(dtype, DType::I64 | DType::Bool)
 }
 
-/// Whether broadcasting its inputs is what the node does with them.
+/// Whether the node broadcasts its inputs.
 fn shapes_agree(graph: &Graph, node: &Node, row: &Row, space: &TensorInfo) -> bool {
     let same = |k: usize| graph.info(node.inputs()[k]).same_shape(space);
     let scalar = |k: usize| graph.info(node.inputs()[k]).rank() == Some(0);
@@ -68,7 +68,7 @@ fn shapes_agree(graph: &Graph, node: &Node, row: &Row, space: &TensorInfo) -> bo
 /// Translates tensors to values of one expression.
 pub struct Values<'g> {
     graph: &'g Graph,
-    /// What is known of the values' shape; none for values behind reductions.
+    /// The known type and shape of the values; none for values after reductions.
     space: Option<&'g TensorInfo>,
     /// Nodes that become part of the expression.
     inside: &'g FxHashSet<NodeId>,
@@ -78,9 +78,9 @@ pub struct Values<'g> {
     known: FxHashMap<Output, Value>,
 }
 
-/// An expression with what it reads.
+/// An expression and its operands.
 pub struct Translation {
-    /// The values' expression.
+    /// The expression of the values.
     pub expression: Expression,
     /// Its inputs.
     pub inputs: Vec<Output>,
@@ -89,7 +89,8 @@ pub struct Translation {
 }
 
 impl<'g> Values<'g> {
-    /// The values `wanted`, with their types, of the nodes `inside` and tensors outside.
+    /// Translates the values `wanted`, with their types, from the nodes `inside` and the tensors
+    /// outside.
     pub fn translate(
         graph: &'g Graph,
         space: &'g TensorInfo,
@@ -105,8 +106,8 @@ impl<'g> Values<'g> {
         small.then_some(Translation { expression, inputs, constants })
     }
 
-    /// The values `wanted` of nodes behind reductions of values of the weight `reduced`: the
-    /// expression's first inputs are the reductions' results.
+    /// Translates the values `wanted` of nodes after reductions. `reduced` is the weight of the
+    /// reduced values. The first inputs of the expression are the reductions' results.
     pub fn behind(
         graph: &'g Graph,
         reduced: u32,
@@ -161,8 +162,8 @@ impl<'g> Values<'g> {
         Some(value)
     }
 
-    /// The only element of a constant, where a parameter can hold it and it leaves the others'
-    /// shape alone.
+    /// The only element of a constant, if a parameter can hold it and the constant does not affect
+    /// the shape of the result.
     fn number(&self, tensor: Output, dtype: DType) -> Option<f32> {
         let constant = self.graph.constant(tensor)?;
         let rank = self.space.map_or(Some(usize::MAX), TensorInfo::rank)?;
@@ -205,12 +206,12 @@ impl<'g> Values<'g> {
     }
 }
 
-/// Whether a node only gives its first input other extents.
+/// Whether a node only changes the extents of its first input.
 pub fn reshapes(node: &Node) -> bool {
     matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze")
 }
 
-/// What a node behind a reduction does with each element.
+/// The function that a node after a reduction applies to each element.
 pub fn follower(graph: &Graph, id: NodeId) -> Option<Elementwise> {
     let node = graph.node(id);
     match node.op() {

@@ -14,16 +14,16 @@ use crate::optimizer::graph::{NewNode, NodeId, Output};
 use crate::optimizer::shape::{Dim, TensorInfo};
 use crate::tensor::Dims;
 
-/// A node, and which tensors of the graph its outputs stand for.
+/// A node, and the tensors of the graph that its outputs replace.
 pub struct Replacement {
     /// The node.
     pub node: NewNode,
-    /// Each tensor with the node's port.
+    /// Each tensor, with the node's port that replaces it.
     pub outputs: Vec<(Output, u32)>,
 }
 
-/// The node of a region, and which of the region's tensors its outputs are; `None` where no program
-/// does what the region does.
+/// The node of a region, and the region's tensors that it replaces; `None` if no program computes
+/// the region.
 pub fn build(scene: &Scene<'_>, region: &Region) -> Option<Replacement> {
     let mut builder = Builder::new(scene, region)?;
     let program = builder.program()?;
@@ -57,8 +57,8 @@ fn output(id: NodeId) -> Output {
     Output { node: id, port: 0 }
 }
 
-/// Whether the kernel gives the outputs the shapes that TensorFlow knows them to have. Extents that
-/// are known to be equal but not how large are tried with numbers that nothing else has.
+/// Whether the kernel gives the outputs the shapes that TensorFlow knows. Unknown extents that are
+/// known to be equal are replaced by unique numbers for this test.
 fn means_the_same(
     scene: &Scene<'_>,
     program: &RowProgram,
@@ -87,17 +87,17 @@ fn means_the_same(
 
 struct Builder<'s> {
     scene: &'s Scene<'s>,
-    /// Members and copies in order.
+    /// Members and copies, in topological order.
     nodes: Vec<NodeId>,
     exports: Vec<NodeId>,
     roles: FxHashMap<NodeId, (Role, Extent)>,
-    /// How many reductions lie before a node on its longest path.
+    /// The number of reductions on the longest path to a node.
     levels: FxHashMap<NodeId, usize>,
     inputs: Vec<Output>,
     constants: Vec<f32>,
-    /// Numbers of the values of rows.
+    /// The indices of the row values.
     rows: FxHashMap<NodeId, usize>,
-    /// Types of the values of rows.
+    /// The types of the row values.
     row_types: Vec<crate::dtype::DType>,
 }
 
@@ -165,7 +165,7 @@ impl<'s> Builder<'s> {
         Some(Value::Constant(at as u32))
     }
 
-    /// An expression with the inputs and values of rows so far.
+    /// An expression with the inputs and the row values so far.
     fn expression(&self) -> Option<Expression> {
         let mut e = Expression::new();
         for input in &self.inputs {
@@ -180,7 +180,7 @@ impl<'s> Builder<'s> {
         Some(e)
     }
 
-    /// The node whose value `id` passes on.
+    /// The tensor that is passed on as `input` by copies.
     fn source(&self, input: Output) -> Output {
         match self.roles.get(&input.node) {
             Some((Role::Copy, _)) => self.source(self.scene.graph.node(input.node).inputs()[0]),
@@ -226,14 +226,14 @@ impl<'s> Builder<'s> {
                 let first = terms.next()?;
                 terms.try_fold(first, |sum, term| e.step(call, &[sum, term]).ok())?
             }
-            // A reduction that is not yet among the values of rows.
+            // A reduction that is not a row value yet.
             Role::Reduce(_) | Role::Copy => return None,
         };
         known.insert(id, value);
         Some(value)
     }
 
-    /// Appends a stage of the values of `tensors`, if there are any.
+    /// Appends a stage that computes `tensors`, if there are any.
     fn stage(&self, stages: &mut Vec<Stage>, action: Action, tensors: &[Output]) -> Option<()> {
         if tensors.is_empty() {
             return Some(());
@@ -256,7 +256,7 @@ impl<'s> Builder<'s> {
         Some(())
     }
 
-    /// Whether the value of a row is used beyond the stage that computes it.
+    /// Whether a row value is used after the stage that computes it.
     fn is_kept(&self, id: NodeId) -> bool {
         let level = self.levels[&id];
         let within = |user: &NodeId| match self.roles.get(user) {

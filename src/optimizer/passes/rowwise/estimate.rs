@@ -1,4 +1,4 @@
-//! What the program of a region costs, in time to compile and in memory traffic.
+//! Estimates of a region's program: the time to compile it and its memory traffic.
 
 use rustc_hash::FxHashMap;
 
@@ -7,13 +7,13 @@ use super::region::{Region, Scene};
 use crate::kernels::fused::cost;
 use crate::optimizer::graph::{NodeId, Output};
 
-/// The stage that writes elements, among the bits that stand for stages: the reductions of each
-/// level have one before it.
+/// The bit of the stage that writes elements, among the bits that stand for stages. The reductions
+/// of each level have a stage before it.
 const LAST: u32 = u64::BITS - 1;
 
 impl Scene<'_> {
-    /// The estimate of [`cost::rows`] for the region's program, without building it. A value of
-    /// elements counts for each stage that computes it.
+    /// The estimate of [`cost::rows`] for the region's program, without building the program. A
+    /// value with full elements counts once for each stage that computes it.
     pub fn cost(&self, region: &Region) -> u32 {
         let nodes = self.nodes(region);
         let places: FxHashMap<NodeId, usize> =
@@ -26,7 +26,7 @@ impl Scene<'_> {
         };
         let roles: Vec<_> = nodes.iter().map(|id| self.role(*id)).collect();
         let is_reduced = |at: usize| matches!(roles[at], Some((Role::Reduce(_), _)));
-        // How many reductions lie before each node on its longest path.
+        // The number of reductions on the longest path to each node.
         let mut levels: Vec<u32> = Vec::with_capacity(nodes.len());
         for id in &nodes {
             let level =
@@ -67,8 +67,8 @@ impl Scene<'_> {
         sum
     }
 
-    /// How many tensors with an element for each element of the rows the region's program reads and
-    /// writes.
+    /// The number of tensors with an element for each element of the rows that the region's program
+    /// reads and writes.
     pub fn traffic(&self, region: &Region) -> usize {
         let is_full =
             |tensor: Output| self.space.extent(self.graph.info(tensor)) == Some(Extent::Full);

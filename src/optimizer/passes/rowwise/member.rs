@@ -1,4 +1,4 @@
-//! Which nodes a row program can take over, given the rows.
+//! The nodes that a row program can replace, for given rows.
 
 use crate::dtype::{
     DType::{self, *},
@@ -13,11 +13,11 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::scalars::{call_of, is_sum, must_broadcast};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
-/// Types of values in a row program. Tensors of int32 live in host memory. int8 is what quantized
-/// layers make of their inputs.
+/// The types of values in a row program. int32 tensors live in host memory. int8 is the type to
+/// which quantized layers convert their inputs.
 const TYPES: &[DType] = union!(types::FLOATS, &[Bool, I8, I64]);
 
-/// How a tensor lies to the rows.
+/// The relation of a tensor's shape to the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// It has an element for each element of the rows.
@@ -28,7 +28,7 @@ pub enum Extent {
     Flat,
 }
 
-/// What a node does in a program.
+/// The function of a node in a program.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Role {
     /// It reduces rows.
@@ -37,11 +37,11 @@ pub enum Role {
     Call(Call),
     /// It adds all its inputs by this function.
     Fold(Call),
-    /// Its value is that of its first input.
+    /// It passes its first input on.
     Copy,
 }
 
-/// Rows: a shape and the axes of it that are reduced.
+/// Rows: a shape, and those of its axes that are reduced.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Space {
     device: String,
@@ -53,13 +53,14 @@ pub struct Space {
     flat: TensorInfo,
 }
 
-/// Rows so few and so long are better shared among many workgroups, which a row program does not.
+/// Whether the rows are so few and so long that many workgroups should share each, which a row
+/// program does not do.
 fn is_too_long(rows: Option<usize>, columns: usize) -> bool {
     columns > 1 << 18 || rows.is_some_and(|rows| rows < 8 && columns > 1 << 13)
 }
 
 impl Space {
-    /// Whether the node is a reduction of ours.
+    /// Whether the node is a reduction on our device that may start a region.
     pub fn may_seed(graph: &Graph, id: NodeId) -> bool {
         let node = graph.node(id);
         node.on_wgpu() && reduction(node.op()).is_some() && !graph.is_preserved(id)
@@ -71,7 +72,7 @@ impl Space {
         let full = graph.info(*node.inputs().first()?);
         let shape = full.shape.clone()?;
         let axes = axes(graph, seed, shape.len())?;
-        // Tensors whose innermost axis is kept are reduced across rows, not along them.
+        // If the innermost axis is kept, the tensor is reduced across rows, not along them.
         if !axes.contains(&-1) || shape.contains(&Dim::Unknown) {
             return None;
         }
@@ -94,7 +95,7 @@ impl Space {
         Some(Self { device: node.device().to_owned(), full: info(shape.clone()), row, flat, axes })
     }
 
-    /// How a tensor lies to the rows; `None` for any other shape.
+    /// The relation of a tensor's shape to the rows; `None` for any other shape.
     pub fn extent(&self, info: &TensorInfo) -> Option<Extent> {
         match () {
             () if info.same_shape(&self.full) => Some(Extent::Full),
@@ -104,7 +105,7 @@ impl Space {
         }
     }
 
-    /// What the node does in a program over these rows, if it can be part of one.
+    /// The role of the node in a program over these rows, if it can be part of one.
     pub fn role(&self, graph: &Graph, id: NodeId) -> Option<(Role, Extent)> {
         let node = graph.node(id);
         if node.device() != self.device || !node.on_wgpu() || graph.is_preserved(id) {
@@ -150,9 +151,9 @@ impl Space {
         inputs.iter().all(fits).then_some((role, extent))
     }
 
-    /// Whether the tensor may be a value of rows that lost its reduced axes. Where extents happen
-    /// to agree, such as a `[4]` of rows that are `[4, 4]`, it broadcasts along other axes than
-    /// those of its rows.
+    /// Whether the tensor may be a row value that lost its reduced axes. If extents happen to
+    /// agree, such as a `[4]` from rows of `[4, 4]`, it broadcasts along other axes than those of
+    /// its rows.
     fn is_flat(&self, graph: &Graph, tensor: Output) -> bool {
         let op = graph.node(tensor.node).op();
         let is_member = reduction(op).is_some()
@@ -161,7 +162,7 @@ impl Space {
         is_member && self.extent(graph.info(tensor)) == Some(Extent::Flat)
     }
 
-    /// Whether each stage may compute the node's value again.
+    /// Whether each stage may compute the node's value anew.
     pub fn is_cheap(graph: &Graph, id: NodeId) -> bool {
         match elementwise(graph, id) {
             Some(Role::Call(call) | Role::Fold(call)) => cost::is_cheap(call),
@@ -186,7 +187,7 @@ fn elementwise(graph: &Graph, id: NodeId) -> Option<Role> {
     fits.then_some(Role::Call(call))
 }
 
-/// The axes that a reduction of a tensor of this rank names, counted from the end, sorted.
+/// The axes that a reduction of a tensor of this rank names, sorted and counted from the end.
 fn axes(graph: &Graph, id: NodeId, rank: usize) -> Option<Vec<i64>> {
     let given = graph.constant(*graph.node(id).inputs().get(1)?)?.to_i64().ok()?;
     let rank = rank as i64;
@@ -197,8 +198,8 @@ fn axes(graph: &Graph, id: NodeId, rank: usize) -> Option<Vec<i64>> {
     (is_sound && !axes.is_empty()).then_some(axes)
 }
 
-/// The value of an input that is the same number everywhere and may be a parameter: a single
-/// element, or one of a tensor whose shape another input has as well.
+/// The value of an input that has one value everywhere and may be a parameter: a single element, or
+/// a tensor of one value if another input has its shape as well.
 pub fn parameter(graph: &Graph, reader: NodeId, input: Output) -> Option<f32> {
     let value = graph.constant(input)?;
     if !value.dtype.is_single() {

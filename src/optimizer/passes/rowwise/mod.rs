@@ -1,11 +1,11 @@
-//! Reductions over the innermost axes whose results flow back into the elements that they came
-//! from, with everything elementwise around them: one `_WgpuFusedRowwise` node in place of
-//! normalizations, softmax and the like and of their gradients, as Keras writes them out.
+//! Fuses reductions over the innermost axes with the elementwise nodes around them, if the results
+//! flow back into the elements that were reduced. One `_WgpuFusedRowwise` node replaces
+//! normalizations, softmax and the like, and their gradients, as Keras writes them.
 //!
-//! A region grows from a reduction whose axes are known, over elementwise nodes of the shape that
-//! is reduced and of its rows, and over other reductions of the same rows. [`member`] says which
-//! nodes can take part, [`grow`] and [`region`] which do, as far as the [`estimate`] of the
-//! program's cost allows; [`build`] writes the program.
+//! A region starts at a reduction with known axes. It grows over elementwise nodes with the shape
+//! of the reduced tensor or of its rows, and over other reductions of the same rows. [`member`]
+//! tells which nodes can take part. [`grow`] and [`region`] choose among them, as far as the
+//! [`estimate`] of the program's cost allows. [`build`] writes the program.
 
 mod build;
 mod estimate;
@@ -25,8 +25,8 @@ use region::{Region, Scene};
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(nodes) = graph.order() else { return Ok(()) };
     let mut order = Order::of(graph, &nodes);
-    // Gradients come last and compute again what is cheap, so that the forward pass need not keep
-    // it.
+    // Gradients come first, for they are last in the order. They recompute cheap values, so that
+    // the forward pass need not keep these.
     for seed in
         nodes.iter().rev().filter(|id| Space::may_seed(graph, **id)).copied().collect::<Vec<_>>()
     {
@@ -42,7 +42,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// What takes the place of which nodes around `seed`.
+/// The region around `seed`, and its replacement.
 fn plan(graph: &Graph, order: &Order, seed: NodeId) -> Option<(Region, Replacement)> {
     let space = Space::of(graph, seed)?;
     let scene = Scene::new(graph, order, &space);
@@ -51,7 +51,7 @@ fn plan(graph: &Graph, order: &Order, seed: NodeId) -> Option<(Region, Replaceme
     is_acyclic(graph, order, &region, &new.node).then_some((region, new))
 }
 
-/// Whether nothing that the new node reads or waits for depends on what it gives.
+/// Whether no input and no control input of the new node depends on its outputs.
 fn is_acyclic(graph: &Graph, order: &Order, region: &Region, new: &NewNode) -> bool {
     let controls = region.members.iter().flat_map(|id| graph.node(*id).controls());
     let needed: FxHashSet<NodeId> = new
@@ -61,7 +61,7 @@ fn is_acyclic(graph: &Graph, order: &Order, region: &Region, new: &NewNode) -> b
         .chain(controls.copied())
         .filter(|id| !region.members.contains(id))
         .collect();
-    // What comes after all of these leads to none of them.
+    // Nodes that come after all of these lead to none of them.
     let last = needed.iter().filter_map(|id| order.rank(*id)).max();
     let mut seen: FxHashSet<NodeId> = FxHashSet::default();
     let mut stack: Vec<NodeId> = region.members.iter().copied().collect();
@@ -82,7 +82,7 @@ fn is_acyclic(graph: &Graph, order: &Order, region: &Region, new: &NewNode) -> b
 fn replace(graph: &mut Graph, region: &Region, new: Replacement) -> NodeId {
     let mut members: Vec<NodeId> = region.members.iter().copied().collect();
     members.sort_unstable();
-    // Copies that only the region used are gone with it.
+    // Copies that only the region used are removed with it.
     let mut copies: Vec<NodeId> = region.copies.iter().copied().collect();
     copies.sort_unstable();
     let added = graph.replace_region(&members, new.node, &new.outputs);

@@ -1,10 +1,10 @@
-//! Which members may become nodes together, without a cycle.
+//! Chooses the members that become nodes together without a cycle.
 //!
-//! All members are taken for nodes at once. Where that makes a cycle, those of it but the first
-//! fall apart, until there is none. In a graph without cycles each member has a level: how many
-//! members lie before it on a path. Members of one level have no path between them, and a path only
-//! ever leads from one level to a higher one. So members of one level may be one node each,
-//! whichever they are, all at the same time.
+//! At first all members are treated as nodes at once. If that makes a cycle, all its members except
+//! the first are taken apart, until no cycle is left. In a graph without cycles each member has a
+//! level: the number of members before it on a path. Members of one level have no path between
+//! them, and a path only ever leads from one level to a higher one. So any members of one level may
+//! share a node, and this holds for all levels at the same time.
 
 use super::member::Member;
 use crate::optimizer::graph::{Graph, NodeId};
@@ -13,8 +13,8 @@ use crate::optimizer::graph::{Graph, NodeId};
 struct Contracted<'g> {
     graph: &'g Graph,
     members: &'g [Member],
-    /// For each node of the graph, the node that it is part of: its own number, or the graph's
-    /// capacity and the member's number.
+    /// For each node of the graph, the contracted node that holds it: its own number, or the sum of
+    /// the graph's capacity and its member's number.
     of: Vec<u32>,
 }
 
@@ -32,7 +32,7 @@ impl<'g> Contracted<'g> {
         self.members.get((node as usize).checked_sub(self.of.len())?)
     }
 
-    /// What a node uses.
+    /// The inputs and control inputs of a node.
     fn used(&self, node: u32) -> Vec<u32> {
         let of = |used: NodeId| self.of[used.index()];
         let graph = self.graph;
@@ -42,7 +42,8 @@ impl<'g> Contracted<'g> {
         };
         let mut used: Vec<u32> = Vec::new();
         for id in member.nodes.iter().copied() {
-            // What it reads of its own new values it computes; who else reads them waits for it.
+            // The member computes the new values that it reads itself; other readers of them wait
+            // for it.
             let inputs = graph.node(id).inputs().iter().map(|input| input.node);
             used.extend(inputs.filter(|input| !member.before.contains(input)).map(of));
             used.extend(graph.node(id).controls().iter().copied().map(of));
@@ -52,13 +53,14 @@ impl<'g> Contracted<'g> {
         used
     }
 
-    /// The strongly connected components, each behind its inputs' components (Tarjan's algorithm,
-    /// without recursion).
+    /// The strongly connected components, each after the components of its inputs (Tarjan's
+    /// algorithm, without recursion).
     fn components(&self, order: &[NodeId]) -> Vec<Vec<u32>> {
         const UNSEEN: u32 = u32::MAX;
         const DONE: u32 = u32::MAX - 1;
         let count = self.of.len() + self.members.len();
-        // When a node was met first; the earliest node on the stack that it leads to.
+        // The time at which a node was first visited, and the earliest node on the stack that it
+        // reaches.
         let (mut met, mut low) = (vec![UNSEEN; count], vec![0; count]);
         let (mut stack, mut components) = (Vec::new(), Vec::new());
         let mut clock = 0;
@@ -99,8 +101,8 @@ impl<'g> Contracted<'g> {
     }
 }
 
-/// The members that can all become nodes, with their levels. Of one that cannot, `parts` are tried
-/// instead.
+/// The members that can all become nodes, with their levels. A member that cannot is replaced by
+/// its `parts`.
 pub fn legal(
     graph: &Graph,
     order: &[NodeId],
@@ -119,7 +121,7 @@ pub fn legal(
                 .map(|n| n as usize)
                 .collect();
             inside.sort_unstable();
-            // One alone cannot stay. Of several, the first may.
+            // A member alone in a cycle cannot stay. Of several, the first may.
             let stays = usize::from(inside.len() > 1);
             broken.extend(inside.into_iter().skip(stays));
         }

@@ -1,5 +1,5 @@
 //! One member of an update: assignments to variables of one shape that build on each other, with
-//! everything elementwise between them.
+//! all elementwise nodes between them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,39 +11,39 @@ use crate::optimizer::graph::{NodeId, Output};
 use crate::optimizer::history::Writer;
 use crate::optimizer::variables::Variable;
 
-/// What replaces some nodes.
+/// A part of a fused node, which replaces some nodes.
 #[derive(Debug, Clone)]
 pub struct Member {
     /// The assignments, in their order.
     pub assigns: Vec<NodeId>,
-    /// The place of the last one among the graph's nodes.
+    /// The place of the last assignment in the order of the graph's nodes.
     pub place: u32,
-    /// The nodes that go: assignments, and calls and reads that only they need.
+    /// The nodes to remove: assignments, and the calls and reads that only they need.
     pub nodes: Vec<NodeId>,
-    /// Reads that stay, of what the member overwrites.
+    /// Reads that stay and see values that the member overwrites. The member must run after them.
     pub after: Vec<NodeId>,
-    /// Reads that stay, of what the member writes: they wait for it, although some of its nodes
-    /// read them.
+    /// Reads that stay and see values that the member writes. They wait for it, although some of
+    /// its nodes read them.
     pub before: Vec<NodeId>,
     /// The variables.
     pub handles: Vec<Output>,
-    /// Inputs of the variables' shape, or of one element.
+    /// Inputs of the variables' shape, or with one element.
     pub tensors: Vec<Output>,
-    /// Inputs of one element that members may share.
+    /// Inputs with one element that members may share.
     pub scalars: Vec<Output>,
     /// Parameters of the expression.
     pub constants: Vec<f32>,
-    /// New values of the old ones, the tensors and the scalars.
+    /// The new values, as an expression of the old ones, the tensors and the scalars.
     pub expression: Expression,
-    /// How many of its nodes take a dispatch today.
+    /// The number of its nodes that take a dispatch without fusion.
     pub dispatches: usize,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 enum Source {
     /// The variable's value before the member.
     Old(Variable),
-    /// What an assignment of the member gave its variable.
+    /// The value that an assignment of the member gave its variable.
     New(NodeId),
     Constant(f32),
     Tensor(Output),
@@ -51,20 +51,20 @@ enum Source {
     Call(NodeId, Call),
 }
 
-/// Most steps of an expression.
+/// The largest number of steps in an expression.
 const MAX_STEPS: usize = 96;
 
-/// Builds the member of some assignments.
+/// Builds the member for some assignments.
 pub struct Builder<'v, 'g> {
     view: &'v View<'g>,
     /// The assignments, in their order.
     assigns: &'v [NodeId],
     dims: Vec<usize>,
-    /// Those that give another one something.
+    /// The assignments that pass a value to another one.
     linked: FxHashSet<NodeId>,
-    /// Calls that others need too: they stay, and the member reads them.
+    /// Calls that nodes outside need too. They stay, and the member reads them.
     outside: FxHashSet<NodeId>,
-    /// Scalars count as tensors.
+    /// Whether scalars count as tensors.
     own_scalars: bool,
     roles: Roles,
 }
@@ -80,7 +80,7 @@ struct Roles {
 }
 
 impl<'v, 'g> Builder<'v, 'g> {
-    /// For assignments in their order, all of which are candidates.
+    /// A builder for assignments in their order, all of which are candidates.
     pub fn new(view: &'v View<'g>, assigns: &'v [NodeId], own_scalars: bool) -> Option<Self> {
         let dims = view.dims(assigns[0])?;
         let alike = assigns
@@ -97,7 +97,7 @@ impl<'v, 'g> Builder<'v, 'g> {
         })
     }
 
-    /// The member, or nothing where it would not be legal.
+    /// The member, or nothing if it would not be legal.
     pub fn build(mut self) -> Option<Member> {
         loop {
             self.find_roles()?;
@@ -159,7 +159,7 @@ impl<'v, 'g> Builder<'v, 'g> {
             .filter(|n| self.view.graph.node(*n).op() != "ReadVariableOp")
     }
 
-    /// Whether a node that is no part of the member reads this one.
+    /// Whether a node outside the member reads this one.
     fn is_needed_outside(&self, id: NodeId) -> bool {
         let inside = |n: NodeId| self.assigns.contains(&n) || self.roles.seen.contains(&n);
         self.view
@@ -168,8 +168,8 @@ impl<'v, 'g> Builder<'v, 'g> {
             .any(|(reader, _)| !inside(reader))
     }
 
-    /// Whether a read of a new value sees what the member leaves behind, not what it overwrites
-    /// once more.
+    /// Whether a read of a new value sees the member's final value, not one that it overwrites
+    /// again.
     fn sees_the_end(&self, read: NodeId) -> bool {
         let variable = self.view.variable(read);
         let last = self.assigns.iter().rev().find(|a| self.view.variable(**a) == variable);
@@ -178,8 +178,8 @@ impl<'v, 'g> Builder<'v, 'g> {
 
     fn find_roles(&mut self) -> Option<()> {
         self.roles = Roles::default();
-        // From the last assignments backwards, so that equal members name equal things alike, in
-        // whatever order they come.
+        // Visits assignments from the last one backwards, so that equal members name equal values
+        // alike, in whatever order their nodes come.
         let assigns = self.assigns;
         let mut done = FxHashSet::default();
         for assign in assigns.iter().rev() {
@@ -198,7 +198,7 @@ impl<'v, 'g> Builder<'v, 'g> {
         match before {
             Writer::Unknown => return None,
             Writer::Node(w) if self.assigns.contains(&w) => self.visit_assign(w, done)?,
-            // The old value of the member: it must be the first to write.
+            // The member must be the first to write the old value.
             _ => {}
         }
         self.visit(self.view.value(assign), done)?;
@@ -241,7 +241,7 @@ impl<'v, 'g> Builder<'v, 'g> {
         }
     }
 
-    /// Where a value comes from; `None` for what an update cannot take.
+    /// The source of a value; `None` for a value that an update cannot take.
     fn source(&self, tensor: Output) -> Option<Source> {
         let view = self.view;
         if let Some(value) = view.constant(tensor) {
@@ -264,7 +264,7 @@ impl<'v, 'g> Builder<'v, 'g> {
         Some(if full || self.own_scalars { Source::Tensor(tensor) } else { Source::Scalar(tensor) })
     }
 
-    /// What a read of the variables' shape sees.
+    /// The source of a read of the variables' shape.
     fn source_of_read(&self, read: NodeId) -> Source {
         let view = self.view;
         let tensor = Source::Tensor(Output { node: read, port: 0 });
@@ -275,8 +275,8 @@ impl<'v, 'g> Builder<'v, 'g> {
         match (writer, first) {
             (Writer::Unknown, _) | (_, None) => tensor,
             (Writer::Node(w), _) if self.assigns.contains(&w) => Source::New(w),
-            // As many writers come before both, and all others surely behind the read: the
-            // assignment is the next of them.
+            // The same number of writers comes before the read and the assignment, and all others
+            // certainly come after the read: the assignment is the next writer.
             (w, Some(first))
                 if view.last_writer(first) == w
                     && view.history.place(first) == view.history.place(read) =>
@@ -287,7 +287,7 @@ impl<'v, 'g> Builder<'v, 'g> {
         }
     }
 
-    /// The handle of a variable: that of the first assignment.
+    /// The handle of a variable, taken from the first assignment.
     fn handle(&self, variable: &Variable) -> Option<Output> {
         let first = self.assigns.iter().find(|a| self.view.variable(**a) == Some(variable))?;
         Some(self.view.graph.node(*first).inputs()[0])
@@ -312,7 +312,7 @@ impl<'v, 'g> Builder<'v, 'g> {
         for tensor in self.roles.tensors.iter().chain(&self.roles.scalars) {
             inputs.insert(*tensor, draft.expression.input(view.graph.info(*tensor).dtype?));
         }
-        // Values of variables so far, and what each assignment gave.
+        // The values of variables so far, and the value that each assignment gave.
         let mut new: FxHashMap<NodeId, Value> = FxHashMap::default();
         for assign in self.assigns {
             let node = view.graph.node(*assign);
@@ -329,7 +329,8 @@ impl<'v, 'g> Builder<'v, 'g> {
                 "AssignSubVariableOp" => {
                     draft.expression.step(Call::row("Sub", dtype)?, &[before, value]).ok()?
                 }
-                // Only who has read a variable knows that it has a value of this shape.
+                // Only if the old value has been read is it certain that the variable has a value
+                // of this shape.
                 _ if self.reads_old(variable) => value,
                 _ => return None,
             };
@@ -389,7 +390,7 @@ impl<'v, 'g> Builder<'v, 'g> {
     }
 }
 
-/// The assignments of a member that another one builds on.
+/// The assignments of a member on which another one builds.
 fn linked(view: &View<'_>, assigns: &[NodeId], dims: &[usize]) -> FxHashSet<NodeId> {
     let mut linked = FxHashSet::default();
     for assign in assigns.iter().copied() {
@@ -429,7 +430,7 @@ fn push(list: &mut Vec<Output>, tensor: Output) {
 }
 
 impl View<'_> {
-    /// The reads of the variables' shape that an assignment's value comes from by elementwise
+    /// The reads of the variables' shape from which an assignment's value follows by elementwise
     /// calls.
     pub fn reads_of(&self, assign: NodeId, dims: &[usize]) -> Vec<NodeId> {
         let (mut reads, mut seen) = (Vec::new(), FxHashSet::default());

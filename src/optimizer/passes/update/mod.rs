@@ -1,12 +1,12 @@
-//! Assignments become updates in place, and equal updates of many variables become one.
+//! Turns assignments into updates in place, and equal updates of many variables into one.
 //!
-//! First assignments that build on each other (Adam's moments and the variable that they move) are
-//! one [`member::Member`], with everything elementwise between them; then independent members with
-//! the same expression go into one `_WgpuFusedUpdate`, whatever their shapes.
+//! First, assignments that build on each other (Adam's moments and the variable that they move)
+//! become one [`member::Member`], with all elementwise nodes between them. Then independent members
+//! with the same expression are fused into one `_WgpuFusedUpdate`, whatever their shapes.
 //!
-//! Automatic control dependencies order reads and writes of each variable. That order is all that
-//! this pass relies on, and a variable that is read or written by something unordered is left
-//! alone. Variables in loops of TensorFlow 1 are, too.
+//! Automatic control dependencies order the reads and writes of each variable. This pass relies
+//! only on that order, and leaves a variable alone if an unordered node reads or writes it. It also
+//! leaves variables in loops of TensorFlow 1 alone.
 
 mod levels;
 mod member;
@@ -25,10 +25,10 @@ use crate::optimizer::variables::{ASSIGNS, Variables};
 use member::{Builder, Member};
 use view::View;
 
-/// Most members of one node.
+/// The largest number of members in one node.
 const MAX_MEMBERS: usize = 1024;
 
-/// Most assignments of one member: what build on each other for longer become several.
+/// The largest number of assignments in one member. A longer chain becomes several members.
 const MAX_ASSIGNS: usize = 32;
 
 /// Runs the pass.
@@ -45,7 +45,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The members of a graph, those together that one node can replace.
+/// The members of a graph, in groups that one node can replace.
 fn batches(graph: &Graph, order: &[NodeId]) -> Vec<Vec<Member>> {
     let places = Places::new(graph, order);
     let branches = Branches::of(graph, order);
@@ -87,7 +87,7 @@ fn find(view: &View<'_>) -> Vec<Member> {
     assigns.sort_by_key(|id| view.places.of(*id));
     let place: FxHashMap<NodeId, usize> =
         assigns.iter().enumerate().map(|(k, id)| (*id, k)).collect();
-    // Each assignment's group, by its first member.
+    // The group of each assignment, represented by its first member.
     let mut first: Vec<usize> = (0..assigns.len()).collect();
     fn root(first: &mut [usize], mut k: usize) -> usize {
         while first[k] != k {
@@ -128,13 +128,13 @@ fn find(view: &View<'_>) -> Vec<Member> {
     members
 }
 
-/// The member of some assignments, if there is one.
+/// The member for some assignments, if there is one.
 fn build(view: &View<'_>, assigns: &[NodeId]) -> Option<Member> {
     [false, true].into_iter().find_map(|own| Builder::new(view, assigns, own)?.build())
 }
 
-/// Members that one node may serve, in groups, the largest first: alike, and of one level, so that
-/// no path leads between them.
+/// Members that one node may serve, in groups, the largest first. The members of a group are alike
+/// and of one level, so that no path leads between them.
 fn groups(graph: &Graph, branches: &Branches, members: Vec<(Member, u32)>) -> Vec<Vec<Member>> {
     type Key = (String, Vec<u32>, Vec<Output>, String, Conditions, u32);
     let mut keys: FxHashMap<Key, usize> = FxHashMap::default();
@@ -158,12 +158,12 @@ fn groups(graph: &Graph, branches: &Branches, members: Vec<(Member, u32)>) -> Ve
     groups
 }
 
-/// Whether a member alone is better off in a node of ours, which brings a table to the device.
+/// Whether a single member is worth a node of ours, which has to upload a table to the device.
 const fn is_worth_it(member: &Member) -> bool {
     member.dispatches > 1
 }
 
-/// Puts one node in place of the members.
+/// Replaces the members by one node.
 fn replace(graph: &mut Graph, members: &[Member]) {
     let nodes: Vec<NodeId> = members.iter().flat_map(|m| m.nodes.iter().copied()).collect();
     let expression = &members[0].expression;
@@ -202,8 +202,8 @@ fn replace(graph: &mut Graph, members: &[Member]) {
     }
 }
 
-/// Makes assignments whose names must stay no more than names, which nothing inside waits for.
-/// Returns what they waited for.
+/// Turns assignments whose names must stay into mere names, and removes the waits of inner nodes
+/// for them. Returns the nodes for which they waited.
 fn detach(graph: &mut Graph, kept: &[NodeId], nodes: &[NodeId]) -> Vec<NodeId> {
     let mut waited = Vec::new();
     let inside: FxHashSet<NodeId> = nodes.iter().copied().collect();

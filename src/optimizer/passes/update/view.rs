@@ -1,4 +1,5 @@
-//! What the pass knows of a graph: who writes what when, and which nodes an update may take in.
+//! The pass's view of a graph: which nodes write which variables and when, and which nodes an
+//! update may take in.
 
 use crate::dtype::DType;
 use crate::kernels::expression::Call;
@@ -10,7 +11,7 @@ use crate::optimizer::scalars::{call_of, is_sum};
 use crate::optimizer::shape::TensorInfo;
 use crate::optimizer::variables::{ASSIGNS, Variable, Variables};
 
-/// A graph with its variables, what becomes of them, and branches.
+/// A graph with its variables, their history, and its branches.
 pub struct View<'g> {
     pub graph: &'g Graph,
     pub places: &'g Places<'g>,
@@ -30,12 +31,12 @@ impl View<'_> {
         self.variables.used_by(id)
     }
 
-    /// The value that an assignment takes.
+    /// The value that is assigned.
     pub fn value(&self, assign: NodeId) -> Output {
         self.graph.node(assign).inputs()[1]
     }
 
-    /// The extents of what an assignment takes, if they are known.
+    /// The extents of the assigned value, if they are known.
     pub fn dims(&self, assign: NodeId) -> Option<Vec<usize>> {
         self.graph.info(self.value(assign)).dims()
     }
@@ -59,8 +60,8 @@ impl View<'_> {
             && self.branches.conditions(a) == self.branches.conditions(b)
     }
 
-    /// The scalar function of an elementwise node whose output has these extents, with every
-    /// input's either these or one element.
+    /// The scalar function of an elementwise node. Its output must have these extents, and each
+    /// input these or one element.
     pub fn call(&self, id: NodeId, dims: &[usize]) -> Option<Call> {
         let node = self.graph.node(id);
         let output = self.graph.info(Output { node: id, port: 0 });
@@ -81,7 +82,7 @@ impl View<'_> {
             || info.is_single() && info.rank().is_some_and(|rank| rank <= dims.len())
     }
 
-    /// The value of a constant of one element that an expression can take as a parameter.
+    /// The value of a constant with one element that an expression can take as a parameter.
     pub fn constant(&self, tensor: Output) -> Option<f32> {
         let info = self.graph.info(tensor);
         if info.len().is_some_and(|len| len != 1) {
@@ -95,8 +96,8 @@ impl View<'_> {
     }
 }
 
-/// Whether tensors of this type are in device memory and updates know it; TensorFlow keeps int32 on
-/// the host.
+/// Whether tensors of this type are in device memory and updates support it; TensorFlow keeps int32
+/// on the host.
 pub fn on_device(dtype: DType) -> bool {
     dtype.is_float() || matches!(dtype, DType::I64 | DType::Bool)
 }

@@ -1,4 +1,4 @@
-//! Which nodes may be in a contraction's tail, and which beside it.
+//! The nodes that may be in a contraction's tail or beside it.
 
 use std::collections::BTreeSet;
 
@@ -13,24 +13,25 @@ use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::scalars::{call_of, is_sum, must_broadcast};
 use crate::optimizer::shape::{Dim, TensorInfo};
 
-/// Most nodes behind a contraction that are looked at.
+/// The largest number of nodes after a contraction that are considered.
 const MAX_NODES: usize = 64;
-/// Most terms of a sum: more cost more than any epilogue may.
+/// The largest number of terms of a sum: more terms cost more than any epilogue may.
 const MAX_TERMS: usize = 256;
-/// Most uses of a value within a tail: of one that has more, some are surely outside.
+/// The largest number of uses of a value within a tail. With more uses, some are certainly outside.
 pub(super) const MAX_USES: usize = 4 * MAX_NODES;
 
-/// Whether a tensor has an element for each column of one that has the shape of `other`.
+/// Whether a tensor has one element for each column of a tensor with the shape of `other`.
 fn is_row(info: &TensorInfo, other: &TensorInfo) -> bool {
     let rows = info.shape.as_deref().and_then(|s| s.split_last());
     info.broadcasts_to(other)
         && rows.is_some_and(|(_, lead)| lead.iter().all(|d| *d == Dim::Known(1)))
 }
 
-/// Elementwise nodes beside a tail that it alone reads and that have its shape: it computes them
-/// from what they read. So it does with cheap functions of channels, such as the slope and the
-/// offset of a batch normalization: a dispatch for so few elements takes longer. Gradients wait for
-/// the gradient before them, which may be in the tail.
+/// Elementwise nodes beside a tail that only the tail reads and that have its shape: the tail
+/// computes them from their inputs. The same goes for cheap functions of the channels, such as the
+/// slope and the offset of a batch normalization: a dispatch for a few elements takes longer than
+/// computing them again. Such a node may wait only for nodes of the tail: gradients wait for the
+/// gradient before them.
 pub(super) fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxHashSet<NodeId> {
     let device = graph.node(root.id).device();
     let mut sides = FxHashSet::default();
@@ -69,12 +70,12 @@ pub(super) fn reads(graph: &Graph, user: NodeId, used: NodeId) -> bool {
     graph.node(user).inputs().iter().any(|i| i.node == used)
 }
 
-/// Ops that only give a tensor other extents.
+/// Ops that only change a tensor's shape.
 pub(super) fn reshapes(node: &Node) -> bool {
     matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze")
 }
 
-/// The nodes that may be in the tail, in order.
+/// The nodes that may be in the tail, in topological order.
 pub(super) fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<NodeId> {
     let place = |id: NodeId| {
         positions.get(id.index()).copied().filter(|p| *p != usize::MAX).map(|p| (p, id))
@@ -94,7 +95,7 @@ pub(super) fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<
             continue;
         }
         found.push(id);
-        // What many others read too can only be the end of a tail.
+        // A value with many readers can only be the end of a tail.
         if graph.users(id).len() > MAX_USES {
             continue;
         }

@@ -1,5 +1,5 @@
-//! The tail of a contraction: which nodes behind it one epilogue computes, and the expression of
-//! them.
+//! The tail of a contraction: the nodes that follow it and that one epilogue computes, and their
+//! expression.
 
 mod members;
 pub(super) mod norm;
@@ -17,13 +17,13 @@ use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 use members::{MAX_USES, followers, reads, reshapes, row, sides};
 
-/// What one epilogue computes.
+/// The nodes that one epilogue computes, and their expression.
 pub(super) struct Tail {
-    /// The contraction and the nodes behind it.
+    /// The contraction and the nodes of the tail.
     pub nodes: Vec<NodeId>,
     /// The node whose value is used elsewhere.
     pub exit: NodeId,
-    /// The node among them that gives the values other extents.
+    /// The node among them that changes the shape.
     pub reshape: Option<NodeId>,
     pub expression: Expression,
     pub constants: Vec<f32>,
@@ -35,14 +35,13 @@ pub(super) struct Tail {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Extra {
     pub tensor: Output,
-    /// The extents that the contraction reads it with, where they are not its own: those before
-    /// the reshape. An unknown one is what is left.
+    /// The extents with which the contraction reads the tensor, if they are not its own: the
+    /// extents before the reshape. One of them may be unknown.
     pub dims: Option<Vec<Option<usize>>>,
 }
 
 impl Tail {
-    /// The largest tail of `root`. `positions` has each node's place in an order in which nodes
-    /// follow what they use.
+    /// The largest tail of `root`. `positions` holds each node's place in topological order.
     pub fn find(graph: &Graph, root: &Root, positions: &[usize]) -> Option<Self> {
         if graph.users(root.id).len() > MAX_USES {
             return None;
@@ -82,7 +81,7 @@ impl Tail {
     }
 }
 
-/// The last dimensions of a tensor whose extents' product is `channels`: the fewest.
+/// The shortest list of last dimensions of a tensor with the product `channels`.
 fn channel_dims(info: &TensorInfo, channels: usize) -> Option<&[Dim]> {
     let shape = info.shape.as_deref()?;
     let mut product = 1usize;
@@ -102,15 +101,15 @@ pub(super) struct Builder<'g> {
     pub expression: Expression,
     constants: Vec<f32>,
     extras: Vec<(Extra, Value)>,
-    /// The value of each node of the tail, and whether it lies behind the reshape.
+    /// The value of each node of the tail, and whether it comes after the reshape.
     values: FxHashMap<NodeId, (Value, bool)>,
     reshape: Option<NodeId>,
-    /// Nodes beside the tail that it computes.
+    /// The nodes beside the tail that the epilogue computes.
     sides: FxHashSet<NodeId>,
 }
 
 impl<'g> Builder<'g> {
-    /// Starts with the contraction's result, or with what its epilogue gives.
+    /// Starts with the contraction's result, or with the result of its epilogue.
     fn new(graph: &'g Graph, root: &'g Root, sides: FxHashSet<NodeId>) -> Option<Self> {
         let node = graph.node(root.id);
         let (mut expression, mut constants, mut extras) =
@@ -159,7 +158,7 @@ impl<'g> Builder<'g> {
         })
     }
 
-    /// Computes the nodes beside the tail that `id` reads.
+    /// Adds the nodes beside the tail that `id` reads.
     fn beside(&mut self, id: NodeId, behind: bool) -> Option<()> {
         for input in self.graph.node(id).inputs() {
             if self.sides.contains(&input.node) && !self.values.contains_key(&input.node) {
@@ -171,7 +170,7 @@ impl<'g> Builder<'g> {
         Some(())
     }
 
-    /// The value of an elementwise node whose inputs in the tail have theirs.
+    /// The value of an elementwise node, once its inputs in the tail have values.
     fn call_of(&mut self, node: &Node, behind: bool) -> Option<Value> {
         let call = row(node)?;
         let Call::Row(row, _) = call else { return None };
@@ -189,7 +188,7 @@ impl<'g> Builder<'g> {
         self.call(call, &args)
     }
 
-    /// The value of a node whose inputs in the tail have theirs, and whether it lies behind the
+    /// The value of a node, once its inputs in the tail have values, and whether it comes after the
     /// reshape.
     fn node(&mut self, id: NodeId) -> Option<(Value, bool)> {
         let node = self.graph.node(id);
@@ -201,7 +200,7 @@ impl<'g> Builder<'g> {
             .copied()
             .collect();
         let &(first, behind) = inner.first()?;
-        // Values of different extents don't meet.
+        // Values with different extents cannot be combined.
         if inner.iter().any(|(_, other)| *other != behind) {
             return None;
         }
@@ -239,7 +238,7 @@ impl<'g> Builder<'g> {
         Some((value, behind))
     }
 
-    /// A sum of tensors of one shape; TensorFlow makes it of additions.
+    /// A sum of tensors of one shape; TensorFlow makes such sums from additions.
     fn sum(&mut self, node: &Node, behind: bool) -> Option<Value> {
         let dtype = node.dtype("T").filter(|t| t.is_float())?;
         let (first, others) = node.inputs().split_first()?;
@@ -269,7 +268,7 @@ impl<'g> Builder<'g> {
         self.expression.step(call, args).ok()
     }
 
-    /// A call of the row `op`.
+    /// A call of the scalar function `op`.
     pub(super) fn row(&mut self, op: &str, dtype: DType, args: &[Value]) -> Option<Value> {
         self.call(Call::row(op, dtype)?, args)
     }
@@ -286,7 +285,7 @@ impl<'g> Builder<'g> {
         )
     }
 
-    /// A tensor from outside of the tail as an operand that broadcasts.
+    /// A tensor from outside the tail, as an operand that broadcasts.
     fn operand(&mut self, from: Output, dtype: DType, behind: bool) -> Option<Value> {
         if dtype.is_single()
             && let Some(tensor) = self.graph.constant(from)
@@ -313,8 +312,9 @@ impl<'g> Builder<'g> {
         Some(self.extra(Extra { tensor: from, dims }, dtype))
     }
 
-    /// The extents that a tensor behind the reshape has before it: a vector of the channels that
-    /// the reshape splits, a column of all rows, or a tensor of the whole shape.
+    /// The extents before the reshape of a tensor that is read after it: a vector over the channels
+    /// that the reshape splits, a column with one element for each row, or a tensor of the whole
+    /// shape.
     fn before(&self, info: &TensorInfo) -> Option<Vec<Option<usize>>> {
         if self.is_split(info) {
             return Some(vec![Some(info.len()?)]);
@@ -342,8 +342,8 @@ impl<'g> Builder<'g> {
         value
     }
 
-    /// A vector that has one element for each channel, or the op would fail: an operand that
-    /// broadcasts would hide that.
+    /// A vector that must have one element for each channel, or the op would fail. An operand that
+    /// broadcasts would hide that error.
     pub(super) fn channel_vector(&mut self, from: Output, behind: bool) -> Option<Value> {
         let info = self.graph.info(from);
         if self.values.contains_key(&from.node) {
@@ -359,21 +359,21 @@ impl<'g> Builder<'g> {
         Some(self.extra(Extra { tensor: from, dims: None }, info.dtype?))
     }
 
-    /// The extent of the channels, where it is known.
+    /// The number of channels, if it is known.
     fn channels(&self) -> Option<Dim> {
         let shape = self.graph.info(self.root.output()).shape.as_ref()?;
         (shape.len() >= 2).then(|| shape[self.root.channels.axis(shape.len())])
     }
 
-    /// Whether the attribute `data_format` of a node of the tail means the contraction's channels.
+    /// Whether the `data_format` of a node of the tail places the channels as the contraction does.
     pub(super) fn check_format(&self, node: &Node, default: &str) -> Option<()> {
         let format = node.attr("data_format").and_then(Attr::string).unwrap_or(default);
         let second = matches!(format, "NCHW" | "NCDHW");
         (second == (self.root.channels == ChannelAxis::Second)).then_some(())
     }
 
-    /// Whether a node of the tail that gives other extents keeps the channels last, or splits them
-    /// into several dimensions that are last.
+    /// Whether a node of the tail that changes the shape keeps the channels last, or splits them
+    /// into several last dimensions.
     fn keeps_channels(&self, id: NodeId) -> bool {
         let before = self.graph.info(self.graph.node(id).inputs()[0]);
         let channels = before.shape.as_ref().and_then(|s| s.last()).and_then(|d| d.known());
@@ -382,7 +382,7 @@ impl<'g> Builder<'g> {
             && channels.is_some_and(|n| n > 1 && channel_dims(behind, n).is_some())
     }
 
-    /// The dimensions behind the reshape that its channels are.
+    /// The dimensions into which the reshape turns the channels.
     fn split(&self) -> Option<&[Dim]> {
         let reshape = self.reshape?;
         let before = self.graph.info(self.graph.node(reshape).inputs()[0]);
@@ -411,13 +411,13 @@ impl<'g> Builder<'g> {
             && ones.iter().all(|d| *d == Dim::Known(1))
     }
 
-    /// Whether the contraction reads tensors with an element for each of its rows. Other passes
-    /// take those that scale floats.
+    /// Whether the contraction may read tensors with one element for each of its rows. Other passes
+    /// take such tensors if they scale floats.
     fn takes_columns(&self) -> bool {
         self.root.dtype == DType::I32 && self.root.channels == ChannelAxis::Last
     }
 
-    /// Whether a tensor behind the reshape has one element for each row of channels.
+    /// Whether a tensor that is read after the reshape has one element for each row of channels.
     fn is_column(&self, info: &TensorInfo) -> bool {
         let whole = self.reshape.map(|node| self.graph.info(Output { node, port: 0 }));
         let (Some(channels), Some(shape), Some(whole)) =
@@ -431,19 +431,20 @@ impl<'g> Builder<'g> {
             && shape[rows..].iter().all(|d| *d == Dim::Known(1))
     }
 
-    /// The rank behind the reshape.
+    /// The rank after the reshape.
     fn behind_full_rank(&self) -> Option<usize> {
         self.graph.info(Output { node: self.reshape?, port: 0 }).rank()
     }
 
-    /// The lesser of the ranks before and behind the reshape.
+    /// The smaller of the ranks before and after the reshape.
     fn behind_rank(&self) -> Option<usize> {
         let reshape = self.reshape?;
         let before = self.graph.info(self.graph.node(reshape).inputs()[0]).rank()?;
         Some(before.min(self.behind_full_rank()?))
     }
 
-    /// Whether a tensor surely is one element, or one for each channel of channels that are last.
+    /// Whether a tensor certainly has one element, or one for each channel if the channels are
+    /// last.
     fn is_vector(&self, info: &TensorInfo) -> bool {
         let Some((last, lead)) = info.shape.as_deref().and_then(|s| s.split_last()) else {
             return false;
@@ -454,14 +455,14 @@ impl<'g> Builder<'g> {
             && (*last == one || (last.known().is_some() && last.known() == channels))
     }
 
-    /// Whether the contraction may read a tensor of this shape itself.
+    /// Whether the contraction may read a tensor of this shape without a reshape.
     fn may_be_read(&self, info: &TensorInfo) -> bool {
         let second = self.root.channels == ChannelAxis::Second;
         let Some(extra) = &info.shape else { return !second };
         if info.is_single() {
             return extra.len() <= self.root.rank;
         }
-        // A vector would be taken for channels.
+        // A vector would be read as one element for each channel.
         if second && extra.len() == 1 {
             return false;
         }

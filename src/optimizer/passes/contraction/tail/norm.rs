@@ -1,5 +1,5 @@
-//! Inference's batch normalization behind a convolution: `(x - mean) * (rsqrt(variance + epsilon) *
-//! scale) + offset`.
+//! Batch normalization at inference after a convolution:
+//! `(x - mean) * (rsqrt(variance + epsilon) * scale) + offset`.
 
 use super::Builder;
 use crate::dtype::DType;
@@ -7,7 +7,7 @@ use crate::kernels::expression::{Call, Value};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::Node;
 
-/// Whether a node is a batch normalization by given moments.
+/// Whether a node is a batch normalization with given moments.
 pub(super) fn is_inference(node: &Node) -> bool {
     node.op() == "FusedBatchNormV3" && node.attr("is_training").and_then(Attr::bool) == Some(false)
 }
@@ -24,7 +24,7 @@ pub(super) fn value(
     if moments != DType::F32 {
         return None;
     }
-    // The op's other outputs are for training.
+    // The op's other outputs are only for training.
     let id = builder.graph.find(node.name())?;
     if builder
         .graph

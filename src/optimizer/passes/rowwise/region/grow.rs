@@ -1,6 +1,6 @@
-//! How a region grows from a reduction: over what depends on it, then over what it depends on, as
-//! far as the cost of its program allows. Where that is the limit, the region is cut where it reads
-//! and writes the least.
+//! Growth of a region from a reduction: first over the nodes that depend on it, then over the nodes
+//! on which it depends, as far as the cost of its program allows. If the cost stops the growth, the
+//! region is cut where it reads and writes the fewest tensors.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use super::{Nodes, Region, Scene};
 use crate::kernels::fused::cost::BOUND;
 use crate::optimizer::graph::{NodeId, Output};
 
-/// Most nodes that one search for paths around a region looks at. What lies farther away does not
-/// join.
+/// The largest number of nodes that one search for paths around a region visits. Nodes farther away
+/// do not join.
 const MAX_VISITS: usize = 2048;
 
 /// All nodes that can join without a path that leaves the region and comes back, as far as the cost
@@ -28,7 +28,7 @@ pub fn grow(scene: &Scene<'_>, seed: NodeId) -> Region {
     }
 }
 
-/// Nodes to be looked at, by rank, and those of them that may join.
+/// The nodes to visit, by rank, and those of them that may join.
 #[derive(Default)]
 struct Ahead {
     nodes: BTreeSet<(u64, NodeId)>,
@@ -45,7 +45,7 @@ impl Ahead {
     }
 }
 
-/// Whether so many nodes use this one that a search for paths does not look at them all.
+/// Whether a node has more users than a search for paths visits.
 fn is_wide(scene: &Scene<'_>, id: NodeId) -> bool {
     scene.graph.users(id).len() > MAX_VISITS
 }
@@ -53,7 +53,7 @@ fn is_wide(scene: &Scene<'_>, id: NodeId) -> bool {
 struct Growth<'s, 'g> {
     scene: &'s Scene<'g>,
     region: Region,
-    /// The members without the first one, as they came.
+    /// The members except the first one, in the order in which they joined.
     joined: Vec<NodeId>,
     /// Whether a node was refused for its cost.
     is_full: bool,
@@ -64,7 +64,7 @@ impl Growth<'_, '_> {
         self.region.members.contains(&id)
     }
 
-    /// Takes in what depends on the region.
+    /// Takes in nodes that depend on the region.
     fn down(&mut self) {
         let scene = self.scene;
         let graph = scene.graph;
@@ -72,7 +72,7 @@ impl Growth<'_, '_> {
             let rank = scene.order.rank(id);
             graph.users(id).iter().copied().filter(move |user| scene.order.rank(*user) > rank)
         };
-        // Nodes outside that depend on the region; what depends on them must stay outside.
+        // Nodes outside that depend on the region. Nodes that depend on these must stay outside.
         let mut after = Nodes::default();
         let mut ahead = Ahead::default();
         if self.region.members.iter().any(|id| is_wide(scene, *id)) {
@@ -95,12 +95,12 @@ impl Growth<'_, '_> {
             let node = graph.node(id);
             let reads = node.inputs().iter().any(|i| self.has(i.node));
             let waits = node.controls().iter().any(|c| self.has(*c));
-            // What a parameter waits for does not matter to who takes its value.
+            // The control inputs of a parameter do not matter to a node that takes its value.
             let needs = |i: &Output| after.contains(&i.node) && parameter(graph, id, *i).is_none();
             let late = node.controls().iter().any(|c| after.contains(c))
                 || node.inputs().iter().any(needs);
-            // What only waits for the region, as TensorFlow's constants make it, may be in the way
-            // of what reads both.
+            // A node that only waits for the region, like TensorFlow's constants, would otherwise
+            // separate the region from nodes that read both.
             let joins = (reads || waits) && !late && self.join(id);
             if !joins && (reads || waits || late) {
                 after.insert(id);
@@ -114,7 +114,7 @@ impl Growth<'_, '_> {
         }
     }
 
-    /// Takes in what the region depends on.
+    /// Takes in nodes on which the region depends.
     fn up(&mut self) {
         let scene = self.scene;
         let graph = scene.graph;
@@ -122,7 +122,7 @@ impl Growth<'_, '_> {
             let rank = scene.order.rank(id);
             graph.used(id).filter(move |used| scene.order.rank(*used) < rank)
         };
-        // Nodes outside on which the region depends; what they depend on must stay outside.
+        // Nodes outside on which the region depends. Nodes on which these depend must stay outside.
         let mut before = Nodes::default();
         let mut ahead = Ahead::default();
         self.region
@@ -183,7 +183,7 @@ impl Growth<'_, '_> {
     fn can_join(&self, id: NodeId) -> bool {
         let scene = self.scene;
         match scene.role(id) {
-            // A tensor without the reduced axes has no place among the inputs.
+            // A tensor without the reduced axes cannot be an input.
             Some((role, Extent::Flat)) if !matches!(role, Role::Reduce(_)) => {
                 let node = scene.graph.node(id);
                 let inputs = if role == Role::Copy { &node.inputs()[..1] } else { node.inputs() };
@@ -194,9 +194,9 @@ impl Growth<'_, '_> {
         }
     }
 
-    /// Whether a node ahead of the region may be computed in every stage that needs it. What is
-    /// dear is only taken in where it is needed once, or where it comes from reductions itself, as
-    /// the exponentials of softmax.
+    /// Whether a node before the region may be computed in every stage that needs it. An expensive
+    /// node is only taken in if it has one user, or if it comes from reductions itself, like the
+    /// exponentials of softmax.
     fn may_precede(&self, id: NodeId) -> bool {
         let scene = self.scene;
         let is_row = matches!(scene.role(id), Some((Role::Reduce(_), _) | (_, Extent::Row)));
@@ -206,7 +206,7 @@ impl Growth<'_, '_> {
             || self.is_derived(id)
     }
 
-    /// Whether a node's value comes from reductions of these rows.
+    /// Whether a node's value depends on reductions of these rows.
     fn is_derived(&self, id: NodeId) -> bool {
         let mut seen = Nodes::from_iter([id]);
         let mut stack = vec![id];
@@ -223,8 +223,8 @@ impl Growth<'_, '_> {
         false
     }
 
-    /// The region, if its cost was no limit; else as it was when it read and wrote the fewest
-    /// tensors, of what uses half of what it may cost.
+    /// The region, if its cost was within the limit. Otherwise the smaller region with the least
+    /// traffic, among those that use at least half of the allowed cost.
     fn cut(self) -> Region {
         let Self { scene, mut region, joined, is_full } = self;
         if !is_full {

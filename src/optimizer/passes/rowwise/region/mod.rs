@@ -1,5 +1,5 @@
-//! Which nodes one row program takes over: grown from a reduction, with copies of nodes that are
-//! cheaper computed than read.
+//! The nodes that one row program replaces: a region grown from a reduction, with copies of nodes
+//! that are cheaper to compute than to read.
 
 mod grow;
 
@@ -22,9 +22,9 @@ pub type Nodes = FxHashSet<NodeId>;
 /// The nodes of a program.
 #[derive(Debug, Clone, Default)]
 pub struct Region {
-    /// Nodes that it replaces.
+    /// The nodes that it replaces.
     pub members: Nodes,
-    /// Nodes that it computes as well, while they stay for others.
+    /// The nodes that it computes as well, while they stay in the graph for other readers.
     pub copies: Nodes,
 }
 
@@ -35,31 +35,31 @@ impl Region {
     }
 }
 
-/// A graph with its nodes in order, and rows.
+/// A graph with an order of its nodes, and rows.
 pub struct Scene<'g> {
     /// The graph.
     pub graph: &'g Graph,
     /// The rows.
     pub space: &'g Space,
-    /// An order in which nodes follow what they use.
+    /// The topological order of the nodes.
     pub order: &'g Order,
-    /// What was asked before.
+    /// Roles and tensors found so far.
     roles: RefCell<FxHashMap<NodeId, Option<(Role, Extent)>>>,
     tensors: RefCell<FxHashMap<NodeId, Vec<Output>>>,
 }
 
 impl<'g> Scene<'g> {
-    /// A graph whose nodes have this order, and rows.
+    /// A scene for a graph, an order of its nodes, and rows.
     pub fn new(graph: &'g Graph, order: &'g Order, space: &'g Space) -> Self {
         Self { graph, space, order, roles: RefCell::default(), tensors: RefCell::default() }
     }
 
-    /// What a node does in a program.
+    /// The role of a node in a program.
     pub fn role(&self, id: NodeId) -> Option<(Role, Extent)> {
         *self.roles.borrow_mut().entry(id).or_insert_with(|| self.space.role(self.graph, id))
     }
 
-    /// The region around `seed`, if a program over it is worth while.
+    /// The region around `seed`, if a program for it is worthwhile.
     pub fn region(&self, seed: NodeId) -> Option<Region> {
         let mut region = grow(self, seed);
         self.leave(&mut region);
@@ -73,15 +73,15 @@ impl<'g> Scene<'g> {
         Output { node: id, port: 0 }
     }
 
-    /// The members and copies in order.
+    /// The members and copies, in topological order.
     pub fn nodes(&self, region: &Region) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = region.members.iter().chain(&region.copies).copied().collect();
         nodes.sort_unstable_by_key(|id| self.order.rank(*id));
         nodes
     }
 
-    /// The inputs of a node that are tensors to a program: not parameters, and not what says axes
-    /// or shapes.
+    /// The inputs of a node that are tensors for a program. Parameters are not, and neither are
+    /// inputs that give axes or shapes.
     pub fn inputs(&self, id: NodeId) -> Vec<Output> {
         let found = || {
             let node = self.graph.node(id);
@@ -113,7 +113,7 @@ impl<'g> Scene<'g> {
         tensors
     }
 
-    /// The members whose values others read.
+    /// The members that have readers outside.
     pub fn exports(&self, region: &Region) -> Vec<NodeId> {
         let dead = self.dead(region);
         let stays = |user: NodeId| !region.members.contains(&user) && !dead.contains(&user);
@@ -124,7 +124,7 @@ impl<'g> Scene<'g> {
         nodes.into_iter().filter(|id| region.members.contains(id) && is_read(id)).collect()
     }
 
-    /// The copied nodes that have no user of their own left.
+    /// The copied nodes that have no user left in the graph.
     fn dead(&self, region: &Region) -> Nodes {
         let mut copies: Vec<NodeId> = region.copies.iter().copied().collect();
         copies.sort_unstable_by_key(|id| Reverse(self.order.rank(*id)));
@@ -142,7 +142,7 @@ impl<'g> Scene<'g> {
         dead
     }
 
-    /// The nodes of the region whose values come from its reductions.
+    /// The nodes of the region whose values depend on its reductions.
     fn behind(&self, region: &Region) -> Nodes {
         let mut behind = Nodes::default();
         for id in self.nodes(region) {
@@ -154,8 +154,8 @@ impl<'g> Scene<'g> {
         behind
     }
 
-    /// Leaves to other reductions what they alone read and what costs no reduction of this region:
-    /// they compute it as they go.
+    /// Leaves nodes to other reductions if only these read them outside the region, and they do not
+    /// depend on a reduction of this region: the other reductions compute them on the way.
     fn leave(&self, region: &mut Region) {
         let behind = self.behind(region);
         for id in self.nodes(region).into_iter().rev() {
@@ -170,8 +170,8 @@ impl<'g> Scene<'g> {
         self.drop_idle(region);
     }
 
-    /// Whether readers outside exist, and all lead to reductions by elementwise nodes. `known` is
-    /// what was found out on the way.
+    /// Whether there are readers outside, and all of them lead to reductions through elementwise
+    /// nodes. `known` holds the answers so far.
     fn feeds_reductions(
         &self,
         region: &Region,
@@ -198,7 +198,7 @@ impl<'g> Scene<'g> {
         feeds
     }
 
-    /// Takes in copies of the nodes whose values are cheaper computed than read.
+    /// Takes in copies of nodes that are cheaper to compute than to read.
     fn copy(&self, region: &mut Region) {
         loop {
             let known: FxHashSet<Output> =
@@ -248,8 +248,7 @@ impl<'g> Scene<'g> {
         }
     }
 
-    /// Gives up nodes at the edge of the region until it fits a program; `None` where nothing is
-    /// left.
+    /// Drops nodes at the edge of the region until it fits a program; `None` if none is left.
     fn shrink(&self, region: &mut Region) -> Option<()> {
         loop {
             let exports = self.exports(region).len();
@@ -282,8 +281,8 @@ impl<'g> Scene<'g> {
         }
     }
 
-    /// Whether elements depend on a reduction of their row: a reduction that leads to nothing else
-    /// is done better by itself.
+    /// Whether elements depend on a reduction of their row. A reduction without such elements runs
+    /// better by itself.
     fn is_useful(&self, region: &Region) -> bool {
         let behind = self.behind(region);
         let is_full = |id: &&NodeId| matches!(self.role(**id), Some((_, Extent::Full)));
@@ -291,13 +290,13 @@ impl<'g> Scene<'g> {
     }
 }
 
-/// The edge of a region, and what it reads and writes without some node there.
+/// The edge of a region, and its inputs and outputs without a given node there.
 struct Edge<'s, 'g> {
     scene: &'s Scene<'g>,
     region: &'s Region,
-    /// What nodes of the region read or wait for.
+    /// The nodes that nodes of the region read or wait for.
     used: Nodes,
-    /// How many nodes of the region read each tensor.
+    /// The number of nodes of the region that read each tensor.
     readers: FxHashMap<Output, usize>,
     exports: Nodes,
     tensors: usize,
@@ -318,7 +317,7 @@ impl<'s, 'g> Edge<'s, 'g> {
         Self { scene, region, used, readers, exports, tensors }
     }
 
-    /// The tensors that a node reads, once each.
+    /// The tensors that a node reads, each once.
     fn read(scene: &Scene<'_>, id: NodeId) -> Vec<Output> {
         let mut tensors = scene.inputs(id);
         tensors.sort_unstable();
@@ -326,16 +325,16 @@ impl<'s, 'g> Edge<'s, 'g> {
         tensors
     }
 
-    /// Whether no node of the region uses a node of it, or it reads none.
+    /// Whether no node of the region uses `id`, or `id` reads no node of the region.
     fn holds(&self, id: NodeId) -> bool {
         !self.used.contains(&id)
             || !self.scene.graph.node(id).inputs().iter().any(|i| self.region.has(i.node))
     }
 
-    /// How many tensors the region reads and writes without the member `id`.
+    /// The number of tensors that the region reads and writes without the member `id`.
     fn tensors_without(&self, id: NodeId) -> usize {
         let (scene, region) = (self.scene, self.region);
-        // Copies may go with it, and others may have to be stored for them.
+        // Copies may be dropped with it, and the inputs of others may have to be stored.
         if scene.graph.used(id).any(|used| region.copies.contains(&used)) {
             let mut rest = region.clone();
             rest.members.remove(&id);

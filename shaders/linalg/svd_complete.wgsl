@@ -2,8 +2,8 @@
 // p.batch matrices), where a singular value gives none: beyond the p.k singular values s, and where
 // those vanish against the first. Grid: one workgroup for each matrix.
 //
-// Where a flag in workgroup memory may not decide a branch with barriers in it, columns that are there
-// already are computed as well, and not stored.
+// Where a flag in workgroup memory may not decide a branch with barriers in it, columns that are
+// there already are computed as well, and not stored.
 //
 // A column starts as the unit vector that the columns before it span least, and is made orthogonal
 // to them, twice. An invocation owns every WORKGROUP-th row, so that only sums cross invocations.

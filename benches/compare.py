@@ -17,10 +17,10 @@ import math
 import sys
 from typing import Any
 
-#: The figures of a row of `kernels`.
+#: The figures in a row of `kernels`.
 KERNELS = ("ms", "ratio", "ratio_cpu", "cpu_s", "first_ms", "host_us", "dispatches", "bytes")
-#: The kinds of files: what names a row, and the figures that can be compared, of which the first is
-#: the default.
+#: The kinds of files: the names that identify a row, and the figures that can be compared. The
+#: first figure is the default.
 KINDS = {
     "kernels": (("family", "name"), KERNELS),
     "gpu-kit": (("run", "family", "name"), KERNELS),
@@ -32,11 +32,11 @@ KINDS = {
 
 
 class UnreadableError(ValueError):
-    """A file that is no benchmark's."""
+    """The file does not come from a benchmark."""
 
 
 def read(path: str) -> dict[str, Any]:
-    """A run."""
+    """Reads a run."""
     try:
         with open(path, encoding="utf-8") as file:
             run = json.load(file)
@@ -52,7 +52,7 @@ def read(path: str) -> dict[str, Any]:
 def compared(
     before: dict[str, Any], after: dict[str, Any], by: str
 ) -> list[tuple[str, float, float]]:
-    """The rows that both have, with the figure of each, in the first run's order."""
+    """The rows that both runs have, with the figure of each, in the first run's order."""
     names, _ = KINDS[before["kind"]]
 
     def rows(run: dict[str, Any]) -> dict[str, float]:
@@ -67,7 +67,7 @@ def compared(
 
 
 def of_run(kit: dict[str, Any], name: str) -> dict[str, Any]:
-    """One run of a kit, as `kernels --json` would have written it."""
+    """One run of a kit, in the format of `kernels --json`."""
     rows = [row for row in kit["rows"] if row["run"] == name]
     if not rows:
         names = ", ".join(dict.fromkeys(row["run"] for row in kit["rows"]))
@@ -76,7 +76,7 @@ def of_run(kit: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def tests(kit: dict[str, Any]) -> dict[str, str]:
-    """What came of the tests of a kit that did not pass, by their names."""
+    """The outcomes of a kit's tests that did not pass, by their names."""
     ends = {}
     for suite in kit["suites"]:
         ends |= {f"{suite['name']}: {t['name']}": "failed" for t in suite["failed"]}
@@ -85,7 +85,7 @@ def tests(kit: dict[str, Any]) -> dict[str, str]:
 
 
 def changed_tests(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Which tests of two kits end otherwise, a line for each, and how many failed."""
+    """The tests of two kits whose outcomes differ, a line for each, and the numbers of failures."""
     first, second = tests(before), tests(after)
     lines = [f"Tests that did not pass: {len(first)} of the first, {len(second)} of the second."]
     for name in sorted(first.keys() | second.keys()):
@@ -96,13 +96,13 @@ def changed_tests(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def title(run: dict[str, Any]) -> str:
-    """Where and when a run was."""
+    """The place and time of a run."""
     adapter = run["adapter"]["name"] if run.get("adapter") else "no WGPU device"
     return f"{adapter}, {run['host']['cpu']}, {run['date']}"
 
 
 def table(rows: list[tuple[str, float, float]], by: str) -> str:
-    """Markdown, with the geometric mean."""
+    """The ratios as a Markdown table, with the geometric mean."""
     lines = [f"| Row | {by} of the first | of the second | first / second |", "|---|---|---|---|"]
     lines += [f"| {name} | {a:.4g} | {b:.4g} | {a / b:.2f} |" for name, a, b in rows]
     lines.append(f"| Geometric mean of {len(rows)} | | | {mean(rows):.2f} |")
@@ -126,7 +126,7 @@ def plot(rows: list[tuple[str, float, float]], titles: list[str], by: str, path:
     ratios = [a / b for _, a, b in rows]
     places = list(range(len(rows)))
     colors = ["tab:green" if ratio >= 1 else "tab:red" for ratio in ratios]
-    # Bars start at 1, which the logarithmic axis has in its middle.
+    # Bars start at 1, which is in the middle of the logarithmic axis.
     axes.barh(places, [ratio - 1 for ratio in ratios], left=1, color=colors)
     axes.set_xscale("log")
     axes.axvline(1, color="black", linewidth=0.8)
@@ -142,7 +142,7 @@ def plot(rows: list[tuple[str, float, float]], titles: list[str], by: str, path:
 
 
 def main() -> int:
-    """Compares what the command line names. The exit code is 2 where that cannot be done."""
+    """Compares the runs that the command line names. The exit code is 2 if that is not possible."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", help="JSON of the first run")
     parser.add_argument("after", help="JSON of the second run")

@@ -81,7 +81,7 @@ print("found", json.dumps(found))
 
 
 def run(python: str, code: str, cache: str, **settings: str) -> tuple[list[float], str]:
-    """Wall clock and processor seconds of a process, and its output."""
+    """The wall-clock and processor seconds of a process, and its output."""
     environment = {**os.environ, "TF_WGPU_CACHE": cache, "TF_CPP_MIN_LOG_LEVEL": "2", **settings}
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
@@ -95,7 +95,7 @@ def run(python: str, code: str, cache: str, **settings: str) -> tuple[list[float
 
 
 def measure(python: str) -> dict[str, list[float]]:
-    """The figures of an environment, once."""
+    """Measures the figures of an environment once."""
     found = {}
     with tempfile.TemporaryDirectory() as cache:
         found["import, empty cache"] = run(python, IMPORT, cache)[0]

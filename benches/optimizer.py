@@ -79,7 +79,7 @@ WORKLOADS: dict[str, Callable[[], Step]] = {
 
 
 def plugin_optimizers(on: bool) -> None:
-    """Whether functions that are instantiated from now on pass the plug-in's optimizer."""
+    """Sets whether functions that are instantiated from now on pass the plug-in's optimizer."""
     tf.config.optimizer.set_experimental_options({"use_plugin_optimizers": on})
 
 
@@ -94,7 +94,7 @@ def wait(result: tf.Tensor) -> None:
 
 
 def measure(name: str, repeat: int) -> dict[str, Any]:
-    """One workload with and without the optimizer."""
+    """Measures one workload with and without the optimizer."""
     with tf.device(DEVICE):
         step = WORKLOADS[name]()
         functions = {on: tf.function(step) for on in (False, True)}
@@ -105,7 +105,7 @@ def measure(name: str, repeat: int) -> dict[str, Any]:
             start, before = time.perf_counter(), counts()
             wait(function())
             first, after = time.perf_counter() - start, counts()
-            # The first call initializes and compiles; the second is what every other one is.
+            # The first call initializes and compiles; the second is like all later ones.
             base = counts()
             function()
             wait(tf.zeros([1]))
@@ -133,7 +133,7 @@ def measure(name: str, repeat: int) -> dict[str, Any]:
 
 
 def ratio(row: dict[str, Any], what: str) -> str:
-    """How many times more the step without the optimizer takes."""
+    """How many times as much the step takes without the optimizer."""
     without, with_ = row["without"][what], row["with"][what]
     return f"{without / with_:.2f}" if with_ else "-"
 
@@ -167,9 +167,9 @@ def passes(name: str, plugin: bool) -> dict[str, Any]:
     """Milliseconds of each grappler pass, by name, for the training graph of one of Keras's
     applications.
 
-    TensorFlow logs them, so that a process of its own runs the step once, on one small image, and
-    its log is read. Without `plugin`, TensorFlow optimizes for itself, with the passes that the
-    plug-in turns off.
+    TensorFlow logs them, so a separate process runs the step once, on one small image, and its log
+    is read. Without `plugin`, TensorFlow optimizes by itself, with the passes that the plug-in
+    turns off.
     """
     code = f"""
         import sys
@@ -192,8 +192,8 @@ def passes(name: str, plugin: bool) -> dict[str, Any]:
     )
     if ran.returncode:
         raise RuntimeError(ran.stderr[-2000:])
-    # Small functions, such as initializers, have graphs of their own; the step's is the one that
-    # takes longest.
+    # Small functions, such as initializers, have graphs of their own; the step's graph is the one
+    # that takes longest.
     graphs: list[dict[str, float]] = [{}]
     for line in ran.stderr.splitlines():
         if "Starting optimization for grappler item" in line:
@@ -206,8 +206,8 @@ def passes(name: str, plugin: bool) -> dict[str, Any]:
 
 
 def compare_passes(name: str) -> dict[str, Any]:
-    """Prints and returns what grappler takes for a training graph with the plug-in's optimizer and
-    without it.
+    """Prints and returns the times of grappler for a training graph with the plug-in's optimizer
+    and without it.
     """
     with_ours, alone = passes(name, True), passes(name, False)
     print(
@@ -228,7 +228,7 @@ def compare_passes(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures what the command line asks for."""
+    """Runs the measurements that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default=",".join(WORKLOADS), help="comma-separated workloads")
     parser.add_argument("--repeat", type=int, default=5, help="timed calls of each; 0 only counts")

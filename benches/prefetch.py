@@ -23,15 +23,16 @@ from tensorflow_wgpu._library import first_device
 
 DEVICE = first_device()
 WAYS = ("none", "host", "device")
-#: Steps of a turn. Those before use up what was prefetched during the others' turns.
+#: The steps of a turn. Those before the counted ones use up elements that were prefetched during
+#: the others' turns.
 COUNTED, BEFORE = 20, 6
 TRACED = 6
 
 
 def elements(side: int, latency: float) -> tf.data.Dataset:
-    """Batches of images, each of which takes `latency` seconds to come, as from a disk."""
+    """Batches of images. Each image takes `latency` seconds to arrive, as from a disk."""
     options = tf.data.Options()
-    # TensorFlow puts a prefetch of its own behind a dataset without one.
+    # TensorFlow adds a prefetch behind a dataset without one.
     options.experimental_optimization.inject_prefetch = False
     options.autotune.enabled = False
 
@@ -43,7 +44,7 @@ def elements(side: int, latency: float) -> tf.data.Dataset:
 
 
 def iterator(way: str, side: int, latency: float) -> Iterator[tf.Tensor]:
-    """The elements, as this way has them wait."""
+    """The elements, which wait in the place that `way` names."""
     dataset = elements(side, latency)
     if way == "host":
         dataset = dataset.prefetch(2)

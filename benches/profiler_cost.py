@@ -28,7 +28,7 @@ def timed(run: Callable[[], None]) -> float:
 
 
 def compare(name: str, run: Callable[[], None], rounds: int, repeats: int) -> None:
-    """Times a run alone and within a session, whose beginning and end do not count."""
+    """Times a run alone and within a session. The session's beginning and end are not counted."""
     run()
     run()
     alone: list[float] = []

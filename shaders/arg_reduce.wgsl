@@ -36,7 +36,7 @@ fn beats(a: Value, b: Value) -> bool {
             found = true;
         }
     }
-    // A segment of nothing but NaN hands on its NaN, which the next step ignores.
+    // A segment of nothing but NaN passes on its NaN, which the next step ignores.
     if !found {
         let e = base + s * p.inner;
         best_value = {{LOAD}};

@@ -1,12 +1,12 @@
 // Index of the best value along the middle of x[outer, p.extent, p.inner], of which four neighbours
 // are read at once, to y[outer, p.segments, p.inner]. Segment s looks at the elements, or vec4s of
 // a row, s, s + segments, …. The smallest index of equal values wins; NaN never does; without any
-// winner the index is 0. p.worst is what any number beats or equals. Extent and inner count vec4s
-// where they are innermost. Offsets of x count vec4s, others elements.
+// winner the index is 0. p.worst is the value that every number beats or equals. Extent and inner
+// count vec4s where they are innermost. Offsets of x count vec4s, other offsets count elements.
 
 const NONE = 0xffffffffu;
 
-// Which elements of `v` win over the best ones so far; a first one may equal p.worst.
+// The elements of `v` that win over the best ones so far; a first one may equal p.worst.
 fn winners(v: vec4<f32>, best: vec4<f32>, index: vec4<u32>) -> vec4<bool> {
     let is_number = (bitcast<vec4<u32>>(v) & vec4(0x7fffffffu)) <= vec4(0x7f800000u);
     return is_number & (({{BEATS}}) | ((index == vec4(NONE)) & (v == best)));

@@ -1,4 +1,4 @@
-// Copies `p.count` bytes from `src` to `dst`, any byte offsets.
+// Copies `p.count` bytes from `src` to `dst`, at any byte offsets.
 // Grid: one invocation per destination word. Offsets p.off_src and p.off_dst are in bytes.
 
 fn source(byte: u32) -> u32 {

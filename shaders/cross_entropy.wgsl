@@ -2,8 +2,8 @@
 // gradient [p.rows, p.cols]. Logits and dense labels are broadcast by strides of 0. LABEL is the
 // row's class (sparse) or the element's weight (dense). Sparse labels outside [0, cols) give NaN in
 // the loss and the row's gradient, as TensorFlow's GPU kernel does. Grid: LANES invocations for
-// each row, spread over x and y. Offsets, strides and p.cols count elements, or vec4s of them where
-// not of sparse labels and losses.
+// each row, spread over x and y. Offsets, strides and p.cols count elements, or vec4s of them
+// except for sparse labels and losses.
 
 fn logit(row: u32, c: u32) -> Logits {
     return {{LOAD}};

@@ -1,4 +1,4 @@
-// y = keep * old + take * new; `old` is not looked at where keep is 0. Grid: Grid::map over p.count
+// y = keep * old + take * new; `old` is not read if keep is 0. Grid: Grid::map over p.count
 // elements of y.
 
 fn value(i: u32) -> f32 {

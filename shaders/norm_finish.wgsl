@@ -1,6 +1,6 @@
-// Adds the segments of sums[2, p.segments, p.channels] and turns each channel's two sums into what
-// the op wants. Grid: LANES invocations for each channel. p.total is the number of elements in a
-// channel.
+// Adds the segments of sums[2, p.segments, p.channels] and turns each channel's two sums into the
+// values that the op needs. Grid: LANES invocations for each channel. p.total is the number of
+// elements in a channel.
 
 const LANES = {{LANES}}u;
 

@@ -1,4 +1,4 @@
-// What a difference in channel `c` is multiplied with.
+// The factor of a difference in channel `c`.
 fn inverse_deviation(c: u32) -> f32 {
     return 1.0 / sqrt(load_variance(c) + p.epsilon);
 }

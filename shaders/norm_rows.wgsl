@@ -1,6 +1,6 @@
-// What batch normalization or a bias does to rows of channels, four channels at once: p.units
-// counts vec4s of channels. An invocation computes rows p.step apart, of p.rows, with the values of
-// its channels read once. Grid: one invocation for each of p.count = p.step * p.units.
+// Applies batch normalization or a bias to rows of channels, four channels at once: p.units counts
+// vec4s of channels. An invocation computes rows p.step apart, of p.rows, and reads the values of
+// its channels once. Grid: p.count = p.step * p.units invocations.
 
 {{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);

@@ -1,8 +1,11 @@
-// Two sums for each channel and segment over x[p.images, p.channels, p.inner]; MODE decides of
-// what: moments   of d and d * d, where d is the distance from the channel's first element (which
-// keeps the variance accurate); gradient  of dy and dy * (x - mean). Segment s takes the channel's
-// elements s, s + segments, …. The sums go to sums[plane, p.first_segment + s, channel] of
-// p.all_segments segments. Grid: one invocation for each of p.count (segment, channel) pairs.
+// Two sums for each channel and segment over x[p.images, p.channels, p.inner]. MODE selects their
+// terms:
+// - moments: d and d * d, where d is the distance from the channel's first element (which keeps the
+//   variance accurate);
+// - gradient: dy and dy * (x - mean).
+// Segment s takes the channel's elements s, s + segments, …. The sums go to sums[plane,
+// p.first_segment + s, channel] of p.all_segments segments. Grid: one invocation for each of
+// p.count (segment, channel) pairs.
 
 // Elements added before they are added to the total: two levels keep the sums accurate.
 const BLOCK = 64u;

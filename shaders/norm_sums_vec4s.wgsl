@@ -1,5 +1,5 @@
 // Two sums for each channel and segment over x[p.images, channels], four channels at once: p.units
-// counts vec4s of channels. For what the sums are of, and the segments, see norm_sums.wgsl. Grid:
+// counts vec4s of channels. For the terms of the sums, and the segments, see norm_sums.wgsl. Grid:
 // one invocation for each of p.count (segment, unit) pairs.
 
 // Elements added before they are added to the total: two levels keep the sums accurate.

@@ -1,5 +1,5 @@
-// What all reduction programs share: the row's functions. MAP, COMBINE and FINISH come from the
-// reduction's row; p.total is the number of elements behind each final value.
+// The functions of the reduction's row, which all reduction programs share. MAP, COMBINE and FINISH
+// come from the row; p.total is the number of elements behind each final value.
 
 alias Accumulator = {{ACCUMULATOR}};
 alias Output = {{OUTPUT}};

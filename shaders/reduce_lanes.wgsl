@@ -7,7 +7,7 @@
 // elements.
 
 const LANES = {{LANES}}u;
-// From one lane of a segment to the next.
+// The distance from one lane of a segment to the next.
 const LANE_STRIDE = {{LANE_STRIDE}}u;
 const UNIT = {{UNIT}}u;
 
@@ -32,7 +32,7 @@ fn merge_lanes(own: {{PARTIAL}}, lane: u32, local_index: u32) -> {{PARTIAL}} {
     let lane = local_index / LANE_STRIDE % LANES;
     let first_unit = linear_id(workgroup_id, num_workgroups, 0u) / LANES;
     let unit = first_unit + local_index / (LANES * LANE_STRIDE) + local_index % LANE_STRIDE;
-    // Segments are runs of neighbours, of which the lanes take every LANES-th.
+    // Segments are runs of neighbours; each lane takes every LANES-th element of them.
     let length = (p.extent + p.segments - 1u) / p.segments;
     {{WORDS}}
     for (var u = 0u; u < UNIT; u += 1u) {

@@ -1,4 +1,4 @@
-// Order of integers, and of f64, where NaN is above and below everything.
+// Order of integers, and of f64, with NaN both above and below everything.
 fn greater(a: Accumulator, b: Accumulator) -> Accumulator {
     return select(a, b, b > a || b != b);
 }

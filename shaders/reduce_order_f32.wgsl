@@ -1,4 +1,5 @@
-// Order with NaN above and below everything, by bits: drivers may assume that NaN does not occur.
+// Order with NaN both above and below everything, by bits: drivers may assume that NaN does not
+// occur.
 fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }

@@ -19,7 +19,7 @@ fn finish_four(a: vec4<Accumulator>) -> vec4<{{OUTPUT}}> {
 // Vec4s accumulated before they are added to the total: two levels keep float sums accurate.
 const BLOCK = 64u;
 
-// Combines `n` vec4s, `stride` apart, from four `start` on, each element with those in its place.
+// Combines `n` vec4s, `stride` apart, from vec4 `start` on, component by component.
 fn reduce_vec4s(start: u32, stride: u32, n: u32) -> vec4<Accumulator> {
     var total = identity_four();
     var at = start;
@@ -35,7 +35,7 @@ fn reduce_vec4s(start: u32, stride: u32, n: u32) -> vec4<Accumulator> {
     return total;
 }
 
-// Combines all elements of `n` vec4s, `stride` apart, from four `start` on.
+// Combines all elements of `n` vec4s, `stride` apart, from vec4 `start` on.
 fn reduce_run(start: u32, stride: u32, n: u32) -> Accumulator {
     let all = reduce_vec4s(start, stride, n);
     return combine(combine(all.x, all.y), combine(all.z, all.w));

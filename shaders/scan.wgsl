@@ -9,7 +9,7 @@
 // element k of the axis, or n - 1 - k when p.reverse is 1.
 
 alias Value = {{VALUE}};
-// What an invocation has of its lines.
+// The state of an invocation's lines.
 alias State = {{STATE}};
 
 fn identity() -> Value {

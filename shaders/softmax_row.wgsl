@@ -54,7 +54,7 @@ fn sum_of_lanes(own: Value, lane: u32, local_index: u32) -> Value {
     return all;
 }
 
-// What this lane sees of the row's largest value.
+// The largest value of the row in this lane.
 fn largest_of_row(row: u32, cols: u32, lane: u32) -> Value {
     var largest = Logits(Value(p.lowest));
     for (var c = lane; c < cols; c += LANES) {

@@ -1,14 +1,14 @@
-//! The type by which TensorFlow knows the devices.
+//! The type under which TensorFlow knows the devices.
 
 use std::ffi::CStr;
 
 /// A device type, as in `/device:WGPU:0`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DeviceType {
-    /// The type of their own.
+    /// Their own type.
     #[default]
     Wgpu,
-    /// The one that programs ask for by themselves.
+    /// The type that programs request by default.
     Gpu,
 }
 
@@ -26,7 +26,7 @@ impl DeviceType {
         }
     }
 
-    /// The same for C.
+    /// The same name for C.
     pub const fn c_name(self) -> &'static CStr {
         match self {
             Self::Wgpu => c"WGPU",
@@ -34,7 +34,7 @@ impl DeviceType {
         }
     }
 
-    /// What TensorFlow calls a device: `WGPU:0`.
+    /// TensorFlow's name of a device: `WGPU:0`.
     pub fn device(self, ordinal: impl std::fmt::Display) -> String {
         format!("{}:{ordinal}", self.name())
     }

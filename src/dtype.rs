@@ -1,4 +1,4 @@
-//! TensorFlow's element types and how WGSL stores and computes them.
+//! TensorFlow's element types, and how WGSL stores them and computes with them.
 //!
 //! A type narrower than 32 bits lives in packed `u32` words: a shader loads single lanes and stores
 //! whole words. It is computed in a 32-bit type (`f32` for half and bfloat16), which is also how
@@ -12,7 +12,7 @@ macro_rules! union {
 }
 pub(crate) use union;
 
-/// What `union!` expands to: the `N` types of all lists.
+/// The expansion of `union!`: the `N` types of all lists.
 pub(crate) const fn union_of<const N: usize>(lists: &[&[DType]]) -> [DType; N] {
     let mut all = [F32; N];
     let (mut list, mut at) = (0, 0);
@@ -47,7 +47,7 @@ pub enum DType {
     F16 = 19,
     /// A handle to a variable; never on the device.
     Resource = 20,
-    /// A TensorList and its kin; never on the device.
+    /// A TensorList or a similar value; never on the device.
     Variant = 21,
     U32 = 22,
     U64 = 23,
@@ -62,7 +62,7 @@ impl DType {
         U64,
     ];
 
-    /// The type with TensorFlow's number `n`; reference types (100 + n) are not ours.
+    /// The type with TensorFlow's number `n`; None for reference types (100 + n).
     pub fn from_tf(n: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|t| *t as i32 == n)
     }
@@ -79,7 +79,7 @@ impl DType {
         }
     }
 
-    /// The list of this type alone, for registration.
+    /// The list that holds only this type, for registration.
     pub fn alone(self) -> &'static [Self] {
         const ALL: &[DType] = &DType::ALL;
         ALL.iter().find(|t| **t == self).map_or(&[], std::slice::from_ref)
@@ -162,7 +162,8 @@ impl DType {
         self.is_narrow_float() || matches!(self, F32)
     }
 
-    /// The type in which elements are accumulated, and kept between programs: one of whole words.
+    /// The type in which elements are accumulated, and kept between programs. Its elements are
+    /// whole words.
     #[must_use]
     pub const fn accumulator(self) -> Self {
         match self {
@@ -203,8 +204,8 @@ impl DType {
         }
     }
 
-    /// What so many operations on elements count for in a profile: those on floats one each, those
-    /// on complex numbers one for each part, others nothing.
+    /// The FLOPs of `operations` operations on elements in a profile: an operation on floats counts
+    /// one, one on complex numbers counts one for each part, others count nothing.
     pub const fn flops(self, operations: usize) -> u64 {
         match self {
             F16 | BF16 | F32 | F64 => operations as u64,
@@ -213,8 +214,8 @@ impl DType {
         }
     }
 
-    /// The same for so many products that are added up. One of complex numbers is four products and
-    /// two sums, its addition two.
+    /// The FLOPs of `products` products that are added up. A product of complex numbers is four
+    /// products and two sums of parts, its addition two sums.
     pub const fn product_flops(self, products: usize) -> u64 {
         if self.is_complex() { 8 * products as u64 } else { self.flops(2 * products) }
     }
@@ -231,8 +232,8 @@ impl std::fmt::Display for DType {
     }
 }
 
-/// Sets of types, for registration and tables. TensorFlow keeps int32 in host memory on devices, so
-/// many ops have no kernel for it: their sets end in `BUT_I32`.
+/// Sets of types, for registration and tables. TensorFlow keeps int32 in host memory on devices.
+/// Many ops therefore have no kernel for it: their sets end in `BUT_I32`.
 pub mod types {
     use super::DType::{self, *};
 
@@ -242,7 +243,7 @@ pub mod types {
     pub const F32_F64: &[DType] = &[F32, F64];
     /// Floating-point types that are computed in 32 bits.
     pub const FLOATS_BUT_F64: &[DType] = &[F32, F16, BF16];
-    /// Floating-point types of the older ops, which know no bfloat16.
+    /// Floating-point types of the older ops, which do not support bfloat16.
     pub const FLOATS_BUT_BF16: &[DType] = &[F32, F16, F64];
     /// Floating-point types.
     pub const FLOATS: &[DType] = &[F32, F16, BF16, F64];
@@ -252,26 +253,26 @@ pub mod types {
     pub const INEXACT: &[DType] = union!(FLOATS, COMPLEX);
     /// Signed integers.
     pub const SIGNED: &[DType] = &[I8, I16, I32, I64];
-    /// Signed integers but int32.
+    /// Signed integers except int32.
     pub const SIGNED_BUT_I32: &[DType] = &[I8, I16, I64];
     /// Unsigned integers.
     pub const UNSIGNED: &[DType] = &[U8, U16, U32, U64];
     /// Integers.
     pub const INTS: &[DType] = union!(SIGNED, UNSIGNED);
-    /// Integers but int32.
+    /// Integers except int32.
     pub const INTS_BUT_I32: &[DType] = union!(SIGNED_BUT_I32, UNSIGNED);
     /// Types of indices.
     pub const INDEX: &[DType] = &[I32, I64];
     /// Numbers with an order.
     pub const REALS: &[DType] = union!(FLOATS, INTS);
-    /// Numbers with an order but int32.
+    /// Numbers with an order, except int32.
     pub const REALS_BUT_I32: &[DType] = union!(FLOATS, INTS_BUT_I32);
     /// Numbers.
     pub const NUMBERS: &[DType] = union!(REALS, COMPLEX);
-    /// Numbers but int32.
+    /// Numbers except int32.
     pub const NUMBERS_BUT_I32: &[DType] = union!(REALS_BUT_I32, COMPLEX);
     /// All types that lie on a device.
     pub const ELEMENTS: &[DType] = union!(NUMBERS, &[Bool]);
-    /// All types that lie on a device but int32.
+    /// All types that lie on a device, except int32.
     pub const ELEMENTS_BUT_I32: &[DType] = union!(NUMBERS_BUT_I32, &[Bool]);
 }

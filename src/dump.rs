@@ -1,7 +1,8 @@
-//! The folder of `TF_WGPU_DUMP`: shaders, graphs and timings in files for people.
+//! The folder of `TF_WGPU_DUMP`: shaders, graphs and timings in readable files.
 //!
-//! Owns where files lie and how a table grows; `device` fills it with shaders, `optimizer` with
-//! graphs. Nothing here fails: trouble with files is one line in the log.
+//! This module owns the paths of files and the format of tables; `device` writes shaders,
+//! `optimizer` writes graphs. Nothing here fails: an error of the file system is one line in the
+//! log.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 /// The variable's name.
 pub const VARIABLE: &str = "TF_WGPU_DUMP";
 
-/// Most characters of a label in a file's name.
+/// The most characters of a label in a file's name.
 const LONGEST_NAME: usize = 60;
 
 /// The folder of one process, which is made with the first file.
@@ -32,8 +33,8 @@ impl Folder {
         Self { path, tables: Mutex::new(()), failed: AtomicBool::new(false) }
     }
 
-    /// The folder below the one that the environment names, called by the process's number. None
-    /// if the environment names none.
+    /// The folder below the one that the environment names. Its name is the process's number. None
+    /// if the environment names no folder.
     pub fn of_process() -> Option<Arc<Self>> {
         static FOLDER: OnceLock<Option<Arc<Folder>>> = OnceLock::new();
         FOLDER
@@ -84,13 +85,13 @@ impl Counter {
         Self(AtomicU32::new(0))
     }
 
-    /// The next number with four digits, or more.
+    /// The next number, with at least four digits.
     pub fn next(&self) -> String {
         format!("{:04}", self.0.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// The label as a part of a file's name on every system.
+/// The label as a part of a file name that is valid on every system.
 pub fn file_name(label: &str) -> String {
     let words: Vec<&str> =
         label.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();

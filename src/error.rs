@@ -1,10 +1,10 @@
 //! The one error type. Its variants are TensorFlow's canonical codes, so that an error crosses the
-//! C boundary without losing its class; its message names what was expected and what came.
+//! C boundary without losing its class. Its message names the expected and the actual value.
 
 /// Result with the crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in TensorFlow's error classes.
+/// An error in one of TensorFlow's error classes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The caller's shapes, types, attributes or values do not fit the op
@@ -25,7 +25,7 @@ pub enum Error {
     /// An index or iterator past its end (`OutOfRangeError`).
     #[error("{0}")]
     OutOfRange(String),
-    /// Something named does not exist (`NotFoundError`).
+    /// A named object does not exist (`NotFoundError`).
     #[error("{0}")]
     NotFound(String),
     /// The GPU was lost or cannot be used at the moment (`UnavailableError`).

@@ -1,4 +1,4 @@
-//! Kinds of adapters that kernels have tiles and forms of their own for.
+//! Kinds of adapters for which kernels have their own tiles and forms.
 
 /// A kind of adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Software, Self::FewRegisters, Self::ManyRegisters];
 }

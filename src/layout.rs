@@ -1,11 +1,11 @@
 //! Strided iteration: how one dense walk over an output reads operands that are broadcast,
 //! transposed, sliced or reversed.
 //!
-//! An [`Iteration`] has the extents of the walk and, for each operand, a stride per dimension (0
-//! where it is broadcast, negative where it is reversed) and an offset, all in elements.
+//! An [`Iteration`] has the extents of the walk and, for each operand, a stride per dimension (0 if
+//! it is broadcast, negative if it is reversed) and an offset, all in elements.
 //! [`Iteration::collapse`] merges dimensions that every operand walks evenly, so most programs end
-//! with rank 1 or 2 whatever the tensor's rank. The [`AccessClass`] that remains is all that shader
-//! text depends on; extents, strides and offsets are parameters.
+//! with rank 1 or 2 whatever the tensor's rank. The shader text depends only on the [`AccessClass`]
+//! that remains; extents, strides and offsets are parameters.
 
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub fn dense_strides(dims: &[usize]) -> Strides {
     strides
 }
 
-/// The shape that numpy broadcasting gives, or TensorFlow's error.
+/// The shape that results from numpy broadcasting, or TensorFlow's error.
 pub fn broadcast_dims(a: &[usize], b: &[usize]) -> Result<Dims> {
     let rank = a.len().max(b.len());
     let at = |dims: &[usize], d: usize| (d + dims.len()).checked_sub(rank).map_or(1, |i| dims[i]);
@@ -52,9 +52,9 @@ pub enum Access {
     Linear,
     /// Every element of the walk is the operand's only element.
     Splat,
-    /// By strides.
+    /// The operand's element is found by strides.
     Strided,
-    /// By strides, whole units of elements that lie side by side: see [`Iteration::vector_class`].
+    /// By strides, in whole units of adjacent elements: see [`Iteration::vector_class`].
     Rows,
     /// By strides, one element for each whole unit: see [`Iteration::vector_class`].
     Columns,
@@ -80,7 +80,7 @@ pub struct Iteration {
     operands: SmallVec<[Operand; 3]>,
 }
 
-/// What shader text depends on: the rank of the walk and each operand's access.
+/// The properties that shader text depends on: the rank of the walk and each operand's access.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AccessClass {
     rank: usize,
@@ -112,8 +112,8 @@ impl Iteration {
         self.operand(&strides, 0)
     }
 
-    /// The same walk with as few dimensions as possible: extents of 1 vanish, and neighbours merge
-    /// where every operand walks them as one.
+    /// The same walk with as few dimensions as possible: extents of 1 are removed, and neighbouring
+    /// dimensions are merged if every operand walks them as one.
     #[must_use]
     pub fn collapse(self) -> Self {
         let mut dims = Dims::new();
@@ -187,18 +187,18 @@ impl Iteration {
         }
     }
 
-    /// What shader text depends on.
+    /// The class on which shader text depends.
     pub fn class(&self) -> AccessClass {
         let operands: SmallVec<_> = (0..self.operands.len()).map(|k| self.access(k)).collect();
         let strided = operands.contains(&Access::Strided);
         AccessClass { rank: if strided { self.dims.len() } else { 1 }, operands }
     }
 
-    /// The class of a walk in units of `width` elements side by side, none of which crosses the end
-    /// of an innermost run: each strided operand has a unit's elements side by side too, from a
-    /// multiple of `width` on ([`Access::Rows`]), or one element for all of them
-    /// ([`Access::Columns`]). `None` where units don't fit. A flat walk's last unit may be a part
-    /// of one.
+    /// The class of a walk in units of `width` adjacent elements. No unit crosses the end of an
+    /// innermost run. Each strided operand either has a unit's elements adjacent too, starting at a
+    /// multiple of `width` ([`Access::Rows`]), or has one element for all of them
+    /// ([`Access::Columns`]). `None` if the operands do not fit units. The last unit of a flat walk
+    /// may be incomplete.
     pub fn vector_class(&self, width: usize) -> Option<AccessClass> {
         let mut class = self.class();
         if class.is_flat() {
@@ -267,8 +267,8 @@ impl AccessClass {
         key
     }
 
-    /// Declares the parameters and, for each operand, `fn index_NAME(i: u32) -> u32`: the operand's
-    /// element for element `i` of the walk.
+    /// Declares the parameters and, for each operand, `fn index_NAME(i: u32) -> u32`: the index of
+    /// the operand's element for element `i` of the walk.
     #[must_use]
     pub fn declare(&self, mut shader: Shader, names: &[&str]) -> Shader {
         assert_eq!(names.len(), self.operands.len(), "one name for each operand");
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(of(&[16, 1], 2), None, "so does the first");
         assert_eq!(of(&[1, 6], 0), None, "a unit's elements are not side by side");
         assert_eq!(of(&[-8, 1], 40).unwrap().operands[..], [Access::Rows]);
-        // A flat walk has a rest.
+        // The last unit of a flat walk may be incomplete.
         assert!(Iteration::over(&[7]).broadcast(&[7]).vector_class(4).is_some());
     }
 

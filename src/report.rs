@@ -256,7 +256,7 @@ flow, function calls. Together they are all but [seven](DECISIONS.md#ops-that-ar
 579 that TensorFlow 2.21 has on its own GPUs. All other ops run on the CPU.
 
 float64 and complex128 need an adapter with 64-bit floats in shaders; int64 and uint64 run on every
-adapter. `python -m tensorflow_wgpu` lists what yours offers.
+adapter. `python -m tensorflow_wgpu --ops` lists what yours offers.
 
 Every op with every type is run against TensorFlow's CPU kernel by the case in `tests/python/sweep/`
 that the last column names. Arguments in host memory are those that TensorFlow's own GPU kernels

@@ -1,14 +1,14 @@
-//! A tensor as kernels see it: type, dims and a device address. No TensorFlow handle and no
-//! ownership in here.
+//! A tensor as kernels see it: type, dims and a device address. It has no TensorFlow handle and
+//! owns no memory.
 
 use smallvec::SmallVec;
 
 use crate::dtype::DType;
 
-/// Extents of a tensor, outermost first. Empty means a scalar.
+/// The extents of a tensor, outermost first. Empty for a scalar.
 pub type Dims = SmallVec<[usize; 6]>;
 
-/// A shape as TensorFlow's messages write it: `[2,3]`.
+/// A shape in the form of TensorFlow's messages: `[2,3]`.
 pub fn shape_text(dims: &[usize]) -> String {
     let extents: Vec<String> = dims.iter().map(ToString::to_string).collect();
     format!("[{}]", extents.join(","))
@@ -21,7 +21,7 @@ pub struct Tensor {
     pub dtype: DType,
     /// Extents, outermost first.
     pub dims: Dims,
-    /// Device address of the first element; meaningless when the tensor is empty.
+    /// Device address of the first element; meaningless if the tensor is empty.
     pub address: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Tuning of contractions on a real queue: results are right, on this device and on the next.
+//! Tuning of contractions on a real queue: results are right, on this device and on the next one.
 //!
-//! Which candidate wins is noise here; that one wins, and what follows from it, is not.
+//! Which candidate wins is noise here. That one wins, and the consequences, are tested.
 
 mod numeric;
 #[path = "numeric/scratch.rs"]
@@ -29,7 +29,7 @@ fn untuned() -> Arc<Device> {
     Device::open(&adapter()).unwrap()
 }
 
-/// What a GPU with its own memory is like: software adapters have too few tiles to time.
+/// The profile of a GPU with its own memory: software adapters have too few tiles to time.
 fn gpu() -> Profile {
     Profile::NVIDIA.on(untuned().profile())
 }
@@ -38,7 +38,7 @@ fn device(directory: Option<&Path>) -> Arc<Device> {
     Device::open_tuning(&adapter(), gpu(), directory, || false).unwrap()
 }
 
-/// An op with its inputs and what comes of them.
+/// An op with its inputs and expected results.
 struct Case {
     node: Node,
     inputs: Vec<Input>,
@@ -63,7 +63,7 @@ impl Case {
         }
     }
 
-    /// The same for a batch.
+    /// A batch of products.
     fn batched(batch: usize, [m, k, n]: [usize; 3]) -> Self {
         let mut random = Random::new((m * 31 + k * 7 + n) as u64);
         let (a, av) = random.tensor(DType::F32, &[batch, m, k]);
@@ -141,7 +141,7 @@ impl Case {
         }
     }
 
-    /// Runs it as on a GPU and compares.
+    /// Runs it under a GPU's profile and compares.
     fn run(&self, session: &mut Session) -> HostTensor {
         let got = session.run(&self.node, &self.inputs).unwrap();
         assert_close(&got[0], &self.want, self.scale, &format!("{:?}", self.node));
@@ -250,7 +250,7 @@ fn determinism_keeps_to_the_estimate() {
         Device::open_tuning(&adapter(), profile, None, move || asked.load(Ordering::Relaxed))
             .unwrap();
     let mut session = Session::new(device);
-    // Long sums, whose last bits tell their order.
+    // Long sums, whose last bits depend on their order.
     let case = Case::matmul(DType::F32, [5, 3000, 6]);
     let untuned = case.run(&mut Session::under(Profile::NVIDIA).unwrap());
     for _ in 0..4 {
@@ -293,13 +293,13 @@ fn the_variable_counts_on_gpus_alone() {
     if std::env::var_os(CHILD).is_some() {
         for adapter in Selection::enumerate(&|name| std::env::var(name).ok()).adapters {
             let device = Device::open(&adapter).unwrap();
-            // Under the preset of a GPU a software adapter counts as one.
+            // Under a GPU's preset a software adapter counts as a GPU.
             let software = device.profile().is_software();
             assert_eq!(device.tuner().is_none(), software, "{}", device.info().name);
         }
         return;
     }
-    // The kit has all suites in one executable, where a test's name begins with its suite's.
+    // The kit has all suites in one executable, where a test's name begins with its suite's name.
     let name = concat!(module_path!(), "::the_variable_counts_on_gpus_alone");
     let name = name.split_once("::").expect("the crate's name").1;
     let ran = std::process::Command::new(std::env::current_exe().unwrap())

@@ -1,5 +1,5 @@
-//! Barriers between dispatches: what is counted, and that results are the same where they stand
-//! only where data needs them.
+//! Barriers between dispatches: the counts, and that results are the same with only the barriers
+//! that data needs.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tensorflow_wgpu::{DType, HostTensor, Tensor};
 const ELEMENTS: usize = 1024;
 const BYTES: u64 = 4 * ELEMENTS as u64;
 
-/// The first adapter, with barriers by wgpu's rule or where data needs them.
+/// The first adapter's device, with barriers by wgpu's rule or only where data needs them.
 fn device(own_barriers: bool) -> Arc<Device> {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let adapter = selection.adapters.first().expect("a Vulkan driver");
@@ -44,9 +44,9 @@ fn step(device: &Device, from: &Tensor, to: &Tensor) {
     device.enqueue(&program).expect("a dispatch");
 }
 
-/// What `work` does in one pass.
+/// The counts of `work` in one pass.
 fn counted(device: &Device, work: &dyn Fn()) -> Statistics {
-    // Until its text is analysed, a program counts as if it wrote all that it binds.
+    // Until its text is analysed, a program counts as if it wrote all its bindings.
     for _ in 0..100 {
         work();
         device.synchronize().unwrap();
@@ -87,7 +87,7 @@ fn barriers_by_wgpus_rule_and_those_that_data_needs() {
             (0..8).for_each(|i| step(&device, &part(i), &part(i + 1)));
         });
         assert_eq!(counts(chain), [8, 7, 7]);
-        // Two chains take turns: a barrier serves both.
+        // Two chains take turns: each barrier serves both.
         let chains = counted(&device, &|| {
             for i in 0..4 {
                 step(&device, &part(i), &part(i + 1));
@@ -103,7 +103,8 @@ fn barriers_by_wgpus_rule_and_those_that_data_needs() {
     }
 }
 
-/// Steps between random parts of two blocks, with copies in between, against the same on the host.
+/// Steps between random parts of two blocks, with copies in between, compared with the same steps
+/// on the host.
 #[test]
 fn results_are_those_of_the_order_of_calls() {
     for own in [false, true] {
@@ -156,7 +157,7 @@ fn ops_give_the_same_bits() {
     let softmax = Node::new("Softmax").attr("T", DType::F32);
     let add = Node::new("AddV2").attr("T", DType::F32);
     let cases: [(&Node, Vec<HostTensor>); 4] = [
-        // Cut along the contracted index: parts, then their sums.
+        // Split along the contracted index: parts, then their sums.
         (&matmul, vec![floats(&[3, 20_000]), floats(&[20_000, 5])]),
         (&matmul, vec![floats(&[70, 40]), floats(&[40, 68])]),
         (&softmax, vec![floats(&[30, 1000])]),

@@ -1,5 +1,5 @@
-//! The check of an adapter's numbers: on a driver that computes right ones, every case is right
-//! with the kernels of every adapter.
+//! The check of an adapter's numbers: on a correct driver every case is right, with the kernels of
+//! every adapter.
 
 use tensorflow_wgpu::checkup;
 use tensorflow_wgpu::device::{Profile, Selection};

@@ -22,7 +22,7 @@ impl Random {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Of any magnitude between 1e-6 and 30, or within [-2, 2].
+    /// A number of any magnitude between 1e-6 and 30, or within [-2, 2].
     fn part(&mut self) -> f64 {
         let sign = if self.unit() < 0.5 { -1.0 } else { 1.0 };
         if self.unit() < 0.5 {
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// What a part of `dtype` holds of `v`.
+/// The value `v` as a part of `dtype` holds it.
 fn rounded(dtype: DType, v: f64) -> f64 {
     if matches!(dtype, C64 | F32) { f64::from(v as f32) } else { v }
 }
@@ -388,7 +388,7 @@ fn reductions() {
                             }
                         })
                         .collect();
-                    // Sums cancel: an error is measured against the number of terms.
+                    // Sums cancel, so the error is compared with the number of terms.
                     let ulps = 8 + 2 * length as u32;
                     assert_close(dtype, ulps * 4, &got, &wanted, |i| {
                         format!("{op} {dtype} [{rows},{columns}] axis {axis}: {i}")

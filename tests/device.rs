@@ -20,7 +20,7 @@ fn pattern(n: usize) -> Vec<u8> {
     (0..n).map(|i| (i * 7 + 3) as u8).collect()
 }
 
-/// Each workgroup says which one of how many it is, whatever part of the dispatch it is in.
+/// Each workgroup writes its index and the number of all, in whatever part of the dispatch it is.
 #[test]
 fn dispatches_in_parts_have_all_workgroups() {
     let shader = || {
@@ -129,7 +129,7 @@ fn large_copies_use_several_windows() {
     let n = 3 << 16 | 12_345;
     let (a, b) = (device.allocate(n as u64 + 4).unwrap(), device.allocate(n as u64 + 4).unwrap());
     let data = pattern(n);
-    // Shifted by a byte, words are put together from two.
+    // After a shift by a byte, each word is put together from two words.
     for shift in 0..2 {
         device.upload(a, &data).unwrap();
         device.copy(b + shift, a, n as u64).unwrap();
@@ -149,7 +149,7 @@ fn large_uploads_share_staging_memory_and_keep_their_contents() {
     let data =
         |k: u64, len: u64| (0..len).map(|i| (i * 5 + i / 256 + k * 11) as u8).collect::<Vec<_>>();
     for round in 0..6 {
-        // All of them are under way at once, of other lengths in each round.
+        // All copies are on their way at once, with other lengths in each round.
         let part = n / 8;
         let len = |k: u64| part - 4 * (k * 7919 + round * 1009);
         for k in 0..8 {
@@ -284,8 +284,8 @@ fn others_record_and_submit_while_a_read_back_waits() {
     let device = own_device();
     let (a, b) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
     device.fill(a, 4096, 5).unwrap();
-    // The thread that hands out read-backs stands still, so that the one below waits until it is
-    // let go.
+    // The thread that hands out read-backs is blocked, so that the one below waits until the thread
+    // goes on.
     let (go, gone) = std::sync::mpsc::channel::<()>();
     device.host_callback(move || gone.recv().unwrap());
     let before = device.statistics();
@@ -318,7 +318,7 @@ fn others_record_and_submit_while_a_read_back_waits() {
     device.deallocate(b).unwrap();
 }
 
-/// A device of its own, whose counts nobody else changes.
+/// A separate device, whose counts no other test changes.
 fn own_device() -> Arc<Device> {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     Device::open(&selection.adapters[0]).unwrap()
@@ -396,7 +396,7 @@ fn equal_work_elsewhere_in_a_block_makes_no_bind_group() {
     device.deallocate(a).unwrap();
 }
 
-/// A sum of two words and of many parameters, more than any adapter takes as immediates.
+/// The sum of two words and of many parameters, more than any adapter's immediates hold.
 fn sum_of_parameters(device: &Device, to: u64, numbers: &[u32]) {
     let count = numbers.len();
     device
@@ -451,7 +451,7 @@ fn parameters_beyond_the_immediates_arrive_in_every_dispatch_of_every_submission
     }
 }
 
-/// A sum of every `stride`th word of a table.
+/// The sum of every `stride`-th word of a table.
 fn sum_of_table(device: &Device, to: u64, table: Vec<u32>, stride: u32) {
     let program = Program {
         key: Key::new("test sum of a table"),
@@ -473,8 +473,8 @@ fn sum_of_table(device: &Device, to: u64, table: Vec<u32>, stride: u32) {
     device.enqueue_table(&program, table, 4, 0).unwrap();
 }
 
-/// A device that gives no offsets with its dispatches, and no parameters as immediates either if
-/// `buffers`.
+/// A device that does not take offsets with its dispatches and, if `buffers`, no parameters as
+/// immediates.
 fn plain_device(buffers: bool) -> Arc<Device> {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let mut profile = own_device().profile();
@@ -487,7 +487,7 @@ fn plain_device(buffers: bool) -> Arc<Device> {
 #[test]
 fn tables_arrive_in_every_dispatch_of_every_submission() {
     for device in [own_device(), plain_device(false), plain_device(true)] {
-        // Those of the last kind exceed the buffer that the others share.
+        // Tables of the last kind exceed the buffer that the others share.
         for (words, stride, rounds) in
             [(100, 1, 1000), (40_000, 40, 50), (400_000, 400, 3), (100, 1, 10)]
         {

@@ -1,4 +1,4 @@
-//! The documents that are written from the source are up to date.
+//! The documents that are generated from the source are up to date.
 
 #[test]
 fn the_ops_table_is_that_of_the_registry_and_of_the_sweep() {

@@ -21,7 +21,7 @@ fn einsum(dtype: DType, equation: &str) -> Node {
     Node::new("Einsum").attr("T", dtype).attr("equation", equation)
 }
 
-/// The sum for each place of the output, for an equation without ellipses; an operand with one
+/// The sum for each place of the output, for an equation without ellipses. An operand with one
 /// element along a label repeats it.
 fn reference(operands: &[Operand<'_>], output: &str) -> (Vec<usize>, Vec<Complex>) {
     let mut labels: Vec<char> = Vec::new();
@@ -60,7 +60,7 @@ fn reference(operands: &[Operand<'_>], output: &str) -> (Vec<usize>, Vec<Complex
     (shape, y)
 }
 
-/// Runs `equation`, which says the same as `plain` without ellipses.
+/// Runs `equation`. `plain` is the same equation without ellipses.
 fn check(dtype: DType, equation: &str, plain: &str, shapes: &[&[usize]]) {
     if !session().runs(dtype) {
         return;
@@ -114,7 +114,7 @@ fn one_operand() {
     }
 }
 
-/// All equations in the first type, some in each other.
+/// All equations run in the first type, some in each other type.
 const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::C64, DType::C128];
 
 /// Equations with the extents of their labels in alphabetical order.

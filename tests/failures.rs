@@ -1,6 +1,6 @@
-//! What fails in the device runtime is an error of every value that depends on it; nothing else
-//! changes, nobody waits for ever. What drivers do wrong is made by `Device::destroy`, by shaders
-//! that no adapter takes and by limits of the process.
+//! A failure in the device runtime is an error of every value that depends on it; nothing else
+//! changes, and no call waits for ever. Faults of drivers are simulated by `Device::destroy`, by
+//! shaders that no adapter accepts and by limits of the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tensorflow_wgpu::Error;
 use tensorflow_wgpu::device::{Binding, Device, Grid, Key, Params, Program, Selection};
 use tensorflow_wgpu::shader::Shader;
 
-/// Far more than anything here takes.
+/// Far more time than any call here takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn own_device() -> Arc<Device> {
@@ -21,7 +21,7 @@ fn own_device() -> Arc<Device> {
         .expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
 }
 
-/// Runs `f` in a thread of its own and fails instead of waiting for ever.
+/// Runs `f` in a separate thread and fails instead of waiting for ever.
 fn in_time<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -38,7 +38,7 @@ fn read(device: &Device, address: u64, words: usize) -> Result<Vec<u32>, Error> 
 /// A workgroup that WGSL allows and no adapter does.
 const TOO_LARGE: u32 = 1 << 14;
 
-/// `dst[0] = src[0] + 1`, by a shader of its own for every `key` and number of invocations.
+/// `dst[0] = src[0] + 1`, by a separate shader for each `key` and number of invocations.
 fn add_one(device: &Device, key: u32, dst: u64, src: u64, invocations: u32) -> Result<(), Error> {
     let text = format!(
         "// {key}\n@compute @workgroup_size({invocations})\nfn main() {{\n    dst[p.off_dst] = \
@@ -82,7 +82,7 @@ fn a_device_that_is_lost_in_mid_batch_answers_every_call_with_what_to_do() {
         device.fill(a, 1 << 20, 8).unwrap();
         let (sender, receiver) = channel();
         device.destroy();
-        // Whether this one is refused at once or in the end: it is not data.
+        // Whether this call is refused at once or at the end, it must not return data.
         match device
             .download_with(a, 4096, move |_, part| sender.send(part.map(<[u8]>::to_vec)).unwrap())
         {
@@ -125,7 +125,7 @@ fn read_backs_of_gigabytes_have_the_right_data() {
     let device = own_device();
     let largest = device.capabilities().max_buffer & !0xff;
     for wanted in [1_100_000_004, 2_200_000_000_u64] {
-        // SwiftShader makes no buffer of the size that it says it can make.
+        // SwiftShader cannot make a buffer of the size that it reports as possible.
         let mut bytes = wanted.min(largest);
         let a = loop {
             match device.allocate(bytes) {
@@ -137,7 +137,7 @@ fn read_backs_of_gigabytes_have_the_right_data() {
                 Err(e) => panic!("{e}"),
             }
         };
-        // Each MiB has contents of its own, and so have the ends of parts.
+        // Each MiB has different contents, and so have the ends of parts.
         let step = 1 << 20;
         for (k, at) in (0..bytes).step_by(step as usize).enumerate() {
             device.fill(a + at, step.min(bytes - at), k as u32 * 77 + 5).unwrap();
@@ -149,7 +149,7 @@ fn read_backs_of_gigabytes_have_the_right_data() {
             assert!(part.chunks_exact(4).all(|word| word == want), "MiB {k} of {bytes}");
         }
         drop(got);
-        // What comes in parts comes in order and once.
+        // Parts arrive in order and once.
         let (sender, receiver) = channel();
         let sink = move |at: u64, part: Result<&[u8], Error>| {
             let part = part.unwrap();
@@ -182,7 +182,7 @@ fn an_allocation_that_fails_leaves_earlier_tensors_right_and_later_ops_working()
     device.check().unwrap();
 }
 
-/// Under a limit of the address space, in a process of its own, memory runs out as on a real GPU.
+/// Under a limit of the address space, in a separate process, memory runs out as on a real GPU.
 #[cfg(target_os = "linux")]
 #[test]
 fn exhausted_memory_is_an_error_and_freed_memory_is_found_again_though_the_gpu_was_using_it() {
@@ -190,14 +190,14 @@ fn exhausted_memory_is_an_error_and_freed_memory_is_found_again_though_the_gpu_w
     if std::env::var_os(CHILD).is_some() {
         return exhaust();
     }
-    // The kit has all suites in one executable, where a test's name begins with its suite's.
+    // The kit has all suites in one executable, where a test's name begins with its suite's name.
     let name = concat!(
         module_path!(),
         "::exhausted_memory_is_an_error_and_freed_memory_is_found_again_though_the_gpu_was_using_it"
     );
     let name = name.split_once("::").expect("the crate's name").1;
     let test = std::env::current_exe().unwrap();
-    // Kilobytes: the reserved addresses, the driver, and some 2 GB for tensors.
+    // In kilobytes: the reserved addresses, the driver, and some 2 GB for tensors.
     let script =
         format!("ulimit -v 22000000 && exec {} --exact {name} --nocapture", test.display());
     let child =
@@ -227,7 +227,7 @@ fn exhaust() {
         "{refused}"
     );
     assert!(blocks.len() >= 4, "{} blocks, then {refused}", blocks.len());
-    // In use until the moment before they are asked for again.
+    // The blocks are in use until they are asked for again.
     for round in 0..3 {
         for block in blocks.drain(blocks.len() - 3..) {
             device.fill(block, 1 << 20, round).unwrap();
@@ -252,8 +252,8 @@ fn a_shader_that_fails_late_spoils_what_depends_on_it_and_nothing_else() {
         let at = |k: u64| a + 256 * k;
         device.fill(a, 1 << 16, 10).unwrap();
         device.synchronize().unwrap();
-        // The dispatch of the broken one returns before it is compiled, or fails at once; then
-        // nothing of it happens.
+        // The broken dispatch either returns before its shader is compiled, or fails at once and
+        // has no effect.
         let broken = add_one(&device, 1, at(1), at(0), TOO_LARGE);
         let dependent = add_one(&device, 2, at(2), at(1), 1);
         let second = add_one(&device, 3, at(3), at(2), 1);
@@ -295,7 +295,7 @@ fn a_shader_that_fails_late_spoils_what_depends_on_it_and_nothing_else() {
             device.fill(at(6), 4, 0).unwrap();
         }
         assert_eq!(read(&device, at(0), 1).unwrap(), [10], "an operand stays what it was");
-        // Written anew, memory is as good as any.
+        // Memory that is written anew is sound again.
         device.fill(at(1), 256, 20).unwrap();
         device.refresh(at(2), 4);
         add_one(&device, 2, at(2), at(1), 1).unwrap();
@@ -384,7 +384,7 @@ fn a_host_callback_that_waits_for_its_device_gets_an_error() {
 fn who_reads_nothing_back_does_not_outrun_the_device() {
     let device = own_device();
     let (a, parts) = (device.allocate(32 << 20).unwrap(), 64);
-    // The thread that completes stands still, as behind a slow GPU.
+    // The completion thread is blocked, as behind a slow GPU.
     let (go, gone) = channel::<()>();
     device.host_callback(move || {
         let _ = gone.recv();

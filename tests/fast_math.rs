@@ -1,5 +1,5 @@
-//! What the fault layer's compiler with fast mathematics makes of expressions that depend on the
-//! exact ones.
+//! The translations that the fault layer's fast-math compiler makes of expressions that depend on
+//! exact arithmetic.
 
 use fault_layer::fast_math::with_fast_math;
 use fault_layer::spirv::instructions;
@@ -23,7 +23,7 @@ fn compiled(statements: &str) -> Vec<u32> {
     spv::write_vec(&module, &info.unwrap(), &options, None).unwrap()
 }
 
-/// The opcodes of arithmetic in a module, in their order.
+/// The opcodes of arithmetic in a module, in order.
 fn arithmetic(words: &[u32]) -> Vec<u32> {
     let is_arithmetic = |opcode: &u32| {
         [COPY_OBJECT, FNEGATE, FADD, FSUB, FMUL, FDIV].contains(opcode)
@@ -50,7 +50,7 @@ fn what_depends_on_exact_arithmetic_is_gone() {
             vec![FADD, FORD_EQUAL, FSUB],
             vec![FADD, FORD_EQUAL, COPY_OBJECT],
         ),
-        // A part of it as a constant.
+        // A part of it is a constant.
         (
             "a[0] = (x - z * 3.0) - z * 0.14;",
             vec![FMUL, FSUB, FMUL, FSUB],
@@ -67,7 +67,7 @@ fn what_depends_on_exact_arithmetic_is_gone() {
 fn the_rest_stays() {
     for statements in [
         "a[0] = (x + y) - z;",
-        // What a loop stores is not known at its start.
+        // The value that a loop stores is unknown at its start.
         "var s = x + y; loop { if s - x > z { break; } s = s + s; } a[0] = s;",
         "a[0] = bitcast<f32>(bitcast<u32>(x + y) ^ bitcast<u32>(z)) - x;",
         "a[0] = infinity();",

@@ -1,4 +1,4 @@
-//! Transforms against the sum that defines them, in f64, and against themselves where that takes
+//! Transforms against the sum that defines them, in f64, and against themselves if that sum takes
 //! too long.
 
 use std::f64::consts::TAU;
@@ -50,7 +50,7 @@ fn elements(t: &HostTensor) -> Vec<C> {
     }
 }
 
-/// The definition along one axis of [outer, extent, inner]: the first n elements, with zeros where
+/// The definition along one axis of [outer, extent, inner]: the first n elements, with zeros if
 /// there are fewer.
 fn along(v: &[C], [outer, extent, inner]: [usize; 3], n: usize, inverse: bool) -> Vec<C> {
     let sign = if inverse { 1.0 } else { -1.0 };
@@ -90,7 +90,7 @@ fn resize(v: &[C], dims: &mut [usize], axis: usize, kept: usize, mirror: bool) -
     out
 }
 
-/// What an op gives: dims and elements.
+/// The result of an op: dims and elements.
 fn reference(
     v: &[C],
     dims: &[usize],
@@ -185,8 +185,7 @@ fn every_short_length() {
     }
 }
 
-/// Software adapters take two numbers at a time, by larger radices: the programs of GPUs are
-/// others.
+/// Software adapters take two numbers at a time, with larger radices; the programs of GPUs differ.
 #[test]
 fn the_programs_of_gpus() {
     let mut session = Session::under(Profile::NVIDIA).unwrap();
@@ -199,7 +198,7 @@ fn the_programs_of_gpus() {
     check(&mut session, "RFFT2D", F32, &[2, 6, 12], &[6, 12]);
 }
 
-/// Pairs of butterflies in first and later passes, of lines, and what cannot be paired.
+/// Pairs of butterflies in first and later passes, of lines, and numbers that cannot be paired.
 #[test]
 fn pairs_of_numbers() {
     let mut session = session();
@@ -236,7 +235,7 @@ fn several_axes() {
     }
 }
 
-/// Longer input is cut; of complex input of several axes, shorter input is extended by zeros.
+/// Longer input is cut. For complex input of several axes, shorter input is extended with zeros.
 #[test]
 fn lengths_other_than_the_input() {
     let mut session = session();
@@ -261,7 +260,7 @@ fn long_lines() {
         let back = session.run(&node("IFFT", F32), &[y[0].clone().into()]).unwrap();
         let e = error(&elements(&back[0]), &v);
         assert!(e < 2e-6, "{n}: there and back {e:e}");
-        // Some elements of the spectrum by definition.
+        // Some elements of the spectrum, by the definition.
         let y = elements(&y[0]);
         let picked: Vec<usize> = (0..5).map(|i| (i * 7_368_787 + 1) % n).collect();
         let exact: Vec<C> = picked

@@ -1,5 +1,6 @@
 //! `_WgpuFusedMatMulWithArgument`, a product whose epilogue has two values, against f64 sums: as
-//! one program, as a product that is cut, and where the result is not stored four elements at once.
+//! one program, as a product that is split, and with results that are not stored four elements at
+//! once.
 
 mod numeric;
 #[path = "numeric/products.rs"]
@@ -13,9 +14,9 @@ use tensorflow_wgpu::device::{Capabilities, Profile, Schedule};
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
-/// A bias, a square, and what is squared.
+/// A bias and a square, with the argument of the square.
 const SQUARE: &str = "x: T, T; c: 0; s0 = AddV2<T>(x0, x1); s1 = Square<T>(s0); return s1, s0";
-/// The same times a tensor of the result's shape, and a parameter.
+/// The same, multiplied by a tensor of the result's shape and by a parameter.
 const GATED: &str = "x: T, T, T; c: 1; s0 = AddV2<T>(x0, x1); s1 = Mul<T>(s0, x2); s2 = \
                      Mul<T>(s1, c0); return s2, s0";
 
@@ -78,7 +79,7 @@ fn a_value_and_its_argument() {
     }
 }
 
-/// A contracted index that is cut, and tiles that workgroups share.
+/// A contracted index that is split, and tiles that workgroups share.
 #[test]
 fn products_that_are_cut() {
     for profile in [Profile::NVIDIA, Profile::INTEL] {
@@ -115,7 +116,7 @@ fn both_results_are_one_dispatch() {
     let (eight, six) = (binds(8), binds(6));
     for (profile, extents, epilogue, wanted) in [
         (profile, [128, 64, 256], SQUARE, 1),
-        // What adds the parts up stores both.
+        // The program that adds up the parts stores both results.
         (profile, [64, 16_384, 64], SQUARE, 2),
         // Columns that are not stored four at once.
         (profile, [128, 64, 255], SQUARE, 2),

@@ -131,7 +131,7 @@ fn causal_rows_see_no_later_key() {
     }
 }
 
-/// Enough rows for blocks that leave out later keys, and for an invocation for each row.
+/// Enough rows for blocks that skip later keys, and for an invocation for each row.
 #[test]
 fn blocks_of_causal_rows_leave_out_later_keys() {
     let session = session();

@@ -28,8 +28,8 @@ fn node(case: &Case) -> Node {
         .attr("zero_masked", case.zero_masked)
 }
 
-/// Gradients of query, key and value, and for each the sums of the absolute values that its
-/// elements were added up from.
+/// Gradients of query, key and value, and for each element the sum of the absolute values of its
+/// summands.
 struct Gradients {
     values: [Vec<f64>; 3],
     sizes: [Vec<f64>; 3],
@@ -150,7 +150,7 @@ fn check_on(
             let (values, sizes) = (&wanted.values[which], &wanted.sizes[which]);
             for (i, (g, (w, size))) in got.to_f64().iter().zip(values.iter().zip(sizes)).enumerate()
             {
-                // The result that enters is rounded to its type.
+                // The input from the forward pass is rounded to its type.
                 let tolerance = epsilon(case.dtype) * (w.abs() + size) + 4e-6 * size.max(1.0);
                 assert!(
                     (g - w).abs() <= tolerance,
@@ -273,7 +273,7 @@ fn rows_that_are_masked_altogether() {
 fn long_sides_and_large_scores() {
     let mut session = session();
     let mut random = Random::new(15);
-    // Keys that the forward pass splits; queries as many.
+    // Keys that the forward pass splits, and the same with many queries.
     for (dtype, sizes) in [
         (F32, [1, 1, 3, 2000, 16, 16]),
         (F16, [1, 2, 3, 1030, 6, 10]),
@@ -329,7 +329,7 @@ fn the_same_operands_give_the_same_bits() {
     }
 }
 
-/// The program of the query makes what the other one needs, if the adapter binds so much.
+/// The program of the query makes the inputs of the other one, if the adapter has enough bindings.
 #[test]
 fn whole_rows_take_two_dispatches() {
     let profile = Profile { workgroups: 79, ..Profile::NVIDIA };
@@ -414,7 +414,7 @@ fn empty_operands_and_lower_ranks() {
 
 #[test]
 fn shapes_that_do_not_go_together() {
-    // What is saved depends on the tiles.
+    // The saved tensors depend on the tiles.
     let mut session = like(&session(), Profile::LLVMPIPE);
     let case = Case::plain(F32, "BNTH", [1; 6]);
     let ones = |dims: &[usize]| {

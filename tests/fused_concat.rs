@@ -9,11 +9,11 @@ use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
-/// Rotary embeddings: both halves turned.
+/// Rotary embeddings: both halves rotated.
 const TURNED: &str = "x: T, T, T, T; c: 0; s0 = Mul<T>(x0, x1); s1 = Mul<T>(x2, x3); s2 = \
                       Sub<T>(s0, s1); s3 = Mul<T>(x0, x3); s4 = Mul<T>(x2, x1); s5 = \
                       AddV2<T>(s3, s4); return s2, s5";
-/// One half of it, as others write it.
+/// One half of it, in another notation.
 const SWAPPED: &str = "x: T, T; c: 0; s0 = Neg<T>(x0); return s0, x1";
 const THREE: &str = "x: T; c: 1; s0 = Mul<T>(x0, c0); s1 = Exp<T>(s0); return x0, s0, s1";
 
@@ -48,7 +48,7 @@ fn cut(
     HostTensor::floats(dtype, &dims, &kept)
 }
 
-/// Runs it on tensors of these dims and compares. The axis counts from the back.
+/// Runs the op on tensors of these dims and compares. The axis counts from the back.
 fn check(dtype: DType, text: &str, inputs: &[(&[usize], i64)], axis: usize) {
     let mut random = Random::new(inputs.len() as u64 + axis as u64);
     let given: Vec<_> = inputs.iter().map(|(dims, _)| random.tensor(dtype, dims)).collect();
@@ -65,7 +65,7 @@ fn check(dtype: DType, text: &str, inputs: &[(&[usize], i64)], axis: usize) {
         })
         .collect();
     let want = expression.evaluate_tensors(&read, &vec![0.5; expression.constants()]).unwrap();
-    // Where each part broadcasts to its place in the result.
+    // The position to which each part broadcasts in the result.
     let part = want.iter().max_by_key(|t| t.dims.len() * 1000 + t.to_f64().len()).unwrap();
     let mut dims = part.dims.to_vec();
     let at = dims.len() - axis;

@@ -15,7 +15,7 @@ use tensorflow_wgpu::kernels::scalar::row::Value;
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
-/// What a further operand is, for a result of some shape.
+/// The shape of an extra operand, for a result of some shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extra {
     Scalar,
@@ -24,8 +24,8 @@ enum Extra {
     /// The same, with ones for the other dimensions.
     Spread,
     Full,
-    /// One element for each index of the first dimension: of matrices one for each row, else
-    /// nothing that a contraction reads.
+    /// One element for each index of the first dimension. For matrices that is one for each row; a
+    /// contraction reads no other ones.
     Rows,
 }
 
@@ -79,8 +79,8 @@ fn other(dtype: DType) -> DType {
     }
 }
 
-/// The result of a contraction: its values, shape and the dimension of its channels, and how many
-/// products an element has.
+/// The result of a contraction: its values, its shape, the dimension of its channels, and the
+/// number of products in an element.
 struct Result {
     values: Vec<f64>,
     dims: Vec<usize>,
@@ -114,9 +114,9 @@ impl Result {
     }
 }
 
-/// Runs the base op of `node`, whose operands are `a` and `b`, with the samples whose turn it is:
-/// compiling takes most of the time, so float32 has two for each shape, one for each tile table,
-/// and other types have one.
+/// Runs the base op of `node`, whose operands are `a` and `b`, with the samples whose turn it is.
+/// Compiling takes most of the time, so float32 has two samples for each shape, one for each tile
+/// table, and other types have one.
 fn check(
     turn: &mut usize,
     node: &Node,
@@ -135,7 +135,7 @@ fn check(
     }
 }
 
-/// The same for one sample under one profile.
+/// Does this for one sample under one profile.
 #[expect(clippy::too_many_arguments, reason = "each is a part of a case")]
 fn check_sample(
     profile: Profile,
@@ -188,7 +188,7 @@ fn check_sample(
     let rounded = numeric::either(dtype, largest);
     let got = session.run(&node, &inputs).expect(&what);
     assert_eq!((got[0].dtype, &got[0].dims[..]), (output, &result.dims[..]), "{what}");
-    // Sums of 16-bit floats are added in float32, whatever they are converted to.
+    // Sums of 16-bit floats are added in float32, to whatever type they are converted.
     let got = if dtype == DType::F64 {
         got[0].clone()
     } else {
@@ -225,9 +225,9 @@ fn matrix_products() {
     }
 }
 
-/// Persistent workgroups and stream-K, under which tiles that are cut have their epilogue in the
-/// second dispatch: every sample in turn, of which one has too many operands to be cut, and results
-/// that are packed.
+/// Persistent workgroups and stream-K, which apply the epilogue of split tiles in the second
+/// dispatch: every sample in turn, including one with too many operands to be split, and packed
+/// results.
 #[test]
 fn schedules() {
     let tile = tables::all().find(|t| t.steps(1).is_some() && t.m() == 64 && t.n() == 64);
@@ -256,7 +256,7 @@ fn schedules() {
     }
 }
 
-/// A long contraction is cut into chunks; the epilogue is applied to their sum, once.
+/// A long contraction is split into chunks; the epilogue is applied once, to their sum.
 #[test]
 fn a_long_contraction_has_one_epilogue() {
     let mut turn = 0;
@@ -324,8 +324,8 @@ fn batches_broadcast() {
     }
 }
 
-/// Products of int8 as quantized layers have them: scaled by rows and channels, with a bias. One
-/// that is cut, results of few columns, and operands at any address are among them.
+/// Products of int8 as in quantized layers: scaled by rows and channels, with a bias. They include
+/// a split contraction, results of few columns, and operands at any address.
 #[test]
 fn products_of_int8() {
     let text = "x: int32, float32, float32, float32; c: 0; s0 = Cast<int32, float32>(x0); s1 = \
@@ -353,7 +353,8 @@ fn products_of_int8() {
             let (b, bv) = int8(&if transposed { [n, k] } else { [k, n] });
             let rows = batch.iter().product::<usize>() * m;
             let sums = matmul(&av, &bv, [rows, k, n], false, transposed);
-            // As large as they are for sums of such numbers, so that results are about 1.
+            // The scales are the inverse of the usual size of these sums, so that results are about
+            // 1.
             let large = 70.0 * (k as f64).sqrt();
             let mut scale = |dims: &[usize]| {
                 let count: usize = dims.iter().product();
@@ -425,8 +426,8 @@ fn convolutions() {
     }
 }
 
-/// Few channels have a program of their own where subgroups share loads. Turns whose first sample
-/// is for that class: a bias and an activation, no epilogue, and operands of every kind.
+/// Convolutions with few channels have their own program if subgroups share loads. The turns begin
+/// with samples for that class: a bias and an activation, no epilogue, and operands of every kind.
 #[test]
 fn convolutions_of_few_channels() {
     let few = Conv {

@@ -156,8 +156,8 @@ fn outputs_of_every_width() {
     );
 }
 
-/// So many elements that a software adapter takes eight at once, in every width and access; then
-/// four, for want of alignment or for odd extents.
+/// Enough elements for a software adapter to take eight at once, in every width and access; then
+/// four at once, because of alignment or odd extents.
 #[test]
 fn large_tensors() {
     let mut session = session();
@@ -206,7 +206,6 @@ fn selections_by_fused_conditions() {
     );
 }
 
-/// The rounding of a Cast is kept, though both its sides are f32 in the shader.
 /// A step of an LSTM whose masked sequences keep their state.
 #[test]
 fn a_masked_step_of_an_lstm() {
@@ -218,8 +217,8 @@ fn a_masked_step_of_an_lstm() {
     );
 }
 
-/// Bits of three operands, selected against one of them: a compiler of a software adapter took the
-/// wrong truth table for such.
+/// Bits of three operands, selected against one of them: a software adapter's compiler used a wrong
+/// truth table for this.
 #[test]
 fn bits_selected_against_an_operand() {
     for dtype in ["uint32", "int64", "uint8"] {

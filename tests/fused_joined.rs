@@ -1,5 +1,5 @@
 //! `_WgpuFusedJoinedMatMul`, several products of one left operand, against f64 sums: as one program
-//! and, where that does not pay or does not go, as one after the other.
+//! and, if that is slower or impossible, one after the other.
 
 mod numeric;
 #[path = "numeric/products.rs"]
@@ -104,7 +104,7 @@ fn small_products_are_one_dispatch() {
     let few = Capabilities { max_bindings: 8, ..profile.capabilities };
     for (profile, extents, epilogue, wanted) in [
         (profile, [64, 32, 64], BIAS, 1),
-        // One of them keeps the adapter busy.
+        // One product keeps the adapter busy.
         (Profile { workgroups: 1, ..profile }, [256, 32, 256], BIAS, 3),
         // Ten bindings, and seven.
         (Profile { capabilities: few, ..profile }, [64, 32, 64], BIAS, 3),

@@ -1,6 +1,7 @@
-//! Products that compute what nodes beside them would, against f64 sums: `_WgpuFusedMatMulWithSums`
-//! with the sums of its right operand's columns, `_WgpuFusedJoinedMatMulWithSums` several of one
-//! left operand, `_WgpuFusedAddedMatMul` sums of products.
+//! Products that also compute the results of neighbouring nodes, against f64 sums:
+//! `_WgpuFusedMatMulWithSums` with the sums of its right operand's columns,
+//! `_WgpuFusedJoinedMatMulWithSums` with several products of one left operand,
+//! `_WgpuFusedAddedMatMul` with sums of products.
 
 mod numeric;
 #[path = "numeric/products.rs"]
@@ -68,7 +69,7 @@ fn sums_of_columns() {
     }
 }
 
-/// A contracted index that is cut: its parts have sums too.
+/// A contracted index that is split: its parts have sums too.
 #[test]
 fn sums_of_parts() {
     for profile in [Profile::NVIDIA, Profile::INTEL] {
@@ -84,14 +85,14 @@ fn sums_of_parts() {
 
 #[test]
 fn sums_take_no_dispatch_of_their_own() {
-    // Each profile's device is no other test's.
+    // No other test uses a device with this profile.
     let profile = Profile { workgroups: 67, ..Profile::NVIDIA };
     let count =
         |profile, extents| dispatches(profile, || check_sums(DType::F32, extents, true, PLAIN));
     assert_eq!(count(profile, [128, 64, 256]), 1);
-    // What is added up at the end is both.
+    // The parts of both are added up at the end.
     assert_eq!(count(profile, [64, 16_384, 64]), 2);
-    // Shares of tiles have no place for sums.
+    // Shares of tiles cannot have sums.
     let shares = Profile { schedule: Some(Schedule::StreamK), ..profile };
     assert_eq!(count(shares, [17 * 128, 32, 17 * 128]), 3);
 }
@@ -140,14 +141,14 @@ fn sums_of_joined_products() {
 #[test]
 fn joined_products_and_their_sums_are_one_dispatch() {
     if session().device.profile().capabilities.max_bindings < 10 {
-        // No program of three products with their sums goes here.
+        // No program of three products with their sums fits here.
         return;
     }
     let profile = Profile { workgroups: 71, ..Profile::NVIDIA };
     let few = Capabilities { max_bindings: 8, ..profile.capabilities };
     for (profile, extents, wanted) in [
         (profile, [128, 256, 128], 1),
-        // One of them keeps the adapter busy: each makes its own sums.
+        // One product keeps the adapter busy, so each makes its own sums.
         (Profile { workgroups: 1, ..profile }, [256, 32, 256], 3),
         // Ten bindings are two too many.
         (Profile { capabilities: few, ..profile }, [128, 256, 128], 3),

@@ -9,7 +9,7 @@ use tensorflow_wgpu::kernels::reduce::table::Reduction;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
-/// On the adapter as it is, and as a GPU.
+/// Sessions on the adapter as it is, and under a GPU's profile.
 fn sessions() -> [Session; 2] {
     let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     [shared, Session::under(Profile::NVIDIA).unwrap()]
@@ -80,8 +80,8 @@ fn gather(dims: &[usize], axes: &[usize], element: impl Fn(usize) -> f64) -> Vec
     runs
 }
 
-/// Results of reductions `names` of one run of elements, with the magnitude to which their error is
-/// relative.
+/// Results of reductions `names` of one run of elements, with the magnitude that their error is
+/// relative to.
 fn reference(name: &str, run: &[f64]) -> Vec<(f64, f64)> {
     let mean = run.iter().sum::<f64>() / run.len() as f64;
     let share = |f: &dyn Fn(f64) -> f64| run.iter().map(|v| f(*v)).sum::<f64>() / run.len() as f64;
@@ -148,7 +148,7 @@ fn check(session: &mut Session, case: &Case<'_>, inputs: &[Array], dims: &[usize
     let kept: Vec<usize> = (0..dims.len()).filter(|d| !axes.contains(d)).map(|d| dims[d]).collect();
     let mut outputs = out.iter();
     for (k, name) in reductions.split(',').enumerate() {
-        // As memory would hold it.
+        // The value as memory would hold it.
         let element = |i: usize| {
             let value = values(&inputs.iter().map(|x| at(x, dims, i)).collect::<Vec<_>>())[k];
             match types[k] {
@@ -270,7 +270,7 @@ fn rows_and_columns_of_every_length() {
     }
 }
 
-/// Two normalizations' weights: more tensors than every adapter binds.
+/// The weights of two normalizations: more tensors than every adapter can bind.
 const WIDE: Case<'_> = Case {
     expression: "x: float32, float32, float32, float32, float32, float32, float32, float32; c: 0; \
                  s0 = AddV2<float32>(x1, x2); s1 = Mul<float32>(s0, x3); s2 = Mul<float32>(x0, \
@@ -350,7 +350,7 @@ fn moments_far_from_zero() {
         values: &|x| vec![x[0]],
     };
     for mut session in sessions() {
-        // The sum of squares would lose the variance, a pivot that is an outlier too.
+        // The sum of squares would lose the variance; so would a pivot that is an outlier.
         let dims = [40_000, 3];
         let mut x: Vec<f64> = array(F32, &dims, 8).values.iter().map(|v| 1000.0 + v).collect();
         let expression = case.expression.parse::<Expression>().unwrap().to_string();
@@ -372,7 +372,7 @@ fn moments_far_from_zero() {
                 }
             }
         }
-        // Constants have no variance, and infinities make the mean infinite as a plain one.
+        // Constants have no variance, and infinities make the mean infinite, as in a plain mean.
         for (value, mean, variance) in [(1e20, 1e20, 0.0), (f32::INFINITY, f64::INFINITY, f64::NAN)]
         {
             let out = session

@@ -1,6 +1,6 @@
-//! Epilogues of fused reductions against references in f64, which know nothing of expressions: what
-//! becomes of the results, in one step and in several, with operands of the results' shape and of
-//! one element, in as many dispatches as the outputs need.
+//! Epilogues of fused reductions against references in f64 that do not use expressions: one step
+//! and several steps on the results, with operands of the results' shape and of one element, in as
+//! many dispatches as the outputs need.
 
 use tensorflow_wgpu::device::adapters::Selection;
 use tensorflow_wgpu::device::{Device, Profile};
@@ -9,7 +9,7 @@ use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
-/// On the adapter as it is, and as a GPU.
+/// Sessions on the adapter as it is, and under a GPU's profile.
 fn sessions() -> [Session; 2] {
     let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     [shared, Session::under(Profile::NVIDIA).unwrap()]
@@ -288,7 +288,7 @@ fn a_reduction_and_its_epilogue_are_one_dispatch() {
         axes: &[0, 1, 2],
         keep_dims: true,
     };
-    // A device of its own: other tests' dispatches are not to be counted.
+    // A separate device, so that other tests' dispatches are not counted.
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let own = Device::open(&selection.adapters[0]).expect("a Vulkan driver");
     if own.capabilities().immediates == 0 {

@@ -11,7 +11,7 @@ use tensorflow_wgpu::{Error, HostTensor};
 mod fused_rowwise_reference;
 use fused_rowwise_reference::evaluate;
 
-/// On the adapter as it is, and as a GPU.
+/// Sessions on the adapter as it is, and under a GPU's profile.
 fn sessions() -> [Session; 2] {
     let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     [shared, Session::under(Profile::NVIDIA).unwrap()]
@@ -83,7 +83,7 @@ fn check(program: &str, constants: &[f32], axes: &[i64], inputs: &[HostTensor]) 
 /// Layer normalization as Keras writes it, with mean and inverse deviation as outputs.
 fn layer_norm(t: &str) -> String {
     let x = |n: usize| vec![t; n].join(", ");
-    // A parameter stands for no value of float64.
+    // A parameter cannot hold a float64 value.
     let epsilon = if t == "float64" { "x4" } else { "c0" };
     format!(
         "Mean: x: {}; c: 1; return x0 | Mean: x: {}; c: 1; s0 = SquaredDifference<{t}>(x0, x3); \
@@ -181,7 +181,7 @@ fn every_reduction_and_tests_of_rows() {
     }
 }
 
-/// Rows that are scaled by what they are not, in all the ways in which shapes broadcast.
+/// Rows that are scaled by values other than rows, in all the ways in which shapes broadcast.
 const BLEND: &str = "Sum, Max: x: float32, float32, float32; c: 0; s0 = Mul<float32>(x0, x1); \
                      return s0, x0 | full: x: float32, float32, float32, float32, float32; c: 0; \
                      s0 = AddV2<float32>(x0, x2); s1 = Mul<float32>(s0, x4); s2 = \

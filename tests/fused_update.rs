@@ -11,8 +11,7 @@ use tensorflow_wgpu::kernels::fused::update;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
-/// Adam as Keras writes it: m, v and the variable, a gradient, the rate; 1 - beta1, 1 - beta2 and
-/// epsilon.
+/// Adam as in Keras: m, v and the variable, a gradient, the rate; 1 - beta1, 1 - beta2 and epsilon.
 const ADAM: &str = "x: T, T, T, T, T; c: 3; s0 = Sub<T>(x3, x0); s1 = Mul<T>(s0, c0); s2 = \
                     AddV2<T>(x0, s1); s3 = Square<T>(x3); s4 = Sub<T>(s3, x1); s5 = Mul<T>(s4, \
                     c1); s6 = AddV2<T>(x1, s5); s7 = Mul<T>(s2, x4); s8 = Sqrt<T>(s6); s9 = \
@@ -136,7 +135,7 @@ const SHAPES: &[&[usize]] =
 
 #[test]
 fn members_of_one_block_take_one_dispatch() {
-    // A device of its own, for others count dispatches too.
+    // A separate device, because other tests count dispatches too.
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let mut session = Session::new(Device::open(&selection.adapters[0]).unwrap());
     let mut random = Random::new(1);
@@ -197,8 +196,7 @@ fn counters_masks_and_single_elements() {
     if !session.runs(DType::I64) {
         return;
     }
-    // A counter of int64 advances, and where a mask says so a float is replaced by a single
-    // element.
+    // A counter of int64 advances, and a float is replaced by a single element if a mask says so.
     let case = Case {
         expression: "x: int64, float32, bool, float32, int64; c: 0; s0 = AddV2<int64>(x0, x4); s1 \
                      = SelectV2<float32>(x2, x3, x1); return s0, s1"

@@ -538,7 +538,7 @@ fn very_long_chains() {
     }
 }
 
-/// One-hot rows in windows, rows of which one exceeds a binding, and classes of which one does.
+/// One-hot rows in windows, rows one of which exceeds a binding, and classes one of which does.
 #[test]
 fn one_hot_beyond_one_binding() {
     let mut session = bindings::session_of(2048);

@@ -23,7 +23,7 @@ fn host(values: &[i32]) -> Input {
 /// Image positions and their weights for one resized position.
 type Taps = Vec<(usize, f64)>;
 
-/// What each position of a resized axis reads.
+/// The input positions that each position of a resized axis reads.
 fn taps(extent: usize, resized: usize, bilinear: bool, align: bool, half: bool) -> Vec<Taps> {
     let scale = if align && resized > 1 {
         (extent - 1) as f32 / (resized - 1) as f32

@@ -1,4 +1,5 @@
-//! Ops that run for some items at a time where tensors exceed a binding: the same as when all fit.
+//! Ops that process some items at a time if tensors exceed a binding: the results are the same as
+//! if all fit.
 
 #[path = "numeric/bindings.rs"]
 mod bindings;

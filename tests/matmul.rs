@@ -151,13 +151,13 @@ fn narrow_results() {
     }
     check(DType::F16, [300, 12, 6], true, false, 0);
     check(DType::F64, [70, 12, 6], false, true, 0);
-    // Contractions that are cut, and results at any address.
+    // Contractions that are split, and results at any address.
     check(DType::F32, [64, 20_000, 3], false, false, 1);
     check(DType::BF16, [300, 12, 7], false, false, 1);
 }
 
-/// Each tile of GPUs by itself, with edges in both directions and a last step that is not full: the
-/// choice prefers some of them for sizes that tests do not have.
+/// Each tile of GPUs alone, with edges in both directions and an incomplete last step: some of them
+/// are normally chosen only for sizes that tests do not have.
 #[test]
 fn every_tile_of_gpus() {
     let tiles = tables::all()
@@ -181,8 +181,8 @@ fn every_tile_of_gpus() {
     }
 }
 
-/// Whether this adapter runs programs of emulated matrices. They take subgroups of eight
-/// invocations or more, and up to 32 KiB of workgroup memory. CI's does.
+/// Whether this adapter runs programs of emulated matrices. They need subgroups of eight
+/// invocations or more, and up to 32 KiB of workgroup memory. CI's adapter has both.
 fn emulates_matrices() -> bool {
     let has = session().device.profile().capabilities;
     let lanes = session().device.info().subgroup_min_size;
@@ -199,7 +199,7 @@ fn emulated(size: MatrixSize, element: DType) -> Cooperative {
     Cooperative { size, element, means: Means::Emulation, ..Cooperative::F16 }
 }
 
-/// A GPU that offers these, and takes the tile of this id, if not 0.
+/// A GPU that offers these matrices, and uses the tile with this id if it is not 0.
 fn offering(cooperative: Cooperative, tile: u32) -> Profile {
     let own = session().device.profile().capabilities;
     let of = |element| Some(cooperative).filter(|c| c.element == element);
@@ -208,13 +208,13 @@ fn offering(cooperative: Cooperative, tile: u32) -> Profile {
     Profile { tile, capabilities, ..Profile::NVIDIA }
 }
 
-/// Its largest tile of at most 64 rows.
+/// The largest tile of at most 64 rows for these matrices.
 fn tile_of(cooperative: Cooperative) -> u32 {
     let tiles = tables::cooperative(Some(cooperative)).filter(|t| t.m() <= 64);
     tiles.max_by_key(|t| t.m()).expect("a tile of at most 64 rows").id()
 }
 
-/// Products of `dtype` by these matrices, which are tried out before.
+/// Products of `dtype` with these matrices, which are probed before.
 fn check_matrices(offered: Cooperative, dtype: DType, shapes: &[([usize; 3], bool, bool)]) {
     let verdict = under(offering(offered, tile_of(offered)), || {
         for (shape, ta, tb) in shapes {
@@ -225,9 +225,9 @@ fn check_matrices(offered: Cooperative, dtype: DType, shapes: &[([usize; 3], boo
     assert_eq!(verdict, Some(Verdict::Pays { lanes: offered.lanes }), "{offered:?}");
 }
 
-/// Matrices that every invocation computes for itself stand in for those that no software adapter
-/// has. All else is as on an adapter that has them, the test products included. Each size there is,
-/// with edges in all directions.
+/// Matrices that every invocation computes for itself replace the matrices that no software adapter
+/// has. All else, including the test products, is as on an adapter that has them. All sizes are
+/// tested, with edges in all directions.
 #[test]
 fn cooperative_matrices_of_all_sizes() {
     if !emulates_matrices() {
@@ -245,7 +245,7 @@ fn cooperative_matrices_of_all_sizes() {
     }
 }
 
-/// Those of float32, which multiply bfloat16 as well.
+/// Matrices of float32, which multiply bfloat16 as well.
 #[test]
 fn cooperative_matrices_of_float32() {
     if !emulates_matrices() {
@@ -259,8 +259,8 @@ fn cooperative_matrices_of_float32() {
     check_matrices(emulated(other, DType::F32), DType::F32, &[([66, 34, 67], true, true)]);
 }
 
-/// Subgroups that are smaller than a program is for, as large, and so large that there are fewer
-/// than blocks.
+/// Subgroups that are smaller than a program expects, as large, and so large that there are fewer
+/// subgroups than blocks.
 #[test]
 fn cooperative_matrices_on_subgroups_of_any_size() {
     if !emulates_matrices() {
@@ -279,7 +279,7 @@ fn cooperative_matrices_on_subgroups_of_any_size() {
     }
 }
 
-/// A driver that multiplies wrongly, and one that does not compile: both are found out, and the
+/// A driver that multiplies wrongly, and one that does not compile: both are detected, and the
 /// product is right.
 #[test]
 fn cooperative_matrices_that_are_wrong() {
@@ -292,7 +292,7 @@ fn cooperative_matrices_that_are_wrong() {
         let offered = Cooperative { means, ..emulated(size, element) };
         let verdict = under(offering(offered, 0), || {
             check_once(element, [65, 40, 68], false, true, 0);
-            // The adapter's own failures are not those of the next op.
+            // The adapter's own failures do not affect the next op.
             check_once(DType::F32, [4, 4, 4], false, false, 0);
             session().device.matrix_units().verdict(element)
         });
@@ -300,8 +300,8 @@ fn cooperative_matrices_that_are_wrong() {
     }
 }
 
-/// Emulated matrices are right and slower than anything else: a probe that times them leaves them
-/// alone, at once.
+/// Emulated matrices are right and slower than anything else: a probe that times them rejects them
+/// quickly.
 #[test]
 fn cooperative_matrices_that_do_not_pay() {
     if !emulates_matrices() {
@@ -345,7 +345,7 @@ fn vectors_and_few_rows() {
         check(dtype, [140, 520, 1], true, false, 0);
     }
     check(DType::F16, [2, 300, 40], false, true, 1);
-    // Long enough that they are cut as well.
+    // Long enough to be split as well.
     check(DType::F32, [1, 40_000, 20], false, false, 0);
     check(DType::F32, [2, 40_000, 8], false, true, 0);
 }
@@ -591,8 +591,8 @@ fn errors_are_tensorflows() {
     }
 }
 
-/// Operands and results that exceed a binding by far, by little, or one of them alone; rows that
-/// exceed it by themselves.
+/// Operands and results that exceed a binding by far, by little, or only one of them; rows that
+/// exceed it alone.
 #[test]
 fn tensors_beyond_one_binding() {
     let refused = numeric::bindings::within(2048, || {

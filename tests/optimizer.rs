@@ -104,8 +104,8 @@ fn dense_updates_follow_their_references() {
         for dtype in real(rule.types, &session) {
             for (dims, misalign) in [(&[][..], 0), (&[0, 3], 0), (&[7, 11], 1), (&[1030], 0)] {
                 for flag in [false, true] {
-                    // Rules that take signs jump where a sum is nearly zero: the same values
-                    // whatever other types the adapter runs.
+                    // Rules that use signs jump if a sum is nearly zero. So the values are the same
+                    // on every adapter.
                     let mut random = Random::new(1);
                     session.misalign = misalign;
                     let what = format!("{} {dtype} {dims:?} {flag}", rule.op);

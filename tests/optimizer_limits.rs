@@ -1,5 +1,5 @@
-//! Long chains and wide sums: what one fused node holds is bounded, so the text of all grows as the
-//! graph does, and the numbers stay.
+//! Long chains and wide sums: the size of one fused node is bounded, so the text of all nodes grows
+//! like the graph, and the numbers stay the same.
 
 #[expect(dead_code, reason = "the products' tests use the rest")]
 mod numeric;
@@ -19,7 +19,7 @@ use tensorflow_wgpu::kernels::fused::rowwise::program::RowProgram;
 use tensorflow_wgpu::optimizer::graph::{Graph, Node};
 use tensorflow_wgpu::optimizer::passes::{PASSES, run_all};
 
-/// Steps of chains, each twice as many as before.
+/// The numbers of steps of the chains. Each is twice the one before.
 const CHAINS: [usize; 4] = [50, 100, 200, 400];
 /// Tensors of sums.
 const FANS: [usize; 3] = [25, 50, 100];
@@ -81,8 +81,8 @@ impl Builder {
         self.shape.rsplit_once(',').map_or("1".to_owned(), |(outer, _)| format!("{outer}, 1"))
     }
 
-    /// Half of the input and a quarter of `value`: chains of it come to rest, so that rounding
-    /// errors do not grow.
+    /// Half of the input and a quarter of `value`: chains of it converge, so that rounding errors
+    /// do not grow.
     fn damped(&mut self, value: &str) -> String {
         let rest = self.call("Mul", &["x", "half"]);
         let part = self.call("Mul", &[value, "quarter"]);
@@ -204,7 +204,7 @@ fn optimized(text: &str) -> Graph {
     graph
 }
 
-/// The estimate of what a node costs.
+/// The estimated cost of a node.
 fn cost(node: &Node) -> u32 {
     let text = |name: &str| node.attr(name).and_then(|a| a.string()).unwrap_or_default();
     let weight = |name: &str| match text(name) {
@@ -238,7 +238,7 @@ fn check_growth(graph: impl Fn(usize) -> String, least: usize, lengths: &[usize]
     }
 }
 
-/// The fused graph gives what the nodes give one by one.
+/// The fused graph gives the same results as the separate nodes.
 #[track_caller]
 fn check_numbers(graph: impl Fn(usize) -> String, lengths: &[usize]) {
     for n in lengths {

@@ -1,8 +1,8 @@
-//! Random graphs with loops and branches of TensorFlow 1: all passes, and pairs of them, leave the
-//! numbers and the effects what they are, and a second run changes nothing.
+//! Random graphs with loops and branches of TensorFlow 1: all passes, and pairs of them, keep the
+//! numbers and the effects, and a second run changes nothing.
 //!
-//! `TF_WGPU_GRAPHS=50000` runs 50,000 of them on the host; `TF_WGPU_DEVICE_GRAPHS` says how many
-//! run on the device. `TF_WGPU_GRAPHS_FROM` is the first seed.
+//! `TF_WGPU_GRAPHS=50000` runs 50,000 graphs on the host; `TF_WGPU_DEVICE_GRAPHS` is the number
+//! that run on the device. `TF_WGPU_GRAPHS_FROM` is the first seed.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod numeric;
@@ -25,7 +25,7 @@ const LOOPS: Profile =
     Profile { device: false, branches: true, loops: true, layers: false, nodes: 6 };
 const ON_DEVICE: Profile = Profile { device: true, layers: true, ..LOOPS };
 
-/// Ops that the optimizer is to make of some of the graphs that run on the device.
+/// Ops that the optimizer must make in some of the graphs that run on the device.
 const WANTED: &[&str] = &[
     "_WgpuFusedElementwise",
     "_WgpuFusedMatMul",
@@ -38,7 +38,7 @@ fn parsed(case: &Case) -> Graph {
     Graph::from_text(&case.text).unwrap_or_else(|e| panic!("{e}\n{}", case.text))
 }
 
-/// What passes make of a graph; it is verified after each, and a second run finds nothing.
+/// The graph after the passes; it is verified after each, and a second run changes nothing.
 fn optimized(passes: &[&Pass], seed: u64, case: &Case) -> Graph {
     let mut graph = parsed(case);
     let what = |graph: &Graph| format!("seed {seed}\n{}\n\n{}", case.text, graph.to_text());
@@ -92,7 +92,7 @@ fn graphs_with_loops_keep_their_numbers() {
     assert!(loops * 3 > count && fused * 3 > count, "{loops} loops, {fused} fused of {count}");
 }
 
-/// A pass that makes the sums of loops' steps differences.
+/// A pass that turns the sums in loops' steps into differences.
 fn wrong(graph: &mut Graph) -> Result<(), Error> {
     let order = graph.order().expect("there is no cycle");
     let is_sum = |id: &NodeId| {

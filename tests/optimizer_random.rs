@@ -1,8 +1,9 @@
-//! Random graphs: what the optimizer makes of them gives the same numbers, and it follows its own
+//! Random graphs: the optimized graphs give the same numbers, and the optimizer follows its own
 //! rules.
 //!
-//! Every graph of a seed is always the same. Tolerances are bounds of rounding errors that the
-//! generator carries along; choices depend on exact values only, so that no rounding can turn them.
+//! The graph of a seed is always the same. Tolerances are bounds of rounding errors that the
+//! generator computes along the way; choices depend only on exact values, so that no rounding can
+//! change them.
 
 #[expect(dead_code, reason = "the products' tests use the rest")]
 mod numeric;
@@ -18,13 +19,13 @@ use tensorflow_wgpu::HostTensor;
 use tensorflow_wgpu::optimizer::graph::Graph;
 use tensorflow_wgpu::optimizer::passes::{PASSES, run_all};
 
-/// Scalar functions alone, which the host evaluates.
+/// Only scalar functions, which the host evaluates.
 const SCALAR: Profile =
     Profile { device: false, branches: false, loops: false, layers: false, nodes: 24 };
 const EVERYTHING: Profile = Profile { device: true, ..SCALAR };
-/// The same with more of what products are fused with.
+/// Everything, with more of the nodes that are fused with products.
 const LAYERS: Profile = Profile { layers: true, nodes: 8, ..EVERYTHING };
-/// Of scalar functions, some run under conditions, and some nodes have effects.
+/// Scalar functions, some of which run under conditions, and nodes with effects.
 const BRANCHES: Profile = Profile { branches: true, ..SCALAR };
 
 fn parsed(case: &Case) -> Graph {
@@ -42,7 +43,7 @@ fn optimized(case: &Case) -> Graph {
     graph
 }
 
-/// Ops that the optimizer is to make of some of the graphs.
+/// Ops that the optimizer must make in some of the graphs.
 const WANTED: &[&str] = &[
     "_WgpuFusedConcat",
     "_WgpuFusedElementwise",
@@ -53,7 +54,7 @@ const WANTED: &[&str] = &[
     "_WgpuFusedUpdate",
 ];
 
-/// Number of nodes that the optimizer made.
+/// The number of nodes that the optimizer made.
 fn fused(graph: &Graph) -> usize {
     graph.ids().filter(|id| graph.node(*id).op().starts_with("_Wgpu")).count()
 }
@@ -87,7 +88,7 @@ fn the_optimizer_keeps_its_rules() {
     let cases = [
         (1000, EVERYTHING),
         (200, LAYERS),
-        // Larger graphs find more: what waits for what, and levels of updates.
+        // Larger graphs find more problems: nodes that wait for each other, and levels of updates.
         (400, Profile { nodes: 42, ..EVERYTHING }),
         (400, Profile { nodes: 80, ..EVERYTHING }),
         (200, Profile { nodes: 200, ..EVERYTHING }),

@@ -1,5 +1,5 @@
-//! The pass `rowwise` on small graphs: what it takes over, what it leaves, and how the nodes come
-//! out.
+//! The pass `rowwise` on small graphs: the nodes that it takes over, the nodes that it leaves, and
+//! its results.
 
 use expect_test::{Expect, expect};
 use tensorflow_wgpu::optimizer::graph::Graph;

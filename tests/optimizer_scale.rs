@@ -1,4 +1,4 @@
-//! The optimizer on large graphs: time that grows as the graph does, and no recursion as deep as
+//! The optimizer on large graphs: its time grows like the graph, and it does not recurse as deep as
 //! the graph.
 
 #[path = "optimizer_scale/families.rs"]
@@ -10,10 +10,10 @@ use families::FAMILIES;
 use tensorflow_wgpu::optimizer::graph::Graph;
 use tensorflow_wgpu::optimizer::passes::{PASSES, Pass};
 
-/// Nodes of a graph; the variable `SCALE_NODES` asks for others, as 100000 with a build in release
-/// mode.
+/// The number of nodes of a graph. The variable `SCALE_NODES` overrides it, for instance with
+/// 100000 in a release build.
 const NODES: usize = 1000;
-/// No graph takes longer, by far.
+/// No graph takes nearly this long.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs passes on a graph, twice, on a stack that is smaller than TensorFlow's threads have.

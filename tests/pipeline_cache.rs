@@ -1,7 +1,7 @@
-//! The pipeline cache on disk: what a process compiled is there for the next one, and whatever lies
-//! there, pipelines work.
+//! The pipeline cache on disk: a process finds the pipelines that an earlier one compiled, and
+//! pipelines work whatever the file contains.
 //!
-//! Drivers that keep a cache of their own give programs an empty one, so on Linux the caches are
+//! Drivers that have a cache of their own give programs an empty one. So on Linux the caches are
 //! those of `tests/fault_layer`, which keep pipelines under any driver.
 
 #[cfg(target_os = "linux")]
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Trial};
 use tensorflow_wgpu::device::{Device, Selection};
 
-/// How many compiled pipelines came out of what was stored; none where nothing can tell.
+/// The number of compiled pipelines that came from stored data; None if it cannot be determined.
 type Found = Arc<dyn Fn() -> Option<u64> + Send + Sync>;
 
 fn main() {

@@ -41,8 +41,7 @@ fn nothing_overtakes_a_pipeline_that_is_being_compiled() {
     device.upload(address, &1u32.to_le_bytes()).unwrap();
     let mut expected = 1u32;
     for round in 0..3 {
-        // Each statement is a pipeline of its own; those that multiply and those that add do not
-        // commute.
+        // Each statement is a pipeline of its own. The statements do not commute.
         for k in 0..12u32 {
             run(&device, address, &format!("x[0] = x[0] * {}u + {k}u;", k + 2)).unwrap();
             expected = expected.wrapping_mul(k + 2).wrapping_add(k);
@@ -84,10 +83,10 @@ fn a_shader_that_does_not_compile_is_an_error_before_its_result_is_read() {
         let error = result.expect_err("the shader is wrong");
         assert!(matches!(&error, Error::Internal(m) if m.contains("no_such_thing")), "{error}");
     };
-    // At once where the compiler was faster, else by the next wait.
+    // At once if the compiler was faster, otherwise by the next wait.
     refused(run(&device, address, bad).and_then(|()| device.synchronize()));
     refused(run(&device, address, bad));
-    // What the shader should have written is missing until the host writes the memory anew.
+    // The shader's output is missing until the host writes the memory anew.
     device.fill(address, 256, 0).unwrap();
     run(&device, address, "x[0] = 7u;").unwrap();
     assert_eq!(read(&device, address).unwrap(), 7, "the device goes on");

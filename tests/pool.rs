@@ -7,7 +7,7 @@ use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
-/// Pooling with three spatial dimensions; fewer lead with extents of 1.
+/// Pooling with three spatial dimensions. One with fewer has leading extents of 1.
 #[derive(Debug, Clone)]
 struct Case {
     spatial: usize,
@@ -275,8 +275,8 @@ fn plain(input: usize, channels: usize) -> Case {
     }
 }
 
-/// Whole images, planes of an image, and slabs with the rows around them, whose windows overlap or
-/// do not.
+/// Whole images, planes of an image, and slabs with the rows around them, with windows that overlap
+/// and windows that do not.
 #[test]
 fn tensors_beyond_one_binding() {
     let refused = numeric::bindings::within(4096, || {
@@ -366,8 +366,8 @@ fn large_windows() {
     assert!(check(&line, DType::F32, 3));
 }
 
-/// Windows that are cut: along each dimension, in all types, with padding and ties, and where
-/// tensors exceed a binding as well.
+/// Windows that are split: along each dimension, in all types, with padding and ties, and with
+/// tensors that exceed a binding as well.
 #[test]
 fn windows_of_more_iterations_than_loops_may_have() {
     let base = Case { batch: 2, channels: 3, input: [1, 9, 7], ..plain(1, 1) };

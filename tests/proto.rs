@@ -7,7 +7,7 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use tensorflow_wgpu::optimizer::graph::Graph;
 use tensorflow_wgpu::optimizer::wire;
 
-/// `proto/descriptors.bin` is what tests against the running TensorFlow compare, which cannot read
+/// Tests against the running TensorFlow compare `proto/descriptors.bin`, because they cannot read
 /// schemas.
 #[test]
 fn the_descriptors_are_those_of_the_schemas() {

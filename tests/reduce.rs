@@ -8,7 +8,7 @@ use tensorflow_wgpu::kernels::reduce::table::{REDUCTIONS, Reduction};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
-/// On the adapter as it is, and as a GPU.
+/// Sessions on the adapter as it is, and under a GPU's profile.
 fn sessions() -> [Session; 2] {
     let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     [shared, Session::under(Profile::NVIDIA).unwrap()]
@@ -81,7 +81,7 @@ fn epsilon(dtype: DType) -> f64 {
 fn assert_close(dtype: DType, got: &[f64], wanted: &[f64], scale: &[f64], context: &str) {
     assert_eq!(got.len(), wanted.len(), "{context}");
     for (i, ((g, w), s)) in got.iter().zip(wanted).zip(scale).enumerate() {
-        // What the type holds: infinity beyond its range.
+        // The value that the type can hold: infinity beyond its range.
         let rounded = match dtype {
             F16 => half::f16::from_f64(*w).to_f64(),
             BF16 => half::bf16::from_f64(*w).to_f64(),
@@ -222,7 +222,7 @@ fn rows_and_columns_of_every_length() {
         }
         for row in ["All", "Any"].map(Reduction::of) {
             for n in [63, 257, 5000] {
-                // All but one equal: the one must be found.
+                // All elements but one are equal: that one must be found.
                 for at in [0, n / 2, n - 1] {
                     let mut v = vec![f64::from(u8::from(row.op == "All")); 3 * n];
                     v[n + at] = 1.0 - v[n + at];
@@ -313,7 +313,7 @@ fn integers(dtype: DType, dims: &[usize], v: &[i128]) -> HostTensor {
     }
 }
 
-/// What the type keeps of a number.
+/// The value that the type keeps of a number.
 fn wrapped(dtype: DType, v: i128) -> i128 {
     let modulus = 1i128 << (8 * dtype.size());
     let low = v.rem_euclid(modulus);
@@ -332,7 +332,7 @@ fn integers_of(t: &HostTensor) -> Vec<i128> {
     }
 }
 
-/// What TensorFlow's CPU kernels give, on x86.
+/// The results of TensorFlow's CPU kernels on x86.
 fn integer_reference(op: &str, dtype: DType, x: &[i128]) -> i128 {
     let wide = if dtype.is_signed_integer() { I64 } else { U64 };
     let sum = |x: &mut dyn Iterator<Item = i128>| x.fold(0, |a, b| wrapped(wide, a + b));
@@ -595,7 +595,7 @@ fn arg_reductions_in_vec4s() {
                     &values(dtype, dims.iter().product(), 12),
                 );
             }
-            // What no number is worse than, after nothing but NaN.
+            // Infinities and ordinary numbers after nothing but NaN.
             for value in [f64::NEG_INFINITY, f64::INFINITY, 1.0] {
                 let v: Vec<f64> =
                     (0..800).map(|i| if i % 7 == 3 { value } else { f64::NAN }).collect();

@@ -240,7 +240,7 @@ fn cast(mut session: Session, from: DType, to: DType, truncate: bool) -> Result<
     Ok(())
 }
 
-/// What a driver is known to get wrong: part of the adapter's name, the types, what happens.
+/// Known errors of drivers: a part of the adapter's name, the types, a description.
 const DRIVER_BUGS: [(&str, DType, DType, &str); 1] = [(
     "SwiftShader",
     DType::U32,
@@ -297,7 +297,7 @@ fn pow_near_one() -> Result<(), Failed> {
     checks::compare(&mut session, row, DType::F64, &[vec![n], vec![n]], &paired)
 }
 
-/// Sums of 1 to 13 tensors, whose dispatches take 6 and then 5 each.
+/// Sums of 1 to 13 tensors. The first dispatch takes 6, the later ones 5 each.
 fn add_n() -> Result<(), Failed> {
     let mut session = Session::shared().map_err(|e| e.to_string())?;
     for n in [1usize, 2, 6, 7, 11, 13] {

@@ -33,7 +33,7 @@ fn value(op: &str, i: usize) -> f64 {
     ((i * 37) % 11) as f64 - 5.0
 }
 
-/// Those of `types` that the device has.
+/// The types of `types` that the device supports.
 fn supported<const N: usize>(types: [DType; N]) -> Vec<DType> {
     Session::shared().unwrap().supported(types)
 }
@@ -241,7 +241,7 @@ fn bad_places() {
     let x = HostTensor::f32(&[4, 1], &[1.0, 2.0, 3.0, 4.0]);
     let v = |values: &[i64]| ids(i, values);
     let size = HostTensor::i32(&[], &[3]);
-    // Without a wait there is no error: what is out of range is dropped.
+    // An error appears only at a wait; without one, out-of-range ids are dropped.
     let op = node("Sum", "WithNumSegments", [f, i, i]).attr("Tnumsegments", i);
     let got =
         all(&op, &[x.clone(), v(&[0, 4, -1, 1]), v(&[0, 0, 1, 3]), size.clone()], 0).expect("runs");

@@ -1,7 +1,7 @@
 //! Every shader variant of every family is valid WGSL and has a translation to SPIR-V (Vulkan), MSL
 //! (Metal) and HLSL (DX12), with parameters in immediates and in a buffer, and with 64-bit integers
-//! and without; and none exceeds the limits that WebGPU promises of every adapter. No device is
-//! needed, so Linux checks what the other systems will get.
+//! and without. No variant exceeds the limits that WebGPU guarantees for every adapter. No device
+//! is needed, so Linux checks the shaders of the other systems.
 //!
 //! One test for each family: `cargo test --test shaders scalar`.
 
@@ -25,9 +25,9 @@ const WANTED: Capabilities = Capabilities::IMMEDIATES
 /// Sizes of the immediates: 128 bytes as nearly everywhere, and none.
 const IMMEDIATE_LIMITS: [u32; 2] = [128, 0];
 
-/// Families of more than a thousand shaders. Each is cut into tests that run at once. One of
-/// [`SAMPLED`] shaders is checked with parameters in a buffer, too, for which all have the same
-/// lines.
+/// Families with more than a thousand shaders. Each is cut into tests that run at once. One of
+/// [`SAMPLED`] shaders is also checked with parameters in a buffer; the lines for that are the same
+/// in all.
 const LARGE: &[&str] = &["scalar", "fused", "reduce", "matmul"];
 const PARTS: usize = 4;
 const SAMPLED: usize = 4;
@@ -51,7 +51,7 @@ fn main() {
 /// device.
 const WITHOUT_SHADERS: &[&str] = &["parallel_concat", "parked", "variant"];
 
-/// Checks every shader of a family whose number, divided by `parts`, leaves `part`.
+/// Checks the shaders of a family whose number modulo `parts` is `part`.
 fn check_family(family: &Family, part: usize, parts: usize) -> Result<(), Failed> {
     let all = (family.shaders)();
     let shaders: Vec<_> = all.iter().skip(part).step_by(parts).collect();
@@ -85,7 +85,7 @@ fn check_family(family: &Family, part: usize, parts: usize) -> Result<(), Failed
             }
         }
         problems.extend(undefined(shader));
-        // Long dispatches take the form for parts, which differs at the entry point alone.
+        // Long dispatches use the form for parts, which differs only at the entry point.
         let in_parts = shader.clone().in_parts();
         if labels.insert(shader.label())
             && let Err(problem) = check_text(&in_parts, &in_parts.render(128), 128)
@@ -100,19 +100,20 @@ fn check_family(family: &Family, part: usize, parts: usize) -> Result<(), Failed
 /// Families with contractions, whose tiles are chosen by the adapter's workgroup memory.
 const WITH_TILES: &[&str] = &["conv", "einsum", "fused", "matmul"];
 
-/// How the labels of fused programs begin that bind more tensors than every adapter does, and how
-/// many those bind. Their kernels ask how many the adapter binds, and have others for fewer.
+/// The beginnings of the labels of fused programs that bind more tensors than every adapter
+/// supports, with the number of their bindings. Their kernels check the adapter's limit, and have
+/// other programs for lower limits.
 const WIDE: &[(&str, usize)] =
     &[("attention gradient", 9), ("contract joined", 10), ("reduce", 12)];
 
-/// The storage buffers that a shader may bind.
+/// The number of storage buffers that a shader may bind.
 fn buffers(family: &str, label: &str) -> usize {
     let wide = WIDE.iter().find(|(start, _)| family == "fused" && label.starts_with(start));
     wide.map_or(8, |(_, most)| *most)
 }
 
-/// Whether a shader keeps to the limits that every adapter has: those of WebGPU, but so many
-/// buffers, and 16 KiB of parameters, which is less.
+/// Whether a shader keeps to the limits of every adapter: those of WebGPU, except that it may bind
+/// `most_buffers` buffers and have only 16 KiB of parameters.
 fn check_limits(wgsl: &str, family: &str, most_buffers: usize) -> Result<(), String> {
     let module = naga::front::wgsl::parse_str(wgsl).map_err(|e| e.emit_to_string(wgsl))?;
     let in_space = |space: naga::AddressSpace| {
@@ -148,7 +149,7 @@ fn undefined(shader: &Shader) -> Option<String> {
     ))
 }
 
-/// What cooperative matrices take, which no other shader has.
+/// The capabilities that only cooperative matrices need.
 const COOPERATIVE: Capabilities =
     WANTED.union(Capabilities::COOPERATIVE_MATRIX).union(Capabilities::SHADER_FLOAT16);
 
@@ -158,7 +159,7 @@ fn check_text(shader: &Shader, wgsl: &str, limit: u32) -> Result<(), String> {
     if wgsl.contains("coop_mat") {
         let info = validate(COOPERATIVE)?;
         to_spirv(&module, &info)?;
-        // Metal has those of eight rows and columns, DX12 none.
+        // Metal has matrices of eight rows and columns, DX12 has none.
         return if wgsl.contains("coop_mat8x8") { to_msl(&module, &info) } else { Ok(()) };
     }
     let info = validate(WANTED)?;
@@ -171,7 +172,8 @@ fn check_text(shader: &Shader, wgsl: &str, limit: u32) -> Result<(), String> {
         return Ok(());
     }
     to_msl(&module, &info)?;
-    // Eights, which software adapters with 64-bit integers alone take (kernels/scalar/software.rs).
+    // Programs of eight elements, which only software adapters with 64-bit integers use
+    // (kernels/scalar/software.rs).
     if wgsl.lines().next().is_some_and(|label| label.contains(" eight ")) {
         return Ok(());
     }
@@ -214,7 +216,7 @@ fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
         .map_err(|e| format!("SPIR-V: {e}"))
 }
 
-/// For macOS 12 and 15, whose versions of the language these are.
+/// For macOS 12 and 15, which have these versions of the language.
 fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<(), String> {
     [(2, 4), (3, 2)].into_iter().try_for_each(|version| to_msl_of(version, module, info))
 }

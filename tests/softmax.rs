@@ -6,7 +6,7 @@ use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
 
-/// On the adapter as it is, and as a GPU.
+/// Sessions on the adapter as it is, and under a GPU's profile.
 fn sessions() -> [Session; 2] {
     let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     [shared, Session::under(Profile::NVIDIA).unwrap()]

@@ -62,7 +62,7 @@ fn product(
     out
 }
 
-/// How far the columns of `q` (m x n) are from orthonormal.
+/// How far the columns of `q` (m x n) deviate from orthonormal.
 fn skew(q: &[f64], m: usize, n: usize) -> f64 {
     let dot = |a: usize, b: usize| (0..m).map(|i| q[i * n + a] * q[i * n + b]).sum::<f64>();
     let pairs = (0..n).flat_map(|a| (0..n).map(move |b| (a, b)));

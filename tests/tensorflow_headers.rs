@@ -1,8 +1,9 @@
 //! Our hand-written C structs against the headers of an installed TensorFlow: sizes, offsets and
 //! constants, as the C compiler sees them.
 //!
-//! The headers are those in `TENSORFLOW_INCLUDE_DIR`, else of the TensorFlow that `PYTHON` (else
-//! `python3`) would import. `make test` sets the variable, so there the test cannot be skipped.
+//! The headers are those in `TENSORFLOW_INCLUDE_DIR`, otherwise those of the TensorFlow that
+//! `PYTHON` (or `python3`) would import. `make test` sets the variable, so there the test cannot be
+//! skipped.
 
 #![cfg(unix)]
 
@@ -19,7 +20,7 @@ use std::process::Command;
 use abi::*;
 use profiler_abi::*;
 
-/// Opaque here as it is for the plugin.
+/// Opaque here, as for the plug-in.
 #[derive(Debug)]
 #[repr(C)]
 pub struct TF_Status {
@@ -29,7 +30,7 @@ pub struct TF_Status {
 const HEADER: &str = "tensorflow/c/experimental/stream_executor/stream_executor.h";
 const PROFILER: &str = "tensorflow/c/experimental/pluggable_profiler/pluggable_profiler.h";
 
-/// Declares for each struct what to compare: our figures as lines, and the C expressions that print
+/// Declares for each struct the figures to compare: ours as lines, and the C expressions that print
 /// the same lines. A field that is forgotten here does not compile.
 macro_rules! layouts {
     ($($name:ident / $size:ident { $($field:ident $(as $c:ident)?),* $(,)? })*) => {

@@ -1,5 +1,5 @@
-//! Sessions of the tracer: what they keep of dispatches, copies, the host and memory, however an
-//! adapter tells the time.
+//! Sessions of the tracer: the events that they keep of dispatches, copies, the host and memory,
+//! for each way in which an adapter can report the time.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use tensorflow_wgpu::{DType, HostTensor};
 const LEVELS: [Timestamps; 4] =
     [Timestamps::None, Timestamps::Passes, Timestamps::Encoders, Timestamps::Dispatches];
 
-/// A session on a device of its own that tells the time as `timestamps` says at most, and how it
-/// does.
+/// A session on a separate device that uses at most `timestamps` to read the GPU's time, and the
+/// level that it uses.
 fn session(timestamps: Timestamps, own_barriers: bool) -> (Session, Timestamps) {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let adapter = selection.adapters.first().expect("a Vulkan driver");

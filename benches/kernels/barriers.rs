@@ -1,9 +1,9 @@
-//! What barriers between dispatches cost: small dispatches in different parts of one buffer, in a
-//! buffer each, and each on what the one before wrote.
+//! The cost of barriers between dispatches: small dispatches in different parts of one buffer, in a
+//! buffer each, and each on the results of the one before.
 //!
-//! A small dispatch fills a small part of a GPU, so those that need not wait for each other could
-//! run side by side. wgpu lets them only where they have no buffer in common; how much time that
-//! takes, no driver tells.
+//! A small dispatch fills a small part of a GPU, so dispatches without hazards between them could
+//! run side by side. wgpu allows that only if they have no buffer in common. No driver reports how
+//! much time that costs.
 
 use std::fmt::Write;
 
@@ -16,30 +16,30 @@ use tensorflow_wgpu::{DType, Result, Tensor};
 use crate::measure::{Budget, repeat};
 use crate::report;
 
-/// Dispatches of a batch, which are one submission and one pass.
+/// The number of dispatches in a batch, which is one submission and one pass.
 const DISPATCHES: usize = 64;
-/// Workgroups of a dispatch: one, and as many as leave most of a large GPU idle.
+/// Workgroups of a dispatch: one, and a number that leaves most of a large GPU idle.
 const WORKGROUPS: [usize; 2] = [1, 16];
-/// Steps of each invocation: none, so that the dispatch alone is seen, and some microseconds.
+/// Steps of each invocation: none, to measure the dispatch alone, and some microseconds' worth.
 const STEPS: [usize; 2] = [0, 8192];
-/// The same for a software adapter, which has no width to fill.
+/// Steps for a software adapter, which has no width to fill.
 const SOFTWARE_STEPS: [usize; 2] = [0, 64];
 
-/// Where dispatches write.
+/// The memory that dispatches write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// In different parts of one buffer.
+    /// Different parts of one buffer.
     Parts,
-    /// In a buffer each.
+    /// A buffer each.
     Buffers,
-    /// Where the one before did, whose results they read.
+    /// The memory that the dispatch before wrote, whose results they read.
     Chain,
 }
 
 impl Pattern {
     const ALL: [Self; 3] = [Self::Parts, Self::Buffers, Self::Chain];
 
-    /// For tables and JSON.
+    /// Its name in tables and JSON.
     const fn name(self) -> &'static str {
         match self {
             Self::Parts => "independent, one buffer",
@@ -49,7 +49,7 @@ impl Pattern {
     }
 }
 
-/// What a dispatch took.
+/// The times of a dispatch.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub pattern: Pattern,
@@ -57,26 +57,26 @@ pub struct Row {
     pub own_barriers: bool,
     pub workgroups: usize,
     pub steps: usize,
-    /// Of a dispatch; median of the batches.
+    /// Microseconds of a dispatch; the median of the batches.
     pub microseconds: f64,
-    /// Of the fastest batch.
+    /// Microseconds in the fastest batch.
     pub best: f64,
-    /// Host time of a dispatch in microseconds. Where that is the longer one, the GPU waits.
+    /// Host time of a dispatch in microseconds. If it is longer than `microseconds`, the GPU waits.
     pub host: f64,
-    /// Barriers among all dispatches of a batch, and those that data needs.
+    /// Barriers among all dispatches of a batch, and the barriers that data needs.
     pub barriers: u64,
     pub needed: u64,
 }
 
 impl Row {
-    /// Who decides where barriers stand, as `TF_WGPU_BARRIERS` says it.
+    /// The rule for barriers, as a value of `TF_WGPU_BARRIERS`.
     const fn rule(&self) -> &'static str {
         if self.own_barriers { "data" } else { "wgpu" }
     }
 }
 
-/// Measures each pattern with each size, with barriers by wgpu's rule and, where the adapter can do
-/// without them, with those alone that data needs.
+/// Measures each pattern with each size, with barriers by wgpu's rule and, if the adapter supports
+/// it, with only the barriers that data needs.
 pub fn both(adapter: &wgpu::Adapter, device: &Device, budget: &Budget) -> Result<Vec<Row>> {
     let mut all = rows(device, budget)?;
     let profile = Profile { own_barriers: true, ..device.profile() };
@@ -117,18 +117,18 @@ fn measure(
     for address in &addresses {
         device.fill(*address, bytes * parts as u64, 0)?;
     }
-    // What was written by a fill is in another pass.
+    // The writes of a fill must be in another pass.
     device.synchronize()?;
     let mut unit = || {
         for i in 0..DISPATCHES {
             let address = addresses[i % blocks] + (i % parts) as u64 * bytes;
             enqueue(device, &Tensor::new(DType::F32, &[elements], address), workgroups, steps)?;
         }
-        // Units are passes of their own.
+        // Each unit is a pass of its own.
         device.flush();
         Ok(())
     };
-    // Until its text is analysed, a program counts as if it wrote everything.
+    // Until its text is analysed, a program counts as if it wrote all its bindings.
     unit()?;
     device.synchronize()?;
     let timed = repeat(device, budget, &mut unit)?;
@@ -167,7 +167,7 @@ fn enqueue(device: &Device, x: &Tensor, workgroups: usize, steps: usize) -> Resu
     })
 }
 
-/// Markdown.
+/// The rows as Markdown.
 pub fn table(rows: &[Row]) -> String {
     let mut text =
         "| Dispatches | Workgroups | Steps | µs | Best µs | Host µs | Barriers | Needed |\n\
@@ -191,12 +191,12 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Everything.
+/// The whole report.
 pub fn json(device: &Device, note: &str, rows: &[Row]) -> Value {
     let mut all = report::machine(device, note);
     all["kind"] = json!("barriers");
     all["dispatches"] = json!(DISPATCHES);
-    // Without them all dispatches share the buffer of parameters.
+    // Without immediates all dispatches share the buffer of parameters.
     all["immediates"] = json!(device.capabilities().immediates);
     all["rows"] = rows
         .iter()

@@ -1,5 +1,4 @@
-//! What a row of the benchmark runs: a node, where its operands come from, and the work that it
-//! cannot avoid.
+//! A row of the benchmark: a node, the sources of its operands, and the work that it cannot avoid.
 //!
 //! Making a case costs nothing: operands get their values when the case runs.
 
@@ -9,19 +8,20 @@ use tensorflow_wgpu::{DType, HostTensor};
 /// Elements after which generated values repeat; a prime, so that rows of a matrix differ.
 const PERIOD: usize = 65_521;
 
-/// Sizes that depend on the adapter: a software adapter would take minutes for what fills a GPU.
+/// Sizes that depend on the adapter: sizes that fill a GPU would take minutes on a software
+/// adapter.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     /// Images of a batch.
     pub batch: usize,
     /// Sequences of a batch.
     pub sequences: usize,
-    /// Whether there are rows that would take a software adapter minutes.
+    /// Whether there are rows that would take minutes on a software adapter.
     pub large: bool,
 }
 
 impl Sizes {
-    /// For so many images of a batch.
+    /// Sizes for `batch` images in a batch.
     pub const fn new(batch: usize, large: bool) -> Self {
         Self { batch, sequences: batch.div_ceil(2), large }
     }
@@ -43,7 +43,7 @@ pub enum Fill {
 /// An operand.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// A value of its own, such as a shape or an axis.
+    /// A given value, such as a shape or an axis.
     Value(HostTensor),
     /// A generated tensor.
     Tensor(DType, Vec<usize>, Fill),
@@ -124,18 +124,17 @@ fn integers(dtype: DType, dims: &[usize], values: &[i64]) -> HostTensor {
 pub struct Case {
     /// The family, as in `src/kernels/`.
     pub family: &'static str,
-    /// Op, shape, and what tells it from others.
+    /// The op, the shape, and further properties that identify the row.
     pub name: String,
     /// The node.
     pub node: Node,
     /// Its operands.
     pub inputs: Vec<Source>,
-    /// Multiplications, additions and functions of one call, where they may be what limits it.
+    /// Multiplications, additions and function calls of one call, if these may limit it.
     pub flops: f64,
-    /// Bytes that a call has to read and write, where that is not each operand and each result
-    /// once.
+    /// Bytes that a call has to read and write, if this is not each operand and each result once.
     pub bytes: Option<f64>,
-    /// Calls of a unit of work.
+    /// The number of calls in a unit of work.
     pub calls: usize,
 }
 
@@ -200,7 +199,7 @@ pub fn scalar(value: f32) -> Source {
     Source::Value(HostTensor::f32(&[], &[value]))
 }
 
-/// A vector of int32, as shapes and paddings are.
+/// A vector of int32, for shapes and paddings.
 pub fn host(values: &[usize]) -> Source {
     Source::Value(HostTensor::i32(
         &[values.len()],
@@ -208,12 +207,12 @@ pub fn host(values: &[usize]) -> Source {
     ))
 }
 
-/// One int32, as axes and depths are.
+/// One int32, for axes and depths.
 pub fn index(value: i32) -> Source {
     Source::Value(HostTensor::i32(&[], &[value]))
 }
 
-/// Shapes as they are written: `8×56×56×64`.
+/// A shape as text: `8×56×56×64`.
 pub fn by(dims: &[usize]) -> String {
     dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("×")
 }

@@ -1,5 +1,5 @@
-//! One execution of a kernel after the other on the same operands, with the memory of the first:
-//! what TensorFlow's allocator, which hands out the same blocks in each step, comes to.
+//! Executes a kernel again and again on the same operands, with the memory of the first call. This
+//! corresponds to TensorFlow's allocator, which hands out the same blocks in each step.
 
 use tensorflow_wgpu::device::Device;
 use tensorflow_wgpu::kernels::op::{OpContext, UpdateAll, VariableUpdate};
@@ -11,10 +11,10 @@ use crate::case::Source;
 pub struct Context<'d> {
     device: &'d Device,
     operands: Vec<Operand>,
-    /// Memory in the order in which a call asks for it: addresses and sizes.
+    /// Memory in the order in which a call requests it: addresses and sizes.
     memory: Vec<(u64, u64)>,
     asked: usize,
-    /// Bytes of the operands that were asked for and of the results since the last
+    /// Bytes of the operands that were requested and of the results since the last
     /// [`Context::begin`].
     pub necessary: u64,
 }
@@ -22,13 +22,13 @@ pub struct Context<'d> {
 struct Operand {
     value: HostTensor,
     tensor: Option<Tensor>,
-    /// How often a call has to move it: variables are read and written.
+    /// How often a call has to move it: a variable is read and written.
     moves: u64,
     counted: bool,
 }
 
 impl<'d> Context<'d> {
-    /// Makes the operands' values. They are copied to the device when a kernel asks for them there.
+    /// Makes the operands' values. They are copied to the device when a kernel requests them there.
     pub fn new(device: &'d Device, inputs: &[Source]) -> Self {
         let operand = |source: &Source| Operand {
             value: source.value(),
@@ -47,7 +47,7 @@ impl<'d> Context<'d> {
         self.operands.iter_mut().for_each(|o| o.counted = false);
     }
 
-    /// Frees the device's memory.
+    /// Frees the memory on the device.
     pub fn end(self) -> Result<()> {
         let operands = self.operands.iter().filter_map(|o| o.tensor.as_ref().map(|t| t.address));
         operands
@@ -96,8 +96,8 @@ impl OpContext for Context<'_> {
         Ok(tensor)
     }
 
-    /// Never forwards: a repeated kernel in place would end at infinities or denormal numbers,
-    /// which take another time.
+    /// Never forwards an input: a kernel repeated in place would end at infinities or denormal
+    /// numbers, which take a different time.
     fn forward_or_output(
         &mut self,
         _: &[usize],

@@ -1,6 +1,6 @@
-//! What the adapter can do at best: copies, multiply-adds, and dispatches of a shader that does
-//! next to nothing, each by a program of its own. A kernel's floor is measured against these, in
-//! the same run.
+//! The adapter's limits: copies, multiply-adds, and dispatches of a shader that does almost
+//! nothing, each measured by a separate program. A kernel's floor is computed from these, in the
+//! same run.
 
 use smallvec::smallvec;
 use tensorflow_wgpu::device::{Binding, Device, Grid, Key, Params, Program};
@@ -9,19 +9,19 @@ use tensorflow_wgpu::{DType, Result, Tensor};
 
 use crate::measure::{Budget, Timed, repeat};
 
-/// Rates in a second of one clock.
+/// Rates per second by one clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rates {
     /// Bytes read and written by a copy.
     pub copy: f64,
     /// Multiplications and additions of f32.
     pub flops: f64,
-    /// Dispatches that follow each other.
+    /// Dispatches, one after the other.
     pub dispatches: f64,
 }
 
-/// The rates of an adapter by two clocks. On a software adapter the process's CPU time tells more
-/// than the wall clock does, for other processes do not lengthen it.
+/// The rates of an adapter by two clocks. On a software adapter the process's CPU time says more
+/// than the wall clock, because other processes do not lengthen it.
 #[derive(Debug, Clone, Copy)]
 pub struct Peaks {
     /// By the wall clock.
@@ -33,8 +33,8 @@ pub struct Peaks {
 impl Peaks {
     /// Measures them.
     pub fn of(device: &Device, budget: &Budget) -> Result<Self> {
-        // All rows are measured against these: a moment in which the machine does something else
-        // must not be all there was.
+        // All rows are compared with these, so a moment of other load on the machine must not
+        // dominate the measurement.
         let budget = Budget { total: 3 * budget.total, batches: 3 * budget.batches };
         let (copy, flops, dispatches) =
             (copy(device, &budget)?, flops(device, &budget)?, dispatches(device, &budget)?);
@@ -45,7 +45,7 @@ impl Peaks {
 }
 
 impl Rates {
-    /// The least time that calls with so much work can take, and what sets it.
+    /// The least time that calls with this much work can take, and the resource that limits them.
     pub fn floor(&self, bytes: f64, flops: f64, calls: usize) -> (f64, &'static str) {
         let floors = [
             (bytes / self.copy, "memory"),
@@ -58,14 +58,14 @@ impl Rates {
     }
 }
 
-/// Work in a second of each clock.
+/// Work per second by each clock.
 fn rate(work: f64, timed: &Timed) -> [f64; 2] {
     [work / timed.best, work / timed.best_cpu]
 }
 
 fn buffer(device: &Device, bytes: u64) -> Result<Tensor> {
     let tensor = Tensor::new(DType::F32, &[bytes as usize / 4], device.allocate(bytes)?);
-    // Pages that nobody has written yet may be shared or absent.
+    // Pages that were never written may be shared or absent.
     device.fill(tensor.address, tensor.bytes(), 0)?;
     Ok(tensor)
 }
@@ -88,7 +88,7 @@ fn copy_program(device: &Device, from: &Tensor, to: &Tensor, count: usize) -> Re
 }
 
 fn copy(device: &Device, budget: &Budget) -> Result<[f64; 2]> {
-    // Larger than any cache of a GPU; a software adapter's time is the host's.
+    // Larger than any cache of a GPU; a software adapter spends the host's time.
     let most = if device.profile().is_software() { 64 << 20 } else { 512 << 20 };
     let bytes = device.capabilities().max_binding.min(most) / 256 * 256;
     let (from, to) = (buffer(device, bytes)?, buffer(device, bytes)?);
@@ -107,7 +107,7 @@ fn dispatches(device: &Device, budget: &Budget) -> Result<[f64; 2]> {
     Ok(rate(1.0, &timed))
 }
 
-/// A form of the arithmetic: adapters differ in which one they run fastest.
+/// A form of the arithmetic: adapters differ in which form is fastest.
 struct Form {
     ty: &'static str,
     lanes: usize,
@@ -124,7 +124,7 @@ const FORMS: &[Form] = &[
     Form { ty: "vec4<f32>", lanes: 4, step: FUSED, accumulators: 6 },
     Form { ty: "vec4<f32>", lanes: 4, step: SEPARATE, accumulators: 3 },
 ];
-/// Steps of a chain in one iteration.
+/// The number of steps of a chain in one iteration.
 const UNROLLED: usize = 8;
 
 fn flops(device: &Device, budget: &Budget) -> Result<[f64; 2]> {

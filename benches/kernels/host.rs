@@ -1,8 +1,8 @@
-//! What a dispatch costs the host: the CPU time of the thread that enqueues, told apart from what
-//! the same calls of wgpu cost without this crate around them.
+//! The cost of a dispatch for the host: the CPU time of the thread that enqueues, compared with the
+//! cost of the same wgpu calls without this crate around them.
 //!
-//! The GPU's time is not in it, on a software adapter neither, whose threads are others.
-//! Submissions are, for somebody has to make them.
+//! The GPU's time is not included, not even on a software adapter, which has its own threads.
+//! Submissions are included, because the host has to make them.
 
 use cpu_time::ThreadTime;
 use smallvec::smallvec;
@@ -16,11 +16,11 @@ use tensorflow_wgpu::{DType, Error, Result, Tensor};
 use crate::case::f32s;
 use crate::context::Context;
 
-/// Dispatches of a round.
+/// The number of dispatches in a round.
 const DISPATCHES: usize = 1000;
-/// Elements of the small tensors.
+/// The number of elements of the small tensors.
 const ELEMENTS: usize = 64;
-/// Words of the parameters that no adapter takes as immediates.
+/// The number of parameter words that are too many for any adapter's immediates.
 const WORDS: usize = 80;
 
 /// Microseconds of a dispatch in each round.
@@ -153,7 +153,7 @@ fn enqueue(device: &Device, memory: u64, words: usize, place: u64) -> Result<()>
     })
 }
 
-/// The same calls of wgpu: one pass of `batch` dispatches in each submission.
+/// The same wgpu calls directly: one pass of `batch` dispatches in each submission.
 fn raw(adapter: &wgpu::Adapter, batch: usize, rounds: usize) -> Result<Rounds> {
     const SHADER: &str = "var<immediate> count: vec4<u32>;\n@group(0) @binding(0) var<storage, \
                           read_write> a: array<f32>;\n@group(0) @binding(1) var<storage, \

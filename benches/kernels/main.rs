@@ -1,5 +1,5 @@
-//! Times every family of kernels on one adapter, without TensorFlow, and compares each with what
-//! the adapter could do at best.
+//! Times every family of kernels on one adapter, without TensorFlow, and compares each with the
+//! adapter's limits.
 //!
 //! `cargo build --release --example kernels` makes one file, `target/release/examples/kernels`,
 //! which needs nothing but a driver: copy it to a machine with a GPU and run it there. `--help`

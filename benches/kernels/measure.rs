@@ -11,43 +11,43 @@ use tensorflow_wgpu::kernels::registry::Registry;
 use crate::case::Case;
 use crate::context::Context;
 
-/// How long a row may take.
+/// The time limits of a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// What all batches together should last.
+    /// How long all batches together should last.
     pub total: Duration,
-    /// Fewest batches of a row that is fast enough to be repeated.
+    /// The fewest batches of a row that is fast enough to be repeated.
     pub batches: usize,
 }
 
 impl Budget {
-    /// What figures are worth.
+    /// Enough for reliable figures.
     pub const FULL: Self = Self { total: Duration::from_millis(200), batches: 5 };
     /// Enough to see that everything works.
     pub const QUICK: Self = Self { total: Duration::from_millis(10), batches: 1 };
 }
 
-/// Most calls of a batch: bounds what is recorded ahead of the device.
+/// The most calls of a batch: bounds the work that is recorded ahead of the device.
 const MOST_CALLS: usize = 20_000;
 
-/// What a unit of work took.
+/// The times of a unit of work.
 #[derive(Debug, Clone, Copy)]
 pub struct Timed {
-    /// The first one, with its shaders' compilation.
+    /// Seconds of the first unit, including the compilation of its shaders.
     pub first: f64,
-    /// The others; median of the batches.
+    /// Seconds of the other units; the median of the batches.
     pub seconds: f64,
     /// CPU time of the thread that enqueues.
     pub host: f64,
-    /// CPU time of the whole process: on a software adapter, the device's.
+    /// CPU time of the whole process, which on a software adapter includes the device's.
     pub cpu: f64,
-    /// The fastest batch's seconds of a unit.
+    /// Seconds of a unit in the fastest batch.
     pub best: f64,
     /// The least CPU time of a unit.
     pub best_cpu: f64,
-    /// Units that were timed.
+    /// The number of units that were timed.
     pub units: usize,
-    /// What the device counted for one of them.
+    /// The device's counts for one unit.
     pub counted: Statistics,
 }
 
@@ -66,8 +66,8 @@ pub fn repeat(
     let counted = since(&before, &device.statistics());
     let (total, share) =
         (budget.total.as_secs_f64(), budget.total.as_secs_f64() / budget.batches as f64);
-    // A batch of one ends with the device's last answer, which longer ones share; what counts is
-    // how many fill the time.
+    // A batch of one call includes the wait for the device, which the calls of a longer batch
+    // share. So the number of calls that fill the time is found step by step.
     let mut calls = 1;
     while calls < MOST_CALLS && row[0] * (calls as f64) < share {
         calls = (calls * 4).min((share / row[0]).ceil() as usize).clamp(calls + 1, MOST_CALLS);
@@ -83,8 +83,8 @@ pub fn repeat(
     Ok(Timed { first, seconds, host, cpu, best, best_cpu, units: calls * rows.len(), counted })
 }
 
-/// Seconds of a call: of the wall clock, of this thread's CPU time before the device is waited for,
-/// of the process's CPU time.
+/// Seconds of a call: wall clock, CPU time of this thread before it waits for the device, CPU time
+/// of the process.
 fn batch(device: &Device, calls: usize, unit: &mut dyn FnMut() -> Result<()>) -> Result<[f64; 3]> {
     let (process, start, thread) = (ProcessTime::now(), Instant::now(), ThreadTime::now());
     for _ in 0..calls {
@@ -96,7 +96,7 @@ fn batch(device: &Device, calls: usize, unit: &mut dyn FnMut() -> Result<()>) ->
     Ok([seconds, host, process.elapsed().as_secs_f64()].map(|s| s / calls as f64))
 }
 
-/// What the device did between two counts.
+/// The device's work between two counts.
 fn since(before: &Statistics, after: &Statistics) -> Statistics {
     Statistics {
         dispatches: after.dispatches - before.dispatches,
@@ -115,7 +115,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What came of a row.
+/// The outcome of a row.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The times of a unit of work.
@@ -124,7 +124,7 @@ pub struct Outcome {
     pub necessary: f64,
 }
 
-/// Runs a case. None where the adapter is not offered its op in its types.
+/// Runs a case. None if the adapter does not offer the op in these types.
 pub fn run(
     device: &Device,
     registry: &Registry,
@@ -138,7 +138,7 @@ pub fn run(
     let kernel = (registration.create)(node)?;
     let mut context = Context::new(device, &case.inputs);
     let outcome = unit_of(device, &*kernel, case, budget, &mut context);
-    // Nothing of a failed row may stay in the next one's way.
+    // A failed row must leave nothing that disturbs the next one.
     device.synchronize()?;
     context.end()?;
     outcome.map(Some)

@@ -33,7 +33,7 @@ Usage: kernels [OPTIONS] [FILTER]...
 
 Environment: WGPU_BACKEND chooses the backend, TF_WGPU_LOG=info logs what the device does.";
 
-/// What the command line asks for.
+/// The options from the command line.
 #[derive(Debug, Default)]
 pub struct Options {
     pub filters: Vec<String>,
@@ -53,7 +53,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the arguments behind the program's name.
+    /// Parses the arguments behind the program's name.
     pub fn parse(arguments: Vec<OsString>) -> Result<Self, lexopt::Error> {
         let mut options = Self { worst: 10, ..Self::default() };
         let mut parser = Parser::from_args(arguments);

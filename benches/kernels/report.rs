@@ -1,4 +1,4 @@
-//! What was measured, as Markdown and as JSON.
+//! The results as Markdown and as JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,28 +12,28 @@ use crate::measure::Outcome;
 /// Version of the JSON's layout.
 const SCHEMA: u32 = 1;
 
-/// The least that a row can take.
+/// The least times that a row can take.
 struct Floors {
     /// Seconds.
     floor: f64,
-    /// What sets it.
+    /// The resource that limits it.
     bound: &'static str,
     /// Time over floor by the wall clock.
     ratio: f64,
-    /// The same by CPU time, which says nothing where the GPU is no CPU.
+    /// The same ratio by CPU time, which is meaningless if the GPU is not a CPU.
     ratio_cpu: f64,
 }
 
 /// A row that was run.
 pub struct Row {
-    /// What was run.
+    /// The case that was run.
     pub case: Case,
-    /// What came of it: nothing where the adapter is not offered the op, or the error.
+    /// Its outcome: None if the adapter does not offer the op, or the error.
     pub outcome: Result<Option<Outcome>, String>,
 }
 
 impl Row {
-    /// The floors by both clocks, and how many times as long the row took. None for a row without
+    /// The floors by both clocks, and the row's time as a multiple of them. None for a row without
     /// figures.
     fn floors(&self, peaks: &Peaks) -> Option<Floors> {
         let outcome = self.outcome.as_ref().ok()?.as_ref()?;
@@ -163,14 +163,14 @@ fn rates(rates: &Rates) -> Value {
         "dispatch_us": 1e6 / rates.dispatches })
 }
 
-/// Everything.
+/// The whole report.
 pub fn json(environment: &Value, rows: &[Row], peaks: &Peaks) -> Value {
     let mut all = environment.clone();
     all["rows"] = rows.iter().map(|row| row.json(peaks)).collect();
     all
 }
 
-/// What stands above the rows.
+/// The text above the rows.
 pub fn head(environment: &Value, peaks: &Peaks) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (adapter, host) = (&environment["adapter"], &environment["host"]);
@@ -203,8 +203,8 @@ impl Rates {
     }
 }
 
-/// The rows that are farthest from their floors, on a software adapter by CPU time; nothing where
-/// there are no two to compare.
+/// The rows that are farthest from their floors, on a software adapter by CPU time; empty if there
+/// are not two rows to compare.
 pub fn worst(rows: &[Row], peaks: &Peaks, cpu: bool, count: usize) -> String {
     let far = |floors: Floors| if cpu { floors.ratio_cpu } else { floors.ratio };
     let mut far: Vec<_> =
@@ -247,7 +247,7 @@ fn processor() -> String {
     name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned()
 }
 
-/// Load averages, where the system tells.
+/// Load averages, if the system reports them.
 fn load() -> Vec<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').take(3).filter_map(|n| n.parse().ok()).collect()

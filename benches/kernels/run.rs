@@ -1,4 +1,4 @@
-//! From the command line to the report.
+//! The program from the command line to the report.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -20,11 +20,11 @@ use crate::options::{HELP, Options};
 use crate::report::{self, Row};
 use crate::serve::serve;
 
-/// Images of a batch for which a software adapter gets the large rows too.
+/// The number of images in a batch from which a software adapter gets the large rows too.
 const LARGE: usize = 32;
 
-/// Runs what the arguments ask for. Fails when a row failed; rows that the adapter is not offered
-/// are no failure.
+/// Runs the rows that the arguments ask for. Fails if a row failed; rows that the adapter does not
+/// offer are no failures.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let options = match Options::parse(arguments) {
         Ok(options) if options.help => {
@@ -50,13 +50,13 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Prints. A reader that went away, such as `head`, misses nothing, and the files are still to be
+/// Prints. A reader that closes the pipe, such as `head`, is no error: the files still have to be
 /// written.
 fn tell(text: fmt::Arguments<'_>) {
     let _ = std::io::stdout().write_fmt(text);
 }
 
-/// Runs it and returns how many rows failed.
+/// Runs the benchmark and returns the number of rows that failed.
 pub fn run(options: &Options) -> Result<usize> {
     if options.adapters {
         let found = enumerate(None).found;
@@ -131,7 +131,7 @@ pub fn run(options: &Options) -> Result<usize> {
         let line = rows[number].markdown(&peaks);
         tell(format_args!("{line}"));
         tables.push_str(&line);
-        // After each row, so that a run that is cut short leaves what it found.
+        // Written after each row, so that a run that is cut short leaves its results.
         if let Some(path) = &options.json {
             write(path, &format!("{:#}\n", report::json(&environment, &rows, &peaks)))?;
         }

@@ -1,4 +1,4 @@
-//! Rows on demand: what lets another program take this one's figures and others' in turn.
+//! Rows on demand, so that another program can take turns between this program's rows and others'.
 
 use std::io::{BufRead, Write};
 
@@ -12,8 +12,8 @@ use crate::device::Peaks;
 use crate::measure::{self, Budget};
 use crate::report::Row;
 
-/// Writes the environment as a line of JSON, then one for each name that a line of `questions` asks
-/// for, until there are no more.
+/// Writes the environment as a line of JSON. Then writes one line for each name that a line of
+/// `questions` asks for, until there are no more.
 pub fn serve(
     device: &Device,
     registry: &Registry,

@@ -1,4 +1,4 @@
-//! The program itself, on two small rows, and what its figures are computed from.
+//! Tests of the program itself, on two small rows, and of the inputs of its figures.
 
 use std::collections::HashSet;
 
@@ -37,7 +37,7 @@ fn rows_have_names_of_their_own() {
     }
 }
 
-/// A kernel reads its attributes when it is made: a row whose node lacks a new one is found here.
+/// A kernel reads its attributes when it is made: this test finds a row whose node lacks a new one.
 #[test]
 fn every_row_is_a_node_that_its_kernel_takes() {
     let session = Session::shared().expect("an adapter");
@@ -68,8 +68,8 @@ fn filters_choose_rows() {
     assert!(run(&options(&["no such row"])).is_err());
 }
 
-/// Sixty-four dispatches in one buffer, in a buffer each, and one after the other. On a device of
-/// its own: the shared one counts what other tests enqueue meanwhile.
+/// Sixty-four dispatches in one buffer, in a buffer each, and one after the other. They run on a
+/// separate device: the shared one also counts the dispatches of other tests.
 #[test]
 fn barriers_are_counted_as_wgpu_puts_them() {
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
@@ -81,8 +81,8 @@ fn barriers_are_counted_as_wgpu_puts_them() {
     assert!(rows.iter().all(|row| row.microseconds > 0.0 && row.best > 0.0), "{rows:?}");
     for row in &rows {
         let counted = (row.barriers, row.needed);
-        // One less for each time that an idle device got its work early: barriers within passes
-        // are counted.
+        // One less for each time that an idle device got its work early: only barriers within
+        // passes are counted.
         let each = 56..=63;
         match row.pattern {
             Pattern::Buffers => assert_eq!(counted, (0, 0), "{row:?}"),

@@ -43,12 +43,12 @@ from run import ROOT, driver
 
 HERE = Path(__file__).parent
 EXPORT = "export"
-#: A network as the protocol has it: a step is a unit of work.
+#: A network as a row of the protocol: a step is a unit of work.
 ROWS = [Row(made.key, made.title, 1.0, "ms", "") for made in NETWORKS]
 
 
 class Told(Peer):
-    """A peer that tells more of a row than its times."""
+    """A peer whose answers have more fields for a row than its times."""
 
     facts: dict[str, dict[str, Any]]
 
@@ -59,13 +59,13 @@ class Told(Peer):
         super().take(row, told)
 
     def logged(self) -> str:
-        """What it has written beside its answers."""
+        """Its output besides its answers."""
         self.log.seek(0)
         return self.log.read().decode(errors="replace")
 
 
 def commands(options: argparse.Namespace) -> dict[str, list[str]]:
-    """What peers are started by, and what exports networks."""
+    """The commands that start the peers, and the one that exports networks."""
     folder, small = str(options.folder), ["small"] if options.small else []
     tensorflow = [options.tensorflow_python, str(HERE / "tensorflow_networks.py"), folder]
     size = "small" if options.small else "full"
@@ -78,14 +78,14 @@ def commands(options: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def kept(peer: Told) -> dict[str, Any]:
-    """What figures hold of a peer."""
+    """The fields of a peer that the figures contain."""
     names = ("about", "refused", "errors", "samples", "told")
     return {name: getattr(peer, name) for name in names} | {"facts": getattr(peer, "facts", {})}
 
 
 def measure(rows: list[Row], options: argparse.Namespace, environment: dict[str, str]) -> Peers:
-    """Asks all peers for all networks, several times or until it is late; the first round is never
-    cut short.
+    """Asks all peers for all networks, several times or until the time is over; the first round is
+    never cut short.
     """
     end = time.monotonic() + options.seconds
     peers: dict[str, Told] = {}
@@ -93,7 +93,7 @@ def measure(rows: list[Row], options: argparse.Namespace, environment: dict[str,
         if name == EXPORT or not options.only or options.only.lower() in name.lower():
             print(name, file=sys.stderr, flush=True)
             peers[name] = Told(command, environment, None, options.patience)
-            # What is exported must be there before a peer looks into the folder.
+            # The exported networks must exist before a peer looks into the folder.
             for row in rows if name == EXPORT else []:
                 peers[name].ask(row)
             if name == EXPORT:
@@ -118,7 +118,9 @@ def measure(rows: list[Row], options: argparse.Namespace, environment: dict[str,
 def first_steps(
     rows: list[Row], options: argparse.Namespace, environment: dict[str, str]
 ) -> tuple[dict[str, list[dict[str, Any]]], Peers]:
-    """Facts of two processes for each network, of which the second finds a cache; the last peer."""
+    """The facts of two processes for each network, of which the second finds a cache; and the last
+    peer.
+    """
     facts: dict[str, list[dict[str, Any]]] = {}
     peers: Peers = {}
     export = Told(commands(options)[EXPORT], environment, None, options.patience)
@@ -127,7 +129,7 @@ def first_steps(
         with tempfile.TemporaryDirectory() as cache:
             log = "tensorflow_wgpu::device::pipelines=trace"
             own = {"TF_WGPU_CACHE": f"{cache}/ours", "MESA_SHADER_CACHE_DIR": f"{cache}/mesa"}
-            # NVIDIA's driver keeps one of its own.
+            # NVIDIA's driver has a cache of its own.
             own |= {"__GL_SHADER_DISK_CACHE_PATH": cache, "TF_WGPU_LOG": log}
             for _ in range(2):
                 command = [*commands(options)[OURS], "first"]
@@ -177,7 +179,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Runs the peers. The exit code is 1 when none ran."""
+    """Runs the peers. The exit code is 1 if none ran."""
     options = arguments()
     options.folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **(options.driver or ("system", {}))[1]}

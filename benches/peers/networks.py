@@ -1,7 +1,7 @@
 """Ten networks of Keras with random weights, one forward pass of each as a row.
 
-They are made in the sizes that people run, or in small ones, with fewer layers, smaller images and
-shorter sequences, for software adapters. Any Python can import the table; the makers import Keras.
+They have the usual sizes, or small ones for software adapters, with fewer layers, smaller images
+and shorter sequences. Any Python can import the table; the makers import Keras.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-#: Floats, and whole numbers below so many.
+#: Stands for floats; another number n stands for whole numbers below n.
 FLOATS = 0
 
 
@@ -17,7 +17,7 @@ class Input(NamedTuple):
     """An input of a network."""
 
     shape: tuple[int, ...]
-    #: `FLOATS`, or how many different whole numbers.
+    #: `FLOATS`, or the number of different whole numbers.
     below: int = FLOATS
 
     @property
@@ -27,9 +27,9 @@ class Input(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How large a network is: what its maker is called with."""
+    """The sizes of a network, which are the arguments of its maker."""
 
-    #: What the table says of it.
+    #: Its text in the table.
     title: str
     #: The batch.
     batch: int
@@ -37,7 +37,7 @@ class Sizes(NamedTuple):
     length: int
     #: Layers.
     layers: int = 0
-    #: Features, heads and rows of tables, for networks that are made here.
+    #: Features, heads and rows of tables, for the networks that are made here.
     width: int = 0
     heads: int = 0
     words: int = 0
@@ -48,19 +48,19 @@ class Network(NamedTuple):
 
     key: str
     title: str
-    #: Makes the model for sizes.
+    #: Makes the model with these sizes.
     make: Callable[[Sizes], Any]
     #: Sizes for GPUs, and for software adapters.
     full: Sizes
     small: Sizes
 
     def sizes(self, small: bool) -> Sizes:
-        """Those that are asked for."""
+        """The sizes for GPUs or for software adapters."""
         return self.small if small else self.full
 
 
 def inputs_of(model: Any) -> list[Input]:
-    """A model's inputs, in its order. Whole numbers are words, or positions, by their names."""
+    """A model's inputs, in its order. By their names, whole numbers are words or positions."""
     return [
         Input(tuple(tensor.shape), int(tensor.name.partition("_below_")[2].partition("_")[0] or 0))
         for tensor in model.inputs
@@ -78,7 +78,7 @@ def forward(model: Any) -> Callable[..., list[Any]]:
 
 
 def tokens(sizes: Sizes, length: int, name: str = "words", below: int = 0) -> Any:
-    """An input of words, whose name says below what they are."""
+    """An input of words, whose name contains the number of different words."""
     import keras
 
     name = f"{name}_below_{below or sizes.words}"
@@ -86,11 +86,11 @@ def tokens(sizes: Sizes, length: int, name: str = "words", below: int = 0) -> An
 
 
 def learned(x: Any, *shape: int) -> Any:
-    """A weight, in a network that `x` is of."""
+    """A weight in the network of `x`."""
     import keras
 
     class Learned(keras.layers.Layer):
-        """The weight, whatever it is called with."""
+        """Returns the weight for any input."""
 
         def build(self, _: Any) -> None:
             self.value = self.add_weight(shape=shape, initializer="random_normal")
@@ -148,7 +148,7 @@ def vit(sizes: Sizes) -> Any:
 
 
 def rotated(x: Any, angles: Any) -> Any:
-    """Heads of a position, turned by it."""
+    """The heads of a position, rotated by its angles."""
     from keras import ops
 
     low, high = ops.split(x, 2, -1)
@@ -157,7 +157,7 @@ def rotated(x: Any, angles: Any) -> Any:
 
 
 def llama(sizes: Sizes) -> Any:
-    """One word more of a decoder like Llama: `length` words are in the caches, which grow by one.
+    """One more word of a decoder like Llama: `length` words are in the caches, which grow by one.
 
     A quarter of the heads are for keys and values.
     """
@@ -193,7 +193,7 @@ def llama(sizes: Sizes) -> Any:
         k = ops.concatenate([past[2 * layer], k], 2)
         v = ops.concatenate([past[2 * layer + 1], v], 2)
         present += [k, v]
-        # A group of heads that share keys are the rows of one product.
+        # The heads of a group that share keys are the rows of one product.
         q = ops.reshape(q, (batch, shared, heads // shared, each))
         scores = ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) * each**-0.5
         y = ops.matmul(ops.softmax(scores), v)
@@ -218,7 +218,7 @@ def application(name: str, **options: Any) -> Callable[[Sizes], Any]:
 
 
 def unet(sizes: Sizes) -> Any:
-    """A U-Net as diffusion has it: residual blocks, three scales, attention at the smallest."""
+    """A U-Net as in diffusion models: residual blocks, three scales, attention at the smallest."""
     import keras
     from keras import layers, ops
 
@@ -273,7 +273,7 @@ def recurrent(name: str) -> Callable[[Sizes], Any]:
 
 
 def images(batch: int, side: int) -> Sizes:
-    """Sizes of a network of Keras's own."""
+    """The sizes of one of Keras's own networks."""
     return Sizes(f"{batch}×{side}×{side}", batch, side)
 
 

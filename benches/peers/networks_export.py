@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# What is exported must be made of TensorFlow's own operations.
+# The exported networks must consist of TensorFlow's own operations.
 os.environ |= {"TF_WGPU_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 from networks import FLOATS, Input, forward, inputs_of, network
@@ -42,7 +42,8 @@ def value(source: Input, seed: int) -> np.ndarray:
 
 
 def spread(model: keras.Model) -> None:
-    """Moves biases, scales and statistics from where they begin, so that a mistake with them shows.
+    """Changes biases, scales and statistics from their initial values, so that a mistake with them
+    shows.
 
     Variances stay positive.
     """
@@ -54,7 +55,7 @@ def spread(model: keras.Model) -> None:
 
 
 def complement(context: Any, node: Any, *_: Any) -> None:
-    """`erfc`, which ONNX lacks and a GELU of TensorFlow has."""
+    """`erfc`, which ONNX lacks and TensorFlow's GELU uses."""
     one = context.make_const(f"{node.name}_one", np.array(1, "float32")).output[0]
     below = context.make_node("Erf", node.input, name=f"{node.name}_erf").output[0]
     shape, dtype = context.get_shape(node.output[0]), context.get_dtype(node.output[0])
@@ -66,9 +67,9 @@ def complement(context: Any, node: Any, *_: Any) -> None:
 
 
 def converted(function: Any, signature: list[tf.TensorSpec]) -> Any:
-    """What tf2onnx makes of a function.
+    """tf2onnx's translation of a function.
 
-    It takes the constants that Keras makes outside of the function for inputs.
+    It treats the constants that Keras makes outside of the function as inputs.
     """
     onnx, _ = tf2onnx.convert.from_function(
         function, signature, opset=OPSET, custom_op_handlers={"Erfc": (complement, [])}
@@ -83,7 +84,7 @@ def converted(function: Any, signature: list[tf.TensorSpec]) -> Any:
 
 
 def gru(model: keras.Model) -> Any:
-    """The network of one GRU, of which tf2onnx makes a loop around small operations."""
+    """The network of one GRU, which tf2onnx would translate to a loop around small operations."""
     kernel, recurrent, bias, weights, offset = model.get_weights()
     constants = {
         "w": kernel.T[None],
@@ -112,7 +113,9 @@ def gru(model: keras.Model) -> Any:
 
 @contextmanager
 def without_functions() -> Iterator[None]:
-    """Meanwhile `tf.function` makes none: Keras wraps grouped convolutions, for XLA."""
+    """Makes `tf.function` return the plain function meanwhile: Keras wraps grouped convolutions,
+    for XLA.
+    """
     original = tf.function
     tf.function = lambda function=None, **_: function or (lambda inner: inner)
     try:
@@ -142,14 +145,14 @@ def export(folder: Path, key: str, small: bool) -> None:
     arrays = {f"w{i}": w for i, w in enumerate(model.get_weights())}
     arrays |= {f"x{i}": x for i, x in enumerate(values)}
     arrays |= {f"y{i}": y for i, y in enumerate(results)}
-    # It is last: where it is, all is there.
+    # This file is written last: if it exists, all files do.
     with (folder / f"{key}.npz.new").open("wb") as file:
         np.savez(file, **arrays)
     (folder / f"{key}.npz.new").rename(folder / f"{key}.npz")
 
 
 def main() -> None:
-    """Writes all."""
+    """Writes all networks."""
     folder, small = Path(sys.argv[1]), sys.argv[2] == "small"
     tell(about=f"Keras {keras.__version__}, tf2onnx {tf2onnx.__version__}")
     for line in sys.stdin:

@@ -1,4 +1,6 @@
-"""Networks as Markdown: times side by side, how peers agree, and what first steps take."""
+"""Networks as Markdown: times side by side, the differences between peers, and the times of first
+steps.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from networks import NETWORKS
 from report import CPU, ORT, PROCESSORS, WALL, Peers, seconds
 from report import PLUGIN as OURS
 
-#: A result is wrong that differs by more, as a part of the largest number.
+#: A result is wrong if it differs by more than this share of the largest number.
 WRONG = 1e-3
 
 
 def told(peers: Peers, name: str, key: str) -> dict[str, Any]:
-    """What a peer told of a network besides its times."""
+    """A peer's answers about a network besides its times."""
     return peers.get(name, {}).get("facts", {}).get(key, {})
 
 
@@ -27,7 +29,9 @@ def right(peers: Peers, name: str, key: str) -> bool:
 
 
 def cell(peers: Peers, name: str, key: str) -> str:
-    """Milliseconds of a step, and whether the CPU did a part of it; or why there are none."""
+    """Milliseconds of a step, and whether the CPU did a part of it; or the reason why there are
+    none.
+    """
     took = seconds(peers, name, key, WALL)
     if took is None:
         return "–"
@@ -37,8 +41,8 @@ def cell(peers: Peers, name: str, key: str) -> str:
 
 
 def ratio(peers: Peers, key: str, against: str, clock: int) -> float | None:
-    """How many times as fast as another we are, where both have the right result by the device that
-    is asked for.
+    """How many times as fast as another peer we are, if both have the right result on the requested
+    device.
     """
     ours, other = (seconds(peers, name, key, clock) for name in (OURS, against))
     both = all(
@@ -88,7 +92,7 @@ def figures(peers: Peers, small: bool) -> str:
 
 
 def on_cpu(peers: Peers) -> str:
-    """The operations of a network that a peer leaves to its CPU."""
+    """The operations of a network that a peer runs on its CPU."""
     return "\n".join(
         f"- {name}, {made.key}: on the CPU "
         + ", ".join(f"{op} {count}" for op, count in sorted(left.items()))
@@ -105,8 +109,8 @@ def shaders(log: str) -> list[tuple[str, str]]:
 
 
 def duplicates(log: str) -> Counter[str]:
-    """How many of a log's shaders have the text of another, but for comments, spaces and numbers
-    of constants that nothing reads; by the label of the first.
+    """The number of shaders in a log that have the same text as another, ignoring comments, spaces
+    and numbers of constants that nothing reads, by the label of the first.
     """
     first: dict[str, str] = {}
     found: Counter[str] = Counter()
@@ -125,8 +129,8 @@ def duplicates(log: str) -> Counter[str]:
 
 
 def first_steps(facts: dict[str, list[dict[str, Any]]]) -> str:
-    """A row for each network, whose facts are those of a process with an empty cache and of one
-    with a full one.
+    """A row for each network. Its facts are those of a process with an empty cache and of one with
+    a full cache.
     """
     heads = ("Network", "Tracing, s", "First step, s", "with a cache", "Second, s", "with a cache")
     heads += ("Pipelines", "Duplicates")

@@ -63,7 +63,7 @@ def of(folder: Path, key: str) -> Callable[[], Run]:
 
 
 def main() -> None:
-    """All networks of the folder, or why there are none."""
+    """Runs all networks of the folder, or reports why there are none."""
     why = refusal()
     if why:
         tell(refused=why)

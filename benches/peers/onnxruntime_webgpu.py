@@ -20,14 +20,14 @@ except ImportError as error:
 PROVIDER = "WebGpuExecutionProvider"
 DRIVER = "Dawn wants a newer Vulkan driver: for lavapipe Mesa 25, see the head of run.py"
 Node = tuple[str, list[str], dict]
-#: All that rows need: bindings do not keep what they point at, and Dawn's destructors want an
-#: order. The process ends without them.
+#: All objects that rows need: bindings do not keep the objects that they refer to, and Dawn's
+#: destructors require an order. The process ends without running them.
 KEPT: list[tuple] = []
 
 
 def model(nodes: list[Node], shapes: list[list[int]]) -> bytes:
-    """A model of `nodes` (op, inputs, attributes), each of which makes the tensor that its index
-    names.
+    """A model of `nodes` (op, inputs, attributes). Each node makes the tensor that is named after
+    its index.
     """
     made = [
         helper.make_node(op, inputs, [f"t{i}"], **attributes)
@@ -57,7 +57,7 @@ def model(nodes: list[Node], shapes: list[list[int]]) -> bytes:
 
 
 def session(nodes: list[Node], *shapes: list[int]) -> ort.InferenceSession:
-    """A session on WebGPU. Raises where there is none, for ONNX Runtime would take the CPU."""
+    """A session on WebGPU. Raises if there is none, because ONNX Runtime would use the CPU."""
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
@@ -69,8 +69,8 @@ def session(nodes: list[Node], *shapes: list[int]) -> ort.InferenceSession:
 class Held:
     """Floats on the device.
 
-    This API cannot allocate there, so they are the result of a session, which has to live as long
-    as they do.
+    This API cannot allocate on the device, so the floats are the result of a session, which has to
+    live as long as they do.
     """
 
     def __init__(self, value: np.ndarray) -> None:
@@ -88,8 +88,8 @@ def random(shape: list[int], seed: int) -> Held:
 
 
 def probe() -> Callable[[], None]:
-    """Waits for the device: the work of one queue is done in order, and a result of four bytes
-    waits for all that was before.
+    """Waits for the device: the work of a queue is done in order, so a result of four bytes comes
+    after all earlier work.
     """
     probe, seen = random([1], 0), session([("Add", ["x0", "x0"], {})], [1])
     waiting = seen.io_binding()
@@ -123,8 +123,8 @@ def of(nodes: list[Node], *shapes: list[int], repeat: int = 1) -> Callable[[], R
 
 
 def convolutions(key: str, x: list[int], w: list[int]) -> dict[str, Callable[[], Run]]:
-    """A convolution, NCHW as ONNX has it, and its input's gradient. There is no op for the
-    filter's.
+    """A convolution, NCHW as in ONNX, and its input's gradient. There is no op for the filter's
+    gradient.
     """
     how = {"kernel_shape": w[2:], "pads": [w[2] // 2] * 4}
     y = [x[0], w[0], *x[2:]]
@@ -148,13 +148,13 @@ GELU: list[Node] = [
 
 
 def refusal() -> str | None:
-    """Why there is no WebGPU here, where there is none."""
+    """The reason if there is no WebGPU here."""
     if PROVIDER not in ort.get_available_providers():
         return f"onnxruntime {ort.__version__} was built without WebGPU; {INSTALL}"
     try:
         session([("Add", ["x0", "x0"], {})], [4]).run(None, {"x0": np.ones(4, "float32")})
     except Exception as error:  # Whatever Dawn has against the driver; it comes in several classes.
-        # ONNX Runtime's own condition stands in front of what Dawn says.
+        # ONNX Runtime's own condition comes before Dawn's message.
         reason = str(error).rpartition("was false. ")[2].strip().splitlines()[:1] or [
             type(error).__name__
         ]
@@ -166,7 +166,7 @@ def refusal() -> str | None:
 
 
 def main() -> None:
-    """All rows, or why there are none."""
+    """Runs all rows, or reports why there are none."""
     why = refusal()
     if why:
         tell(refused=why)

@@ -1,4 +1,4 @@
-"""A peer as a process: rows.py says what is spoken."""
+"""A peer as a process: rows.py describes the protocol."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rows import Row
 
 
 class Peer:
-    """A peer that is asked for its rows, one by one."""
+    """A peer that is asked for its rows one by one."""
 
     def __init__(
         self, command: list[str], environment: dict[str, str], folder: Path | None, patience: float
     ) -> None:
-        """Starts it and waits until it has told what it is."""
+        """Starts the peer and waits for its first line."""
         self.patience = patience
-        #: What it is, and why it tells nothing more.
+        #: Its description, or the reason why it does not run.
         self.about: str | None = None
         self.refused: str | None = None
-        #: What it told besides.
+        #: All fields of its first line.
         self.told: dict[str, Any] = {}
-        #: Measurements of each row, seconds of the wall clock and of the processors, and what
-        #: failed.
+        #: The measurements of each row, in seconds of the wall clock and of the processors, and the
+        #: errors.
         self.samples: dict[str, list[tuple[float, float]]] = {}
         self.errors: dict[str, str] = {}
         self.absent: set[str] = set()
@@ -38,7 +38,7 @@ class Peer:
         self.start()
 
     def start(self) -> None:
-        """Starts it and waits until it has told what it is."""
+        """Starts the process and waits for its first line."""
         pipe, self.rest = subprocess.PIPE, b""
         try:
             self.process = subprocess.Popen(**self.how, stdin=pipe, stdout=pipe, stderr=self.log)
@@ -54,11 +54,11 @@ class Peer:
         self.about, self.refused, self.told = told.get("about"), told.get("refused"), told
 
     def name_of(self, row: Row) -> str:
-        """What it calls a row."""
+        """The peer's name for a row."""
         return row.key
 
     def ask(self, row: Row) -> None:
-        """Measures a row once more, unless it cannot."""
+        """Measures a row once more, unless the peer cannot."""
         if self.refused or row.key in self.errors or row.key in self.absent:
             return
         try:
@@ -70,14 +70,14 @@ class Peer:
         if told is not None:
             self.take(row, told)
         elif self.refused == self.slow():
-            # It was too slow for one row: a new process is asked for the others, but not again for
-            # what is there.
+            # It was too slow for one row. A new process is asked for the other rows, but not again
+            # for rows that have a sample.
             self.errors[row.key], self.refused = self.refused, None
             self.absent |= self.samples.keys()
             self.start()
 
     def slow(self) -> str:
-        """What is said of one that does not answer in time."""
+        """The error of a peer that does not answer in time."""
         return f"no answer in {self.patience:g} s"
 
     def take(self, row: Row, told: dict[str, Any]) -> None:
@@ -90,7 +90,9 @@ class Peer:
             self.absent.add(row.key)
 
     def line(self) -> dict[str, Any] | None:
-        """The next line, or nothing when it has ended or is too slow, in which case it is ended."""
+        """The next line. None if the process has ended, or is too slow, in which case it is
+        ended.
+        """
         end = time.monotonic() + self.patience
         output = self.process.stdout.fileno()
         while True:
@@ -114,7 +116,7 @@ class Peer:
             return None
 
     def ended(self) -> str:
-        """Why it has ended."""
+        """The reason why it has ended."""
         try:
             code = self.process.wait(10)
         except subprocess.TimeoutExpired:
@@ -124,12 +126,12 @@ class Peer:
         return f"ended with {code}: {last[0]}"
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the process."""
         if not self.process or self.process.poll() is not None:
             return
         try:
             self.process.stdin.close()
-            # A slow one does not look at its input before it has an answer.
+            # A slow peer does not read its input before it has an answer.
             self.process.wait(0 if self.refused else 2)
         except (OSError, subprocess.TimeoutExpired):
             self.process.kill()
@@ -137,10 +139,10 @@ class Peer:
 
 
 class Kernels(Peer):
-    """Our own rows: `kernels --serve`, which knows them by the names of its table."""
+    """Our own rows: `kernels --serve`, which takes the names of its own table."""
 
     def greet(self, told: dict[str, Any]) -> None:
-        """Takes what it says about itself, the adapter and the adapter's own rates."""
+        """Takes its description, the adapter and the adapter's own rates."""
         slow = "" if told["optimized"] else ", built without optimization"
         adapter = told["adapter"]
         self.about = f"tensorflow-wgpu {told['versions']['tensorflow-wgpu']} on {adapter['name']}, "

@@ -40,7 +40,7 @@ def of(
 
 
 def channels_last(t: torch.Tensor) -> torch.Tensor:
-    """A view, no copy, of TensorFlow's layout."""
+    """A view of TensorFlow's layout, without a copy."""
     return t.permute(0, 3, 1, 2)
 
 

@@ -1,4 +1,4 @@
-"""The figures as Markdown: peers side by side, and what this project wants to reach."""
+"""The figures as Markdown: peers side by side, and the project's targets."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from rows import ROWS, rate
 
 OURS, PLUGIN = "ours", "TensorFlow WGPU"
 ORT, BURN, CPU, CUDA = "ONNX Runtime WebGPU", "burn", "TensorFlow CPU", "PyTorch CUDA"
-#: Another that is no program: what the adapter reaches in a copy.
+#: A reference that is no program: the adapter's rate in a copy.
 COPY = "copy bandwidth"
 #: A driver's peers by name, each with `about`, `refused`, `errors`, and `samples`: seconds by both
 #: clocks for each row.
 Peers = dict[str, dict[str, Any]]
-#: Which of a sample's figures is what.
+#: The indices of a sample's figures.
 WALL, PROCESSORS = 0, 1
 
 
 class Target(NamedTuple):
-    """How many times as fast as others the project wants to be."""
+    """How many times as fast as others the project should be."""
 
     title: str
     rows: tuple[str, ...]
-    #: Against whom, on a software adapter and on a discrete GPU.
+    #: The required factors by peer, on a software adapter and on a discrete GPU.
     software: dict[str, float]
     discrete: dict[str, float]
-    #: Which of our own is compared.
+    #: Our peer that is compared.
     ours: str = OURS
 
 
@@ -44,15 +44,17 @@ TARGETS = [
 
 
 def seconds(peers: Peers, name: str, key: str, clock: int = WALL) -> float | None:
-    """The median of what a peer took for a row."""
+    """The median of a peer's times for a row."""
     samples = peers.get(name, {}).get("samples", {}).get(key)
     return statistics.median(sample[clock] for sample in samples) if samples else None
 
 
 def side_by_side(runs: dict[str, Peers], clock: int) -> str:
-    """A row for each work, a column for each peer that ran, in it the figures of each driver."""
+    """A row for each work, a column for each peer that ran, which holds the figures of each
+    driver.
+    """
     names = dict.fromkeys(name for peers in runs.values() for name in peers)
-    # A peer that does not need a driver ran with the first only.
+    # A peer that does not need a driver ran only with the first.
     drivers = {
         name: [d for d, peers in runs.items() if peers.get(name, {}).get("samples")]
         for name in names
@@ -80,7 +82,7 @@ def side_by_side(runs: dict[str, Peers], clock: int) -> str:
 
 
 def ratio(peers: Peers, target: Target, against: str, key: str, clock: int) -> float | None:
-    """How many times as fast as another we are."""
+    """How many times as fast as another peer we are."""
     ours = seconds(peers, target.ours, key, clock)
     if against == COPY:
         peaks = peers.get(OURS, {}).get("told", {}).get("peaks")
@@ -92,7 +94,7 @@ def ratio(peers: Peers, target: Target, against: str, key: str, clock: int) -> f
 
 
 def targets(runs: dict[str, Peers]) -> str:
-    """Each target that the peers of a driver tell something about, then what else burn can be
+    """Each target for which a driver's peers have figures, then the other rows that burn can be
     compared in.
     """
     head = (
@@ -113,7 +115,7 @@ def targets(runs: dict[str, Peers]) -> str:
                     by = [ratio(peers, target, against, key, clock) for clock in (WALL, PROCESSORS)]
                     if by[WALL] is None:
                         continue
-                    # Processors say nothing where the device is none.
+                    # Processor seconds are meaningless if the device is no processor.
                     by = by if software else by[:1]
                     met = ["yes" if value >= times else "no" for value in by]
                     verdict = met[0] if len(set(met)) == 1 else f"{met[0]}, {met[1]} by processors"
@@ -129,7 +131,7 @@ def targets(runs: dict[str, Peers]) -> str:
 
 
 def notes(runs: dict[str, Peers]) -> str:
-    """Who ran, and what did not."""
+    """The peers that ran, and those that did not."""
     out = []
     for driver, peers in runs.items():
         for name, peer in peers.items():

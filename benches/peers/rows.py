@@ -1,18 +1,20 @@
-"""What is compared: the same work in the same shapes for every peer. Any Python can import it.
+"""The rows that are compared: the same work in the same shapes for every peer. Any Python can
+import it.
 
 A peer is a program. It first prints a line of JSON with `"about"` and its version, or with
 `"refused"` and the reason, after which it ends. Then it reads the key of a row from each line of
-standard input and answers with one line: the seconds of the wall clock and of all processors that a
-unit of the row's work takes, or why there are none:
+standard input and answers with one line: the wall-clock seconds and the seconds of all processors
+that a unit of the row's work takes, or the reason why there are none:
 
     {"row": "add", "seconds": 0.01, "cpu": 0.02}
     {"row": "add", "error": "out of memory"}
     {"row": "add", "absent": true}
 
-A maker's function may have `told`, more that its answers tell.
+A maker's function may have an attribute `told` with further fields of the answer.
 
-Operands are on the device before time is taken. A unit's result stays there; the last of several is
-waited for. A row may be asked for again: what the first time made, such as shaders, is kept.
+Operands are on the device before the clock starts. A unit's result stays there; only the last of
+several is waited for. If a row is asked for again, objects from the first time, such as shaders,
+are kept.
 """
 
 from __future__ import annotations
@@ -25,26 +27,27 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 MILLION = 1 << 20
-#: What a measurement should last. Waiting for the last result, once in it, must be little of that.
+#: How long a measurement should last. It includes one wait for the last result, which must be a
+#: small part of it.
 SECONDS = 0.2
-#: Does the work so many times and waits for the last.
+#: Does the work this number of times and waits for the last one.
 Run = Callable[[int], None]
 
 
 class Row(NamedTuple):
     """A row of the table."""
 
-    #: What peers call it.
+    #: Its name for the peers.
     key: str
-    #: What the table calls it.
+    #: Its name in the table.
     title: str
     #: Multiplications and additions, or bytes, or calls, of one unit of work.
     work: float
-    #: What the work is counted in: GFLOP/s, GB/s, or µs for each call.
+    #: The unit of the figure: GFLOP/s, GB/s, or µs for each call.
     unit: str
     #: The row of benches/kernels that does the same.
     ours: str
-    #: Whether it would take a software adapter minutes: it is asked for on others only.
+    #: Whether it would take minutes on a software adapter: only others are asked for it.
     large: bool = False
 
 
@@ -131,7 +134,7 @@ ROWS = [
 
 
 def rate(row: Row, seconds: float) -> float:
-    """The figure of the table: larger is better, but for µs."""
+    """The figure of the table: larger is better, except for µs."""
     return seconds / row.work * 1e6 if row.unit == "µs each" else row.work / seconds / 1e9
 
 
@@ -155,9 +158,9 @@ def measure(run: Run) -> dict[str, float]:
 
 
 def difference(results: list[Any], wanted: list[Any]) -> float:
-    """The largest difference of arrays, as a part of the largest number that is wanted of each.
+    """The largest difference of arrays, as a share of the largest expected number of each.
 
-    What is no number, or of another shape, differs by infinity.
+    A value that is no number, or an array of another shape, differs by infinity.
     """
     largest = 0.0
     for found, right in zip(results, wanted):
@@ -170,7 +173,7 @@ def difference(results: list[Any], wanted: list[Any]) -> float:
 
 
 def serve(makers: dict[str, Callable[[], Run]]) -> None:
-    """Answers until standard input ends."""
+    """Answers requests until standard input ends."""
     made: dict[str, Run] = {}
     for line in sys.stdin:
         key = line.strip()

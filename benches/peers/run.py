@@ -70,14 +70,14 @@ ROOT = HERE.parents[1]
 
 
 class Program(NamedTuple):
-    """What a peer is started by."""
+    """The way to start a peer."""
 
     command: list[str]
     #: Whether it uses the driver under test; others run with the first driver only.
     driver: bool = True
-    #: The rows that are asked for, all without any.
+    #: The rows that are asked for; if empty, all rows.
     rows: tuple[str, ...] = ()
-    #: Where it is started, here without any.
+    #: The folder in which it is started; None for the present one.
     folder: Path | None = None
 
 
@@ -88,8 +88,8 @@ def binary(*names: str) -> str:
 
 
 def driver(text: str) -> tuple[str, dict[str, str]]:
-    """A driver's name and the environment that selects it: `system`, or `NAME=FOLDER` with unpacked
-    packages.
+    """Parses a driver's name and the environment that selects it: `system`, or `NAME=FOLDER` with
+    unpacked packages.
     """
     name, _, folder = text.partition("=")
     if not folder:
@@ -111,11 +111,11 @@ def measure(
     options: argparse.Namespace,
     end: float,
 ) -> Peers:
-    """Asks all peers for all rows, several times or until it is late; the first round is never cut
-    short.
+    """Asks all peers for all rows, several times or until the time is over; the first round is
+    never cut short.
 
-    burn's contractions come last, as long as there is time, each beside ours: it tunes itself for
-    each of them.
+    burn's contractions come last, as long as there is time, each together with ours: burn tunes
+    itself for each of them.
     """
     peers: dict[str, Peer] = {}
     for name, program in programs.items():
@@ -198,7 +198,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Runs the peers. The exit code is 1 when none ran."""
+    """Runs the peers. The exit code is 1 if none ran."""
     options = arguments()
     ours = options.kernels or binary(
         "target/release/examples/kernels", "target/debug/examples/kernels"
@@ -224,7 +224,8 @@ def main() -> int:
         print(f"driver {name}", file=sys.stderr, flush=True)
         chosen = {key: program for key, program in programs.items() if program.driver or not number}
         environment = {**os.environ, **selection}
-        # Each driver has its share of the time, less what those before it took too much.
+        # Each driver has its share of the time, less the time by which earlier drivers exceeded
+        # theirs.
         end = start + options.seconds * (number + 1) / len(drivers)
         runs[name] = measure(chosen, environment, options, end)
     for peers in runs.values():

@@ -36,12 +36,12 @@ if not tf.config.list_physical_devices(DEVICE.partition(":")[0]):
     tell(refused=f"TensorFlow {tf.__version__} has no {DEVICE}: make install")
     raise SystemExit(0)
 
-#: Counters of the plug-in that a row tells of a step.
+#: The plug-in's counters that a row reports for a step.
 COUNTERS = ("dispatches", "bytes", "uploads", "downloads", "submissions")
 
 
 def counters() -> dict[str, int]:
-    """What our device did so far; nothing on another."""
+    """The counts of our device so far; empty for another device."""
     if not ON_WGPU:
         return {}
     from tensorflow_wgpu._library import statistics
@@ -65,7 +65,7 @@ class Step:
         self.wait()
 
     def __call__(self, times: int = 1) -> list[tf.Tensor]:
-        """The last of several results, which is there."""
+        """The last of several results, when it is available."""
         with tf.device(DEVICE):
             for _ in range(times):
                 results = self.function(*self.inputs)
@@ -78,7 +78,7 @@ class Step:
             tf.add(self.probe, self.probe).numpy()
 
     def counted(self) -> dict[str, int]:
-        """What a step counts, less what waiting does."""
+        """The counts of a step, without the counts of waiting."""
         readings = [counters()]
         for act in (self, self.wait):
             act()
@@ -129,7 +129,7 @@ def of(key: str) -> Callable[[], Run]:
 
 
 def first(key: str) -> Callable[[], Run]:
-    """The maker of a row that tells the seconds of the first two steps, and nothing else."""
+    """The maker of a row that reports only the seconds of the first two steps."""
 
     def make() -> Run:
         step = Step(key)
@@ -153,7 +153,7 @@ def first(key: str) -> Callable[[], Run]:
 
 
 def about() -> str:
-    """Versions, and the adapter."""
+    """The versions, and the adapter."""
     text = f"TensorFlow {tf.__version__}, Keras {keras.__version__}, {DEVICE}"
     if not ON_WGPU:
         return text

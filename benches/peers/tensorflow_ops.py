@@ -1,6 +1,6 @@
 """TensorFlow on one of its devices, the CPU unless the command line names another, such as WGPU:0.
 
-Functions, but for the small adds, which are eager.
+The rows are functions, except the small additions, which are eager.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def small() -> Run:
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
-    """By tanh."""
+    """GELU by tanh."""
     return 0.5 * x * (1.0 + tf.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
 
 
 def layer_norm(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
-    """Composed, as Keras does it."""
+    """Composed of plain ops, as in Keras."""
     mean, variance = tf.nn.moments(x, [-1], keepdims=True)
     return tf.nn.batch_normalization(x, mean, variance, offset, scale, 1e-3)
 

@@ -19,10 +19,9 @@ import measure
 import model
 from model import Link, Machine, Plan, Step
 
-#: Not measured: round figures of machines that people have, for what the model says of them. A step
-#: of 100 ms with 100 MB of gradients (ResNet-50's size) in 160 tensors; a copy over 16 lanes of
-#: PCIe 4.0 takes 20 µs and 12 GB/s, the host adds 25 GB/s. Links between machines have a
-#: latency and a rate.
+#: Not measured: round figures of typical machines, for the model's predictions. A step of 100 ms
+#: with 100 MB of gradients (ResNet-50's size) in 160 tensors; a copy over 16 lanes of PCIe 4.0 has
+#: 20 µs and 12 GB/s, the host adds 25 GB/s. Links between machines have a latency and a rate.
 ASSUMED = {
     "8 GPUs a machine, 10 Gbit/s": (8, 50e-6, 1.1e9),
     "8 GPUs a machine, 100 Gbit/s": (8, 20e-6, 11e9),
@@ -46,19 +45,19 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes of a bucket, for readers."""
+    """Bytes of a bucket as text."""
     if not count:
         return "one of all"
     return f"{count / 2**20:g} MiB" if count >= 2**20 else f"{count / 2**10:g} KiB"
 
 
 def of_count(count: int | None) -> str:
-    """Where a knee is."""
+    """The position of a knee as text."""
     return "more than 1,024" if count is None else f"{count:,}"
 
 
 def scaling(name: str, step: Step, machine: Machine) -> str:
-    """How a step on a machine scales, and what it asks for."""
+    """The scaling of a step on a machine, and its requirements."""
     rows = []
     for n in SHOWN:
         cells = [f"{n:,}"]
@@ -110,7 +109,7 @@ def predicted(
 
 
 def checked(options: argparse.Namespace, work: measure.Work) -> dict[str, Any]:
-    """Measures what the model needs, then the runs that it is checked by, in turn."""
+    """Measures the inputs of the model, then the runs that check it, in turn."""
     adapter = measure.adapter_of()
     load = measure.Load()
     load.ask()
@@ -138,7 +137,7 @@ def checked(options: argparse.Namespace, work: measure.Work) -> dict[str, Any]:
         machine = dataclasses.replace(machine, processors=load.mean(), crowding=crowding(computed))
     ones = runs.get("host 1")
     if ones:
-        # The runs with one device between the others are under the same load as these.
+        # The runs with one device in between are under the same load as these.
         median = {k: sorted(r[k] for r in ones)[len(ones) // 2] for k in ("wall", "cpu")}
         scale = median["wall"] / step.alone()
         step = dataclasses.replace(
@@ -163,7 +162,7 @@ def checked(options: argparse.Namespace, work: measure.Work) -> dict[str, Any]:
 
 
 def crowding(computed: dict[int, list[float]]) -> float:
-    """What a step without its reduction takes beside another over what it takes alone."""
+    """The time of a step without its reduction beside another one, divided by its time alone."""
     if not {1, 2} <= set(computed):
         return 1.0
     alone, beside = (sorted(computed[n])[len(computed[n]) // 2] for n in (1, 2))
@@ -171,14 +170,14 @@ def crowding(computed: dict[int, list[float]]) -> float:
 
 
 def loaded(found: dict[str, Any]) -> tuple[Step, Machine]:
-    """The step and the machine of a run that was kept."""
+    """The step and the machine of a stored run."""
     links = {k: Link(**found["machine"][k]) for k in ("down", "up", "network")}
     step = Step(**{**found["step"], "gradients": tuple(found["step"]["gradients"])})
     return step, Machine(**{**found["machine"], **links})
 
 
 def report(found: dict[str, Any]) -> str:
-    """All of it as Markdown."""
+    """The whole report as Markdown."""
     step, machine = loaded(found)
     work = measure.Work(**found["work"])
     adapter = found["adapter"]
@@ -218,12 +217,14 @@ def report(found: dict[str, Any]) -> str:
 
 
 def apart(step: Step, machine: Machine) -> tuple[Step, Machine]:
-    """As if each device were a machine of its own with this one's loopback between them."""
+    """The step and machine as if each device were a separate machine, with this machine's loopback
+    between them.
+    """
     return step, dataclasses.replace(machine, devices=1, processors=None)
 
 
 def main() -> None:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="scaling", description=__doc__)
     parser.add_argument("--devices", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--workers", type=int, nargs="*", default=[2, 4])

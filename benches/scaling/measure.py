@@ -1,4 +1,4 @@
-"""Runs `peer.py` and `step.py`, and makes the model's figures of what they print."""
+"""Runs `peer.py` and `step.py`, and makes the model's figures from their output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Work(NamedTuple):
 
 
 def ports(count: int) -> list[str]:
-    """Ports of this machine that nobody has."""
+    """Unused ports of this machine."""
     with ExitStack() as held:
         found = [held.enter_context(socket.socket()) for _ in range(count)]
         for free in found:
@@ -50,7 +50,7 @@ def start(script: str, *arguments: Any, **env: str) -> subprocess.Popen[str]:
 
 
 def told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a script prints at its end."""
+    """The fields that a script prints at its end."""
     try:
         out, err = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -62,17 +62,19 @@ def told(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def devices(count: int, adapter: int) -> dict[str, str]:
-    """The variable that makes so many devices of one adapter."""
+    """The variable that makes `count` devices of one adapter."""
     return {"TF_WGPU_VISIBLE_DEVICES": ",".join([str(adapter)] * count)}
 
 
 def run_devices(work: Work, count: int, adapter: int, **env: str) -> dict[str, Any]:
-    """A run with so many devices in one process."""
+    """A run with `count` devices in one process."""
     return told(start("step.py", *work, **devices(count, adapter), **env))
 
 
 def run_workers(work: Work, count: int, adapter: int) -> dict[str, Any]:
-    """A run of so many processes with a device each: the slowest, and processor seconds of all."""
+    """A run of `count` processes with a device each: the slowest time, and the processor seconds of
+    all.
+    """
     spec = {"worker": [f"localhost:{port}" for port in ports(count)]}
     started = [
         start(
@@ -91,7 +93,7 @@ def run_workers(work: Work, count: int, adapter: int) -> dict[str, Any]:
 
 
 def line(sizes: list[float], seconds: list[float]) -> tuple[float, float]:
-    """Latency and seconds of a byte that fit best in relative terms, neither below zero."""
+    """The latency and the seconds of a byte that fit best in relative terms, neither below zero."""
     weights = [1.0 / max(s, 1e-9) ** 2 for s in seconds]
     total = sum(weights)
     mean_x = sum(w * x for w, x in zip(weights, sizes)) / total
@@ -103,14 +105,14 @@ def line(sizes: list[float], seconds: list[float]) -> tuple[float, float]:
 
 
 def link(rows: dict[str, list[float]], add_per_byte: float = 0.0) -> Link:
-    """A link of what was sampled."""
+    """A link from samples."""
     latency, per_byte = line(rows["bytes"], rows["wall"])
     cpu, cpu_per_byte = line(rows["bytes"], rows["cpu"])
     return Link(latency, per_byte, add_per_byte, cpu, cpu_per_byte)
 
 
 def processors(seconds: float = 2.0) -> float:
-    """How many processors this machine gives now, beside what else runs."""
+    """The number of processors that this machine has free now, beside its other load."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     busy = "import time\nb = time.perf_counter()\n"
     busy += f"while time.perf_counter() - b < {seconds}: pass\nprint(time.process_time())"
@@ -122,10 +124,10 @@ def processors(seconds: float = 2.0) -> float:
 
 
 class Load:
-    """Asks what processors there are while the runs go on, and keeps the mean."""
+    """Asks for the number of free processors while the runs go on, and keeps the mean."""
 
     def __init__(self) -> None:
-        """Nothing is asked yet."""
+        """Begins without an answer."""
         self.asked: list[float] = []
 
     def ask(self) -> None:
@@ -140,7 +142,7 @@ class Load:
 def figures(
     work: Work, adapter: int, on_software: bool, processors_now: float, with_network: bool
 ) -> tuple[Step, Machine, dict[str, Any]]:
-    """The model's step and machine, and all that they come from."""
+    """The model's step and machine, and the measurements that they come from."""
     one = run_devices(work, 1, adapter)
     copies = told(start("peer.py", **devices(1, adapter)))
     add = link(copies["add"])

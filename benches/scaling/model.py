@@ -1,14 +1,14 @@
-"""A step of data-parallel training as arithmetic: from what one device's step, a copy, an addition
-and a message take to a step of 1 to 1,024 devices. Knows nothing of TensorFlow.
+"""A model of a step of data-parallel training: computes the time on 1 to 1,024 devices from the
+times of one device's step, a copy, an addition and a message. Knows nothing of TensorFlow.
 
-All-reduce by ring, tree and reduction to one is as in R. Thakur, R. Rabenseifner, W. Gropp,
+All-reduce by ring, tree and reduction to one follows R. Thakur, R. Rabenseifner, W. Gropp,
 "Optimization of Collective Communication Operations in MPICH" (2005), with the latency α, the time
-of a byte β and the addition of a byte γ; that no all-reduce sends fewer bytes than the ring's
-2·(n - 1)/n of them is P. Patarasuk, X. Yuan, "Bandwidth Optimal All-reduce Algorithms" (2009).
-`play.py` plays the same messages one by one.
+of a byte β and the addition of a byte γ. That no all-reduce sends fewer bytes than the ring's 2·(n
+- 1)/n of them is shown in P. Patarasuk, X. Yuan, "Bandwidth Optimal All-reduce Algorithms" (2009).
+`play.py` simulates the same messages one by one.
 
-Devices that share processors, as software adapters do, cannot be faster than all the work over all
-processors: every part has a wall-clock time and processor seconds.
+Devices that share processors, as software adapters do, cannot be faster than the total work divided
+by the number of processors: every part has a wall-clock time and processor seconds.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ COUNTS = tuple(2**k for k in range(11))
 
 @dataclass(frozen=True)
 class Link:
-    """What carries bytes from one place to another, and adds them there."""
+    """A connection that carries bytes from one place to another, and adds them there."""
 
     #: Seconds of an empty message.
     latency: float
     #: Seconds of a byte.
     per_byte: float
-    #: Seconds to add a byte to what is there.
+    #: Seconds to add a byte to the data at the target.
     add_per_byte: float = 0.0
     #: Processor seconds of an empty message, and of a byte.
     cpu: float = 0.0
@@ -46,7 +46,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds by the clock, and processor seconds of all machines' share of it in sum."""
+    """Wall-clock seconds, and the sum of the processor seconds of all machines."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -56,7 +56,7 @@ class Cost:
 
 
 def all_reduce(topology: str, n: int, size: float, link: Link) -> Cost:
-    """The sum of `size` bytes of each of `n` places, in all of them."""
+    """The cost of summing `size` bytes of each of `n` places, with the sum in all of them."""
     if n <= 1:
         return Cost()
     if topology == "ring":
@@ -69,7 +69,7 @@ def all_reduce(topology: str, n: int, size: float, link: Link) -> Cost:
         wall = 2 * rounds * link.takes(size) + rounds * size * link.add_per_byte
         cpu = (n - 1) * (2 * link.works(size) + size * link.add_per_byte)
     elif topology == "one":
-        # All send to one place, whose link takes one byte after the other.
+        # All places send to one place, whose link takes one byte after the other.
         wall = 2 * (link.latency + (n - 1) * size * link.per_byte)
         wall += (n - 1) * size * link.add_per_byte
         cpu = (n - 1) * (2 * link.works(size) + size * link.add_per_byte)
@@ -80,20 +80,21 @@ def all_reduce(topology: str, n: int, size: float, link: Link) -> Cost:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine's devices and what connects them."""
+    """One machine's devices and their connections."""
 
     #: Devices of one machine.
     devices: int = 1
-    #: Processors that its devices share; None where each device has arithmetic of its own.
+    #: Processors that its devices share; None if each device has its own arithmetic units.
     processors: float | None = None
-    #: Processor seconds of a step beside others over those of one alone: caches are shared, too.
+    #: Processor seconds of a step beside others, divided by those of one alone: caches are shared,
+    #: too.
     crowding: float = 1.0
-    #: A copy from a device to the host and one back. `add_per_byte` of `down` is the host's.
+    #: A copy from a device to the host, and one back. `add_per_byte` of `down` is the host's.
     down: Link = field(default_factory=lambda: Link(0.0, 0.0))
     up: Link = field(default_factory=lambda: Link(0.0, 0.0))
-    #: Between machines.
+    #: The connection between machines.
     network: Link = field(default_factory=lambda: Link(0.0, 0.0))
-    #: How many of a machine's devices copy at once at full speed; None for all.
+    #: The number of a machine's devices that can copy at once at full speed; None for all.
     links: int | None = None
 
     def local(self, n: int, size: float) -> Cost:
@@ -106,7 +107,7 @@ class Machine:
         return Cost(wall, n * (self.down.works(size) + self.up.works(size)) + adds)
 
     def hop(self) -> Link:
-        """From one of its devices to another: down and up."""
+        """The link from one of its devices to another: down and up."""
         return Link(
             self.down.latency + self.up.latency,
             self.down.per_byte + self.up.per_byte,
@@ -118,13 +119,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of one device alone, of a batch of its own."""
+    """A step of one device alone with its own batch."""
 
     forward: float
     backward: float
-    #: Bytes of the gradients in the order in which they are there: the last layer's first.
+    #: Bytes of the gradients in the order in which they are computed: the last layer's first.
     gradients: tuple[float, ...]
-    #: Processor seconds of all of it.
+    #: Processor seconds of the whole step.
     cpu: float = 0.0
     #: Seconds of the update.
     update: float = 0.0
@@ -138,20 +139,20 @@ class Step:
 class Plan:
     """How gradients are summed."""
 
-    #: Between machines; within one, in the host's memory.
+    #: The topology between machines; within one machine, gradients are summed in the host's memory.
     topology: str = "ring"
     #: Bytes of a bucket; 0 for one bucket of all.
     bucket: float = 0.0
-    #: Whether a bucket's sum begins while the backward pass goes on.
+    #: Whether the sum of a bucket begins while the backward pass goes on.
     overlap: bool = True
-    #: Devices of one machine exchange by `topology`, too, by copies down and up.
+    #: Whether the devices of one machine exchange by `topology`, too, by copies down and up.
     flat: bool = False
 
 
 def buckets(gradients: tuple[float, ...], limit: float) -> list[tuple[float, float]]:
-    """When each bucket is full, as a part of the backward pass, and its bytes.
+    """The time when each bucket is full, as a share of the backward pass, and its bytes.
 
-    Gradients come evenly over the pass. A bucket ends when it has `limit` bytes.
+    Gradients are spread evenly over the pass. A bucket ends when it has `limit` bytes.
     """
     found, filled = [], 0.0
     for i, size in enumerate(gradients):
@@ -164,7 +165,7 @@ def buckets(gradients: tuple[float, ...], limit: float) -> list[tuple[float, flo
 
 
 def communication(machine: Machine, plan: Plan, n: int) -> Callable[[float], Cost]:
-    """What the sum of so many bytes takes on `n` devices."""
+    """The cost of summing a number of bytes on `n` devices."""
     here = min(n, machine.devices)
     machines = math.ceil(n / machine.devices)
     if plan.flat and machines == 1:
@@ -179,7 +180,7 @@ def communication(machine: Machine, plan: Plan, n: int) -> Callable[[float], Cos
 
 
 def step_time(step: Step, machine: Machine, plan: Plan, n: int) -> float:
-    """Seconds of a step of `n` devices, each with a batch of its own."""
+    """Seconds of a step of `n` devices, each with its own batch."""
     cost = communication(machine, plan, n)
     free, cpu = 0.0, 0.0
     for ready, size in buckets(step.gradients, plan.bucket):
@@ -195,21 +196,21 @@ def step_time(step: Step, machine: Machine, plan: Plan, n: int) -> float:
 
 
 def efficiency(step: Step, machine: Machine, plan: Plan, n: int) -> float:
-    """The part of `n` times one device's rate that `n` devices reach."""
+    """The share of `n` times one device's rate that `n` devices reach."""
     return step_time(step, machine, plan, 1) / step_time(step, machine, plan, n)
 
 
 def knee(step: Step, machine: Machine, plan: Plan, least: float) -> int | None:
-    """The fewest devices, of 1 to 1,024 by twos, whose efficiency is below `least`."""
+    """The smallest power of two of 1 to 1,024 devices whose efficiency is below `least`."""
     return next((n for n in COUNTS if efficiency(step, machine, plan, n) < least), None)
 
 
-#: Bytes of buckets that are tried: one of all, and 64 KiB to 64 MiB.
+#: The bucket sizes that are tried, in bytes: one bucket of all, and 64 KiB to 64 MiB.
 BUCKETS = (0, *(2**k for k in range(16, 27)))
 
 
 def best(step: Step, machine: Machine, n: int, overlap: bool = True) -> Plan:
-    """The topology and bucket with the shortest step; the larger bucket where two are equal."""
+    """The topology and bucket with the shortest step; of two equal ones, the larger bucket."""
     plans = [
         Plan(topology, bucket, overlap)
         for topology in TOPOLOGIES
@@ -219,7 +220,7 @@ def best(step: Step, machine: Machine, n: int, overlap: bool = True) -> Plan:
 
 
 def without_latency(machine: Machine) -> Machine:
-    """The same with messages that cost their bytes alone: the bound of bandwidth."""
+    """The same machine with messages that cost only their bytes: the bound by bandwidth."""
     free = {
         name: replace(getattr(machine, name), latency=0.0) for name in ("down", "up", "network")
     }

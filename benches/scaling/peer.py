@@ -41,8 +41,8 @@ def serve(ports: list[str]) -> None:
 def sampled(
     work: Callable[[int, Any], None], prepare: Callable[[int], Any] = lambda _: None
 ) -> dict[str, list[float]]:
-    """Lower quartiles of seconds and medians of processor seconds of `work` by bytes, with what
-    `prepare` makes before the clock starts.
+    """Lower quartiles of seconds and medians of processor seconds of `work` by bytes. `prepare`
+    makes its argument before the clock starts.
     """
     rows: dict[str, list[float]] = {"bytes": [], "wall": [], "cpu": []}
     for size in SIZES:
@@ -61,7 +61,7 @@ def sampled(
 
 
 def copies() -> dict[str, dict[str, list[float]]]:
-    """From the device and to it. A copy to it ends with the next one byte back."""
+    """Copies from the device and to it. A copy to the device ends when the next byte comes back."""
     device = f"/device:{first_device()}"
     host = {size: np.random.default_rng(0).normal(size=size).astype("float32") for size in SIZES}
     with tf.device(device):
@@ -69,7 +69,7 @@ def copies() -> dict[str, dict[str, list[float]]]:
         scalar = tf.constant(1.0)
 
     def fresh(size: int) -> tf.Tensor:
-        # A tensor that was copied before has its copy still.
+        # A tensor that was copied before still has its copy.
         with tf.device(device):
             tensor = there[size] + 1.0
             (scalar + 1.0).numpy()
@@ -108,7 +108,9 @@ def copies() -> dict[str, dict[str, list[float]]]:
 
 
 def messages(ports: list[str]) -> dict[str, list[float]]:
-    """To another process and back, of which half counts. Its processor seconds count as these."""
+    """Messages to another process and back, of which half is counted. Processor seconds are counted
+    alike.
+    """
     config = tf.compat.v1.ConfigProto(device_count={"WGPU": 0})
     server = tf.distribute.Server(
         cluster(ports), job_name="worker", task_index=0, protocol="grpc", config=config, start=True

@@ -1,6 +1,5 @@
-"""Plays an all-reduce message by message: which place sends what to which, in what order, over
-ports that carry one message at a time in each direction. The formulas of `model.py` are
-checked by it.
+"""Simulates an all-reduce message by message: the source, target and bytes of each, in order, over
+ports that carry one message at a time in each direction. It checks the formulas of `model.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def tree(n: int, size: float) -> Iterator[list[Message]]:
 
 
 def one(n: int, size: float) -> Iterator[list[Message]]:
-    """All to place 0, and back."""
+    """All send to place 0, and it sends the sum back."""
     yield [Message(i, 0, size, True) for i in range(1, n)]
     yield [Message(0, i, size, False) for i in range(1, n)]
 
@@ -47,9 +46,9 @@ SCHEDULES = {"ring": ring, "tree": tree, "one": one}
 def play(topology: str, n: int, size: float, link: Link) -> float:
     """Seconds until every place has the sum.
 
-    A message starts when its sender has what it sends. Its latency passes on the way, so messages
-    to one place follow each other by their bytes; additions there happen one after the other, while
-    the next message comes in.
+    A message starts when its sender has the data. Its latency passes on the way, so messages to one
+    place follow each other by their bytes; additions there happen one after the other, while the
+    next message arrives.
     """
     has = [0.0] * n
     sends, receives, adds = [0.0] * n, [0.0] * n, [0.0] * n

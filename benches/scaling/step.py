@@ -61,7 +61,7 @@ def update(strategy: tf.distribute.Strategy, found: list) -> None:
 
 
 def compute() -> tf.Tensor:
-    """A step without its reduction: each gradient is computed and used where it is."""
+    """A step without its reduction: each gradient is computed and used on its device."""
     loss, found = gradients()
     return loss + sum(tf.reduce_max(g) for g in found)
 

@@ -1,11 +1,11 @@
-"""The Python side of the TensorFlow plug-in `WGPU`: where its library is, a doctor, and what Keras
-needs.
+"""The Python side of the TensorFlow plug-in `WGPU`: it finds the library, has a doctor, and patches
+Keras as needed.
 
-TensorFlow finds and loads the library by itself, so that `import tensorflow` is all a program
-needs. This package is for `python -m tensorflow_wgpu`, which tells whether everything works, and
-for `tensorflow_wgpu.fallbacks`, which tells which ops of a program run on the CPU, and
-`tensorflow_wgpu.statistics`, which counts what the devices did, and for `tensorflow_wgpu.profile`,
-which tells what took how long. `tensorflow_wgpu.warmup` compiles a program's shaders ahead.
+TensorFlow finds and loads the library by itself, so that `import tensorflow` is all that a program
+needs. This package has `python -m tensorflow_wgpu`, which checks whether everything works.
+`tensorflow_wgpu.fallbacks` lists the ops of a program that run on the CPU,
+`tensorflow_wgpu.statistics` counts the devices' work, and `tensorflow_wgpu.profile` measures how
+long each part takes. `tensorflow_wgpu.warmup` compiles a program's shaders ahead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 __version__: str
 
 if not TYPE_CHECKING:
-    # Type checkers would take any name for one of the module's.
+    # Otherwise type checkers would accept any name as an attribute of the module.
     def __getattr__(name: str) -> str:
         if name == "__version__":
             from importlib.metadata import version

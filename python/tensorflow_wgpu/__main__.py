@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 
 from tensorflow_wgpu import __version__, _doctor
@@ -28,7 +29,12 @@ def main() -> int:
 
         return _report.main(arguments.json)
     found = _doctor.examine()
-    print(json.dumps(found, indent=2) if arguments.json else _doctor.text(found, arguments.ops))
+    try:
+        print(json.dumps(found, indent=2) if arguments.json else _doctor.text(found, arguments.ops))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # As in `| head`. Python's end flushes once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0 if found["ok"] else 1
 
 

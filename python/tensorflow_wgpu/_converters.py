@@ -1,9 +1,9 @@
 """TensorFlow's converters, and its interpreter of TFLite models: they get no WGPU device.
 
-Each makes a session or an eager context of its own in C++, with all devices that there are, and
-reads the memory of its tensors as the host's: on a WGPU device that ends the process. So the
-library hides its devices from the thread while such a call runs. It computes on the CPU, as it does
-on machines without a GPU.
+Each makes a session or an eager context of its own in C++, with all existing devices, and reads the
+memory of its tensors as host memory: on a WGPU device that ends the process. So the library hides
+its devices from the thread while such a call runs. The call computes on the CPU, as it does on
+machines without a GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from tensorflow_wgpu._import_hook import Patch
 from tensorflow_wgpu._library import library_path
 
-#: Methods of the classes of these modules in which TensorFlow makes devices, or runs ops on them.
+#: The methods of these modules' classes in which TensorFlow makes devices, or runs ops on them.
 METHODS = ("AllocateTensors", "Invoke", "ModifyGraphWithDelegate", "Prepare")
 
 
@@ -32,7 +32,7 @@ def _switch() -> Callable[[int], None]:
 
 @contextmanager
 def hidden() -> Iterator[None]:
-    """What this thread opens meanwhile in TensorFlow has no WGPU device."""
+    """Sessions and contexts that this thread opens meanwhile have no WGPU device."""
     switch = _switch()
     switch(1)
     try:
@@ -42,7 +42,7 @@ def hidden() -> Iterator[None]:
 
 
 def without_devices(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which sees no WGPU device."""
+    """Wraps `function`, so that it sees no WGPU device."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -53,14 +53,15 @@ def without_devices(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def patch_converter(module: types.ModuleType) -> None:
-    """All functions of a module that is written in C++ and calls Python."""
+    """Patches all functions of a module that is written in C++ and calls Python."""
     for name, function in _functions(module).items():
         setattr(module, name, _with_context(without_devices(function)))
 
 
 def _with_context(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, before which TensorFlow's own context is opened: a call of Python within it must
-    not be the first, which would open the context without devices for the whole process.
+    """Wraps `function`, so that TensorFlow's own context is opened before it. Otherwise a call of
+    Python within it could be the first, which would open the context without devices for the whole
+    process.
     """
 
     @functools.wraps(function)
@@ -74,7 +75,7 @@ def _with_context(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def patch_library(module: types.ModuleType) -> None:
-    """The functions of a module that is written in C++, and the methods of its classes."""
+    """Patches the functions of a module that is written in C++, and the methods of its classes."""
     for name, function in _functions(module).items():
         setattr(module, name, without_devices(function))
     for cls in [value for value in vars(module).values() if isinstance(value, type)]:
@@ -85,7 +86,9 @@ def patch_library(module: types.ModuleType) -> None:
 
 
 def _functions(module: types.ModuleType) -> dict[str, Callable[..., Any]]:
-    """A module's functions of C++. One that was patched under another name has none."""
+    """A module's functions that are written in C++; none if the module was patched under another
+    name.
+    """
     found = {
         name: value
         for name, value in vars(module).items()
@@ -109,7 +112,7 @@ PATCHES: dict[str, Patch] = {
         patch_converter
     ),
     "tensorflow.python._pywrap_mlir": patch_library,
-    # The new places are those of the libraries; programs import them by the old ones.
+    # The new names are those of the libraries; programs import them by the old ones.
     f"{_LITE}{_INTERPRETER}": patch_library,
     f"{_LITE}{_CALIBRATION}": patch_library,
     f"{_LITE}interpreter_wrapper.{_INTERPRETER}": patch_library,

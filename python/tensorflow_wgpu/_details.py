@@ -1,6 +1,6 @@
 """Lets `tf.config.experimental.get_device_details` name the adapter behind a WGPU device.
 
-TensorFlow asks a pluggable device for its name alone, and some versions not even for that. The
+TensorFlow asks a pluggable device only for its name, and some versions not even for that. The
 library knows the driver too.
 """
 
@@ -17,8 +17,8 @@ log = logging.getLogger("tensorflow_wgpu")
 
 
 def patch_context(module: types.ModuleType) -> None:
-    """Adds to what `Context.get_device_details` answers for WGPU devices. Whatever is not as
-    expected leaves TensorFlow's own answer.
+    """Adds details to the answer of `Context.get_device_details` for WGPU devices. If anything is
+    not as expected, TensorFlow's own answer stays.
     """
     original = module.Context.get_device_details
 

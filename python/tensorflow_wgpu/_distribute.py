@@ -1,10 +1,10 @@
-"""TensorFlow's strategies on WGPU: where `tf.distribute` looks for GPUs and there is none, it takes
+"""TensorFlow's strategies on WGPU: if `tf.distribute` looks for GPUs and there is none, it takes
 WGPU devices.
 
-`MirroredStrategy()` then has a replica on each of them, `MultiWorkerMirroredStrategy()` on each of
-its worker's, and `ParameterServerStrategy` counts those of its workers. Replicas of one process
-reduce in the host's memory (`_reduction.py`), workers by TensorFlow's collective ops.
-`TF_WGPU_DISTRIBUTE=off` leaves the strategies as they are, `collective` their reductions.
+`MirroredStrategy()` then has a replica on each device, `MultiWorkerMirroredStrategy()` on each
+device of its worker, and `ParameterServerStrategy` counts the devices of its workers. Replicas of
+one process reduce in the host's memory (`_reduction.py`), workers through TensorFlow's collective
+ops. `TF_WGPU_DISTRIBUTE=off` leaves the strategies as they are, `collective` their reductions.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from tensorflow_wgpu import _library, _reduction
 
 log = logging.getLogger("tensorflow_wgpu")
 
-#: `off`: strategies count GPUs alone. `collective`: they reduce as TensorFlow does it.
+#: `off`: strategies count only GPUs. `collective`: they reduce in TensorFlow's own way.
 VARIABLE = "TF_WGPU_DISTRIBUTE"
 
 
 def asked() -> str:
-    """What the environment says: `off`, `collective`, or anything else for `on`."""
+    """The value from the environment: `off`, `collective`, or anything else for `on`."""
     return os.environ.get(VARIABLE, "").strip().lower()
 
 
 def is_off() -> bool:
-    """Whether strategies are not to be shown WGPU devices."""
-    # They know devices of the type GPU by themselves.
+    """Whether strategies should not see WGPU devices."""
+    # Strategies support devices of the type GPU themselves.
     return asked() == "off" or _library.device_type() == "GPU"
 
 
 def patch_mirrored(module: types.ModuleType) -> None:
-    """`MirroredStrategy()`, and what those that derive from it ask about their devices."""
+    """Patches `MirroredStrategy()`, and the queries of derived strategies about their devices."""
     if asked() not in ("off", "collective"):
         patch_reduction(module)
     if is_off():
@@ -78,7 +78,7 @@ def patch_reduction(module: types.ModuleType) -> None:
 
 
 def patch_gpu_device(module: types.ModuleType) -> None:
-    """WGPU devices count where a strategy counts the GPUs among its devices."""
+    """WGPU devices are counted when a strategy counts the GPUs among its devices."""
     if is_off():
         return
     original = module._is_gpu_device
@@ -103,7 +103,7 @@ def patch_collective(module: types.ModuleType) -> None:
         self: Any, cluster_resolver: Any, worker_device: str
     ) -> tuple[tuple[str, ...], str]:
         devices, kind = original(self, cluster_resolver, worker_device)
-        # The process's own: the logical devices may be those of other workers, too.
+        # The process's own devices are counted: the logical devices may include other workers'.
         count = _count(module) if kind == "CPU" else 0
         if not count:
             return devices, kind
@@ -148,7 +148,7 @@ def patch_parameter_server(module: types.ModuleType) -> None:
 
 
 def patch_multi_device(module: types.ModuleType) -> None:
-    """Each replica's share of the next batch waits on its device, as it does on GPUs."""
+    """Each replica's share of the next batch waits on its device, as it does with GPUs."""
     if is_off():
         return
     create, spec = module._create_device_dataset, module.MultiDeviceIteratorSpec
@@ -189,5 +189,5 @@ def _own_devices(module: types.ModuleType) -> list[Any]:
 
 
 def _count(module: types.ModuleType) -> int:
-    """WGPU devices of this process that are not hidden."""
+    """The number of WGPU devices of this process that are not hidden."""
     return len(module.context.context().get_visible_devices("WGPU"))

@@ -1,4 +1,4 @@
-"""The doctor: gathers facts, finds what is wrong, and says what to do about it."""
+"""The doctor: gathers facts, finds problems, and says how to solve them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def is_supported(version: str, system: str = sys.platform) -> bool:
 
 
 def diagnose(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Severity (error or warning), what is wrong, and what to do."""
+    """Each problem: severity (error or warning), description, and advice."""
     yield from diagnose_library(facts)
     yield from diagnose_tensorflow(facts)
 
@@ -142,7 +142,7 @@ def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def advice_for_no_device(library: dict[str, Any]) -> str:
-    """What to do when there is no device."""
+    """Advice if there is no device."""
     for name, value in library["environment"].items():
         if name == "TF_WGPU_VISIBLE_DEVICES" and value.strip() == "-1":
             return f"Unset {name}, which switches WGPU off, to use the GPU."
@@ -185,7 +185,7 @@ def readable(node: Path) -> bool:
 
 
 def diagnose_tensorflow(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """TensorFlow, and what it makes of the library."""
+    """TensorFlow, and how it uses the library."""
     if facts["tensorflow"] is None:
         yield (
             "error",
@@ -255,12 +255,12 @@ def diagnose_tensorflow(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]
 
 
 def text(found: dict[str, Any], list_ops: bool) -> str:
-    """The findings for people."""
+    """The findings as text for people."""
     return "\n".join([*describe(found, list_ops), *prescribe(found["problems"])])
 
 
 def describe(found: dict[str, Any], list_ops: bool) -> Iterator[str]:
-    """What is there."""
+    """The lines that describe the facts."""
     library = found["library"]["result"]
     yield f"tensorflow-wgpu {library['version'] if library else ''}".strip()
     yield f"  library      {found['library_path'] or 'not found'}"
@@ -294,7 +294,7 @@ def describe(found: dict[str, Any], list_ops: bool) -> Iterator[str]:
 
 
 def why_no_device(adapter: dict[str, Any], environment: dict[str, str]) -> str:
-    """Why an adapter is no device."""
+    """The reason why an adapter is no device."""
     if adapter["index"] is None:
         return f"not used: {adapter['rejected']}"
     if "TF_WGPU_VISIBLE_DEVICES" in environment:
@@ -347,7 +347,7 @@ def describe_adapter(adapter: dict[str, Any], environment: dict[str, str]) -> It
 
 
 def describe_matrix_units(found: dict[str, Any]) -> str:
-    """Which matrices there are, and whether products use them."""
+    """The matrices that there are, and whether products use them."""
     if not found["sizes"]:
         return "none"
     use = {
@@ -359,7 +359,7 @@ def describe_matrix_units(found: dict[str, Any]) -> str:
 
 
 def prescribe(problems: list[dict[str, str]]) -> Iterator[str]:
-    """What is wrong, and what to do."""
+    """The problems, each with its advice."""
     if not problems:
         yield "\nNothing is wrong."
         return

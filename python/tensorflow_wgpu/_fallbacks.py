@@ -1,11 +1,11 @@
 """Which ops of a program run on the CPU although a WGPU device is there, and why.
 
-TensorFlow moves an op without a kernel to the CPU without a word, with a copy on either side.
-`fallbacks` tells once, for one program; the environment variable `TF_WGPU_FALLBACK` watches all of
-a process: `log` writes a line for each float op that falls back, once, `error` raises
-`FallbackError` after the function or eager op that held it.
+TensorFlow moves an op without a kernel to the CPU without a message, with a copy on either side.
+`fallbacks` reports these ops once, for one program. The environment variable `TF_WGPU_FALLBACK`
+watches a whole process: with `log`, each float op that falls back is logged once; with `error`,
+`FallbackError` is raised after the function or eager op that held it.
 
-What is looked at: TensorFlow's own record of the graphs that it prepared for each device, after
+The watch reads TensorFlow's own record of the graphs that it prepared for each device, after
 placement and optimization, and the devices of eager results. TF 1 sessions are not watched, nor
 eager ops of threads other than the one that imported TensorFlow.
 """
@@ -27,22 +27,22 @@ from tensorflow_wgpu._library import device_type
 
 log = logging.getLogger("tensorflow_wgpu")
 
-#: `log` or `error`; of anything else the library tells, and nothing is watched.
+#: `log` or `error`. For any other value the library warns, and nothing is watched.
 VARIABLE = "TF_WGPU_FALLBACK"
 
-# What computes nothing: arguments, results, handles, and copies between devices.
+# Ops that compute nothing: arguments, results, handles, and copies between devices.
 COPIES = frozenset(
     ("_Arg", "_DeviceArg", "_Retval", "_DeviceRetval", "_Send", "_Recv", "_HostSend", "_HostRecv")
 )
-# How TensorFlow runs loops and branches. They are where their values are, and their values are
-# where the ops are that compute them.
+# TensorFlow's ops for loops and branches. They are on the device of their values, and their values
+# are on the device of the ops that compute them.
 LOOPS = ("Enter", "Exit", "Merge", "NextIteration", "Switch")
 CONTROL = frozenset(
     (*LOOPS, *(f"Ref{op}" for op in LOOPS), "LoopCond", "_SwitchN", "ControlTrigger")
 )
 CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall"))
 PLUMBING = COPIES | CONTROL | CALLS | {"NoOp", "Placeholder", "VarHandleOp"}
-# What passes values on. It is told of only where it is why values are on the CPU.
+# Ops that pass values on. They are reported only if they are the reason why values are on the CPU.
 PASSIVE = frozenset(("Const", "Identity", "IdentityN"))
 FLOATS = frozenset(("float16", "bfloat16", "float32", "float64", "complex64", "complex128"))
 
@@ -163,16 +163,16 @@ def install(mode: str) -> None:
 
 
 class _Watch:
-    """The whole process under `TF_WGPU_FALLBACK`."""
+    """The watch of the whole process under `TF_WGPU_FALLBACK`."""
 
     def __init__(self, mode: str):
         self.mode = mode
-        #: What to raise at every call; None for functions without fallbacks.
+        #: The message to raise at every call; None for functions without fallbacks.
         self.functions: dict[Any, str | None] = {}
         self.told: set[Any] = set()
 
     def function(self, name: Any, call: Callable[[], Any]) -> Any:
-        """Calls a function; looks at its graphs when it is the first call, for TensorFlow prepares
+        """Calls a function. At the first call its graphs are examined, because TensorFlow prepares
         them only then.
         """
         if name in self.functions:
@@ -203,7 +203,7 @@ class _Watch:
                 self.tell(found, {})
 
     def tell(self, found: Counter[Any], nodes: dict[Any, str]) -> None:
-        """Logs or raises for what is new."""
+        """Logs or raises for fallbacks that are new."""
         new = _explained(
             Counter({k: n for k, n in found.items() if k not in self.told}), nodes
         ).floating
@@ -217,8 +217,8 @@ class _Watch:
 
 @contextlib.contextmanager
 def observed() -> Iterator[list[Fallback]]:
-    """A list that, behind the body, holds the fallbacks of the functions that the body was the
-    first to run. Eager ops are not looked at, which would slow them down.
+    """A list that, after the body, holds the fallbacks of the functions that the body was the first
+    to run. Eager ops are not examined, because that would slow them down.
     """
     found = Counter[Any]()
     nodes: dict[Any, str] = {}
@@ -230,7 +230,7 @@ def observed() -> Iterator[list[Fallback]]:
 
 @contextlib.contextmanager
 def collected() -> Iterator[list[Any]]:
-    """A list that, behind the body, holds the placed graphs of the functions that the body was the
+    """A list that, after the body, holds the placed graphs of the functions that the body was the
     first to run.
     """
     context = sys.modules["tensorflow.python.eager.context"].context()
@@ -253,7 +253,7 @@ def has_floats(node: Any) -> bool:
 
 @contextlib.contextmanager
 def _graphs(found: Counter[Any], nodes: dict[Any, str]) -> Iterator[None]:
-    """Counts the CPU's nodes of the functions that the body is the first to run."""
+    """Counts the nodes on the CPU of the functions that the body is the first to run."""
     with collected() as graphs:
         yield
     for functions in graphs:
@@ -263,7 +263,7 @@ def _graphs(found: Counter[Any], nodes: dict[Any, str]) -> Iterator[None]:
             for node in graph.node
             if node.device.rpartition("device:")[2].startswith("CPU:")
             and node.op not in PLUMBING
-            # The copy of a loop's condition that TensorFlow gives each other device.
+            # TensorFlow gives each other device a copy of a loop's condition.
             and not node.name.startswith("_cloop")
         ]
         if len(here) == 1 and here[0][0] == here[0][1][0] and here[0][1] in found:
@@ -275,7 +275,7 @@ def _graphs(found: Counter[Any], nodes: dict[Any, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _eager_ops(found: Counter[Any]) -> Iterator[None]:
-    """Counts the eager ops of the body whose results are the CPU's."""
+    """Counts the eager ops of the body whose results are on the CPU."""
     callbacks = sys.modules["tensorflow.python.framework.op_callbacks"]
 
     def callback(
@@ -326,7 +326,7 @@ def _types(numbers: dict[str, int]) -> tuple[tuple[str, str], ...]:
 
 
 def _explained(found: Counter[Any], nodes: dict[Any, str]) -> Fallbacks:
-    """The report of what was counted, by `_rank`, then by how often."""
+    """The report of the counted ops, sorted by `_rank`, then by count."""
     report = []
     for (op, types), count in found.items():
         cause, why = _why(op, dict(types))
@@ -339,8 +339,8 @@ def _explained(found: Counter[Any], nodes: dict[Any, str]) -> Fallbacks:
 
 
 def _rank(fallback: Fallback) -> int:
-    """Causes come first, those with floats before others; then the floats that follow them. Input
-    pipelines are on the CPU wherever TensorFlow runs.
+    """Causes come first, those with floats before others, then float ops that follow from them.
+    Input pipelines are on the CPU wherever TensorFlow runs.
     """
     if fallback.cause and fallback.floating:
         return 0
@@ -350,8 +350,8 @@ def _rank(fallback: Fallback) -> int:
 
 
 def _why(op: str, types: dict[str, str]) -> tuple[bool, str]:
-    """Why the placer did not choose WGPU: no kernel or other types, which are causes, or it had no
-    choice.
+    """Why the placer did not choose WGPU: there is no kernel, or only for other types, which are
+    causes, or it had no choice.
     """
     kernels = sys.modules["tensorflow.python.framework.kernels"]
     dtypes = sys.modules["tensorflow.python.framework.dtypes"]
@@ -392,5 +392,5 @@ def _why(op: str, types: dict[str, str]) -> tuple[bool, str]:
 
 
 def mode() -> str:
-    """What the environment asks for; empty for nothing."""
+    """The mode that the environment asks for; empty for none."""
     return os.environ.get(VARIABLE, "").strip().lower()

@@ -1,9 +1,9 @@
 """Makes eager ops errors in a forked child of a process that uses WGPU devices.
 
 A child of fork has none of the parent's threads. The library refuses every call then, but
-TensorFlow waits for some copies by a thread of its own, which the child lacks as well: it would
-wait for ever. So the child's ops are refused before they get there, unless they are placed on the
-CPU. Nothing here imports TensorFlow by itself.
+TensorFlow waits for some copies with a thread of its own, which the child lacks as well, so it
+would wait for ever. So the child's ops are refused before they get there, unless they are placed on
+the CPU. Nothing here imports TensorFlow by itself.
 """
 
 from __future__ import annotations
@@ -26,15 +26,19 @@ MESSAGE = (
 
 
 def install() -> None:
-    """Watches for forks from now on, where there are any: Windows has none. To be called once."""
+    """Watches for forks from now on. Does nothing on Windows, which has no forks. To be called
+    once.
+    """
     if not hasattr(os, "register_at_fork"):
         return
-    # Asked for here: the library answers no forked child.
+    # The type is read here, because the library does not answer in a forked child.
     os.register_at_fork(after_in_child=functools.partial(refuse, _library.device_type()))
 
 
 def refuse(device_type: str) -> None:
-    """Has the ways into eager execution refuse what would run on a device of this type."""
+    """Makes the entry points of eager execution refuse ops that would run on a device of this
+    type.
+    """
     context = sys.modules.get("tensorflow.python.eager.context")
     if context is None or not uses_devices(context, device_type):
         return
@@ -56,7 +60,7 @@ def uses_devices(context: Any, device_type: str) -> bool:
 
 
 def refusing(context: Any, device_type: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """`original`, but for calls outside of a `tf.device` of another type."""
+    """Wraps `original`: refuses calls outside of a `tf.device` of another type."""
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:

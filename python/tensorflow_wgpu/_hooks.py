@@ -2,9 +2,9 @@
 finds a device.
 
 Keras compiles models with XLA as soon as a device other than the CPU is present, and TensorFlow
-then fails with "No JIT device registered for WGPU", for XLA has no compiler for WGPU devices.
-TensorFlow offers no place to say so, hence this. The table says which module is patched by what. A
-module that is not as a patch expects stays as it is, with a warning. Nothing here imports
+then fails with "No JIT device registered for WGPU", because XLA has no compiler for WGPU devices.
+TensorFlow has no interface to declare that, hence these patches. The table lists the patch of each
+module. A module that is not as a patch expects stays as it is, with a warning. Nothing here imports
 TensorFlow or Keras by itself.
 """
 
@@ -33,8 +33,8 @@ log = logging.getLogger("tensorflow_wgpu")
 
 
 def patch_context(module: types.ModuleType) -> None:
-    """Names adapters, and hides devices where programs ask for it; and `TF_WGPU_FALLBACK`: float
-    ops that run on the CPU are logged or refused, in this whole process.
+    """Names adapters, and hides devices if the program asks for it. Also applies
+    `TF_WGPU_FALLBACK`: float ops that run on the CPU are logged or refused, in this whole process.
     """
     watch_fallbacks()
     _details.patch_context(module)
@@ -42,7 +42,7 @@ def patch_context(module: types.ModuleType) -> None:
 
 
 def watch_fallbacks() -> None:
-    """Installs what `TF_WGPU_FALLBACK` asks for."""
+    """Installs the watch that `TF_WGPU_FALLBACK` asks for."""
     from tensorflow_wgpu import _fallbacks
 
     if mode := _fallbacks.mode():
@@ -88,8 +88,8 @@ PATCHES: dict[str, Patch] = {
 
 
 def install() -> None:
-    """Patches the modules that are imported already, and arranges for the others. May be called
-    again.
+    """Patches the modules that are imported already, and the others when they are imported. May be
+    called again.
     """
     if not any(isinstance(finder, PostImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, PostImport(PATCHES, _jit.ADVICE))

@@ -1,7 +1,7 @@
-"""Runs a function right after a module was imported, whoever imports it and however often.
+"""Runs a function right after a module was imported, in whatever way and however often.
 
-Knows nothing of TensorFlow. The function gets the module and changes it; a function that fails
-leaves the module and its classes as they were.
+This module knows nothing of TensorFlow. The function gets the module and changes it; a function
+that fails leaves the module and its classes as they were.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ log = logging.getLogger("tensorflow_wgpu")
 
 Patch = Callable[[types.ModuleType], None]
 
-#: What Python itself changes in a class, or refuses to have changed.
+#: Attributes that Python itself changes in a class, or does not let others change.
 OF_PYTHON = ("__dict__", "__weakref__")
 
 
 class PostImport(importlib.abc.MetaPathFinder):
-    """Applies `patches`, a table by names of modules. `advice` ends the warning about a module that
-    is not as its patch expects.
+    """Applies `patches`, a table keyed by names of modules. `advice` ends the warning about a
+    module that is not as its patch expects.
     """
 
     def __init__(self, patches: Mapping[str, Patch], advice: str = "") -> None:
@@ -44,7 +44,7 @@ class PostImport(importlib.abc.MetaPathFinder):
                 self.patch(name, module)
 
     def patch(self, name: str, module: types.ModuleType) -> None:
-        """Patches a module that was executed just now. An unknown version of it is no reason to
+        """Patches a module that was just executed. If its version is unknown, the patch does not
         fail.
         """
         self.unseen.discard(name)
@@ -62,8 +62,8 @@ class PostImport(importlib.abc.MetaPathFinder):
             )
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """Lets the finders behind this one find the module, and puts a loader in front of its
-        own.
+        """Lets the finders behind this one find the module, and puts a loader in front of the
+        module's own.
         """
         if self.unseen:
             self.patch_imported()
@@ -72,7 +72,7 @@ class PostImport(importlib.abc.MetaPathFinder):
             return None
         finding = vars(self._finding).setdefault("names", set())
         if fullname in finding:
-            # A finder behind this one asks all others, as this one does.
+            # A finder behind this one asks all finders, as this one does.
             return None
         finding.add(fullname)
         try:
@@ -92,7 +92,7 @@ class PostImport(importlib.abc.MetaPathFinder):
 def _behind(finder: PostImport) -> list[Any]:
     """The finders that Python would ask after this one."""
     finders = list(sys.meta_path)
-    # Other finders may hold this one without having it in the list.
+    # Another finder may hold this one without it being in the list.
     return finders[finders.index(finder) + 1 :] if finder in finders else finders
 
 
@@ -106,8 +106,8 @@ def _ask(finders: list[Any], fullname: str, path: Any, target: Any) -> Any:
 
 
 class _PatchingLoader(importlib.abc.Loader):
-    """A module's own loader, and the patch behind it. It steps aside before the module runs, so
-    that nobody finds it in a module.
+    """A module's own loader, followed by the patch. It removes itself before the module runs, so
+    that no code finds it in a module.
     """
 
     def __init__(self, loader: Any, name: str, finder: PostImport) -> None:
@@ -119,7 +119,7 @@ class _PatchingLoader(importlib.abc.Loader):
         return getattr(self._loader, name)
 
     def create_module(self, spec: Any) -> Any:
-        """What the module's own loader makes."""
+        """The module that its own loader makes."""
         create = getattr(self._loader, "create_module", None)
         return create(spec) if create else None
 
@@ -129,19 +129,19 @@ class _PatchingLoader(importlib.abc.Loader):
             if getattr(holder, name, None) is self:
                 setattr(holder, name, self._loader)
         self._loader.exec_module(module)
-        # A module may put another one in its place.
+        # A module may replace itself in `sys.modules`.
         self._finder.patch(self._name, sys.modules.get(self._name, module))
 
 
 class _Snapshot:
-    """A module's attributes and those of the classes in it."""
+    """The attributes of a module and of the classes in it."""
 
     def __init__(self, module: types.ModuleType) -> None:
         classes = {id(c): c for c in vars(module).values() if isinstance(c, type)}
         self._before = [(holder, dict(vars(holder))) for holder in (module, *classes.values())]
 
     def restore(self) -> None:
-        """Undoes what was set, added or deleted since."""
+        """Undoes all changes since."""
         for holder, before in self._before:
             now = dict(vars(holder))
             for name in now.keys() - before.keys():

@@ -1,11 +1,11 @@
 """`jit_compile=True` on WGPU, for which XLA has no compiler: the function runs without XLA, after
 one warning.
 
-A `tf.function(jit_compile=True)` that is traced where it will run on WGPU is traced as if it had
-not asked for XLA: outside of XLA's context, which forbids ops and keeps loops from being lowered,
-and without the attributes that make TensorFlow hand it to XLA. The trace for `tf.device("CPU:0")`
-is another one, which keeps them. A SavedModel's functions lose them when it is loaded.
-`TF_WGPU_JIT=error` refuses all of it instead.
+A `tf.function(jit_compile=True)` that is traced for WGPU is traced as if it had not asked for XLA:
+outside of XLA's context, which forbids ops and keeps loops from being lowered, and without the
+attributes that make TensorFlow hand it to XLA. The trace for `tf.device("CPU:0")` is a different
+one, which keeps them. A SavedModel's functions lose them when it is loaded. With
+`TF_WGPU_JIT=error` all of this is refused instead.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ADVICE = (
 )
 
 MUST_COMPILE = "_XlaMustCompile"
-# TensorFlow sets it on functions for XLA, so that they stay whole; the optimizer wants them
+# TensorFlow sets it on functions for XLA, so that they stay whole; the optimizer needs them
 # inlined.
 NO_INLINE = "_noinline"
 
 
 @functools.cache
 def warn() -> None:
-    """Says once that XLA is left out."""
+    """Warns once that XLA is left out."""
     log.warning(
         "tensorflow-wgpu: jit_compile=True: XLA has no compiler for WGPU devices; the plug-in's "
         "own graph optimizer takes its place, here and wherever else this process asks for XLA. "
@@ -53,8 +53,8 @@ def is_refused() -> bool:
 
 
 def patch_function(module: types.ModuleType) -> None:
-    """`tf.function(jit_compile=True)` that runs on WGPU is traced outside of XLA's context, or
-    refused.
+    """Traces a `tf.function(jit_compile=True)` that runs on WGPU outside of XLA's context, or
+    refuses it.
     """
     with_xla = module.OptionalXlaContext
     call = module.Function._call
@@ -75,7 +75,7 @@ def patch_function(module: types.ModuleType) -> None:
 
     @functools.wraps(get_concrete_function)
     def _get_concrete_function_garbage_collected(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # In the context that a call is in, so that both find the same trace.
+        # In the same context as a call, so that both find the same trace.
         with OptionalXlaContext(getattr(self, "_jit_compile", None)):
             return get_concrete_function(self, *args, **kwargs)
 
@@ -104,7 +104,7 @@ def patch_function_context(module: types.ModuleType) -> None:
 
 
 def patch_atomic_function(module: types.ModuleType) -> None:
-    """What is traced for WGPU does not ask for XLA: functions, and the forward and backward
+    """Functions that are traced for WGPU do not ask for XLA, nor do the forward and backward
     functions of tapes.
     """
     original = module.from_func_graph
@@ -151,10 +151,10 @@ def _is_set(attrs: Mapping[str, Any] | None, name: str) -> bool:
 
 
 def _refuse_ops_of_xla(graph: Any) -> None:
-    """Raises where a function, or one that it calls, holds ops of XLA's own, such as XlaDot.
+    """Raises if a function, or one that it calls, holds XLA's own ops, such as XlaDot.
 
-    TensorFlow has kernels of them for the CPU, which compile the op alone. They are not what the
-    function asks for, they would run on the CPU without a word, and some of them end the process.
+    TensorFlow has kernels for them on the CPU, which compile only the single op. The function does
+    not ask for that, they would run on the CPU without a warning, and some of them end the process.
     """
     ops = {op.type for op in graph.get_operations()}
     for function in getattr(graph, "_functions", {}).values():

@@ -1,7 +1,7 @@
-"""Keras and tf_keras on WGPU: what they would compile with XLA by themselves runs without it.
+"""Keras and tf_keras on WGPU: functions that they would compile with XLA by default run without it.
 
-Acts on Keras's TensorFlow backend alone: with JAX or PyTorch behind it, Keras compiles by means of
-those.
+This affects only Keras's TensorFlow backend: with JAX or PyTorch behind it, Keras uses their
+compilers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorflow_wgpu._placement import has_kernel, runs_on
 
 def patch_trainer(module: types.ModuleType) -> None:
     """Keras 3: `jit_compile="auto"` means False when there is a WGPU device. An explicit True is
-    `_jit`'s.
+    handled by `_jit`.
     """
     original = module.model_supports_jit
     # Trainer, or BaseTrainer from Keras 3.16 on.
@@ -31,7 +31,7 @@ def patch_trainer(module: types.ModuleType) -> None:
 
     @functools.wraps(original)
     def model_supports_jit(model: Any) -> bool:
-        # Under tf.device("CPU") too: Keras does not use XLA on machines that have the CPU alone.
+        # Under tf.device("CPU") too: Keras does not use XLA on machines that have only the CPU.
         if not getattr(explicit, "value", False) and on_wgpu("CPU"):
             return False
         return original(model)
@@ -51,7 +51,7 @@ def patch_trainer(module: types.ModuleType) -> None:
 
     @functools.wraps(compile_from_config)
     def compile_without_jit(self: Any, config: dict[str, Any]) -> None:
-        # A saved model holds what "auto" meant on the machine that trained it.
+        # A saved model holds the meaning of "auto" on the machine that trained it.
         if config and config.get("jit_compile") and on_wgpu():
             config = {**config, "jit_compile": "auto"}
         compile_from_config(self, config)
@@ -62,7 +62,7 @@ def patch_trainer(module: types.ModuleType) -> None:
 
 
 def vars_of(value: Any) -> dict[str, Any]:
-    """The attributes of a class, nothing of anything else."""
+    """The attributes of a class; empty for anything else."""
     return dict(vars(value)) if isinstance(value, type) else {}
 
 
@@ -108,8 +108,8 @@ def patch_nn(module: types.ModuleType) -> None:
 
 
 def patch_legacy_conv(module: types.ModuleType) -> None:
-    """tf_keras: grouped convolutions run as plain ops. The rest of it knows that pluggable devices
-    have no XLA.
+    """tf_keras: grouped convolutions run as plain ops. The rest of tf_keras knows that pluggable
+    devices have no XLA.
     """
     with_xla = module.Conv._jit_compiled_convolution_op
 

@@ -1,7 +1,7 @@
-"""What notebooks show in the place of text: tables and pictures.
+"""Tables and pictures that notebooks show in place of text.
 
-A notebook asks an object for `_repr_html_` or `_repr_png_`. Knows nothing of TensorFlow, and
-imports IPython nowhere: where a notebook runs, it is imported already.
+A notebook asks an object for `_repr_html_` or `_repr_png_`. This module knows nothing of
+TensorFlow, and never imports IPython: in a notebook it is imported already.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _cells(tag: str, values: Sequence[object]) -> str:
 
 
 def preformatted(text: str) -> str:
-    """Text as it is."""
+    """Text, shown as it is."""
     return f"<pre>{html.escape(text)}</pre>"
 
 
@@ -104,7 +104,7 @@ class Picture:
 def show(figure: Any, path: str | Path | None) -> None:
     """Writes a figure to a file, or shows it in the notebook that runs this.
 
-    Raises ValueError where there is neither.
+    Raises ValueError if there is neither a path nor a notebook.
     """
     if path is not None:
         figure.savefig(path, dpi=110)

@@ -9,10 +9,10 @@ from typing import Any
 def call(
     op: str, inputs: dict[str, Any], dtype: Any, outputs: int = 1, **attributes: Any
 ) -> list[Any]:
-    """The outputs of an op of ours, which `tf.raw_ops` does not have.
+    """The outputs of one of our own ops, which `tf.raw_ops` does not have.
 
-    `inputs` and `attributes` are named as the op's definition names them and in its order; `dtype`
-    is its attribute T. `outputs` is the count of outputs. Gradients are recorded.
+    The names and the order of `inputs` and `attributes` are those of the op's definition; `dtype`
+    is its attribute T. `outputs` is the number of outputs. Gradients are recorded.
     """
     execute = importlib.import_module("tensorflow.python.eager.execute")
     context = importlib.import_module("tensorflow.python.eager.context").context()
@@ -36,7 +36,7 @@ def _node(op: str, inputs: dict[str, Any], attributes: dict[str, Any]) -> Any:
 
 
 def _infers_type(op: str) -> bool:
-    """Whether an input tells the attribute T, which nobody may give then."""
+    """Whether an input determines the attribute T, which must not be given then."""
     registry = importlib.import_module("tensorflow.python.framework.op_def_registry")
     return any(argument.type_attr == "T" for argument in registry.get(op).input_arg)
 

@@ -21,14 +21,14 @@ tf.no_gradient(PARKED)
 
 
 def wgpu_device(name: Any) -> str | None:
-    """The full name of a device of the type WGPU, None for others."""
+    """The full name of a device of the type WGPU; None for others."""
     with tf.Graph().as_default(), tf.device(name):
         spec = tf.DeviceSpec.from_string(tf.no_op().device)
     return spec.to_string() if spec.device_type == "WGPU" else None
 
 
 def device_here() -> str | None:
-    """The same of the device that `tf.device` asks for here."""
+    """The same for the device of the `tf.device` scope here."""
     return wgpu_device(
         context.context().device_name if tf.executing_eagerly() else tf.no_op().device
     )
@@ -36,7 +36,7 @@ def device_here() -> str | None:
 
 @functools.cache
 def types() -> frozenset[tf.DType]:
-    """What can wait on a device."""
+    """The types that can wait on a device."""
     rows = kernels.get_registered_kernels_for_op(PARK).kernel
     found = (row.constraint[0].allowed_values.list.type[0] for row in rows)
     return frozenset(map(tf.as_dtype, found))
@@ -46,7 +46,7 @@ class Parked(composite_tensor.CompositeTensor):
     """A tensor that waits on a device, as datasets carry it."""
 
     def __init__(self, ticket: tf.Tensor, spec: ParkedSpec) -> None:
-        """`ticket` is what its op gave."""
+        """`ticket` is the result of its op."""
         self.ticket = ticket
         self._spec = spec
 
@@ -56,17 +56,17 @@ class Parked(composite_tensor.CompositeTensor):
 
 
 class ParkedSpec(tf.TypeSpec):
-    """The type of an element that waits: whoever takes it from an iterator gets the tensor."""
+    """The type of an element that waits. Taking the element from an iterator gives the tensor."""
 
     __slots__ = ("device", "dtype", "shape")
 
     def __init__(self, shape: tf.TensorShape, dtype: tf.DType, device: str) -> None:
-        """Of a tensor of this shape and type, on that device."""
+        """Describes a tensor of this shape and type on that device."""
         self.shape, self.dtype, self.device = tf.TensorShape(shape), dtype, device
 
     @property
     def value_type(self) -> type:
-        """What Python sees of such an element."""
+        """The type that Python sees for such an element."""
         return tf.Tensor
 
     @property
@@ -79,7 +79,7 @@ class ParkedSpec(tf.TypeSpec):
     def _to_legacy_output_shapes(self) -> tf.TensorShape:
         return self.shape
 
-    # What asks for it makes a plain tensor's type of it, and would take tickets for elements.
+    # The caller makes a plain tensor's type of the result, and would take tickets for elements.
     def _to_legacy_output_classes(self) -> Any:
         raise TypeError(LAST)
 
@@ -102,7 +102,7 @@ class ParkedSpec(tf.TypeSpec):
         return (value if isinstance(value, Parked) else self.park(value)).ticket
 
     def _from_components(self, components: tf.Tensor) -> tf.Tensor:
-        # TensorFlow has the ops behind an iterator's beside the iterator.
+        # TensorFlow places the ops behind an iterator beside the iterator.
         with ops.colocate_with(None, ignore_existing=True), tf.device(self.device):
             (value,) = _own_ops.call(PARKED, {"ticket": components}, self.dtype)
         if not tf.executing_eagerly():
@@ -111,9 +111,7 @@ class ParkedSpec(tf.TypeSpec):
 
 
 def spec_on(spec: Any, device: str) -> Any:
-    """The type of elements that are like `spec`, with those of their tensors on the device that it
-    can hold.
-    """
+    """The type of elements like `spec`, with those tensors on the device that it can hold."""
 
     def parked(part: Any) -> Any:
         if isinstance(part, tf.TensorSpec) and part.dtype in types():
@@ -124,7 +122,7 @@ def spec_on(spec: Any, device: str) -> Any:
 
 
 def on_device(dataset: tf.data.Dataset, device: str) -> tf.data.Dataset:
-    """The dataset, with those of its tensors on the device that it can hold."""
+    """The dataset, with those tensors on the device that it can hold."""
     spec = spec_on(dataset.element_spec, device)
 
     def parked(part: Any, value: Any) -> Any:
@@ -132,7 +130,7 @@ def on_device(dataset: tf.data.Dataset, device: str) -> tf.data.Dataset:
 
     @tf.autograph.experimental.do_not_convert
     def upload(*element: Any) -> Any:
-        # As `map` unpacks it.
+        # `map` unpacks a tuple into arguments.
         whole = element if type(spec) is tuple else element[0]
         return nest.map_structure(parked, spec, whole)
 

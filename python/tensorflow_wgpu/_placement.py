@@ -1,8 +1,8 @@
-"""Where TensorFlow will run what is built or called now. Asks TensorFlow's modules, which must be
-imported already.
+"""Determines where TensorFlow will run ops that are built or called now. Asks TensorFlow's modules,
+which must be imported already.
 
-These are internals of TensorFlow: where they have changed, the answer is "not on WGPU", with one
-warning, so that whoever asks leaves things as they are.
+These are internals of TensorFlow. If they have changed, the answer is "not on WGPU", with one
+warning, so that the caller leaves things as they are.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def has_wgpu() -> bool:
 def scope_device_type() -> str | None:
     """The device type that the innermost `tf.device` asks for, None if there is none.
 
-    A type that has no device is none: TensorFlow then chooses as if nobody had asked, unless soft
-    placement is off, and then it refuses the op.
+    A type that has no device counts as none: TensorFlow then chooses freely, unless soft placement
+    is off, and then it refuses the op.
     """
     context = _context()
     names: list[Any] = []
@@ -41,28 +41,29 @@ def scope_device_type() -> str | None:
                 # `tf.device(None)` leaves the scopes around it.
                 break
             names.append(scope.raw_string or scope.display_name)
-    # A function's graph does not show the scope around its call, which decides when it is silent.
+    # A function's graph does not show the scope around its call, which decides if the graph names
+    # none.
     names.append(context.device_name)
     found = next(filter(None, map(type_of, names)), None)
     return found if found is None or _has_device(found) else None
 
 
 def type_of(device: Any) -> str | None:
-    """The device type in what `tf.device` takes, None where it names none."""
+    """The device type in an argument of `tf.device`; None if it names none."""
     spec = sys.modules["tensorflow.python.framework.device_spec"]
     if isinstance(device, spec.DeviceSpecV2):
         return device.device_type
     try:
         return spec.DeviceSpecV2.from_string(str(device or "")).device_type
     except ValueError:
-        # A function of the node, or a name that TensorFlow refuses.
+        # The argument is a function of the node, or a name that TensorFlow refuses.
         return None
 
 
 def _has_device(device_type: str) -> bool:
     """Whether there is a device of a type, here or in a cluster that this process has joined."""
     context = _context()
-    # The physical ones alone until the context is open, which is not to happen here.
+    # Until the context is open there are only the physical devices; it must not be opened here.
     logical = getattr(context, "_logical_devices", None) or ()
     return any(
         device.device_type == device_type for device in (*context.get_visible_devices(), *logical)
@@ -70,10 +71,10 @@ def _has_device(device_type: str) -> bool:
 
 
 def runs_on(*device_types: str) -> bool:
-    """Whether there is a WGPU device, and what is built or called now will run on it or on one of
-    these types.
+    """Whether there is a WGPU device, and ops that are built or called now will run on it or on one
+    of these types.
 
-    TensorFlow prefers WGPU where no `tf.device` says otherwise.
+    TensorFlow prefers WGPU if no `tf.device` says otherwise.
     """
     if not has_wgpu():
         return False

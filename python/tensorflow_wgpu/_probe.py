@@ -1,7 +1,7 @@
-"""What the doctor tries out in processes of their own, because a driver or TensorFlow may crash.
+"""Checks that the doctor runs in separate processes, because a driver or TensorFlow may crash.
 
-`python -m tensorflow_wgpu._probe library` or `tensorflow`: each prints one line of JSON on the last
-line of its output.
+`python -m tensorflow_wgpu._probe library` or `tensorflow`: each prints JSON on the last line of its
+output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def library() -> dict[str, Any]:
 
 
 def tensorflow() -> dict[str, Any]:
-    """What TensorFlow makes of the plug-in: its version, its devices, one computation on each."""
+    """TensorFlow's view of the plug-in: its version, its devices, one computation on each."""
     import tensorflow as tf
 
     from tensorflow_wgpu._library import device_type, report
@@ -51,13 +51,13 @@ def tensorflow() -> dict[str, Any]:
 
 
 def run(name: str, timeout: float = 300) -> dict[str, Any]:
-    """Runs a probe in a process of its own: its `result` or the `error` that ended it, and the
-    plug-in's `log`.
+    """Runs a probe in a separate process: returns its `result` or the `error` that ended it, and
+    the plug-in's `log`.
     """
     try:
         process = subprocess.run(
             [sys.executable, "-m", "tensorflow_wgpu._probe", name],
-            # The plug-in's warnings must be seen here, whatever the environment asks for;
+            # The plug-in's warnings must appear here, whatever the environment asks for;
             # TensorFlow's are noise.
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
             capture_output=True,

@@ -1,4 +1,4 @@
-"""What a part of a program does on the devices, without TensorBoard.
+"""Records the devices' work in a part of a program, without TensorBoard.
 
 `profile` records while its block runs: every dispatch and copy by the GPU's clock with the op that
 asked for it, compilations, waits, memory. The result prints a table, draws a roofline and writes a
@@ -108,7 +108,7 @@ class Profile:
             found = stack.enter_context(_fallbacks.observed())
             _start()
             self._block = stack.pop_all()
-        # Behind the watch, which fills the list as it ends.
+        # Set after the watch was entered, which fills the list when it ends.
         self._found = found
         return self
 
@@ -193,7 +193,9 @@ def profile() -> Profile:
 
 
 def _start() -> None:
-    """Begins a session in the library. Raises RuntimeError with its reason where it cannot."""
+    """Begins a session in the library. Raises RuntimeError with the library's reason if that
+    fails.
+    """
     library = ctypes.CDLL(str(_library.library_path()))
     library.tensorflow_wgpu_profile_start.restype = ctypes.c_void_p
     library.tensorflow_wgpu_free.argtypes = [ctypes.c_void_p]
@@ -220,7 +222,7 @@ def summary(device: str, raw: Mapping[str, Any]) -> DeviceProfile:
         row = rows.setdefault(name, Row(raw["names"][name]))
         seconds = (end - begin) / 1e9
         if not timed:
-            # Each of a submission's events has its bounds: they count once for all.
+            # All events of a submission have its bounds, so the time counts once for all of them.
             submissions[submission] = seconds
             seconds = 0.0
         row.count += 1
@@ -274,7 +276,7 @@ def _cells(row: Row, device: DeviceProfile, rates: Rates | None) -> tuple[str, .
 def _notes(
     device: DeviceProfile, rates: Rates | None, fallbacks: Sequence[str], limit: int
 ) -> list[str]:
-    """What the table does not say."""
+    """The facts that the table does not contain."""
     share = f" ({100 * device.busy / device.wall:.0f} %)" if device.wall else ""
     notes = [
         f"GPU busy {device.busy * 1e3:.2f} ms of {device.wall * 1e3:.2f} ms{share}; "
@@ -322,7 +324,7 @@ def _plain_table(title: str, rows: Iterable[tuple[str, ...]], notes: Iterable[st
 def _rich_table(
     title: str, rows: Iterable[tuple[str, ...]], notes: Iterable[str], file: TextIO
 ) -> bool:
-    """Prints with rich, if that is installed and `file` is a terminal. Whether it did."""
+    """Prints with rich, if it is installed and `file` is a terminal. Returns whether it did."""
     if not file.isatty():
         return False
     try:
@@ -331,7 +333,7 @@ def _rich_table(
         from rich.text import Text
     except ImportError:
         return False
-    # Brackets are the shaders', not markup.
+    # Brackets belong to the shaders' names and are not markup.
     table = Table(title=Text(title))
     for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading == "op" else "right")
@@ -391,6 +393,6 @@ def _named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
 def _complete(
     name: str, process: int, thread: int, begin: int, end: int, details: dict[str, Any]
 ) -> dict[str, Any]:
-    """An event with its length."""
+    """An event with its duration."""
     at = {"pid": process, "tid": thread, "ts": begin / 1e3, "dur": (end - begin) / 1e3}
     return {"ph": "X", "name": name, **at, "args": details}

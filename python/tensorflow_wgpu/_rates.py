@@ -1,7 +1,7 @@
-"""How fast an adapter's memory and arithmetic are, by measurement: what a roofline is drawn with.
+"""Measures how fast an adapter's memory and arithmetic are, for drawing a roofline.
 
-Both are what TensorFlow's own ops reach here, not what a data sheet promises: the sum of a large
-tensor and a number, and a product of large matrices, in float32.
+Both are the rates that TensorFlow's own ops reach here, not those of a data sheet: the sum of a
+large tensor and a number, and a product of large matrices, in float32.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 #: A measurement is long enough when the GPU takes this many seconds for it.
 LONG_ENOUGH = 2e-3
-#: How often it is repeated; the shortest time counts.
+#: How often a measurement is repeated; the shortest time counts.
 REPEATS = 4
 
 
@@ -28,8 +28,8 @@ class Rates:
 
 @functools.cache
 def of(device: str) -> Rates | None:
-    """The rates of a device such as "WGPU:0", measured at the first call; None where its adapter
-    has no timestamps.
+    """The rates of a device such as "WGPU:0", measured at the first call; None if its adapter has
+    no timestamps.
     """
     import tensorflow as tf
 
@@ -40,7 +40,7 @@ def of(device: str) -> Rates | None:
 
 
 def _add(elements: int) -> tuple[Any, float]:
-    """A function that reads and writes `elements` float32, and how many bytes these are."""
+    """A function that reads and writes `elements` float32 values, and the number of bytes."""
     import tensorflow as tf
 
     x = tf.zeros([elements])
@@ -48,7 +48,7 @@ def _add(elements: int) -> tuple[Any, float]:
 
 
 def _product(n: int) -> tuple[Any, float]:
-    """A function that multiplies matrices of n rows and columns, and how many operations it has."""
+    """A function that multiplies matrices of n rows and columns, and its number of operations."""
     import tensorflow as tf
 
     x = tf.zeros([n, n])

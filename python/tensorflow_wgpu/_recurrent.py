@@ -1,9 +1,9 @@
-"""LSTM, GRU and SimpleRNN layers of Keras and tf_keras as one op each on WGPU, in the place of a
-loop over time steps.
+"""LSTM, GRU and SimpleRNN layers of Keras and tf_keras as one op each on WGPU, in place of a loop
+over time steps.
 
-The ops are those of `_recurrent_ops`. Numbers are those of the loop, for any mask. What no op
-expresses (other activations, recurrent dropout, `unroll`, lengths of ragged rows) stays a loop, and
-so does everything under `TF_WGPU_RECURRENT=loop`, on other devices, and in models that are
+The ops are those of `_recurrent_ops`. Results are those of the loop, for any mask. A layer that no
+op can express (other activations, recurrent dropout, `unroll`, lengths of ragged rows) stays a
+loop. So do all layers under `TF_WGPU_RECURRENT=loop`, on other devices, and in models that are
 exported: the ops have no kernels on a CPU.
 """
 
@@ -34,7 +34,7 @@ _portable = threading.local()
 
 @contextmanager
 def portable() -> Iterator[None]:
-    """What is traced meanwhile, by this thread, must run on other devices too."""
+    """Functions that this thread traces meanwhile must run on other devices too."""
     before = getattr(_portable, "value", False)
     _portable.value = True
     try:
@@ -49,8 +49,8 @@ def _is_asked_for() -> bool:
 
 
 def is_fused(dtype: Any, mode: str = "lstm") -> bool:
-    """Whether a recurrent layer of a kind that is built or called now becomes one op, for tensors
-    of a type.
+    """Whether a recurrent layer of this kind that is built or called now becomes one op, for
+    tensors of a type.
     """
     if not (_is_asked_for() and not getattr(_portable, "value", False) and runs_on()):
         return False
@@ -59,16 +59,18 @@ def is_fused(dtype: Any, mode: str = "lstm") -> bool:
 
 
 def lstm_params(kernel: Any, recurrent: Any, bias: Any) -> list[Any]:
-    """The parts of `params`. Both have the gates input, forget, candidate, output, or one gate."""
+    """The parts of `params`. Keras and the op have the gates input, forget, candidate, output, or
+    one gate.
+    """
     tf = tensorflow()
     none = tf.zeros_like(kernel[0])
-    # Keras has one bias, the op one for the input and one for the outputs before.
+    # Keras has one bias; the op has one for the input and one for the previous outputs.
     return [tf.transpose(kernel), tf.transpose(recurrent), none, none if bias is None else bias]
 
 
 def gru_params(kernel: Any, recurrent: Any, bias: Any) -> list[Any]:
-    """The parts of `params`. Keras has the update gate first, the op the reset gate; and one bias
-    where the reset gate comes before the product.
+    """The parts of `params`. Keras has the update gate first, the op the reset gate. Keras has one
+    bias if the reset gate comes before the product.
     """
     tf = tensorflow()
     if bias is not None and bias.shape.rank == 1:
@@ -76,7 +78,8 @@ def gru_params(kernel: Any, recurrent: Any, bias: Any) -> list[Any]:
 
     @tf.custom_gradient
     def swapped(gates: Any) -> tuple[Any, Callable[[Any], Any]]:
-        # As int64 the order lies on the device. The gradient of gathering anything would add up.
+        # The order is int64, so it lies on the device. The gradient of a gather of matrices would
+        # add up.
         order = tf.constant([1, 0, 2], tf.int64)
         return tf.gather(gates, order, axis=1), swapped
 
@@ -88,14 +91,15 @@ def gru_params(kernel: Any, recurrent: Any, bias: Any) -> list[Any]:
 
 
 def _masked(run: Callable, x: Any, mask: Any, zero_output: bool) -> tuple[Any, list[Any]]:
-    """`run(x, lengths)` on the steps where `mask` holds: they are moved to the front, and the
-    outputs back to where they were. In between an output is the one before it, or zeros.
+    """Runs `run(x, lengths)` on the steps where `mask` holds. These steps are moved to the front,
+    and the outputs back to their places. An output of a masked step is the one before it, or zeros.
 
     Sequences come before steps here.
     """
     tf = tensorflow()
     kept = tf.cast(mask, tf.float32)
-    # The largest first, and the first of equal ones: the order of the steps is kept.
+    # The largest values first, and the first of equal ones first, so the order of the steps is
+    # kept.
     order = tf.math.top_k(kept, tf.shape(kept)[1]).indices
     # Exact: far fewer than 2^24 steps.
     done = tf.cast(tf.cumsum(kept, axis=1), tf.int32)
@@ -116,8 +120,8 @@ def run_layer(
     go_backwards: bool,
     zero_output: bool,
 ) -> tuple[Any, Any, list[Any]]:
-    """A layer as Keras's loop computes it: the last output, all outputs in the order of the loop,
-    and the last states.
+    """The results of a layer as Keras's loop computes them: the last output, all outputs in the
+    order of the loop, and the last states.
     """
     tf = tensorflow()
     steps = 0 if time_major else 1
@@ -145,7 +149,7 @@ def run_layer(
 
 
 def mode_of(layer: Any, stock: Stock, gates: str, functions: types.ModuleType) -> str | None:
-    """The kind of layer that computes what a layer of Keras does; None where no op does.
+    """The kind of layer that computes the same as a layer of Keras; None if there is none.
 
     `stock` is the class of the cells that Keras gives such layers. `gates` is the kind of a layer
     with gates; empty for one without.
@@ -181,7 +185,7 @@ def _params(layer: Any, parts: Callable, dtype: Any) -> list[Any]:
 
 class _Pair:
     """The layers of a Bidirectional layer of Keras 3 that is being called. The first of them runs
-    both as one op, if that computes what they do; the second takes its part of the results.
+    both as one op, if the op computes the same; the second takes its part of the results.
     """
 
     def __init__(self, forward: Any, backward: Any, has_states: bool) -> None:
@@ -202,7 +206,7 @@ class _Pair:
             or self.forward.units != self.backward.units
             or self.forward.compute_dtype != self.backward.compute_dtype
             or (training and any(layer.cell.dropout for layer in both))
-            # An output that stands for those of masked steps is another one in each direction.
+            # The output that stands for masked steps differs between the directions.
             or (
                 mask is not None
                 and any(layer.zero_output_for_mask != layer.return_sequences for layer in both)
@@ -220,8 +224,8 @@ class _Pair:
         mask: Any,
         training: bool,
     ) -> tuple | None:
-        """What the loop of one of the layers returns, unless each goes by itself. `stock` is the
-        class of layers whose calls add nothing to their loops.
+        """The results of the loop of one of the layers; None if each layer runs by itself. `stock`
+        is the class of layers whose calls add nothing to their loops.
         """
         tf = tensorflow()
         graph = None if tf.executing_eagerly() else x.graph
@@ -272,11 +276,11 @@ def patch_bidirectional(module: types.ModuleType) -> None:
 
 
 def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callable) -> None:
-    """Keras 3: the loop of a layer. One that has none of its own gets one."""
+    """Patches the loop of a layer of Keras 3. A layer without a loop of its own gets one."""
     cls = getattr(module, name)
     original = cls.inner_loop
     stock_layer, stock_cell = Stock(cls), Stock(getattr(module, f"{name}Cell"))
-    # Names that another version lacks end the patch here, not a call.
+    # Names that another version lacks fail here, in the patch, and not in a call.
     backend, functions = module.backend.backend, module.activations
     is_nested = sys.modules["keras.src.tree"].is_nested
     _ = sys.modules["keras.src.ops"].convert_to_tensor
@@ -348,8 +352,8 @@ def made_portable(function: Callable) -> Callable:
 
 
 def patch_rnn(module: types.ModuleType) -> None:
-    """Keras 3, where our devices have the type GPU: Keras takes no cuDNN path of its own. Without
-    CUDA it orders the gates of a GRU as MIOpen does, and not as the op's definition says.
+    """Keras 3, if our devices have the type GPU: Keras does not choose cuDNN itself. Without CUDA
+    it would order the gates of a GRU like MIOpen, and not like the op's definition.
     """
     original = module._is_gpu_available
 
@@ -366,7 +370,7 @@ def patch_model(module: types.ModuleType) -> None:
 
 
 def patch_export(module: types.ModuleType) -> None:
-    """The same for what is put into an archive piece by piece."""
+    """Does the same for functions that are put into an archive piece by piece."""
     archives = [c for name, c in vars(module).items() if name.endswith("ExportArchive")]
     for archive in archives:
         for name in ("add_endpoint", "write_out"):

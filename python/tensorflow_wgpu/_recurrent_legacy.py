@@ -1,9 +1,8 @@
-"""LSTM, GRU and SimpleRNN layers of tf_keras: where they come to what `_recurrent` puts in the
-place of loops.
+"""LSTM, GRU and SimpleRNN layers of tf_keras: the patches that run them as the ops of `_recurrent`.
 
-Layers that CudnnRNN would do call functions of their modules, which are replaced. The others build
-their loops by `backend.rnn`, which does not know whose loop it builds: so the layers' `call` tells
-it.
+Layers that CudnnRNN could compute call functions of their modules, which are replaced. The others
+build their loops with `backend.rnn`, which does not know for which layer: so the layers' `call`
+tells it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class _Call(NamedTuple):
     """A layer that is being called."""
 
     layer: Any
-    #: None if no op does what it computes.
+    #: None if no op computes the same.
     mode: str | None
     parts: Callable
     training: Any
@@ -53,7 +52,7 @@ def _within(call: _Call | None) -> Iterator[None]:
 
 
 def _patch_functions(module: types.ModuleType, mode: str, parts: Callable) -> None:
-    """The two functions that layers call once they know that CudnnRNN would do."""
+    """The two functions that layers call once they know that CudnnRNN could compute them."""
     if device_type() == "GPU":
         # Grappler would choose the variant for cuDNN by the device's type: see `patch_rnn`.
         setattr(module, f"{mode}_with_backend_selection", getattr(module, f"standard_{mode}"))
@@ -93,7 +92,7 @@ def _patch_functions(module: types.ModuleType, mode: str, parts: Callable) -> No
 
 
 def _dropped(call: _Call, x: Any, time_major: bool) -> Any:
-    """The inputs times the layer's dropout mask, which is one for all steps."""
+    """The inputs times the layer's dropout mask, which is the same for all steps."""
     cell = call.layer.cell
     if not cell.dropout:
         return x
@@ -120,13 +119,13 @@ def patch_backend(module: types.ModuleType) -> None:
             call is None
             or call.mode is None
             or given["constants"]
-            # That of ragged rows is a tensor.
+            # The length of ragged rows is a tensor.
             or not (length is None or isinstance(length, int))
             or not is_fused(x.dtype, call.mode)
-            # The cell would cast the inputs to a type of its own.
+            # The cell would cast the inputs to its own type.
             or call.layer.cell.compute_dtype != x.dtype
         ):
-            # The loop's cells are none of the layer's business.
+            # The loop's cells do not belong to the layer.
             with _within(None):
                 return original(*args, **kwargs)
         tf = tensorflow()
@@ -154,7 +153,7 @@ def patch_backend(module: types.ModuleType) -> None:
 
 
 def _patch_call(module: types.ModuleType, name: str, gates: str, parts: Callable) -> None:
-    """A layer tells the loop that it builds whose loop that is."""
+    """Makes a layer's `call` tell the loop that it builds about the layer."""
     cls = getattr(module, name)
     original, functions = cls.call, module.activations
     stock = Stock(getattr(module, f"{name}Cell"))

@@ -1,4 +1,5 @@
-"""What recurrent layers become on WGPU: one op for a layer, with its gradient and that one's.
+"""The ops of recurrent layers on WGPU: one op for a layer, with its gradient and the gradient's
+gradient.
 
 The op is CudnnRNNV3, or `_WgpuRecurrentLayer` for the kinds of layers that CudnnRNN has no name
 for. The plug-in defines the latter and has kernels for both.
@@ -14,7 +15,7 @@ from typing import Any
 
 from tensorflow_wgpu import _own_ops
 
-#: Gates of a unit of each kind of layer.
+#: The number of gates of a unit of each kind of layer.
 GATES = {
     "gru": 3,
     "gru_reset_before": 3,
@@ -42,13 +43,13 @@ GRADIENT = "_WgpuRecurrentLayerGrad"
 
 
 def tensorflow() -> types.ModuleType:
-    """TensorFlow, which whoever calls has imported."""
+    """TensorFlow, which the caller has imported."""
     return sys.modules["tensorflow"]
 
 
 @functools.cache
 def op_of(mode: str) -> str | None:
-    """The op of a kind of layer; None where TensorFlow does not know it."""
+    """The op of a kind of layer; None if TensorFlow does not have it."""
     name = LAYER if mode in OURS else CUDNN
     registry = importlib.import_module("tensorflow.python.framework.op_def_registry")
     return name if registry.get(name) else None
@@ -62,8 +63,9 @@ def run(
     lengths: Any,
     time_major: bool,
 ) -> tuple[Any, list[list[Any]]]:
-    """The op, for each direction of which there are states, without a dimension for layers, and
-    parts of `params`: weights, recurrent weights, then biases. Returns outputs and states.
+    """Runs the op, one direction for each item of `states`, which has no dimension for layers.
+    Takes the parts of `params`: weights, recurrent weights, then biases. Returns outputs and
+    states.
     """
     tf = tensorflow()
     is_turned = time_major and mode in OURS
@@ -103,7 +105,7 @@ def run(
 
 
 def loop(mode: str, x: Any, states: list[Any], params: Any, lengths: Any) -> tuple[Any, list[Any]]:
-    """What the op computes of one layer in one direction, as plain operations; steps come first."""
+    """The op's results for one layer in one direction, as plain operations; steps come first."""
     tf = tensorflow()
     steps, units, gates = tf.shape(x)[0], states[0].shape[-1], GATES[mode]
     sizes = [gates * units * n for n in (x.shape[-1], units, 1, 1)]
@@ -157,7 +159,7 @@ def _gradient(op: Any, *grads: Any) -> list[Any]:
 def _network(
     mode: str, x: Any, states: list[Any], params: Any, lengths: Any
 ) -> tuple[Any, list[Any]]:
-    """What the op computes of one layer in one or both directions, as plain operations; steps and
+    """The op's results for one layer in one or both directions, as plain operations; steps and
     directions come first.
     """
     tf = tensorflow()
@@ -178,7 +180,9 @@ def _network(
 
 
 def _second_gradient(op: Any, *grads: Any) -> list[Any]:
-    """The gradient of an op's gradient: that of a loop, for what Keras's layers ask for."""
+    """The gradient of an op's gradient: that of a loop, which covers the requests of Keras's
+    layers.
+    """
     tf = tensorflow()
     mode = op.get_attr("rnn_mode").decode()
     time_major = mode not in OURS and op.get_attr("time_major")
@@ -216,7 +220,7 @@ def _second_gradient(op: Any, *grads: Any) -> list[Any]:
 
 
 def patch_gradients(module: types.ModuleType) -> None:
-    """TensorFlow: gradients of our op, and gradients of gradients, which a loop has."""
+    """TensorFlow: gradients of our op, and gradients of gradients, which come from a loop."""
     for name, gradient in (
         ("CudnnRNNBackpropV3", _second_gradient),
         (LAYER, _gradient),

@@ -1,13 +1,13 @@
-"""How replicas on WGPU devices of one process sum gradients: in the host's memory, in buckets.
+"""Sums gradients of replicas on WGPU devices of one process: in the host's memory, in buckets.
 
-wgpu shares no memory between devices, so what goes from one to another is copied to the host
-anyway. TensorFlow's collective ops then take 2·(n - 1) copies down and up one after the other,
-each behind whatever the receiver's only queue has to do. Here each replica's gradient is copied
-down once, as soon as it is there and while the rest of the backward pass goes on; the CPU adds, and
-the sum is copied up once. Gradients that are small share a copy: a bucket. All of it is ops of
-TensorFlow, so its executor starts each bucket when its last gradient is there.
+wgpu shares no memory between devices, so data that goes from one to another is copied through the
+host anyway. TensorFlow's collective ops then do 2·(n - 1) copies down and up one after the other,
+each queued behind the other work of the receiver's only queue. Here each replica's gradient is
+copied down once, as soon as it is computed and while the rest of the backward pass goes on; the CPU
+adds, and the sum is copied up once. Small gradients share a copy: a bucket. All of this consists of
+TensorFlow's ops, so its executor starts each bucket when its last gradient is computed.
 
-The modules of TensorFlow are arguments: nothing here imports it.
+TensorFlow's modules are passed as arguments: nothing here imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from __future__ import annotations
 import types
 from typing import Any
 
-#: Bytes from which a gradient, or a bucket of smaller ones, is copied by itself, unless
-#: `CommunicationOptions(bytes_per_pack=…)` says another number. `python benches/scaling` says why.
+#: A gradient of at least this number of bytes is copied by itself, and a bucket of smaller ones is
+#: full, unless `CommunicationOptions(bytes_per_pack=…)` gives another number. `python
+#: benches/scaling` shows why.
 BYTES_PER_BUCKET = 1 << 20
 
 HOST = "/device:CPU:0"
 
 
 def in_buckets(tensors: list[Any], limit: int) -> list[list[int]]:
-    """Which tensors share a copy, by their positions, in the order in which they come.
+    """The tensors that share a copy, by their positions, in the order in which they come.
 
-    A bucket has one type and ends when it has `limit` bytes; a tensor of so many, or of unknown
-    size, is one of its own.
+    A bucket has one type and ends when it has `limit` bytes; a tensor of at least `limit` bytes, or
+    of unknown size, is a bucket by itself.
     """
     full: list[list[int]] = []
     filling: dict[Any, tuple[list[int], int]] = {}
@@ -85,7 +86,7 @@ def on_the_host(module: types.ModuleType) -> Any:
             return [results[i] for i in range(len(pairs))]
 
         def _together(self, reduce_op: Any, bucket: list[Any], options: Any) -> list[Any]:
-            """Reduces values of one type, all of known shape, by one copy."""
+            """Reduces values of one type and of known shapes with one copy."""
             shapes = [value.values[0].shape for value in bucket]
             devices = bucket[0]._devices
             flat = []

@@ -17,10 +17,10 @@ NAMED = 8
 def draw(devices: Sequence[DeviceProfile]) -> Any:
     """The figure with a roofline for each device that has times and rates.
 
-    Raises ImportError where matplotlib is missing, and ValueError where no device has them.
+    Raises ImportError if matplotlib is missing, and ValueError if no device has them.
     """
     try:
-        # Not pyplot, which has a backend for all of the process: a notebook's is its own.
+        # Not pyplot, which sets a backend for the whole process: a notebook has its own.
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("a plot needs matplotlib: pip install matplotlib") from error

@@ -1,4 +1,4 @@
-"""Tells layers and cells of Keras's own from those that programs derive or change."""
+"""Tells Keras's own layers and cells from those that programs derive or change."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 
 class Stock:
-    """A class of Keras's, with its methods as they were when its module was imported."""
+    """A class of Keras, with its methods as they were when its module was imported."""
 
-    #: What decides about a layer's numbers, or a cell's.
+    #: The methods that decide about the results of a layer or a cell.
     METHODS = (
         "__call__",
         "call",
@@ -24,7 +24,7 @@ class Stock:
         self.note()
 
     def note(self) -> None:
-        """Takes the methods as they are now for Keras's own."""
+        """Takes the present methods for Keras's own."""
         self.methods = self._now()
 
     def _now(self) -> dict[str, Any]:
@@ -34,8 +34,8 @@ class Stock:
         }
 
     def made(self, value: Any) -> bool:
-        """Whether a value is of this class, and nobody gave it or the class methods of their
-        own.
+        """Whether a value is of this class, and neither its methods nor the class's were
+        replaced.
         """
         return (
             type(value) is self.cls

@@ -1,7 +1,7 @@
 """`tf.config.set_visible_devices` and `set_memory_growth` for WGPU devices.
 
-TensorFlow knows which devices a program hid, but says so to no pluggable device when all are
-hidden. A WGPU device always takes memory as it is needed.
+TensorFlow knows which devices a program hid, but does not tell a pluggable device when all are
+hidden. A WGPU device always allocates memory as it is needed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def patch_context(module: types.ModuleType) -> None:
     def initialize_physical_devices(self: Any, *args: Any, **kwargs: Any) -> None:
         initialize(self, *args, **kwargs)
         for device in _own(self):
-            # Else TensorFlow refuses programs that set it for one of several devices.
+            # Otherwise TensorFlow refuses programs that set it for one of several devices.
             self._memory_growth_map[device] = True
 
     @functools.wraps(set_growth)
@@ -63,6 +63,6 @@ def _say_that_memory_grows(name: str) -> None:
 
 
 def _own(context: Any) -> list[Any]:
-    """The physical devices of ours."""
+    """Our physical devices."""
     own = _library.device_type()
     return [d for d in context._pluggable_devices or () if d.device_type == own]

@@ -1,4 +1,4 @@
-"""Compiles what a program needs before it is needed."""
+"""Compiles a program's pipelines before they are needed."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def _model(model: Any, x: Any, y: Any = None, **keywords: Any) -> None:
 
 
 def _variables(optimizer: Any) -> list[Any]:
-    """An optimizer's variables, which old ones give by a call."""
+    """An optimizer's variables. Old optimizers return them from a call."""
     variables = optimizer.variables
     return list(variables() if callable(variables) else variables)
 
 
 @contextlib.contextmanager
 def _kept(variables: Any) -> Iterator[None]:
-    """Gives the variables their values back."""
+    """Gives the variables their values back afterwards."""
     unique = {id(variable): variable for variable in variables}
     kept = [(variable, variable.numpy()) for variable in unique.values()]
     try:
@@ -79,7 +79,7 @@ def _kept(variables: Any) -> Iterator[None]:
 
 
 def _wait(result: Any) -> None:
-    """Reads the tensors of a result, behind which all work is done."""
+    """Reads the tensors of a result, so that all of their work is done."""
     import tensorflow as tf
 
     for value in tf.nest.flatten(result):
@@ -88,5 +88,5 @@ def _wait(result: Any) -> None:
 
 
 def _pipelines() -> int:
-    """Pipelines that all devices have compiled so far."""
+    """The number of pipelines that all devices have compiled so far."""
     return sum(counts["pipelines"] for counts in statistics().values())

@@ -1,13 +1,13 @@
 // c[z][m][n] = sum over k of a[z][m][k] * b[z][k][n] by cooperative matrices: subgroups multiply
-// what all invocations have loaded into workgroup memory, {{DEPTH}} steps of k at a time. Grid: one
-// workgroup per tile, split and matrix, see place.wgsl. Bindings: a, b, c. All strides and offsets
-// are in elements. Products are of {{ELEMENT}}, summed in f32, in an order that the driver chooses.
-// tile_a is [row][k], tile_b is [k][column], with lines that are longer than the tile so that they
-// begin in different banks. Rows and columns beyond the edge repeat the last one and are not
-// stored; k beyond the end is zero. A subgroup computes one block of {{BLOCK_M}} by {{BLOCK_N}}.
-// Where there are more subgroups than blocks, several compute the same one, and store the same
-// values; where there are fewer, all go over the operands once more for the next blocks. Sums go
-// through `staged`, a matrix of each block after the other, to where they belong.
+// the elements that all invocations have loaded into workgroup memory, {{DEPTH}} steps of k at a
+// time. Grid: one workgroup per tile, split and matrix, see place.wgsl. Bindings: a, b, c. All
+// strides and offsets are in elements. Products are of {{ELEMENT}}, summed in f32, in an order that
+// the driver chooses. tile_a is [row][k], tile_b is [k][column], with lines that are longer than
+// the tile so that they begin in different banks. Rows and columns beyond the edge repeat the last
+// one and are not stored; k beyond the end is zero. A subgroup computes one block of {{BLOCK_M}} by
+// {{BLOCK_N}}. Where there are more subgroups than blocks, several compute the same block, and
+// store the same values; where there are fewer, all go over the operands again for the next blocks.
+// Sums go to the result through `staged`, one matrix of each block at a time.
 
 const A_LINE = {{A_LINE}};
 const B_LINE = {{B_LINE}};
@@ -38,8 +38,8 @@ fn put_b(k: u32, column: u32, v: Vec4) {
     tile_b[at + 3u] = {{ELEMENT}}(v.w);
 }
 
-// Stores what is staged of `count` blocks from the block `first` on, where m and n are the first
-// row and column of block 0's matrix.
+// Stores the staged sums of `count` blocks from the block `first` on; m and n are the first row and
+// column of block 0's matrix.
 fn store_staged(local_index: u32, m: u32, n: u32, c_first: u32, first: u32, count: u32) {
     for (var i = 0u; i < BLOCKS * M * N / 4u; i += WORKGROUP) {
         let quad = i + local_index;
@@ -60,7 +60,7 @@ fn store_staged(local_index: u32, m: u32, n: u32, c_first: u32, first: u32, coun
         subgroups = {{SUBGROUPS}};
     }
 {{A_ROWS}}
-    // At least one, however few subgroups there are said to be.
+    // There is at least one subgroup, whatever number the driver reports.
     let count = clamp(workgroupUniformLoad(&subgroups), 1u, BLOCKS);
     for (var first = 0u; first < BLOCKS; first += count) {
         let block = min(first + subgroup_id % count, BLOCKS - 1u);

@@ -17,7 +17,7 @@ var<workgroup> tile_b: array<Vec4, 2u * {{TILE_N}} * {{DEPTH}} / 4u>;
 {{COLUMNS}}
 {{A_ROWS}}
 {{SUMS}}
-    // Where the tiles begin that are multiplied.
+    // The place where the current tiles begin.
     var at_a = 0u;
     var at_b = 0u;
     {
@@ -28,7 +28,7 @@ var<workgroup> tile_b: array<Vec4, 2u * {{TILE_N}} * {{DEPTH}} / 4u>;
     }
     workgroupBarrier();
     for (var k = place.k_first; k < place.k_end; k += {{DEPTH}}) {
-        // Beyond the end these are zeros, which nobody multiplies.
+        // Beyond the end these are zeros, which are never multiplied.
         let k_next = k + {{DEPTH}};
 {{LOADS}}
 {{STEPS}}

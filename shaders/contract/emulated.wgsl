@@ -1,6 +1,6 @@
-// What stands in for cooperative matrices where there are none, on subgroups of eight invocations
-// or more: every eighth element of a block's sums is an invocation's own. Operands stay where they
-// are; a matrix is the place of its first element.
+// Replaces cooperative matrices where there are none, on subgroups of eight invocations or more:
+// each invocation owns every eighth element of a block's sums. Operands stay in place; a matrix is
+// the index of its first element.
 
 var<private> sums: array<f32, {{MATRICES_OF_BLOCK}} * M * N / 8u>;
 

@@ -1,6 +1,7 @@
-// The tiles that shares of stream_k.wgsl cut: adds their parts' sums in the order of k, and stores
-// them. Grid: one workgroup for each share but the first, for the tile in which it begins, if no
-// share before begins in it. Bindings: c, the epilogue's operands, partial.
+// Adds up the tiles that the shares of stream_k.wgsl cut: adds their parts' sums in the order of k,
+// and stores them. Grid: one workgroup for each share but the first, for the tile in which the
+// share begins, unless an earlier share begins in that tile. Bindings: c, the epilogue's operands,
+// partial.
 
 {{ENTRY}} {
     let share = workgroup_id.y * num_workgroups.x + workgroup_id.x + 1u;

@@ -1,5 +1,5 @@
-// store_staged for sums of a part of a tile, of whose blocks m and n are the first row and column:
-// to a slot of `partial`.
+// store_staged for the sums of a part of a tile, to a slot of `partial`; m and n are the first row
+// and column of its blocks.
 fn keep_staged(local_index: u32, m: u32, n: u32, slot: u32, first: u32, count: u32) {
     for (var i = 0u; i < BLOCKS * M * N / 4u; i += WORKGROUP) {
         let quad = i + local_index;

@@ -1,5 +1,5 @@
-// Persistent workgroups: each computes every so many-th tile, where so many are the workgroups.
-// Grid: workgroups that run at once.
+// Persistent workgroups: of `count` workgroups, each computes every `count`-th tile.
+// Grid: the workgroups that run at once.
 
 {{ENTRY}} {
     let count = num_workgroups.x * num_workgroups.y;

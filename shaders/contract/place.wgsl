@@ -1,5 +1,5 @@
-// Which part of a contraction a workgroup computes: one tile, split and matrix; m runs fastest, so
-// that neighbours share a panel of b.
+// The part of a contraction that a workgroup computes: one tile, split and matrix. m runs fastest,
+// so that neighbouring workgroups share a panel of b.
 
 struct Place {
     // The tile's first row and column.
@@ -14,8 +14,8 @@ struct Place {
     c: u32,
 }
 
-// The workgroup's number. One past the last computes that one's sums again and stores the same
-// values.
+// The workgroup's number. A workgroup past the last one computes the last one's sums again and
+// stores the same values.
 fn repeated(workgroup_id: vec3<u32>, num_workgroups: vec3<u32>) -> u32 {
     return min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
 }

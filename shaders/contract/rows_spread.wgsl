@@ -1,6 +1,6 @@
 // Rows are input positions of a convolution, outer steps are kernel positions, inner ones output
 // channels: the gradient of the input gathers from the gradient of the output. `in*` and `out*` are
-// those of the convolution; rows run over `in*`. `pixel` and `image` are the distances of
+// the extents of the convolution; rows run over `in*`. `pixel` and `image` are the distances of
 // neighbouring positions and of images in the output's gradient.
 
 struct Row {
@@ -33,7 +33,8 @@ fn a_line(row: Row, o: u32) -> Line {
     let s1 = i32(p.stride1);
     let y2 = d2 / s2;
     let y1 = d1 / s1;
-    // Without branches, of which `&&` is one each: eight rows' take SwiftShader's compiler 20 GB.
+    // No branches, and so no `&&`, which is a branch: for eight rows they take SwiftShader's
+    // compiler 20 GB.
     var inside = (d2 >= 0) & (d1 >= 0) & (y2 * s2 == d2) & (y1 * s1 == d1) & (u32(y2) < p.out2)
         & (u32(y1) < p.out1);
     var pixel = y1 * i32(p.out2) + y2;

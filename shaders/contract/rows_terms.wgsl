@@ -1,5 +1,5 @@
 // Rows of the left operands of a sum of products: row m of each starts at m * a_row. An outer step
-// is a term, of which the next loads are.
+// is a term; the next loads are from its operands.
 
 struct Row {
     at: u32,

@@ -1,7 +1,7 @@
-// Stream-K: each workgroup computes its share of the steps of all tiles. It stores tiles that lie
-// within the share, and sums of the others to `partial`, for fix_up.wgsl. Workgroups do not wait
-// for each other. Grid: one workgroup for each share. Bindings: a, b, c, the epilogue's operands,
-// partial.
+// Stream-K: each workgroup computes its share of the steps of all tiles. It stores the tiles that
+// lie within the share, and the sums of cut tiles to `partial`, for fix_up.wgsl. Workgroups do not
+// wait for each other. Grid: one workgroup for each share. Bindings: a, b, c, the epilogue's
+// operands, partial.
 
 {{ENTRY}} {
     let share = workgroup_id.y * num_workgroups.x + workgroup_id.x;

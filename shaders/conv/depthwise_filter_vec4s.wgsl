@@ -14,7 +14,7 @@
     let k1 = tap / p.kernel2 % p.kernel1;
     let part = tap / p.kernel2 / p.kernel1;
     let end = min((part + 1u) * p.chunk, p.lines);
-    // Outputs whose window has this tap inside the input.
+    // The outputs whose window has this tap inside the input.
     let shift = k2 * p.dilation2;
     let first = (max(p.pad2, shift) - shift + p.stride2 - 1u) / p.stride2;
     let behind = min((max(p.in2 + p.pad2, shift) - shift + p.stride2 - 1u) / p.stride2, p.out2);

@@ -14,7 +14,7 @@ fn finish(i: u32, sum: f32) -> {{RESULT_T}} {
     }
     let units = p.filters / 4u;
     let at = place_of(t, units, p.out1, p.out2);
-    // Taps inside the input.
+    // The taps inside the input.
     let shift1 = at.x1 * p.stride1;
     let shift2 = at.x2 * p.stride2;
     let first1 = (max(p.pad1, shift1) - shift1 + p.dilation1 - 1u) / p.dilation1;

@@ -1,5 +1,5 @@
 // Elements 4t to 4t + 3 of the gradient of the input: four channels of a position, gathered from
-// the windows that contain it. There are no dilations, so that the windows are a range. Grid: one
+// the windows that contain it. There are no dilations, so the windows are a range. Grid: one
 // invocation for each t. Bindings: weight, dy, result.
 
 {{ENTRY}} {

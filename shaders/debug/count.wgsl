@@ -1,5 +1,5 @@
 // Counts values by kind: 0 minus infinity, 1 infinity, 2 NaN, 3 negative, 4 zero, 5 positive. A
-// workgroup counts for itself first. Grid: one invocation per element.
+// workgroup first counts its own values. Grid: one invocation per element.
 
 var<workgroup> found: array<atomic<u32>, 6>;
 

@@ -1,7 +1,7 @@
-// What the programs of a transform share: lines of x[outer, p.stride, p.inner], of which the first
-// p.available elements count and zeros follow, and of y[outer, p.kept, p.inner], which keeps the
-// first elements. An inverse transform is the conjugate of the forward transform of the conjugate:
-// p.sign is -1 for it, else 1.
+// The definitions that the programs of a transform share: lines of x[outer, p.stride, p.inner],
+// whose first p.available elements are used and followed by zeros, and of y[outer, p.kept,
+// p.inner], which keeps the first elements. An inverse transform is the conjugate of the forward
+// transform of the conjugate: p.sign is -1 for it, else 1.
 
 alias Real = {{REAL}};
 alias Complex = vec2<Real>;

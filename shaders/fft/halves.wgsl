@@ -1,5 +1,5 @@
-// The spectra y[outer, h + 1] of real lines of 2 h = p.n numbers from the transforms x[outer, h] of
-// their neighbours taken for complex numbers: what is even and odd under k -> h - k are the
+// The spectra y[outer, h + 1] of real lines of 2 h = p.n numbers, from the transforms x[outer, h]
+// of neighbouring numbers paired as complex ones: their even and odd parts under k -> h - k are the
 // transforms of the even and of the odd numbers. Grid: one invocation for each k <= h / 2 of each
 // line, p.count of them, in one dimension spread over x and y. Offsets count elements.
 

@@ -9,7 +9,7 @@ fn turned(z: Complex, c: Real, s: Real) -> Complex {
     return Complex(z.x * c - z.y * s, z.x * s + z.y * c);
 }
 
-// Times exp(-2 pi i / 4), and below / 8 and 3 / 8 of a turn.
+// Times exp(-2 pi i / 4); the functions below turn by 1 / 8 and 3 / 8 of a turn.
 fn quarter(z: Complex) -> Complex {
     return Complex(z.y, -z.x);
 }

@@ -1,4 +1,4 @@
-// What the programs of attention share: flags and limits. p.lowest is minus infinity, which cannot
+// Flags and limits that the programs of attention share. p.lowest is minus infinity, which cannot
 // be a constant of WGSL.
 
 const LOWEST_FINITE = -3.40282346e38;

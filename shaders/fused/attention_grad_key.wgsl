@@ -5,8 +5,8 @@
 // i-th on. Bindings: query, key, value, gradient, rows (see attention_grad_rows.wgsl),
 // key_gradient, value_gradient, extra (a mask). Strides and offsets count elements; gradients have
 // those of key and value. All in f32. Keys past the last one repeat it; queries past the last one
-// count nothing. Where more queries are more iterations than loops may have, a dispatch takes
-// queries p.low to p.high, and its gradients are parts of sums.
+// contribute nothing. Where the queries take more iterations than loops may have, a dispatch takes
+// queries p.low to p.high, and its gradients are partial sums.
 
 fn of_depth(b: u32, h: u32, t: u32, quad: u32) -> vec4<f32> {
     return quad_query(b * p.q_b + h * p.q_h + t * p.q_t, quad);
@@ -31,7 +31,7 @@ fn of_query(product: f32, change: f32, position: u32, s: u32, b: u32, h: u32) ->
 }
 
 {{ENTRY}} {
-    // A workgroup past the last one computes that one's keys again and stores the same values.
+    // A workgroup past the last one computes the last one's keys again and stores the same values.
     let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
     let tiles = (p.keys + ROWS - 1u) / ROWS;
     let tile = workgroup % tiles;

@@ -2,11 +2,11 @@
 // which lie in workgroup memory. Grid: one workgroup for each tile of ROWS rows and matrix; tiles
 // run fastest. PARTS neighbouring invocations share a row: invocation i of them has every PARTS-th
 // group of four elements, from the i-th on. Bindings: query, key, value, gradient, rows (see
-// attention_grad_rows.wgsl), query_gradient, extra (a mask). Where this program makes the rows, it
-// binds result and saved in front of them, and stores them for the gradients of key and value.
+// attention_grad_rows.wgsl), query_gradient, extra (a mask). Where this program computes the rows,
+// it binds result and saved in front of them, and stores them for the gradients of key and value.
 // Strides and offsets count elements; the gradient has the query's. All in f32. Rows past the last
-// one repeat it; keys past the last one weigh nothing. Where more keys are more iterations than
-// loops may have, a dispatch takes keys p.low to p.high, and its gradients are parts of sums.
+// one repeat it; keys past the last one have no weight. Where the keys take more iterations than
+// loops may have, a dispatch takes keys p.low to p.high, and its gradients are partial sums.
 
 fn of_depth(b: u32, h: u32, s: u32, quad: u32) -> vec4<f32> {
     return quad_key(b * p.k_b + h * p.k_h + s * p.k_t, quad);
@@ -16,7 +16,7 @@ fn of_width(b: u32, h: u32, s: u32, quad: u32) -> vec4<f32> {
     return quad_value(b * p.v_b + h * p.v_h + s * p.v_t, quad);
 }
 
-// The gradient of the score of row t and key s. own is the row's in rows.
+// The gradient of the score of row t and key s. own holds the numbers of the row in rows.
 fn of_key(product: f32, change: f32, s: u32, t: u32, mask_at: u32, end: u32,
     own: vec3<f32>) -> vec2<f32> {
     let key = min(s, p.keys - 1u);
@@ -27,7 +27,7 @@ fn of_key(product: f32, change: f32, s: u32, t: u32, mask_at: u32, end: u32,
 }
 
 {{ENTRY}} {
-    // A workgroup past the last one computes that one's rows again and stores the same values.
+    // A workgroup past the last one computes the last one's rows again and stores the same values.
     let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
     let tiles = (p.queries + ROWS - 1u) / ROWS;
     let tile = workgroup % tiles;

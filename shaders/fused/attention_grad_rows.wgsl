@@ -1,7 +1,7 @@
-// For each row of attention's result: what its scores are less by, what their exponentials are
-// multiplied with to be weights, and the product of the row with its gradient. All in f32. Grid:
-// one invocation per row. Bindings: result, gradient (rows x width), saved (rows x 2: maximum,
-// sum), rows (rows x 3).
+// Three numbers for each row of attention's result: the number that is subtracted from its scores,
+// the factor that makes weights of their exponentials, and the product of the row with its
+// gradient. All in f32. Grid: one invocation per row. Bindings: result, gradient (rows x width),
+// saved (rows x 2: maximum, sum), rows (rows x 3).
 
 const LOWEST_FINITE = -3.40282346e38;
 

@@ -1,5 +1,5 @@
-// What the gradients of attention keep in workgroup memory: POSITIONS rows of the other side, which
-// a workgroup goes over, and what its invocations add to the products with them. of_depth and
+// The workgroup memory of the gradients of attention: POSITIONS rows of the other side, which a
+// workgroup goes over, and the parts of its invocations in the products with them. of_depth and
 // of_width are groups of four elements of those rows, as wide as keys and as wide as values.
 
 const PARTS = {{PARTS}}u;
@@ -10,7 +10,7 @@ const VEC4S = {{VEC4S}}u;
 // Keys and values, or queries and the gradients of their results.
 var<workgroup> depth_tile: array<vec4<f32>, POSITIONS * VEC4S>;
 var<workgroup> width_tile: array<vec4<f32>, POSITIONS * VEC4S>;
-// What each invocation adds to the products of its rows with those of both tiles, position by
+// The part of each invocation in the products of its rows with those of both tiles, position by
 // position.
 var<workgroup> scores: array<f32, POSITIONS * WORKGROUP>;
 var<workgroup> changes: array<f32, POSITIONS * WORKGROUP>;

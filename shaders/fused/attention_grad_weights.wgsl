@@ -1,5 +1,5 @@
-// Gradients of weights, in place, to gradients of the products of query and key: softmax, mask,
-// scale. LANES neighbouring invocations share a row; all in f32. Grid: one workgroup of LANES
+// Turns gradients of weights, in place, into gradients of the products of query and key: softmax,
+// mask, scale. LANES neighbouring invocations share a row; all in f32. Grid: one workgroup of LANES
 // invocations for each row. Bindings: weights, changes (rows x keys), extra (a mask).
 
 const LANES = WORKGROUP;

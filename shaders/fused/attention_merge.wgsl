@@ -1,6 +1,6 @@
-// The splits of the keys put together: each has its own maximum and sum of exponentials, and sums
-// of values that go with them. Grid: one invocation per stored unit of result. Bindings: result
-// (rows x width), partial (splits x rows x padded), stats (splits x rows x 2).
+// Merges the splits of the keys: each has its own maximum and sum of exponentials, and the sums of
+// values that go with them. Grid: one invocation per stored unit of result. Bindings: result (rows
+// x width), partial (splits x rows x padded), stats (splits x rows x 2).
 
 const LOWEST_FINITE = -3.40282346e38;
 

@@ -1,5 +1,5 @@
-// What softmax sees of the product of a row of the query and a key. The row t counts within its
-// head, s is the key, and mask_at is where the row's mask starts.
+// The score that softmax sees for the product of a row of the query and a key. The row t counts
+// within its head, s is the key, and mask_at is where the row's mask starts.
 
 // Whether key s takes part in row t: by the causal rule and by the mask.
 fn is_kept(t: u32, s: u32, mask_at: u32) -> bool {

@@ -1,6 +1,6 @@
-// The maximum of each row's scores and the sum of their exponentials less that, from those of the
-// splits of the keys. Grid: one invocation per element of saved. Bindings: saved (rows x 2), stats
-// (splits x rows x 2).
+// The maximum of each row's scores and the sum of their exponentials less the maximum, from those
+// of the splits of the keys. Grid: one invocation per element of saved. Bindings: saved (rows x 2),
+// stats (splits x rows x 2).
 
 const LOWEST_FINITE = -3.40282346e38;
 

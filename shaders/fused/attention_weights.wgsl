@@ -1,8 +1,8 @@
-// Scores of a row, in place, to its weights: scale, mask, softmax. LANES neighbouring invocations
-// share a row; all in f32. Grid: LANES invocations for each row. Bindings: scores (rows x keys),
-// extra (a mask). Keys and strides count elements, or vec4s of them: `Scores`. Where causal rules
-// hide keys altogether, scores beyond the last key of a row's block of p.block rows are neither
-// read nor written.
+// Turns the scores of a row, in place, into its weights: scale, mask, softmax. LANES neighbouring
+// invocations share a row; all in f32. Grid: LANES invocations for each row. Bindings: scores (rows
+// x keys), extra (a mask). Keys and strides count elements, or vec4s of them: `Scores`. Where
+// causal rules hide keys altogether, scores beyond the last key of a row's block of p.block rows
+// are neither read nor written.
 
 const LANES = {{LANES}}u;
 

@@ -4,9 +4,9 @@
 // are taken together, head after head. PARTS neighbouring invocations share a row: invocation i of
 // them has every PARTS-th group of four elements, from the i-th on. Bindings: query, key, value,
 // result (and stats where keys are split), extra (a mask). Strides and offsets count elements. The
-// running maximum and sum are those of the keys seen so far; earlier sums shrink when the maximum
-// grows. All in f32. Rows past the last one repeat it; keys past the last one are zeros whose
-// weight is zero.
+// running maximum and sum are those of the keys seen so far; earlier sums are scaled down when the
+// maximum grows. All in f32. Rows past the last one repeat it; keys past the last one are zeros
+// whose weight is zero.
 
 const PARTS = {{PARTS}}u;
 const ROWS = WORKGROUP / PARTS;
@@ -15,11 +15,11 @@ const VEC4S = {{VEC4S}}u;
 
 var<workgroup> key_tile: array<vec4<f32>, KEYS * VEC4S>;
 var<workgroup> value_tile: array<vec4<f32>, KEYS * VEC4S>;
-// What each invocation adds to the products of its row, key by key.
+// The part of each invocation in the products of its row, key by key.
 var<workgroup> products: array<f32, KEYS * WORKGROUP>;
 
 {{ENTRY}} {
-    // A workgroup past the last one computes that one's rows again and stores the same values.
+    // A workgroup past the last one computes the last one's rows again and stores the same values.
     let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
     let rows = p.queries * p.group;
     let tiles = (rows + ROWS - 1u) / ROWS;

@@ -1,6 +1,6 @@
 // The moments of a set of numbers and their merging (Chan, Golub, LeVeque): as accurate as two
-// passes, in one. The sum is kept in place of the mean, so that the mean is what a plain reduction
-// gives, infinities included.
+// passes, but in one. The sum is kept in place of the mean, so that the mean equals that of a plain
+// reduction, including infinities.
 
 struct Moments {
     count: Accumulator,
@@ -17,8 +17,8 @@ fn merge_moments(a: Moments, b: Moments) -> Moments {
     let count = a.count + b.count;
     let share = a.count / select(count, Accumulator(1), count == Accumulator(0));
     let delta = mean_of(b) - mean_of(a);
-    // The weight is 0 where one set is empty; it meets one factor only, so that the other cannot
-    // overflow first.
+    // The weight is 0 where one set is empty. It multiplies only one factor, so that the other
+    // cannot overflow first.
     return Moments(count, a.sum + b.sum,
         a.squares + b.squares + delta * (delta * (share * b.count)));
 }

@@ -1,5 +1,5 @@
 // Accumulates as reduce_run.wgsl does, over runs of vec4s: four elements side by side, which are
-// read at once. The reduced group is the innermost one, e, n and p.extent count vec4s of it; inputs
+// read at once. The reduced group is the innermost one; e, n and p.extent count its vec4s. Inputs
 // without a step along it are read once.
 
 {{STATE}}

@@ -1,9 +1,9 @@
 // A program over rows: stages of reductions, then elements. LANES neighbouring invocations share a
 // row and take UNIT neighbouring columns at a time. p.lowest is minus infinity, which cannot be a
 // constant of WGSL. The statements of a row are generated, with row_NAME(i) and column_NAME(i), the
-// offsets of row and column `i` in a tensor, in elements. In place: a row's elements are written in
-// the last loop, each by the invocation that read it last. Grid: LANES invocations for each of
-// p.rows rows, spread over x and y.
+// offsets of row and column `i` in a tensor, in elements. A program may work in place: a row's
+// elements are written in the last loop, each by the invocation that read it last. Grid: LANES
+// invocations for each of p.rows rows, spread over x and y.
 
 const LANES = {{LANES}}u;
 const UNIT = {{UNIT}}u;

@@ -1,4 +1,4 @@
-// The values of a row's lanes combined as a tree; every lane gets the result.
+// Combines the values of a row's lanes as a tree; every lane gets the result.
 fn {{OP}}_of_lanes_{{TYPE}}(own: {{TYPE}}, lane: u32, local_index: u32) -> {{TYPE}} {
     partials_{{TYPE}}[local_index] = own;
     workgroupBarrier();

@@ -1,10 +1,10 @@
 // One step of many variables. Their tensors lie in a few windows of memory, bound as raw words; the
 // table has a row for each run of elements: the first workgroup, the number of elements, then for
 // each value of the expression its offset in its window in elements, and the distance of
-// neighbouring elements: 0 where one serves all. The rows are in the order of their workgroups; the
-// constants follow them. Grid: workgroups of WORKGROUP * UNITS * LANES elements each. The windows'
-// offsets are 0. A variable's elements are read before they are written, all by one invocation, so
-// a step may be in place.
+// neighbouring elements: 0 where one element serves all. The rows are in the order of their
+// workgroups; the constants follow them. Grid: workgroups of WORKGROUP * UNITS * LANES elements
+// each. The windows' offsets are 0. A variable's elements are read before they are written, all by
+// one invocation, so a step may be in place.
 
 const UNITS = {{UNITS}}u;
 const LANES = {{LANES}}u;

@@ -1,7 +1,7 @@
 // dst[b, o, n, k] = src[b, o, row_of(b, n), k], with zeros where an index is out of range. Grid:
 // one invocation per stored unit of dst. src holds the rows from p.first_row on, p.rows of them, of
-// p.all_rows; elements of other rows stay, so that a table larger than a binding is gathered in
-// several passes.
+// p.all_rows; elements of other rows are left unchanged, so that a table larger than a binding is
+// gathered in several passes.
 
 fn value(i: u32) -> {{ELEMENT}} {
     let place = quotient(i, p.inner);

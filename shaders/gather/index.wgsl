@@ -1,7 +1,7 @@
 // Index tensors of any depth: row_of(n) is the row that index n names, or NONE when a component is
 // out of range. `indices` is bound as raw words with its offset in bytes, so that uint8, int8
 // (p.index_signed), int32 and int64 share the text. A negative index is large as an unsigned
-// number, so one comparison finds both ends.
+// number, so one comparison checks both ends.
 
 const NONE = 0xffffffffu;
 

@@ -9,7 +9,7 @@ const LANES = {{LANES}}u;
         return;
     }
     let a = t / p.runs;
-    // The element of the unit that is on: beyond it, often by wrapping, where none is.
+    // The element of the unit that is on; beyond the unit, often by wrapping, if none is.
     let hit = row_of(a) - (t - a * p.runs) * p.per_run;
     let word = hit / LANES;
     let mask = select(vec4(0u), vec4({{MASK}}u << ((hit % LANES) * {{BITS}}u)),

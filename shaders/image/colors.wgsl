@@ -28,7 +28,7 @@ fn share(v: Number) -> Number {
     return clamp(v, Number(0.0), Number(1.0));
 }
 
-// How much of the range from the smallest component to the largest each component has.
+// The share of each component in the range from the smallest component to the largest one.
 fn shares(hue: Number) -> Triple {
     let sixths = hue * Number(6.0);
     let red = share(abs(sixths - Number(3.0)) - Number(1.0));
@@ -41,8 +41,9 @@ fn hsv_to_rgb(c: Triple) -> Triple {
     return (Triple(Number(1.0) - c.y) + c.y * shares(c.x)) * c.z;
 }
 
-// The colour with its hue turned by `delta`. By its range, not by saturation and value, which
-// colours without a positive component lack: TensorFlow's CPU turns those too.
+// The colour with its hue turned by `delta`. It is computed from the range, not from saturation and
+// value, which colours without a positive component lack: TensorFlow's CPU kernel turns those
+// colours too.
 fn turned(c: Triple, delta: f32) -> Triple {
     let low = min(c.x, min(c.y, c.z));
     let range = max(c.x, max(c.y, c.z)) - low;

@@ -1,4 +1,4 @@
-// y = mean + (x - mean) * factor, with the mean of each image and channel, in f32; p.bounded says
+// y = mean + (x - mean) * factor, with the mean of each image and channel, in f32; p.bounded tells
 // whether low and high bound it. Grid: one invocation per stored unit of y. Bindings: x, mean,
 // factor, low, high, y.
 

@@ -1,12 +1,13 @@
-// Where crops read. A box is (y1, x1, y2, x2) in units of the image's extents less one.
+// The positions that crops read. A box is (y1, x1, y2, x2) in units of the image's extents less
+// one.
 
 struct Box {
     low: vec2<f32>,
     high: vec2<f32>,
 }
 
-// What a position of a crop reads along one axis; inside is false beyond the image and for boxes
-// that are not finite.
+// The positions that a position of a crop reads along one axis; inside is false beyond the image
+// and for boxes that are not finite.
 struct Tap {
     low: u32,
     high: u32,
@@ -15,7 +16,7 @@ struct Tap {
     inside: bool,
 }
 
-// x holds the rows, y the columns.
+// x is for the rows, y for the columns.
 fn box_of(b: u32) -> Box {
     return Box(vec2<f32>(load_boxes(4u * b), load_boxes(4u * b + 1u)),
         vec2<f32>(load_boxes(4u * b + 2u), load_boxes(4u * b + 3u)));

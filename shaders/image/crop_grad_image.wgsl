@@ -1,11 +1,12 @@
-// sums[image, y, x, c] adds what the positions of the crops of boxes p.low0 to p.high0, rows p.low1
-// to p.high1 and columns p.low2 to p.high2 took of that element. The first pass starts at zero.
-// Grid: one invocation per element of sums. Bindings: grads, boxes, indices, sums.
+// sums[image, y, x, c] adds the gradients of the positions that read this element: those of the
+// crops of boxes p.low0 to p.high0, rows p.low1 to p.high1 and columns p.low2 to p.high2. The first
+// pass starts at zero. Grid: one invocation per element of sums. Bindings: grads, boxes, indices,
+// sums.
 
 // The crop's positions that can read `at`: a range that holds them all, with room for rounding.
 fn candidates(at: u32, low: f32, high: f32, extent: u32, crop: u32) -> vec2<u32> {
     let scale = crop_scale(low, high, extent, crop);
-    // Nearly flat boxes, and those that are not finite, try all.
+    // Nearly flat boxes, and boxes that are not finite, try all positions.
     if crop < 2u || !(abs(scale) > 1e-3) {
         return vec2<u32>(0u, crop);
     }
@@ -17,7 +18,7 @@ fn candidates(at: u32, low: f32, high: f32, extent: u32, crop: u32) -> vec2<u32>
         b)) + 2.0, 0.0, limit)));
 }
 
-// What a tap took of position `at`.
+// The weight with which a tap reads position `at`.
 fn weight(t: Tap, at: u32) -> f32 {
     if !t.inside {
         return 0.0;

@@ -2,7 +2,8 @@
 // (top, left, bottom, right) as shares of the image; box i has color i mod p.rows. An edge outside
 // of the image is not drawn, nor is a box whose corners are the wrong way around. Grid: map.
 
-// A coordinate without its fraction; what no 64-bit integer is, and NaN, is the lowest of them.
+// A coordinate without its fraction. Values that no 64-bit integer holds, and NaN, give the lowest
+// such integer.
 fn whole(v: f32) -> f32 {
     return select(trunc(v), -9.2233720e18, (bitcast<u32>(v) & 0x7fffffffu) >= 0x5f000000u);
 }

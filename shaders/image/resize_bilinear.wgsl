@@ -1,5 +1,6 @@
 // Bilinear resizing of [image][y][x][channel], computed in f32.
-// Grid: one invocation per element, or four, of dst; p.channels counts these. Bindings: src, dst.
+// Grid: one invocation per element of dst, or per four elements; p.channels counts these units.
+// Bindings: src, dst.
 
 fn value(i: u32) -> {{VALUE}} {
     let pixel = quotient(i, p.channels);

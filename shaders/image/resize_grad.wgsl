@@ -1,7 +1,7 @@
 // One axis of the gradient of resizing: dst[o, i, k] = sum over x of weight(x, i) * src[o, x, k],
 // where x is a resized position. Grid: one invocation per stored unit, or four elements, of dst,
-// which is (outer, p.extent, p.inner); src is (outer, p.resized, p.inner), and p.inner counts what
-// an invocation computes.
+// which is (outer, p.extent, p.inner); src is (outer, p.resized, p.inner), and p.inner counts the
+// units that an invocation computes.
 
 fn value(e: u32) -> {{VALUE}} {
     let row = quotient(e, p.inner);

@@ -1,6 +1,7 @@
-// The gradient of nearest-neighbor resizing: each position of [image][y][x][channel] sums what all
-// that read it got, line by line. Grid: one invocation per stored unit, or four elements, of dst;
-// p.channels counts what an invocation computes. Bindings: src, dst.
+// The gradient of nearest-neighbor resizing: each position of [image][y][x][channel] sums the
+// gradients of all positions that read it, line by line. Grid: one invocation per stored unit, or
+// four elements, of dst; p.channels counts the units that an invocation computes. Bindings: src,
+// dst.
 
 fn value(e: u32) -> {{VALUE}} {
     let pixel = quotient(e, p.channels);

@@ -1,10 +1,11 @@
-// What resized position `x` took of position `i` of an axis.
+// The weight with which resized position `x` reads position `i` of an axis.
 fn weight(x: u32, i: u32, scale: f32, extent: u32) -> f32 {
     {{WEIGHT}}
 }
 
-// First and end of the resized positions that can read position `i`; the ends of the axis are also
-// read from beyond. Room for rounding is harmless, because weights of other positions are 0.
+// The first one and the end of the resized positions that can read position `i`; the ends of the
+// axis are also read from beyond. Additional positions for rounding are harmless, because their
+// weights are 0.
 fn readers(i: u32, scale: f32, extent: u32, resized: u32) -> vec2<u32> {
     var range = vec2<u32>(0u, resized);
     if scale > 0.0 {

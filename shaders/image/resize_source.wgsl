@@ -1,4 +1,5 @@
-// Where position `x` of a resized axis reads in the image, whose extent along the axis is `extent`.
+// The place where position `x` of a resized axis reads the image, whose extent along the axis is
+// `extent`.
 // p.half is 0.5 with half pixel centers, else 0; p.round is 1 with aligned corners.
 
 struct Linear {

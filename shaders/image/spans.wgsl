@@ -1,8 +1,7 @@
 // Sums a span of positions along the middle of src[outer, p.extent, p.inner], by weights of its own
-// for each position of dst[outer, p.resized, p.inner]. spans holds where each span begins, then
-// p.size weights of each; what of a span lies beyond the extent does not count. Grid: one
-// invocation for each element, or four elements, of dst; p.inner counts what an invocation
-// computes.
+// for each position of dst[outer, p.resized, p.inner]. spans holds the start of each span, then
+// p.size weights of each; positions of a span beyond the extent do not count. Grid: one invocation
+// for each element, or four elements, of dst; p.inner counts the units that an invocation computes.
 
 fn value(e: u32) -> {{VALUE}} {
     let row = quotient(e, p.inner);

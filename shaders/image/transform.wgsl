@@ -1,7 +1,7 @@
 // result[b, y, x, c] is images[b] at the position to which the transform of image b maps (x, y), in
-// f32 whatever the type. Grid: one invocation per stored unit of result. Bindings: images,
-// transforms (8 numbers each), result. p.mode: 0 constant, 1 nearest, 2 reflect, 3 wrap; p.stride
-// is 0 where all images share one transform.
+// f32 for every type. Grid: one invocation per stored unit of result. Bindings: images, transforms
+// (8 numbers each), result. p.mode: 0 constant, 1 nearest, 2 reflect, 3 wrap; p.stride is 0 where
+// all images share one transform.
 
 fn convert(v: f32) -> {{VALUE}} {
     return {{CONVERT}};
@@ -76,7 +76,7 @@ fn value(i: u32) -> {{VALUE}} {
         + 2u);
     var at_y = load_transforms(t + 3u) * column + load_transforms(t + 4u) * row + load_transforms(t
         + 5u);
-    // Divisions need not be exact on a GPU; an affine transform has none.
+    // Divisions need not be exact on a GPU; an affine transform takes none.
     if projection != 1.0 {
         at_x /= projection;
         at_y /= projection;

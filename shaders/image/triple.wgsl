@@ -1,5 +1,5 @@
 // One component of a function of vectors of three; y[i] belongs to the vector that holds element i.
-// Grid: one invocation per stored unit of y. Bindings: x, perhaps second, y.
+// Grid: one invocation per stored unit of y. Bindings: x, second if there is one, y.
 
 fn value(i: u32) -> Number {
     let first = i - i % 3u;

@@ -40,7 +40,8 @@ fn atan2_f32(y: f32, x: f32) -> f32 {
     if is_inf_f32(top) {
         quotient = 1.0;
     } else if top > 0.0 && !is_inf_f32(bottom) {
-        // Scaled, for drivers may flush or overflow the reciprocal of an extreme divisor.
+        // The quotient is scaled, since drivers may flush or overflow the reciprocal of an extreme
+        // divisor.
         let scale = select(select(1.0, 5.9604645e-8, bottom > 1e30), 16777216.0, bottom < 1e-30);
         quotient = (top * scale) / (bottom * scale);
     }

@@ -1,7 +1,7 @@
 // requires: exp log trig
 // The Bessel functions of order 0 and 1. The polynomials are fits of our own at Chebyshev nodes, in
 // t from -1 to 1; those of p and q are Hankel's: J + iY = (p + iq / x) sqrt(2 / (pi x)) exp(i (x -
-// phase)). Errors are relative, but for J and Y near their zeros, where they are relative to the
+// phase)). Errors are relative, except for J and Y near their zeros, where they are relative to the
 // amplitude.
 
 fn j0_small_f32(v: f32) -> f32 {
@@ -312,7 +312,7 @@ fn unscale_f32(scaled: f32, a: f32) -> f32 {
     return opaque_f32(scaled * half) * half;
 }
 
-// NaN at the infinities, as TensorFlow has it.
+// NaN at the infinities, as in TensorFlow.
 fn bessel_i0_f32(x: f32) -> f32 {
     if !is_finite_f32(x) {
         return nan_like_f32(x);
@@ -327,7 +327,7 @@ fn bessel_i1_f32(x: f32) -> f32 {
     return unscale_f32(bessel_i1e_f32(x), abs(x));
 }
 
-// The logarithm of x / 2 for 0 < x <= 2. A half may be subnormal, which drivers may take for zero.
+// The logarithm of x / 2 for 0 < x <= 2. A half may be subnormal, which drivers may treat as zero.
 fn log_of_half_f32(x: f32) -> f32 {
     let is_tiny = x < 1e-30;
     return log_f32(select(0.5 * x, x, is_tiny)) - select(0.0, 0.693147181, is_tiny);
@@ -344,7 +344,7 @@ fn k1_near_zero_f32(x: f32) -> f32 {
     return k1_small_f32(z) / x + log_of_half_f32(x) * (x * i1_near_zero_f32(z));
 }
 
-// Infinite for x <= 0, as TensorFlow has it; so are the other functions of the second kind.
+// Infinite for x <= 0, as in TensorFlow; so are the other functions of the second kind.
 fn bessel_k0e_f32(x: f32) -> f32 {
     if is_nan_f32(x) {
         return x;

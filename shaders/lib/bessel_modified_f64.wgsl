@@ -322,7 +322,7 @@ fn unscale_f64(scaled: f64, a: f64) -> f64 {
     return (scaled * half) * half;
 }
 
-// NaN at the infinities, as TensorFlow has it.
+// NaN at the infinities, as in TensorFlow.
 fn bessel_i0_f64(x: f64) -> f64 {
     if !is_finite_f64(x) {
         return nan_like_f64(x);
@@ -348,7 +348,7 @@ fn k1_near_zero_f64(x: f64) -> f64 {
     return k1_small_f64(z) / x + log_f64(0.5lf * x) * (x * i1_near_zero_f64(z));
 }
 
-// Infinite for x <= 0, as TensorFlow has it; so are the other functions of the second kind.
+// Infinite for x <= 0, as in TensorFlow; so are the other functions of the second kind.
 fn bessel_k0e_f64(x: f64) -> f64 {
     if is_nan_f64(x) {
         return x;

@@ -3,9 +3,9 @@
 // TensorFlow computes them: u = max(m * 2^-23, 1e-7), v = 2 pi * n * 2^-23 rounded to float32, with
 // m and n the lower 23 bits of the words; then sqrt(-2 ln u) * (sin v, cos v).
 //
-// Near a zero of sine or cosine the result hangs on how v was rounded, so v is rounded and reduced
-// in integers: what remains for the driver's floating point are short polynomials, which stay
-// within two ulp whatever it contracts or reorders.
+// Near a zero of sine or cosine the result depends on how v was rounded, so v is rounded and
+// reduced in integers: only short polynomials remain for the driver's floating point, and these
+// stay within two ulp however the driver contracts or reorders them.
 
 // -2 ln(m * 2^-23), or -2 ln(1e-7) for m = 0.
 fn minus_two_log(m: u32) -> f32 {

@@ -1,7 +1,7 @@
 // requires: exp log trig
-// Numbers of 52 random bits, two words each, and standard normal numbers of four words, computed in
-// float32: what TensorFlow computes in float64, to float32's precision. The reductions are exact,
-// for they are done in integers.
+// Numbers of 52 random bits, two words each, and standard normal numbers of four words. They are
+// computed in float32 and agree with TensorFlow's float64 results to float32's precision. The
+// reductions are exact, since they are done in integers.
 
 // u = m * 2^-52 in [0, 1), m = the lower 20 bits of `words.x` and all of `words.y`.
 fn wide_unit_f32(words: vec2<u32>) -> f32 {

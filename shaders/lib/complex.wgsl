@@ -25,7 +25,8 @@ fn complex_abs_f32(z: vec2<f32>) -> f32 {
     if a == 0.0 {
         return 0.0;
     }
-    // Scaled, for drivers may flush or overflow the reciprocal of an extreme divisor.
+    // The number is scaled, since drivers may flush or overflow the reciprocal of an extreme
+    // divisor.
     let scale = select(select(1.0, 5.9604645e-8, a > 1e30), 16777216.0, a < 1e-30);
     let q = (b * scale) / (a * scale);
     return a * sqrt(1.0 + q * q);
@@ -41,7 +42,7 @@ fn complex_div_f32(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
             copy_sign_f32(select(0.0, 1.0, is_inf_f32(y.y)), y.y));
         return 0.0 * vec2(x.x * unit.x + x.y * unit.y, x.y * unit.x - x.x * unit.y);
     }
-    // The divisor near 1, and the dividend where its products stay finite.
+    // The divisor is scaled near 1, and the dividend so that its products stay finite.
     let scale = select(select(1.0, 5.421010862427522e-20, largest > 1e18), 18446744073709551616.0,
         largest < 1e-18);
     let half = select(1.0, 0.5, max(abs(x.x), abs(x.y)) > 1e38);
@@ -64,7 +65,7 @@ fn complex_sign_f32(z: vec2<f32>) -> vec2<f32> {
     if z.x == 0.0 && z.y == 0.0 {
         return vec2(0.0);
     }
-    // Halved where the absolute value would overflow, doubled where it would lose bits.
+    // The number is halved if the absolute value would overflow, and doubled if it would lose bits.
     let largest = max(abs(z.x), abs(z.y));
     let scale = select(select(1.0, 5.421010862427522e-20, largest > 1e18), 18446744073709551616.0,
         largest < 1e-18);

@@ -25,7 +25,8 @@ fn complex_abs_f64(z: vec2<f64>) -> f64 {
     if a == 0.0lf {
         return 0.0lf;
     }
-    // Scaled, for drivers may flush or overflow the reciprocal of an extreme divisor.
+    // The number is scaled, since drivers may flush or overflow the reciprocal of an extreme
+    // divisor.
     let scale = select(select(1.0lf, 1.1102230246251565e-16lf, a > 1e290lf), 9007199254740992.0lf,
         a < 1e-290lf);
     let q = (b * scale) / (a * scale);
@@ -42,7 +43,7 @@ fn complex_div_f64(x: vec2<f64>, y: vec2<f64>) -> vec2<f64> {
             copy_sign_f64(select(0.0lf, 1.0lf, is_inf_f64(y.y)), y.y));
         return 0.0lf * vec2(x.x * unit.x + x.y * unit.y, x.y * unit.x - x.x * unit.y);
     }
-    // The divisor near 1, and the dividend where its products stay finite.
+    // The divisor is scaled near 1, and the dividend so that its products stay finite.
     let scale = select(select(1.0lf, 7.458340731200207e-155lf, largest > 1e140lf),
         1.3407807929942597e154lf, largest < 1e-140lf);
     let half = select(1.0lf, 0.5lf, max(abs(x.x), abs(x.y)) > 1e307lf);
@@ -65,7 +66,7 @@ fn complex_sign_f64(z: vec2<f64>) -> vec2<f64> {
     if z.x == 0.0lf && z.y == 0.0lf {
         return vec2<f64>(0.0lf);
     }
-    // Halved where the absolute value would overflow, doubled where it would lose bits.
+    // The number is halved if the absolute value would overflow, and doubled if it would lose bits.
     let largest = max(abs(z.x), abs(z.y));
     let scale = select(select(1.0lf, 7.458340731200207e-155lf, largest > 1e140lf),
         1.3407807929942597e154lf, largest < 1e-140lf);

@@ -76,12 +76,12 @@ fn div_f32(x: f32, y: f32) -> f32 {
         | ((bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u));
 }
 
-// The largest whole number up to q. What is below 1 is told by bits: it may be subnormal, which
-// drivers may take for zero.
+// The largest whole number up to q. A value below 1 is recognized by bits: it may be subnormal,
+// which drivers may treat as zero.
 fn floor_of_quotient_f32(q: f32) -> f32 {
     let magnitude = bitcast<u32>(q) & 0x7fffffffu;
     if magnitude != 0u && magnitude < 0x3f800000u {
-        // -1 or 0 without a choice between the two, of which Mesa's drivers make -1 or -0.
+        // This gives -1 or 0 without a select, which Mesa's drivers turn into -1 or -0.
         return bitcast<f32>(bitcast<u32>(bitcast<i32>(q) >> 31u) & 0xbf800000u);
     }
     return floor(q);

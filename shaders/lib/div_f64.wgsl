@@ -34,8 +34,9 @@ fn fmod_f64(x: f64, y: f64) -> f64 {
     }
     let a = significand_f64(x);
     let b = significand_f64(y);
-    // |x| >= |y|, so the exponent of a is at least that of b; 2098 bits at most, 11 at a time. One
-    // division in the text: compilers spend 700 instructions and 80 scalar registers on each.
+    // |x| >= |y|, so the exponent of a is at least that of b. The loop takes 2098 bits at most, 11
+    // at a time. There is one division in the text: compilers spend 700 instructions and 80 scalar
+    // registers on each.
     var rest = a.bits;
     var left = u32(a.exponent - b.exponent);
     for (var k = 0u; k < 192u; k += 1u) {

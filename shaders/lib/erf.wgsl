@@ -1,6 +1,6 @@
 // requires: exp log
 // The error function, its complement and their inverses. Polynomials are relative minimax fits of
-// our own, but for erfinv, which is Giles' approximation (2010), good to 6 ulp; erf and erfc are
+// our own, except for erfinv, which is Giles' approximation (2010), good to 6 ulp; erf and erfc are
 // good to 4 ulp.
 
 // erfc(x) for x >= 0.45: exp(-x^2) / (1 + 2x) times a polynomial in (x - 2) / (x + 2).
@@ -36,7 +36,7 @@ fn erf_small_f32(x: f32) -> f32 {
     s = s * z + 1.128378197e-01;
     s = s * z - 3.761263843e-01;
     s = s * z + 1.283791671e-01;
-    // Below, x * s may be subnormal.
+    // Below this bound, x * s may be subnormal.
     return select(x + x * s, 1.12837917 * x, abs(x) < 1e-30);
 }
 

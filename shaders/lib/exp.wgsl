@@ -1,7 +1,7 @@
 // requires: special
 // exp and expm1 within 1 to 2 ulp; WGSL's own exp may be off by 3 + 2|x| ulp.
 
-// x = k ln 2 + r, |r| <= ln 2 / 2. The product k * 0.693359375 is exact, for that factor has 9
+// x = k ln 2 + r, |r| <= ln 2 / 2. The product k * 0.693359375 is exact, since the factor has 9
 // bits. The difference is opaque: compilers with fast mathematics would subtract k ln 2 at once.
 struct ExpReduction {
     k: f32,
@@ -32,13 +32,13 @@ fn scale_f32(y: f32, k: i32) -> f32 {
     return opaque_f32(y * power_of_two_f32(half)) * power_of_two_f32(k - half);
 }
 
-// 2^k for whole k, -126 <= k <= 127: k is what the last bits of 1.5 * 2^23 + k are. Cheaper than a
+// 2^k for whole k, -126 <= k <= 127: the last bits of 1.5 * 2^23 + k hold k. This is cheaper than a
 // conversion, which WGSL saturates.
 fn whole_power_of_two_f32(k: f32) -> f32 {
     return bitcast<f32>((bitcast<u32>(k + 12582912.0) << 23u) + 0x3f800000u);
 }
 
-// Without branches, for software adapters carry out all sides of one, and those of four elements
+// There are no branches, since software adapters execute all sides of one, and for four elements
 // one after the other.
 fn exp_f32(x: f32) -> f32 {
     let e = exp_reduce_f32(clamp(x, -104.0, 89.0));

@@ -8,7 +8,7 @@ fn f32_to_u64(x: f32) -> u64 {
     if x >= 18446744073709551616.0 {
         return ~0lu;
     }
-    // By bits: drivers' conversions beyond 2^63 differ.
+    // By bits: drivers differ in conversions beyond 2^63.
     let bits = bitcast<u32>(x);
     let significand = u64((bits & 0x7fffffu) | 0x800000u);
     let exponent = i32(bits >> 23u) - 150;

@@ -85,7 +85,8 @@ fn digamma_positive_f32(x: f32) -> f32 {
         * 3.96825397e-3)));
 }
 
-// -inf at 0, NaN at the negative integers, as TensorFlow has it since 2.22; before, NaN at 0.
+// -inf at 0, NaN at the negative integers, as in TensorFlow since 2.22; earlier versions give NaN
+// at 0.
 fn digamma_f32(x: f32) -> f32 {
     if is_nan_f32(x) || bitcast<u32>(x) == 0x7f800000u {
         return x;

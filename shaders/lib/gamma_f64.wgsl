@@ -172,7 +172,8 @@ fn digamma_positive_f64(x: f64) -> f64 {
     return sum + (log_f64(z) - 0.5 * r - s * series);
 }
 
-// -inf at 0, NaN at the negative integers, as TensorFlow has it since 2.22; before, NaN at 0.
+// -inf at 0, NaN at the negative integers, as in TensorFlow since 2.22; earlier versions give NaN
+// at 0.
 fn digamma_f64(x: f64) -> f64 {
     if is_nan_f64(x) || bitcast<u64>(x) == 0x7ff0000000000000lu {
         return x;

@@ -30,8 +30,8 @@ fn cosh_f32(x: f32) -> f32 {
 }
 
 // (T + s) / (1 + T s) with s = tanh(r) and T = tanh(k ln 2 / 2) = (2^k - 1) / (2^k + 1), within 2.6
-// ulp. |x| = k ln 2 / 2 + r with |r| <= ln 2 / 4; the product need not be exact, for where k is
-// large, the quotient is near 1 whatever r is. No branches, for software adapters carry out all
+// ulp. |x| = k ln 2 / 2 + r with |r| <= ln 2 / 4; the product need not be exact, since for large k
+// the quotient is near 1 for every r. There are no branches, since software adapters execute all
 // sides of one. From 9.02 on, tanh is 1.
 fn tanh_f32(x: f32) -> f32 {
     let bits = bitcast<u32>(x) & 0x7fffffffu;

@@ -37,7 +37,7 @@ fn beta_density_f64(a: f64, b: f64, x: f64) -> f64 {
         }
         return powers * (a / (a + b) * b) * (gammas.x / (gammas.y * gammas.z));
     }
-    // Of the two the lesser one's power is formed, with the factor (a + b) within.
+    // The power of the lesser of the two is computed, with the factor (a + b) included.
     let is_first = a < b;
     let lesser = select(b, a, is_first);
     let greater = select(a, b, is_first);
@@ -86,7 +86,8 @@ fn beta_fraction_f64(a: f64, b: f64, x: f64) -> f64 {
 
 // The order of the checks is TensorFlow's: 0 and 1 even where a or b is NaN.
 fn betainc_f64(a: f64, b: f64, x: f64) -> f64 {
-    // A distribution of which all is at 0, as TensorFlow has it since 2.22; before, NaN.
+    // A distribution that lies entirely at 0, as in TensorFlow since 2.22; earlier versions give
+    // NaN.
     if a == 0.0lf && b > 0.0lf && x >= 0.0lf && x <= 1.0lf && !is_nan_f64(x) {
         return 1.0lf;
     }

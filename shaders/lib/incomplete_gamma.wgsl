@@ -246,7 +246,7 @@ fn gamma_incomplete_f32(a: f32, x: f32, upper: bool) -> f32 {
     return select(1.0 - value, value, is_upper == upper);
 }
 
-// What the infinities give is TensorFlow's.
+// The results at the infinities are TensorFlow's.
 fn igamma_f32(a: f32, x: f32) -> f32 {
     if x == 0.0 {
         return 0.0;
@@ -301,7 +301,7 @@ fn gamma_slope_f32(a: f32, x: f32) -> f32 {
     return (log_f32(x) - digamma_f32(a + 1.0)) * s.x + s.y;
 }
 
-// Zero at x = 0 and at the infinities, as TensorFlow has it.
+// Zero at x = 0 and at the infinities, as in TensorFlow.
 fn igamma_grad_a_f32(a: f32, x: f32) -> f32 {
     if x == 0.0 {
         return 0.0;
@@ -320,7 +320,7 @@ fn igamma_grad_a_f32(a: f32, x: f32) -> f32 {
     return density.x * (density.y * gamma_slope_f32(a, x));
 }
 
-// The derivative by alpha of a sample whose P(alpha, sample) is kept.
+// The derivative by alpha of a sample for which P(alpha, sample) stays constant.
 fn random_gamma_grad_f32(alpha: f32, sample: f32) -> f32 {
     if sample == 0.0 {
         return 0.0;

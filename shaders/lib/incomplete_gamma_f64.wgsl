@@ -398,7 +398,7 @@ fn gamma_incomplete_f64(a: f64, x: f64, upper: bool) -> f64 {
     return select(1.0lf - value, value, is_upper == upper);
 }
 
-// What the infinities give is TensorFlow's.
+// The results at the infinities are TensorFlow's.
 fn igamma_f64(a: f64, x: f64) -> f64 {
     if x == 0.0lf {
         return 0.0lf;
@@ -456,7 +456,7 @@ fn gamma_slope_f64(a: f64, x: f64) -> f64 {
     return logs * s.x + s.y;
 }
 
-// Zero at x = 0 and at the infinities, as TensorFlow has it.
+// Zero at x = 0 and at the infinities, as in TensorFlow.
 fn igamma_grad_a_f64(a: f64, x: f64) -> f64 {
     if x == 0.0lf {
         return 0.0lf;
@@ -474,7 +474,7 @@ fn igamma_grad_a_f64(a: f64, x: f64) -> f64 {
     return density * gamma_slope_f64(a, x);
 }
 
-// The derivative by alpha of a sample whose P(alpha, sample) is kept.
+// The derivative by alpha of a sample for which P(alpha, sample) stays constant.
 fn random_gamma_grad_f64(alpha: f64, sample: f64) -> f64 {
     if sample == 0.0lf {
         return 0.0lf;

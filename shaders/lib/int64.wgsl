@@ -1,7 +1,7 @@
 // 64-bit integers as their two words, the low one first, for adapters without such integers in
 // shaders (src/shader/int64). `_u` is for unsigned ones, `_i` for two's complement, the rest for
-// both. Divisions and shifts mean what naga makes of WGSL's: x / 0 is x, x % 0 is 0, and shifts
-// are modulo 64. No function has a loop.
+// both. Divisions and shifts have the results of naga's translation of WGSL's: x / 0 is x, x % 0 is
+// 0, and shifts are modulo 64. No function has a loop.
 
 fn int64_equal(a: vec2<u32>, b: vec2<u32>) -> bool {
     return all(a == b);
@@ -63,7 +63,7 @@ fn int64_shift_right_i(a: vec2<u32>, by: u32) -> vec2<u32> {
     return vec2<u32>((a.x >> n) | ((a.y << 1u) << (31u - n)), high);
 }
 
-// How many bits above the highest 1 are 0.
+// The number of zero bits above the highest 1.
 fn int64_leading_zeros(a: vec2<u32>) -> u32 {
     return select(countLeadingZeros(a.y), 32u + countLeadingZeros(a.x), a.y == 0u);
 }
@@ -210,7 +210,7 @@ fn int64_to_f32_i(a: vec2<u32>) -> f32 {
     return select(magnitude, -magnitude, int64_is_negative(a));
 }
 
-// Truncated; values beyond the range give its end, NaN gives 0.
+// Truncates; values beyond the range give its end, NaN gives 0.
 fn int64_of_f32_u(x: f32) -> vec2<u32> {
     let bits = bitcast<u32>(x);
     if bits > 0x7f800000u || bits < 0x3f800000u {

@@ -254,7 +254,7 @@ fn dawsn_f32(x: f32) -> f32 {
     return copy_sign_f32(y, x);
 }
 
-// NaN for x < 0 and for infinity, as TensorFlow has it.
+// NaN for x < 0 and for infinity, as in TensorFlow.
 fn expint_f32(x: f32) -> f32 {
     if !(x >= 0.0) || is_inf_f32(x) {
         return nan_like_f32(x);
@@ -360,7 +360,7 @@ fn fresnel_sin_f32(x: f32) -> f32 {
     return copy_sign_f32(fresnel_f32(abs(x)).y, x);
 }
 
-// The dilogarithm of 1 - x. NaN for x < 0 and for infinity, as TensorFlow has it.
+// The dilogarithm of 1 - x. NaN for x < 0 and for infinity, as in TensorFlow.
 fn spence_f32(x: f32) -> f32 {
     if !(x >= 0.0) || is_inf_f32(x) {
         return nan_like_f32(x);

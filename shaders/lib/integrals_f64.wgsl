@@ -291,7 +291,7 @@ fn dawsn_f64(x: f64) -> f64 {
     return copy_sign_f64(y, x);
 }
 
-// NaN for x < 0 and for infinity, as TensorFlow has it.
+// NaN for x < 0 and for infinity, as in TensorFlow.
 fn expint_f64(x: f64) -> f64 {
     if !(x >= 0.0lf) || is_inf_f64(x) {
         return nan_like_f64(x);
@@ -320,7 +320,7 @@ fn expint_f64(x: f64) -> f64 {
     return y / x * exp_f64(x);
 }
 
-// The dilogarithm of 1 - x. NaN for x < 0 and for infinity, as TensorFlow has it.
+// The dilogarithm of 1 - x. NaN for x < 0 and for infinity, as in TensorFlow.
 fn spence_f64(x: f64) -> f64 {
     if !(x >= 0.0lf) || is_inf_f64(x) {
         return nan_like_f64(x);

@@ -17,7 +17,7 @@ fn log_positive_f32(x: f32, rest: f32) -> f32 {
     var bits = bitcast<u32>(x);
     var e = i32(bits >> 23u) - 127;
     if bits < 0x800000u {
-        // Subnormal: normalized by bits, for arithmetic may flush it to zero.
+        // Subnormal numbers are normalized by bits, since arithmetic may flush them to zero.
         let shift = countLeadingZeros(bits) - 8u;
         bits = bits << shift;
         e = -126 - i32(shift);
@@ -62,7 +62,7 @@ fn log1p_f32(x: f32) -> f32 {
         return nan_like_f32(x);
     }
     let u = opaque_f32(1.0 + x);
-    // What the sum lost.
+    // The part that the sum lost.
     let lost = select(x - (u - 1.0), 1.0 - (u - x), u >= 2.0);
     return log_positive_f32(u, lost / u);
 }

@@ -24,7 +24,7 @@ fn log_positive_f64(x: f64, rest: f64) -> f64 {
     var bits = bitcast<u64>(x);
     var e = i32(u32(bits >> 52u)) - 1023;
     if bits < 0x10000000000000lu {
-        // Subnormal: normalized by bits, for arithmetic may flush it to zero.
+        // Subnormal numbers are normalized by bits, since arithmetic may flush them to zero.
         let shift = leading_zeros_u64(bits) - 11u;
         bits = bits << shift;
         e = -1022 - i32(shift);
@@ -65,7 +65,7 @@ fn log1p_f64(x: f64) -> f64 {
         return nan_like_f64(x);
     }
     let u = trim_f64(1.0 + x);
-    // What the sum lost.
+    // The part that the sum lost.
     let lost = select(x - (u - 1.0), 1.0 - (u - x), u >= 2.0);
     return log_positive_f64(u, lost / u);
 }

@@ -13,8 +13,8 @@ fn philox_key(key: vec2<u32>, round: u32) -> vec2<u32> {
     return key + round * vec2<u32>(0x9e3779b9u, 0xbb67ae85u);
 }
 
-// 128 random bits for one counter. Without a loop, which costs software adapters half as much
-// again.
+// 128 random bits for one counter. There is no loop, since a loop makes it half as slow again on
+// software adapters.
 fn philox(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
     var c = philox_round(counter, key);
     c = philox_round(c, philox_key(key, 1u));

@@ -7,7 +7,7 @@ fn high_bits_f32(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u);
 }
 
-// 0: y is no integer, 1: odd, 2: even.
+// 0: y is not an integer, 1: odd, 2: even.
 fn parity_f32(y: f32) -> u32 {
     let a = abs(y);
     if a >= 16777216.0 {
@@ -100,8 +100,8 @@ fn pow_f32(x: f32, y: f32) -> f32 {
     let low = (y - y_high) * log_high + y * log_low;
     let high = y_high * log_high;
     let total = high + low;
-    // At 128 the parts tell: the largest number's logarithm is 128 - 8.6e-8, and numbers that round
-    // to infinity have one above 128 - 4.3e-8.
+    // At 128 the parts decide: the logarithm of the largest number is 128 - 8.6e-8, and numbers
+    // that round to infinity have a logarithm above 128 - 4.3e-8.
     if total > 128.0 || (total == 128.0 && (high - 128.0) + low > -4.2995665694e-08) {
         return sign * infinity_like_f32(1.0);
     }

@@ -4,7 +4,7 @@
 // reserved. Permission to use, copy, modify, and distribute this software is freely granted,
 // provided that this notice is preserved.
 
-// 0: y is no integer, 1: odd, 2: even.
+// 0: y is not an integer, 1: odd, 2: even.
 fn parity_f64(y: f64) -> u32 {
     let a = abs(y);
     if a >= 9007199254740992.0 {

@@ -1,4 +1,4 @@
-// The square root of an integer without its fraction, as C has it of a double.
+// The square root of an integer without its fraction, as C computes it in double.
 
 fn root_u32(a: u32) -> u32 {
     // A float's root is off by less than one.

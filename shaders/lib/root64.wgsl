@@ -1,5 +1,5 @@
-// The square root of a 64-bit integer without its fraction, as C has it of a double: the integer is
-// rounded to 53 bits first, and a root just below a whole number may be rounded to it.
+// The square root of a 64-bit integer without its fraction, as C computes it in double: the integer
+// is rounded to 53 bits first, and a root just below a whole number may be rounded to it.
 
 const ROOT_LOW = 0xfffffffflu;
 
@@ -39,7 +39,7 @@ fn root_u64(a: u64) -> u64 {
             root += bit;
         }
     }
-    // How far the next square is, against half a unit in the last place of its root.
+    // The distance of the next square, against half a unit in the last place of its root.
     let next = root + 1lu;
     let exponent = 63u - root_leading_zeros(root);
     if exponent < 26u {
@@ -49,7 +49,7 @@ fn root_u64(a: u64) -> u64 {
     return select(root, next, (missing << (52u - exponent)) < next);
 }
 
-// Negative numbers, which come of overflow, have NaN for a root: the lowest integer.
+// Negative numbers, which overflow may give, have NaN as their root: the lowest integer.
 fn root_i64(a: i64) -> i64 {
     let root = i64(root_u64(u64(max(a, 0li))));
     return select(root, ~0x7fffffffffffffffli, a < 0li);

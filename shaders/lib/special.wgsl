@@ -29,8 +29,8 @@ fn nan_like_f32(x: f32) -> f32 {
 }
 
 // `magnitude` with the sign of `sign`. The shorter form, (magnitude & 0x7fffffff) | (sign &
-// 0x80000000), is one instruction of AVX-512, and LLVM up to 22 gives that a wrong truth table
-// where the result is selected against one of its operands (llvm/llvm-project#157929).
+// 0x80000000), is one instruction of AVX-512, and LLVM up to 22 gives that instruction a wrong
+// truth table if the result is selected against one of its operands (llvm/llvm-project#157929).
 fn copy_sign_f32(magnitude: f32, sign: f32) -> f32 {
     let positive = bitcast<u32>(magnitude) & 0x7fffffffu;
     return bitcast<f32>(select(positive, positive | 0x80000000u, bitcast<i32>(sign) < 0));
@@ -46,8 +46,8 @@ fn min_f32(x: f32, y: f32) -> f32 {
     return select(select(min(x, y), y, is_nan_f32(y)), x, is_nan_f32(x));
 }
 
-// `t` within bounds, of which the lower one goes first; NaN stays, and bounds that are NaN do not
-// count. Compared, since min and max may take either of two zeros.
+// `t` within bounds. The lower bound is applied first; NaN stays, and bounds that are NaN do not
+// count. This compares, since min and max may take either of two zeros.
 fn clip_f32(t: f32, low: f32, high: f32) -> f32 {
     let below = select(t, high, high < t && !is_nan_f32(high));
     let clipped = select(below, low, below < low && !is_nan_f32(low));

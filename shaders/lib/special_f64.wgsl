@@ -48,8 +48,8 @@ fn min_f64(x: f64, y: f64) -> f64 {
     return select(min(x, y), y, is_nan_f64(y));
 }
 
-// `t` within bounds, of which the lower one goes first; NaN stays, and bounds that are NaN do not
-// count. Compared, since min and max may take either of two zeros.
+// `t` within bounds. The lower bound is applied first; NaN stays, and bounds that are NaN do not
+// count. This compares, since min and max may take either of two zeros.
 fn clip_f64(t: f64, low: f64, high: f64) -> f64 {
     let below = select(t, high, high < t && !is_nan_f64(high));
     let clipped = select(below, low, below < low && !is_nan_f64(low));
@@ -66,8 +66,8 @@ fn high_bits_f64(x: f64) -> f64 {
     return bitcast<f64>(bitcast<u64>(x) & 0xffffffff00000000lu);
 }
 
-// A sum without its last bit. What the sum lost is computed from it, and a compiler cannot cancel
-// it against its own terms.
+// A sum without its last bit. The part that the sum lost is computed from it, and a compiler cannot
+// cancel it against its own terms.
 fn trim_f64(x: f64) -> f64 {
     return bitcast<f64>(bitcast<u64>(x) & 0xfffffffffffffffelu);
 }

@@ -20,7 +20,7 @@ fn multiply_high_u32(a: u32, b: u32) -> u32 {
     return ah * bh + (middle >> 16u) + (low >> 16u);
 }
 
-// Word k of 2/pi = 0.W1 W2 ...; word 0 is what stands before the point.
+// Word k of 2/pi = 0.W1 W2 ...; word 0 is the part before the point.
 fn two_over_pi_word(k: u32) -> u32 {
     switch k {
         case 0u: { return 0u; }
@@ -118,7 +118,7 @@ fn trig_reduce_f32(x: f32) -> TrigReduction {
     }
     // Cody and Waite: pi/2 in parts of 11 bits, so that products with k (below 2^13) are exact.
     let k = round(x * 0.636619772);
-    // The differences are opaque, for compilers with fast mathematics would subtract all parts at
+    // The differences are opaque, since compilers with fast mathematics would subtract all parts at
     // once.
     let r = opaque_f32(opaque_f32(x - k * 1.5703125) - k * 4.837512969970703e-4);
     let t = k * 7.549533620476723e-8;

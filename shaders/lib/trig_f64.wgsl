@@ -21,7 +21,7 @@ fn multiply_high_u64(a: u64, b: u64) -> u64 {
     return ah * bh + (middle >> 32u) + (low >> 32u);
 }
 
-// Word k of 2/pi = 0.W1 W2 ...; word 0 is what stands before the point.
+// Word k of 2/pi = 0.W1 W2 ...; word 0 is the part before the point.
 fn two_over_pi_word_f64(k: u32) -> u64 {
     switch k {
         case 0u: { return 0lu; }
@@ -69,7 +69,7 @@ fn trig_reduce_large_f64(x: f64) -> TrigReductionF64 {
         g2 = (g2 << shift) | (g3 >> (64u - shift));
         g3 = (g3 << shift) | (two_over_pi_word_f64(word + 4u) >> (64u - shift));
     }
-    // The low 256 bits of the product, without the last 64.
+    // The low 256 bits of the product, without the last 64 bits.
     let low2 = s * g2;
     let p2 = low2 + multiply_high_u64(s, g3);
     let high2 = multiply_high_u64(s, g2) + select(0lu, 1lu, p2 < low2);
@@ -89,7 +89,7 @@ fn trig_reduce_large_f64(x: f64) -> TrigReductionF64 {
         f1 = ~f1 + select(0lu, 1lu, f2 == 0lu);
         f0 = ~f0 + select(0lu, 1lu, f1 == 0lu && f2 == 0lu);
     }
-    // Two floats of 32 bits and one of the rest.
+    // Two floats of 32 bits, and one of the remaining bits.
     var exponent = -64;
     if f0 == 0lu {
         f0 = f1;
@@ -196,7 +196,7 @@ fn tan_f64(x: f64) -> f64 {
     let is_odd = (reduced.quadrant & 1u) != 0u;
     var hi = reduced.hi;
     var lo = reduced.lo;
-    // Near pi/4 the tangent of the difference to it.
+    // Near pi/4, the tangent of the difference from pi/4 is used.
     let is_big = abs(hi) >= 0.6743316650390625;
     let sign = copy_sign_f64(1.0lf, hi);
     if is_big {

@@ -17,7 +17,7 @@ fn truncate_f16_to_bf16(x: f32) -> f32 {
     return truncate_f32_to_bf16(x);
 }
 
-// binary16 has the longer significand: nothing to drop.
+// binary16 has the longer significand: there is nothing to drop.
 fn truncate_bf16_to_f16(x: f32) -> f32 {
     return x;
 }

@@ -7,8 +7,8 @@ fn zeta_power_f32(a: f32, x: f32, scaled: bool) -> f32 {
     return select(root, root * (root * 1.15292150e18), scaled);
 }
 
-// zeta(x, q) for finite x > 1 and q > 0. Where the first term is small, all are scaled: the others
-// may be subnormal.
+// zeta(x, q) for finite x > 1 and q > 0. If the first term is small, all terms are scaled: the
+// others may be subnormal.
 fn zeta_positive_f32(x: f32, q: f32) -> f32 {
     var first = pow_f32(q, -x);
     let scaled = first < 1e-30;
@@ -49,8 +49,8 @@ fn zeta_sum_f32(x: f32, q: f32, first: f32, scaled: bool) -> f32 {
     return sum;
 }
 
-// At the poles infinity where it has one sign, and NaN where not; NaN for x < 1, as TensorFlow has
-// it.
+// At the poles the result is infinity where it has one sign, else NaN; NaN for x < 1, as in
+// TensorFlow.
 fn zeta_f32(x: f32, q: f32) -> f32 {
     if x == 1.0 {
         return infinity_like_f32(1.0);
@@ -90,7 +90,7 @@ fn polygamma_f32(n: f32, x: f32) -> f32 {
         return nan_like_f32(x);
     }
     if n == 0.0 {
-        // NaN at 0 too, unlike Digamma itself.
+        // NaN also at 0, unlike Digamma itself.
         return select(digamma_f32(x), nan_like_f32(x), x == 0.0);
     }
     let sign = select(1.0, -1.0, floor(0.5 * n) == 0.5 * n && !is_inf_f32(n));

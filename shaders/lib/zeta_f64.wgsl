@@ -44,8 +44,8 @@ fn zeta_positive_f64(x: f64, q: f64) -> f64 {
     return sum;
 }
 
-// At the poles infinity where it has one sign, and NaN where not; NaN for x < 1, as TensorFlow has
-// it.
+// At the poles the result is infinity where it has one sign, else NaN; NaN for x < 1, as in
+// TensorFlow.
 fn zeta_f64(x: f64, q: f64) -> f64 {
     if x == 1.0lf {
         return infinity_like_f64(1.0lf);
@@ -85,7 +85,7 @@ fn polygamma_f64(n: f64, x: f64) -> f64 {
         return nan_like_f64(x);
     }
     if n == 0.0lf {
-        // NaN at 0 too, unlike Digamma itself.
+        // NaN also at 0, unlike Digamma itself.
         return select(digamma_f64(x), nan_like_f64(x), x == 0.0);
     }
     let sign = select(1.0lf, -1.0lf, floor(0.5lf * n) == 0.5lf * n && !is_inf_f64(n));

@@ -1,16 +1,16 @@
 // Columns p.first .. p.end of Cholesky decompositions, in place in the lower triangles, of p.batch
-// square matrices of p.n rows, from which the products with columns before p.first are subtracted
-// already. p.n, p.first and p.end are multiples of 8. Grid: one workgroup for each matrix; an
-// invocation owns every WORKGROUP-th row.
+// square matrices of p.n rows, from which the products with columns before p.first have been
+// subtracted already. p.n, p.first and p.end are multiples of 8. Grid: one workgroup for each
+// matrix; an invocation owns every WORKGROUP-th row.
 //
-// EDGE columns at a time, 8 or 4: an invocation subtracts from as many elements of its row, which
-// stay in registers, what the panel's columns before them give. The first EDGE rows' go through
-// workgroup memory to all invocations, each of which decomposes that block by itself and then
-// solves for its rows. So EDGE columns take two barriers. (Golub and Van Loan, Matrix Computations,
-// 4.2, in the order of gaxpy.)
+// EDGE columns at a time, 8 or 4: an invocation has EDGE elements of its row in registers, and
+// subtracts the products with the panel's columns before them. The elements of the first EDGE rows
+// go through workgroup memory to all invocations, each of which decomposes that block by itself and
+// then solves for its rows. So EDGE columns take two barriers. (Golub and Van Loan, Matrix
+// Computations, 4.2, in the order of gaxpy.)
 //
 // state[matrix] becomes 1 at the first pivot that is not positive; from there on the matrix holds
-// nothing of use. What lies above the diagonal changes too.
+// nothing of use. Elements above the diagonal change, too.
 
 const EDGE = {{EDGE}}u;
 

@@ -2,7 +2,7 @@
 // product is kept as mantissa (the larger part's size is from 0.5 to 1) times a power of two, so no
 // partial product overflows or underflows. state[2 * matrix + 1] is the number of row swaps.
 //
-// PARTS is `parts_of`, which takes numbers apart by the `split` of real ones; STORE makes the
+// PARTS is `parts_of`, which splits numbers by the `split` of real ones; STORE computes the
 // results.
 
 {{NUMBERS}}
@@ -21,7 +21,7 @@ struct Parts {
     let is_odd = (load_state(2u * matrix + 1u) & 1) != 0;
     var mantissa = number_of(select(real(1.0), real(-1.0), is_odd));
     var exponent = 0;
-    // Infinities and NaNs multiply as they are.
+    // Infinities and NaNs are multiplied as they are.
     var special = number_of(real(1.0));
     var is_special = false;
     for (var i = 0u; i < p.n; i += 1u) {

@@ -1,5 +1,5 @@
-// Starts Jacobi iterations on matrices of p.n rows: `a` is Hermitian with the lower triangle of
-// `x`, `basis` the identity. Grid: map over the elements.
+// Starts Jacobi iterations on matrices of p.n rows: `a` becomes Hermitian with the lower triangle
+// of `x`, `basis` becomes the identity. Grid: map over the elements.
 
 {{NUMBERS}}
 

@@ -1,17 +1,17 @@
 // Steps p.first .. p.first + p.steps of a cyclic Jacobi eigenvalue iteration, in place, on p.batch
-// Hermitian matrices `a` of p.n rows; the rotations gather in `basis`. Grid: one workgroup for each
-// matrix.
+// Hermitian matrices `a` of p.n rows; the rotations accumulate in `basis`. Grid: one workgroup for
+// each matrix.
 //
 // A step rotates p.pairs disjoint pairs of rows and columns, those of one round of a round-robin
 // tournament; 2 p.pairs - 1 rounds meet every pair. (Golub and Van Loan, Matrix Computations, 8.5.)
-// An element below NEGLIGIBLE times the larger of its diagonal ones is taken for zero; once all of
-// a round are, it rotates nothing. table[2 * (matrix * p.pairs + i)] holds cosine and sine of pair
-// i. Indices come without divisions, which take longer than all else where integers are divided one
-// by one.
+// An element below NEGLIGIBLE times the larger of its two diagonal elements counts as zero; once
+// all elements of a round do, the round rotates nothing. table[2 * (matrix * p.pairs + i)] holds
+// cosine and sine of pair i. Indices are computed without divisions, which would take longer than
+// everything else where integers are divided one by one.
 
 {{NUMBERS}}
 
-// Unsigned, as wide as `real`.
+// An unsigned integer of the width of `real`.
 alias word = {{WORD}};
 
 const NEGLIGIBLE = {{NEGLIGIBLE}};
@@ -21,7 +21,7 @@ const INFINITE = {{INFINITE}};
 // Whether any pair of an even and of an odd step rotates: one is read while the other is cleared.
 var<workgroup> rotating: array<atomic<u32>, 2>;
 
-// Invocations side by side in what has two dimensions, and those on top of each other.
+// Invocations side by side, and those on top of each other, for loops over two dimensions.
 const ACROSS = {{ACROSS}};
 const DOWN = WORKGROUP / ACROSS;
 
@@ -78,7 +78,7 @@ fn size_of(x: real) -> word {
             var sine = number_of(real(0.0));
             let upper = real_of(element(base, pq.x, pq.x));
             let lower = real_of(element(base, pq.y, pq.y));
-            // On bits, which no driver takes for finite ones.
+            // Tested on bits, which no driver assumes to be finite.
             let is_finite = size_of(upper) < INFINITE && size_of(lower) < INFINITE;
             let larger = max(abs(upper), abs(lower));
             let size_off = modulus(off);
@@ -101,11 +101,12 @@ fn size_of(x: real) -> word {
             atomicStore(&rotating[(s + 1u) & 1u], 0u);
         }
         let is_rotating = atomicLoad(&rotating[s & 1u]) != 0u;
-        // A block of 2 x 2 elements for each two pairs i <= j, from both sides. Rows i and p.pairs
+        // There is a block of 2 x 2 elements for each two pairs i <= j, from both sides. Rows i and
+        // p.pairs - 1 - i have p.pairs + 1 blocks together.
         // - 1 - i have p.pairs + 1 blocks together.
         for (var folded = local_index / ACROSS; folded < select(0u, (p.pairs + 1u) / 2u,
             is_rotating); folded += DOWN) {
-            // The middle one of an odd number of rows is alone.
+            // The middle row of an odd number of rows is alone.
             let places = select(p.pairs + 1u, folded + 1u, 2u * folded + 1u == p.pairs);
             for (var place = local_index % ACROSS; place < places; place += ACROSS) {
                 let is_first = place < p.pairs - folded;

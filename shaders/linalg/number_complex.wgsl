@@ -1,5 +1,5 @@
-// Complex numbers, by the names that number_real.wgsl has for real ones. Sums and products with
-// real factors are those of vectors.
+// Complex numbers, under the names that number_real.wgsl has for real ones. Sums, and products with
+// real factors, are those of vectors.
 
 alias real = {{REAL}};
 alias number = vec2<{{REAL}}>;
@@ -16,13 +16,14 @@ fn conjugate(z: number) -> number {
     return number(z.x, -z.y);
 }
 
-// What brings z near 1 where the reciprocal of its larger part would not be exact or finite.
+// The factor that brings z near 1 where the reciprocal of its larger part would not be exact or
+// finite.
 fn scale_of(size: real) -> real {
     return select(select(real(1.0), real(5.421010862427522e-20), size > real(1e18)),
         real(18446744073709551616.0), size < real(1e-18));
 }
 
-// The absolute value, without overflow or underflow on the way.
+// The absolute value, without overflow or underflow in between.
 fn modulus(z: number) -> real {
     let larger = max(abs(z.x), abs(z.y));
     let smaller = min(abs(z.x), abs(z.y));

@@ -1,4 +1,4 @@
-// Real numbers, by the names that number_complex.wgsl has for complex ones.
+// Real numbers, under the names that number_complex.wgsl has for complex ones.
 
 alias real = {{REAL}};
 alias number = real;

@@ -3,17 +3,17 @@
 // p.groups-th tile of 16 columns with LANES invocations for a column, which sum rows in a fixed
 // order. More than one step in a dispatch needs p.groups = 1.
 //
-// FACTOR is true: q is `a` itself, the step's reflection is computed first. It annihilates column k
-// below the diagonal, but leaves it there: other workgroups read it. side[3 * (matrix *
-// p.reflections + k)] receives the diagonal element of R, the scale that makes column k the
-// reflection's vector (whose element k is 1), and tau of I - tau v v^H. FACTOR is false:
+// FACTOR is true: q is `a` itself, and the step's reflection is computed first. It annihilates
+// column k below the diagonal, but the column is left there: other workgroups read it. side[3 *
+// (matrix * p.reflections + k)] receives the diagonal element of R, the scale that makes column k
+// the reflection's vector (whose element k is 1), and tau of I - tau v v^H. FACTOR is false:
 // reflections come from `a` and `side`, last one first, and are applied to p.cols columns of
 // another matrix, from column k on: the columns before it are not affected when the matrix started
 // as the identity.
 
 {{NUMBERS}}
 
-// Unsigned, as wide as `real`.
+// An unsigned integer of the width of `real`.
 alias word = {{WORD}};
 
 const COLUMNS = 16u;
@@ -42,10 +42,10 @@ fn larger(a: word, b: word) -> word {
     return select(a, b, b > a);
 }
 
-// SIZE: bits_of the larger part, whether z is real, and the square of the absolute value.
+// SIZE defines bits_of the larger part, whether z is real, and the square of the absolute value.
 {{SIZE}}
 
-// Of sizes without sign, as bits: a NaN is the largest.
+// The largest of sizes without sign, as bits: a NaN counts as the largest.
 fn largest(local: u32) -> word {
     for (var step = WORKGROUP / 2u; step > 0u; step /= 2u) {
         workgroupBarrier();
@@ -75,7 +75,7 @@ fn reflection(base: u32, k: u32, local: u32) -> Reflection {
     if unit == word() && is_real(head) {
         return Reflection(head, number_of(real(0.0)), number_of(real(0.0)));
     }
-    // Scaled by the largest element, so that squares neither overflow nor vanish.
+    // Elements are scaled by the largest one, so that squares neither overflow nor vanish.
     let bound = bitcast<real>(larger(unit, size_of(head)));
     var sum = real(0.0);
     for (var i = k + local; i < p.m; i += WORKGROUP) {

@@ -1,4 +1,4 @@
-// What determinant.wgsl needs to know of float32.
+// The constants and functions of float32 that determinant.wgsl needs.
 
 const LEAST_EXPONENT = -126;
 const LARGEST_EXPONENT = 127;
@@ -10,7 +10,7 @@ fn split(x: f32) -> Split {
         return Split(x, 0, true);
     }
     if bits < 0x00800000u {
-        // Zero or subnormal; where subnormals are flushed the product is zero.
+        // The number is zero or subnormal; where subnormals are flushed the product is zero.
         let scaled = frexp(x * 16777216.0);
         return Split(scaled.fract, scaled.exp - 24, false);
     }
@@ -23,7 +23,7 @@ fn power_of_two(e: i32) -> f32 {
     return bitcast<f32>(u32(e + 127) << 23u);
 }
 
-// x * 2^e, in two steps in an order that compilers keep, for 2^e alone may overflow or vanish.
+// x * 2^e, in two steps in an order that compilers keep, since 2^e alone may overflow or vanish.
 fn scaled(x: f32, e: i32) -> f32 {
     let bounded = clamp(e, 2 * LEAST_EXPONENT, 2 * LARGEST_EXPONENT);
     let half = bounded / 2;

@@ -1,4 +1,4 @@
-// What determinant.wgsl needs to know of float64, which has no frexp.
+// The constants and functions of float64, which has no frexp, that determinant.wgsl needs.
 
 const LEAST_EXPONENT = -1022;
 const LARGEST_EXPONENT = 1023;
@@ -11,7 +11,7 @@ fn split(x: f64) -> Split {
         return Split(x, 0, true);
     }
     if (bits & 0x7ffffffffffffffflu) < 0x0010000000000000lu {
-        // Zero or subnormal; where subnormals are flushed the product is zero.
+        // The number is zero or subnormal; where subnormals are flushed the product is zero.
         bits = bitcast<u64>(x * 18014398509481984.0);
         lower += 54;
     }
@@ -28,7 +28,7 @@ fn power_of_two(e: i32) -> f64 {
     return bitcast<f64>(u64(u32(e + 1023)) << 52u);
 }
 
-// x * 2^e, in two steps in an order that compilers keep, for 2^e alone may overflow or vanish.
+// x * 2^e, in two steps in an order that compilers keep, since 2^e alone may overflow or vanish.
 fn scaled(x: f64, e: i32) -> f64 {
     let bounded = clamp(e, 2 * LEAST_EXPONENT, 2 * LARGEST_EXPONENT);
     let half = bounded / 2;

@@ -1,6 +1,6 @@
-// Starts one-sided Jacobi iterations: the columns of p.batch matrices, those of the transposes
-// where p.wide, become rows of `w` (p.k rows of p.r elements), and `basis` the identity. Grid: one
-// workgroup for each matrix.
+// Starts one-sided Jacobi iterations: the columns of p.batch matrices (with p.wide, of their
+// transposes) become rows of `w` (p.k rows of p.r elements), and `basis` becomes the identity.
+// Grid: one workgroup for each matrix.
 //
 // Elements so large or small that their squares leave the type's range are scaled; scale[matrix]
 // undoes that.

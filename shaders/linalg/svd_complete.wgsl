@@ -5,8 +5,9 @@
 // Where a flag in workgroup memory may not decide a branch with barriers in it, columns that are
 // there already are computed as well, and not stored.
 //
-// A column starts as the unit vector that the columns before it span least, and is made orthogonal
-// to them, twice. An invocation owns every WORKGROUP-th row, so that only sums cross invocations.
+// A column starts as the unit vector that is farthest from the span of the columns before it, and
+// is made orthogonal to them, twice. An invocation owns every WORKGROUP-th row, so that only sums
+// cross invocations.
 
 alias real = {{REAL}};
 
@@ -106,7 +107,7 @@ fn total(local: u32, own: real) -> real {
 
 var<workgroup> flag: u32;
 
-// What the first invocation says, so that control flow is uniform to the compiler too.
+// The first invocation's flag, so that control flow is uniform for the compiler, too.
 fn workgroup_flag(local_index: u32, own: bool) -> bool {
     if local_index == 0u {
         flag = select(0u, 1u, own);

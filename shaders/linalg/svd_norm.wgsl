@@ -1,4 +1,5 @@
-// norm[row] of p.rows rows of p.r elements; scale[row / p.k] is the factor of the row's matrix.
+// Computes norm[row] for p.rows rows of p.r elements; scale[row / p.k] is the factor of the row's
+// matrix.
 // Grid: one workgroup for each row.
 
 alias real = {{REAL}};

@@ -17,7 +17,7 @@ var<workgroup> sums: array<real, 3 * WORKGROUP>;
     let others = 2u * p.pairs - 1u;
     let a = select((p.round + i) % others, others, i == 0u);
     let b = (p.round + others - i) % others;
-    // The bye of an odd number of rows.
+    // Skips the bye of an odd number of rows.
     if max(a, b) >= p.k {
         return;
     }

@@ -2,11 +2,11 @@
 // vec4s of them: `value`) of each matrix. Grid: one invocation for each right-hand side of each
 // matrix, p.count in all.
 //
-// Eight equations at a time: their right-hand sides are in registers while the unknowns before them
-// are gone over. Element (i, k) of a triangle is a[p.a_at + matrix * p.a_matrix + i * p.a_row + k *
-// p.a_col], element (i, j) of a right-hand side is x[p.x_at + matrix * p.x_matrix + i * p.x_row +
-// j]. Upper triangles come with negative strides. p.unit is 1 when the diagonal counts as ones.
-// Rows past the last one repeat it and are not stored.
+// Eight equations at a time: their right-hand sides are in registers while the loop goes over the
+// unknowns before them. Element (i, k) of a triangle is a[p.a_at + matrix * p.a_matrix + i *
+// p.a_row + k * p.a_col], element (i, j) of a right-hand side is x[p.x_at + matrix * p.x_matrix + i
+// * p.x_row + j]. Upper triangles come with negative strides. p.unit is 1 when the diagonal counts
+// as ones. Rows past the last one repeat it and are not stored.
 
 {{NUMBERS}}
 

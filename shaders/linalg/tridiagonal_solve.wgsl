@@ -34,7 +34,7 @@
         return;
     }
     for (var i = p.first; i < p.end; i += 1u) {
-        // Row i as elimination left it; row 0 as it came.
+        // Row i as elimination left it; row 0 is unchanged.
         if i == 0u {
             store_u(u, load_diagonals(a + n));
             store_u(u + 1u, select(number_of(real(0.0)), load_diagonals(a), n > 1u));

@@ -1,9 +1,9 @@
 // c -= a b for p.m x p.k and p.k x p.n matrices that lie anywhere in larger ones, with sums in the
 // same type. Grid: one invocation for each tile of 4 x 4 elements, t = (matrix * p.tiles_m + row
-// tile) * p.tiles_n + column tile below p.count. The tile stays in registers, there are no
-// barriers. With p.lower, tiles above the diagonal are left alone.
+// tile) * p.tiles_n + column tile below p.count. The tile stays in registers, and there are no
+// barriers. With p.lower, tiles above the diagonal are left unchanged.
 //
-// Element (i, k) of a is a[p.a_at + matrix * p.a_matrix + i * p.a_row + k * p.a_col], b likewise,
+// Element (i, k) of a is a[p.a_at + matrix * p.a_matrix + i * p.a_row + k * p.a_col], b likewise;
 // c's columns are next to each other.
 
 {{NUMBERS}}

@@ -1,5 +1,5 @@
-// c -= a b of complex matrices, as update.wgsl has it for real ones; with p.lower, which is an
-// update of a Hermitian matrix, c -= a conj(b), and tiles above the diagonal are left alone. Grid:
+// c -= a b for complex matrices, as update.wgsl for real ones. With p.lower, for updates of a
+// Hermitian matrix, it is c -= a conj(b), and tiles above the diagonal are left unchanged. Grid:
 // one invocation for each tile of 4 x 4 elements, t = (matrix * p.tiles_m + row tile) * p.tiles_n +
 // column tile below p.count. Sums are kept as real and imaginary parts of four columns.
 

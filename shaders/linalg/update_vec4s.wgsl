@@ -1,8 +1,8 @@
-// c -= a b as update.wgsl has it, where every four elements along a's and c's rows can be read at
-// once, and along b's rows or columns (PRODUCT). Grid: one invocation for each tile of 4 x 4
-// elements, t = (matrix * p.tiles_m + row tile) * p.tiles_n + column tile below p.count. Offsets,
-// strides and p.k count vec4s, but for strides along columns (rows of a transposed b), which count
-// elements there.
+// c -= a b as in update.wgsl, where every four elements along a's and c's rows, and along b's rows
+// or columns (PRODUCT), can be read at once. Grid: one invocation for each tile of 4 x 4 elements,
+// t = (matrix * p.tiles_m + row tile) * p.tiles_n + column tile below p.count. Offsets, strides and
+// p.k count vec4s, but for strides along columns (rows of a transposed b), which count elements
+// there.
 
 fn subtract(at: u32, i: u32, sums: vec4<f32>) {
     if i < p.m {

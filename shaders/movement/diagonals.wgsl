@@ -1,6 +1,6 @@
 // Diagonals of batches of matrices, in TensorFlow's packed layout: `p.band` diagonals from the
-// highest (p.high) down, each padded to p.longest elements, at its left or its right end. Moves
-// bits, computes nothing. Grid: one invocation per stored unit of dst.
+// highest (p.high) down, each padded to p.longest elements, at its left or its right end. The
+// program moves bits without computing. Grid: one invocation per stored unit of dst.
 
 struct Place {
     diagonal: i32,
@@ -13,7 +13,7 @@ fn length_of(diagonal: i32) -> i32 {
 }
 
 // Bit 0 of p.align: superdiagonals are aligned left; bit 1: subdiagonals are. The main diagonal
-// counts as super.
+// counts as a superdiagonal.
 fn padding_of(diagonal: i32) -> i32 {
     let left = select((p.align >> 1u) & 1u, p.align & 1u, diagonal >= 0) == 1u;
     return select(i32(p.longest) - length_of(diagonal), 0, left);

@@ -1,6 +1,6 @@
 // A box of p.sizes within a whole of p.extents, p.rank dimensions each, at a place that start
 // holds: p.index_words words for each coordinate, little-endian. A box that would not lie inside is
-// moved to where it does. Offsets count elements.
+// moved to the nearest place where it does. Offsets count elements.
 
 // The box's first coordinate in dimension d.
 fn place(d: u32) -> u32 {

@@ -1,5 +1,5 @@
-// dst is src but for the box, which is part. Grid: Unit::grid over p.count elements of dst, which
-// may be src.
+// dst is src except for the box, which is part. Grid: Unit::grid over p.count elements of dst,
+// which may be src.
 
 fn value(i: u32) -> {{ELEMENT}} {
     var rest = i;
@@ -11,7 +11,7 @@ fn value(i: u32) -> {{ELEMENT}} {
         let outer = quotient(rest, p.extents[d / 4u][d % 4u]);
         let c = rest - outer * p.extents[d / 4u][d % 4u];
         let first = place(d);
-        // Coordinates before the first become large.
+        // Coordinates before the first one wrap and become large.
         if c - first >= size {
             return load_src(i);
         }

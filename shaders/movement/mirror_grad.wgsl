@@ -1,5 +1,5 @@
 // The gradient of mirroring one axis: an element of dst is the sum of the elements of src that
-// mirroring copied from it, at most one in the middle, one before and one after it. Sums in the
+// mirroring copied from it, at most one in the middle, one before and one after it. Sums are in the
 // type that shaders compute in. Grid: one invocation per stored unit of dst, which is (outer,
 // p.extent, inner); src is (outer, p.padded, inner).
 

@@ -1,6 +1,6 @@
 // Element i of the window that begins with element p.first: position s of its sequence comes from
 // position length - 1 - s while s is below the length of the batch entry's sequence. Lengths are
-// held to [0, p.extent]. Grid: Shader::map.
+// clamped to [0, p.extent]. Grid: Shader::map.
 
 fn value(i: u32) -> {{VALUE}} {
     let at = p.first + i;

@@ -1,5 +1,6 @@
 // Moves rows of a whole to or from parts that lie side by side in them; part k ends before column
-// ends[k] of those moved here. Grid: one invocation per element. Moves bits, computes nothing.
+// ends[k] of the moved columns. Grid: one invocation per element. The program moves bits without
+// computing.
 
 {{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);

@@ -1,7 +1,7 @@
 // A batch of matrix transposes: dst[b, r, c] = src[b * p.batch_stride + c * p.row_stride + r], with
 // dst dense. Grid: one workgroup of 256 invocations per tile of {{TILE}} x {{TILE}} elements, tiles
 // of a matrix first, then matrices. Reads and writes of a row of invocations are contiguous; the
-// tile has a spare column against bank conflicts.
+// tile has an additional column against bank conflicts.
 
 const TILE = {{TILE}}u;
 const ROWS = WORKGROUP / TILE;

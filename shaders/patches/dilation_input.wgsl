@@ -1,5 +1,5 @@
-// Each element of the input sums the gradients of the windows that took it. Grid: one invocation
-// per stored unit of dx. Bindings: taken (a filter position for each window), dy, dx.
+// Each element of the input sums the gradients of the windows that selected it. Grid: one
+// invocation per stored unit of dx. Bindings: taken (a filter position for each window), dy, dx.
 
 fn value(i: u32) -> {{REAL}} {
     let c = i % p.depth;
@@ -10,7 +10,8 @@ fn value(i: u32) -> {{REAL}} {
     let image = (line / p.rows) * p.out_rows;
     var sum = {{REAL}}();
     for (var h = 0u; h < p.kernel_rows; h += 1u) {
-        // The window whose filter row h lies here, if there is one; before the start wraps around.
+        // The window whose filter row h lies here, if there is one; positions before the start wrap
+        // around.
         let up = row - h * p.rate_rows;
         if up > row || up % p.stride_rows != 0u || up / p.stride_rows >= p.out_rows {
             continue;

@@ -10,12 +10,12 @@ fn value(i: u32) -> {{OUTPUT}} {
     let c = i % p.depth;
     let pixel = i / p.depth;
     let line = pixel / p.out_columns;
-    // Before the start wraps around and is beyond the end, too.
+    // Positions before the start wrap around, and so are beyond the end.
     let first_column = (pixel % p.out_columns) * p.stride_columns - p.pad_columns;
     let first_row = (line % p.out_rows) * p.stride_rows - p.pad_rows;
     let image = (line / p.out_rows) * p.rows;
     var largest = {{LOWEST}};
-    // No position: nothing exceeds the lowest number.
+    // There is no position yet: nothing exceeds the lowest number.
     var best = 0xffffffffu;
     for (var h = 0u; h < p.kernel_rows; h += 1u) {
         let row = first_row + h * p.rate_rows;

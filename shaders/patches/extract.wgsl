@@ -17,7 +17,7 @@ fn value(i: u32) -> {{ELEMENT}} {
     rest /= p.out1;
     let o0 = rest % p.out0;
     let image = rest / p.out0;
-    // Before the start wraps around and is beyond the end, too.
+    // Positions before the start wrap around, and so are beyond the end.
     let x0 = o0 * p.stride0 + k0 * p.rate0 - p.pad0;
     let x1 = o1 * p.stride1 + k1 * p.rate1 - p.pad1;
     let x2 = o2 * p.stride2 + k2 * p.rate2 - p.pad2;

@@ -1,8 +1,8 @@
-// What an invocation does here: four neighbouring channels from `c` of the row that begins at
-// element `start`, whose windows have all but a few terms in common. The body that includes this
-// defines `fn term(i: u32) -> f32`, what element i adds to windows.
+// The work of an invocation: four neighbouring channels from `c` of the row that begins at element
+// `start`, whose windows have all but a few terms in common. The body that includes this defines
+// `fn term(i: u32) -> f32`, the term of element i in windows.
 
-// Nothing outside of the row; a channel before the first is a large number.
+// Zero outside of the row; a channel before the first one is a large number.
 fn term_at(start: u32, c: u32) -> f32 {
     return select(0.0, term(start + min(c, p.depth - 1u)), c < p.depth);
 }

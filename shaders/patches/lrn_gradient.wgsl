@@ -1,4 +1,4 @@
-// The gradient: an element's own share, less what it takes from its neighbours.
+// The gradient: an element's own share, less the terms through its neighbours.
 // Grid: one invocation per four channels. Bindings: x, scale, y, dy, dx.
 
 fn term(i: u32) -> f32 {

@@ -1,5 +1,6 @@
-// The index of the element that each window took, counted within its image where `per_image` is not
-// 0 (elements of an image), and from `base` on; -1 where the output belongs to another input.
+// The index of the element that was selected from each window, counted within its image where
+// `per_image` is not 0 (it is the number of elements of an image), and from `base` on; -1 where the
+// output belongs to another input.
 // Grid: one invocation per element of the result. Bindings: x, y, result (int64).
 
 fn value(i: u32) -> i64 {

@@ -1,4 +1,5 @@
-// The mean of each window's elements; padding does not count. Summed in f32, float64 in itself.
+// The mean of each window's elements; padding does not count. Sums are in f32, for float64 in
+// float64.
 // Grid: one invocation per stored unit of the output. Bindings: x, result.
 
 fn value(i: u32) -> Value {

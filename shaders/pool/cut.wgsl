@@ -1,5 +1,5 @@
 // One of several dispatches, which follow each other: each takes a part of a window, or of the
-// windows that contain a position, and goes on from what the one before stored.
+// windows that contain a position, and goes on from the values that the previous one stored.
 
 fn part_of(all: Range) -> Range {
     let low = vec3<u32>(p.low0, p.low1, p.low2);
@@ -7,7 +7,7 @@ fn part_of(all: Range) -> Range {
     return Range(min(all.first + low, all.end), min(all.first + high, all.end));
 }
 
-// What a value begins with.
+// The start of a value.
 fn so_far(i: u32, start: Result) -> Result {
     if p.is_first == 1u {
         return start;

@@ -1,5 +1,6 @@
-// The element of the input that window `o` took: the first, in row-major order, that equals the
-// output `best`. NO_MATCH: `best` is no element of the window, or of the part of it.
+// The element of the input that was selected from window `o`: the first element, in row-major
+// order, that equals the output `best`. NO_MATCH: `best` is not an element of the window, or of the
+// part of it.
 const NO_MATCH = 0xffffffffu;
 
 fn first_match(image: u32, channel: u32, o: vec3<u32>, best: Value) -> u32 {

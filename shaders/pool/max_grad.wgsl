@@ -1,6 +1,6 @@
-// Each element of the input sums the gradients of the windows that took it; ties go to the first
-// element of a window. Grid: one invocation per stored unit of the result. Bindings: x, y, dy,
-// result.
+// Each element of the input sums the gradients of the windows that selected it; ties go to the
+// first element of a window. Grid: one invocation per stored unit of the result. Bindings: x, y,
+// dy, result.
 
 fn value(i: u32) -> Value {
     let at = place_of(i, in_extent());

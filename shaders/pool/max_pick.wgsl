@@ -1,4 +1,4 @@
-// The element of `g`, shaped like the input, at the position that each window took.
+// The element of `g`, shaped like the input, at the position that was selected from each window.
 // Grid: one invocation per stored unit of the result. Bindings: x, y, g, result.
 
 fn value(i: u32) -> Value {

@@ -4,7 +4,7 @@ fn part_of(all: Range) -> Range {
     return all;
 }
 
-// What a value begins with.
+// The start of a value.
 fn so_far(i: u32, start: Result) -> Result {
     return start;
 }

@@ -1,6 +1,6 @@
 // Elements t of channel t % p.channels. A row of ranges holds least and largest value, step, its
-// inverse, the number of steps from the least value to zero, and 1 where both bounds were zero:
-// then values are zero and gradients pass. Grid: one invocation per element.
+// inverse, the number of steps from the least value to zero, and 1 if both bounds were zero: then
+// values are zero and gradients pass. Grid: one invocation per element.
 
 {{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);

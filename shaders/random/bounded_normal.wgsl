@@ -1,12 +1,12 @@
 // Normal numbers between two bounds, by rejection (Robert: "Simulation of truncated normal
-// variables", 1995): from normal numbers where most lie inside, from uniform ones where the bounds
-// are near each other, else from exponential ones behind the lower bound. Output i has 256 samples
-// of 128 bits of the stream to itself. Its parameters are those of place i / p.each, counted round
-// p.places. Computed in {{F}}. Grid: map.
+// variables", 1995): from normal numbers if most of them lie inside, from uniform ones if the
+// bounds are near each other, else from exponential ones behind the lower bound. Output i has 256
+// samples of 128 bits of the stream for itself. Its parameters are those of place i / p.each,
+// modulo p.places. Computed in {{F}}. Grid: map.
 
-// Beyond, a bound counts as open.
+// A bound beyond this counts as open.
 const FAR = {{F}}(1.0e30);
-// Bounds are this many deviations off where most normal numbers lie inside.
+// If the bounds are this many deviations apart, most normal numbers lie inside.
 const WIDE = {{WIDE}};
 
 fn is_open(x: {{F}}) -> bool {
@@ -32,7 +32,7 @@ fn bounded(low: {{F}}, high: {{F}}, start: vec4<u32>, key: vec2<u32>) -> {{F}} {
     let is_near = distance < {{F}}(2.0) * exp_{{F}}({{F}}(0.5) - low / sum) / sum;
     let rate = {{F}}(0.5) * sum;
     var z = low;
-    // One try in two fails at worst.
+    // At worst one try in two fails.
     for (var attempt = 0u; attempt < 200u; attempt += 1u) {
         let words = philox(philox_skip(start, vec2<u32>(attempt, 0u)), key);
         if is_wide {
@@ -49,7 +49,7 @@ fn bounded(low: {{F}}, high: {{F}}, start: vec4<u32>, key: vec2<u32>) -> {{F}} {
         if is_near {
             let step = wide_unit_{{F}}(words.xy) * distance;
             z = low + step;
-            // The density, relative to its largest value inside.
+            // The density, relative to its largest value within the bounds.
             let less = select(step * (z + low), z * z, low < {{F}}(0.0));
             if u <= exp_{{F}}({{F}}(-0.5) * less) {
                 return z;
@@ -78,7 +78,7 @@ fn value(i: u32) -> {{F}} {
     let high = within_far((within_far(most) - mean) / deviation);
     let g = generator();
     let start = philox_skip(g.counter, vec2<u32>(i << 8u, i >> 24u));
-    // Mirrored, so that one bound is 0 or more, or the open one is above.
+    // Bounds are mirrored, so that one bound is 0 or more, or the open one is above.
     if is_open(least) || most < mean {
         return mean - deviation * bounded(-high, -low, start, g.key);
     }

@@ -1,7 +1,7 @@
-// Fills y with random numbers: 128 random bits for each group of outputs, as many as a type's
-// {{WORDS}} words hold, so that every output depends on its index alone. Grid: one invocation per
-// group. p.words words are written, and the last group may be cut short. p.first_low and
-// p.first_high: the number of 128-bit samples before the first group, 64 bits. Elsewhere: `fn
+// Fills y with random numbers: 128 random bits for each group of outputs (the outputs that
+// {{WORDS}} words of the type hold), so that every output depends only on its index. Grid: one
+// invocation per group. p.words words are written, and the last group may be cut short. p.first_low
+// and p.first_high: the number of 128-bit samples before the first group, 64 bits. Elsewhere: `fn
 // store(group, words, n)`, which stores the first n of a group's words; `struct Generator`, `fn
 // generator() -> Generator`; `fn draw(counter, key) -> vec4<u32>`, one group's words; SAMPLES, the
 // samples reserved for each group, a power of two not above 256.

@@ -1,8 +1,8 @@
 // Samples of gamma distributions by Marsaglia and Tsang's method ("A simple method for generating
 // gamma variables", 2000), with the numbers that TensorFlow takes: output i of alpha a has 256
-// samples of 128 bits of the stream to itself, normal numbers and uniform ones come two of a
-// sample, the second first. Grid: map. Samples of one alpha are p.alphas apart; p.per_alpha of
-// them. Computed in {{F}}.
+// samples of 128 bits of the stream for itself; each sample gives two normal or uniform numbers,
+// the second one first. Grid: map. Samples of one alpha are p.alphas apart; p.per_alpha of them.
+// Computed in {{F}}.
 
 struct Stream {
     start: vec4<u32>,
@@ -52,7 +52,7 @@ fn value(i: u32) -> {{F}} {
     let below_one = alpha < {{F}}(1);
     let d = alpha + select(-{{THIRD}}, {{THIRD}} + {{THIRD}}, below_one);
     let c = {{THIRD}} / sqrt(d);
-    // One try in twenty fails at worst.
+    // At worst one try in twenty fails.
     for (var attempt = 0u; attempt < 100u; attempt += 1u) {
         let x = next_normal(&stream);
         var v = {{F}}(1) + c * x;

@@ -8,7 +8,7 @@
 var<workgroup> scores: array<f32, WORKGROUP>;
 var<workgroup> classes: array<u32, WORKGROUP>;
 
-// No class yet.
+// There is no class yet.
 const NONE = 0xffffffffu;
 
 fn gumbel(m: u32) -> f32 {
@@ -37,8 +37,8 @@ fn wins(score: f32, candidate: u32, best_score: f32, best_class: u32) -> bool {
     let start = vec4<u32>(p.counter_0, p.counter_1, p.counter_2, p.counter_3);
     let key = vec2<u32>(p.key_0, p.key_1);
 
-    // Each invocation takes whole samples of four numbers; the row's first and last may belong in
-    // part to its neighbours.
+    // Each invocation takes whole samples of four numbers; parts of the row's first and last
+    // samples may belong to its neighbours.
     var best_score = 0.0f;
     var best_class = NONE;
     let last_group = (high - 1u) / 4u;

@@ -1,7 +1,7 @@
-// Rounds to one of the two nearest integers, to the farther one with the probability of its
-// nearness; NaN becomes 0, and what is out of range the nearest integer of the type. Element i has
-// its own random bits: word i of the stream, or the words 2 i and 2 i + 1. Grid: map. Computed in
-// {{F}}.
+// Rounds to one of the two nearest integers, to each with a probability that grows with its
+// nearness; NaN becomes 0, and a value out of range becomes the nearest integer of the type.
+// Element i has its own random bits: word i of the stream, or the words 2 i and 2 i + 1. Grid: map.
+// Computed in {{F}}.
 
 fn value(i: u32) -> i32 {
     let x = load_x(i);
@@ -22,7 +22,7 @@ fn value(i: u32) -> i32 {
     let sample = i / {{PER_SAMPLE}}u;
     let bits = philox(philox_skip(g.counter, vec2<u32>(sample, 0u)), g.key);
     let u = {{UNIFORM}};
-    // Away from zero where the fraction exceeds u.
+    // Rounds away from zero if the fraction exceeds u.
     let up = select(x - down > u, x - down >= {{F}}(1) - u, x < {{F}}(0));
     return i32(down) + select(0, 1, up);
 }

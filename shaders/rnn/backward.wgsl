@@ -1,10 +1,10 @@
-// Gradients of some steps of a recurrent layer, from the last to the first. They are counted from 1
-// on: step 0 ends with the gradients of the state before all steps.
+// Gradients of some steps of a recurrent layer, from the last step to the first. Steps are counted
+// from 1: step 0 ends with the gradients of the state before all steps.
 //
-// A row of grads has the gradients of what the gates are made from, and behind them the outputs
-// before the step. d_state begins with the gradients of the states after all steps.
+// A row of grads has the gradients of the gates' arguments, and behind them the outputs before the
+// step. d_state begins with the gradients of the states after all steps.
 
-// What step `step` says about the outputs before it.
+// The gradients that step `step` gives for the outputs before it.
 fn gates_grad(sequence: u32, step: u32, unit: u32) -> Gates {
     if step >= p.total {
         return Gates();
@@ -20,9 +20,9 @@ fn store_gates_grad(row: u32, unit: u32, value: Gates) {
 
 {{RETREAT}}
 
-// Ends a phase of a step of a unit: the first one from what later steps say about its output to the
-// gradients of its gates. `carry` holds what reaches the step before directly: to its output and to
-// its cell.
+// Ends a phase of a step of a unit: the first phase computes the gradients of the unit's gates from
+// the gradients that later steps give for its output. `carry` holds the gradients that reach the
+// step before directly: for its output and for its cell.
 fn finish(
     sequence: u32,
     at: u32,
@@ -56,7 +56,8 @@ fn product(a: Gates, b: Gates) -> real {
 
 fn load_carry(sequence: u32, unit: u32) -> vec2<real> {
     if sequence >= p.sequences_end || unit >= p.units {
-        // Not vec2<real>(): in HLSL naga would define that zero twice where Gates is the same type.
+        // This is not vec2<real>(): in HLSL naga would define that zero twice where Gates is the
+        // same type.
         return vec2<real>(real(0.0), real(0.0));
     }
     let at = state_of(sequence, unit);

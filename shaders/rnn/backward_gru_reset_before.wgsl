@@ -18,8 +18,9 @@ fn retreat(
     );
 }
 
-// The second phase: from what all candidates say about the output before as it was reset to the
-// gradient of the reset gate. Returns the gradients of the gates reset and update.
+// The second phase: computes the gradient of the reset gate from the gradients that all candidates
+// give for the previous output, as it was reset. Returns the gradients of the gates reset and
+// update.
 fn reset_grad(
     sequence: u32,
     step: u32,
@@ -43,8 +44,8 @@ fn reset_grad(
     return Gates(r_grad, load_grads(at + p.units));
 }
 
-// What a phase sums over: what step `at` says about the outputs before it, then what the candidates
-// of the step before say.
+// The values that a phase sums over: first the gradients that step `at` gives for the outputs
+// before it, then those of the candidates of the step before.
 fn summed(sequence: u32, at: u32, phase: u32, unit: u32) -> Gates {
     if phase == 0u {
         return gates_grad(sequence, at, unit);

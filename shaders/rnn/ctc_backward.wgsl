@@ -1,7 +1,7 @@
-// How probable the ends of all paths are, from the last step to the first. Leaves in `alpha` how
-// probable the paths through each position are. Two rows of each sequence in `beta` hold the step
-// that was computed and the one behind it, each with its own step's probability. Grid: a workgroup
-// for each sequence.
+// The probabilities of the ends of all paths, from the last step to the first. Leaves in `alpha`
+// the probabilities of the paths through each position. Two rows of each sequence in `beta` hold
+// the step that was computed last and the one behind it, each with its own step's probability.
+// Grid: a workgroup for each sequence.
 
 {{ENTRY}} {
     let own = linear_id(workgroup_id, num_workgroups, 0u) / WORKGROUP;

@@ -1,4 +1,5 @@
-// How probable the beginnings of all paths are, step by step. Grid: a workgroup for each sequence.
+// The probabilities of the beginnings of all paths, step by step. Grid: a workgroup for each
+// sequence.
 
 {{ENTRY}} {
     let sequence = p.first_sequence + linear_id(workgroup_id, num_workgroups, 0u) / WORKGROUP;

@@ -1,9 +1,9 @@
-// The gradient, and the loss: what the classes' probabilities are, less their share of the paths.
-// `y` holds logarithms and becomes the gradient. Grid: a workgroup for each step and sequence.
+// The gradient, and the loss: the classes' probabilities, less their share of the paths. `y` holds
+// logarithms and becomes the gradient. Grid: a workgroup for each step and sequence.
 
 var<workgroup> sums: array<real, WORKGROUP>;
 
-// The share of the paths that is at a position.
+// The share of the paths that go through a position.
 fn share(place: u32, total: real) -> real {
     let distance = load_alpha(place) - total;
     if distance < {{FAR}} {
@@ -34,7 +34,7 @@ fn share(place: u32, total: real) -> real {
             total = {{LOG_SUM_EXP}}(total, load_alpha(last - 1u));
         }
     }
-    // Where no path exists, nothing is taken off.
+    // Where no path exists, nothing is subtracted.
     let none = total <= LOG_NOTHING;
     if exists && step == 0u && local_index == 0u {
         var loss = -total;

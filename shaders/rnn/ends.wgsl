@@ -1,5 +1,5 @@
 // The rows of the first or of the last steps of all sequences, and states. p.late tells whether
-// that step is the last in time, which it is at the end of direction 0 and at the start of
+// that step is the last one in time, as it is at the end of direction 0 and at the start of
 // direction 1.
 //
 // Grid: an invocation for each column of each sequence. rows has p.width elements for each step and

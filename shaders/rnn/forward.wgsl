@@ -1,7 +1,7 @@
 // Some steps of a recurrent layer.
 //
-// gates holds what the layer's input adds to each gate, and afterwards what the gradient needs of
-// them; of an LSTM, with its cell behind them.
+// gates holds the part of each gate that comes from the layer's input, and afterwards the values
+// that the gradient needs; for an LSTM, with its cell behind them.
 
 // The biases of a unit's gates, behind the weights.
 fn bias_of(phase: u32, unit: u32) -> Gates {
@@ -10,8 +10,8 @@ fn bias_of(phase: u32, unit: u32) -> Gates {
 
 {{FINISH}}
 
-// Ends a phase of step `step` of a unit: the last one from the sums over the outputs before to the
-// output.
+// Ends a phase of step `step` of a unit: the last phase computes the output from the sums over the
+// previous outputs.
 fn finish(sequence: u32, step: u32, phase: u32, unit: u32, sums: Gates) -> real {
     let before = output_before(sequence, step, unit);
     var output = before;

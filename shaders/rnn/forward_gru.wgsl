@@ -1,4 +1,5 @@
-// Gates are reset, update and candidate; the last is what the outputs before add to the candidate.
+// Gates are reset, update and candidate; the last value is the part of the candidate that comes
+// from the previous outputs.
 fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: real) -> real {
     let at = gates_at(row, unit);
     let bias = bias_of(0u, unit);

@@ -1,7 +1,7 @@
-// Gates are reset, update and candidate; behind them is the output before as it was reset.
+// Gates are reset, update and candidate; behind them is the previous output as it was reset.
 
-// Ends the first phase of a step: the gates but the candidate, from the sums over the outputs
-// before. Returns what the second phase sums over.
+// Ends the first phase of a step: computes all gates but the candidate from the sums over the
+// previous outputs. Returns the value that the second phase sums over.
 fn reset(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: real) -> real {
     if step >= length(sequence) {
         return real(0.0);
@@ -23,7 +23,7 @@ fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: r
     return c + load_gates(at + p.units) * (before - c);
 }
 
-// What a phase sums over.
+// The value that a phase sums over.
 fn summed(sequence: u32, step: u32, phase: u32, unit: u32) -> real {
     if phase == 0u {
         return output_before(sequence, step, unit);

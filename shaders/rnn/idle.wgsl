@@ -1,5 +1,5 @@
-// The states of sequences without steps: what they were before. Grid: an invocation for each column
-// of each sequence.
+// Copies the states of sequences without steps, which keep them. Grid: an invocation for each
+// column of each sequence.
 
 {{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);

@@ -1,9 +1,9 @@
-// Recurrent weights with the gates of a unit side by side, for the steps of a recurrent layer: at
-// k * units + j what output k adds to the gates of unit j, or, turned, what the gates of unit k say
-// about output j; one such matrix for each phase of a step. Then, not turned, for each phase the
-// biases of each unit.
+// Recurrent weights with the gates of a unit side by side, for the steps of a recurrent layer. At k
+// * units + j is the weight of output k in the gates of unit j, or, transposed, that of the gates
+// of unit k in the gradient of output j; there is one such matrix for each phase of a step. If they
+// are not transposed, the biases of each unit follow for each phase.
 //
-// Grid: an invocation for each of these. recurrent is [gate, unit, output], biases [input or
+// Grid: an invocation for each of these values. recurrent is [gate, unit, output], biases [input or
 // recurrent, gate, unit].
 
 alias real = {{REAL}};
@@ -13,7 +13,7 @@ fn weight(gate: u32, unit: u32, output: u32) -> real {
     return load_recurrent((gate * p.units + unit) * p.units + output);
 }
 
-// Of the input (0) or of the outputs before (1).
+// The bias of the input's part (0) or of the previous outputs' part (1).
 fn bias(part: u32, gate: u32, unit: u32) -> real {
     return load_biases((part * {{COUNT}}u + gate) * p.units + unit);
 }

@@ -1,27 +1,28 @@
-// What the steps of a recurrent layer forward and backward have in common. A layer walks over the
-// steps of each sequence: in direction 0 from its first to its last, in direction 1 from its last
-// to its first. Tensors over all steps have a row for each step and sequence. A sequence that is
-// shorter than the others has rows behind its end, which hold zeros and leave its state as it is.
+// The definitions that the forward and backward steps of a recurrent layer share. A layer walks
+// over the steps of each sequence: in direction 0 from its first to its last, in direction 1 from
+// its last to its first. Tensors over all steps have a row for each step and sequence. A sequence
+// that is shorter than the others has rows behind its end, which hold zeros and leave its state as
+// it is.
 
 alias real = {{REAL}};
-// What a unit's gates hold in a phase of a step, side by side.
+// The gates of a unit in a phase of a step, side by side.
 alias Gates = {{GATES}};
 
-// Invocations of a workgroup, one for each unit, and its sequences, of which each invocation has
-// all: so what it reads of other units is the same for all invocations.
+// Invocations of a workgroup, one for each unit, and its sequences. Each invocation handles all of
+// these sequences, so all invocations read the same values of other units.
 const UNITS = WORKGROUP;
 const ROWS = {{ROWS}}u;
-// Numbers that a row has of each unit: of what is saved, and of gradients.
+// Numbers of each unit in a row: of saved values, and of gradients.
 const SAVED = {{SAVED}}u;
 const GRADS = {{SLOTS}}u + 1u;
 // Phases of a step.
 const PHASES = {{PHASES}}u;
 
-// What all units of the workgroup's sequences need of each other, UNITS at a time.
+// The values that the units of the workgroup's sequences need of each other, UNITS at a time.
 var<workgroup> shared_values: array<{{SHARED}}, ROWS * UNITS>;
 
-// The workgroup's direction, and which of those it is that are bound: weights and what steps keep
-// of their gates are bound direction by direction.
+// The workgroup's direction, and its number among those that are bound: weights and the values that
+// steps keep of their gates are bound direction by direction.
 var<private> direction: u32;
 var<private> place: u32;
 

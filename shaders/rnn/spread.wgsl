@@ -1,5 +1,5 @@
-// The input of a layer that has no weights for it, as what it adds to each of the first p.gates
-// gates. Grid: an invocation for each element of x.
+// The input of a layer that has no weights for it, added to each of the first p.gates gates. Grid:
+// an invocation for each element of x.
 
 {{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);

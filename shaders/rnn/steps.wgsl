@@ -1,9 +1,10 @@
 // The phases of the steps of one dispatch: p.phases from p.first on, counted over all steps. At
 // each, an invocation sums over all units of each of its sequences.
 //
-// Grid: a workgroup for each ROWS sequences (first), each UNITS units (then) and each direction.
-// Where that is all units, it takes any number of phases, and what one leaves in workgroup memory
-// serves the next one. Where it is a part of them, it takes one phase.
+// Grid: a workgroup for every ROWS sequences (fastest), every UNITS units (next) and every
+// direction. A workgroup that has all units takes any number of phases: the values that one phase
+// leaves in workgroup memory serve the next one. A workgroup that has some of the units takes one
+// phase.
 
 {{ENTRY}} {
     let group = linear_id(workgroup_id, num_workgroups, 0u) / WORKGROUP;

@@ -1,6 +1,6 @@
 // Folds the updates of a chain into one element: element `at` of dst, column k of the chain that
 // starts at index `head`. A chain visits no index twice, so it ends within p.chain steps; the bound
-// says so to the compiler.
+// tells the compiler so.
 fn fold(at: u32, head: u32, k: u32) -> {{VALUE}} {
     var acc = load_dst(at);
     var n = head;

@@ -1,6 +1,6 @@
-// Chains the indices that name the same row: heads[row] is the last index that came, links[n] the
-// one before n. The order within a chain is the order in which invocations arrive, which is not
-// fixed. Grid: one invocation per index. heads starts as NONE everywhere.
+// Chains the indices that name the same row: heads[row] is the last index that arrived, links[n]
+// the index before n. The order within a chain is the order in which invocations arrive, which is
+// not fixed. Grid: one invocation per index. heads starts as NONE everywhere.
 
 {{ENTRY}} {
     let n = linear_id(workgroup_id, num_workgroups, local_index);

@@ -1,6 +1,6 @@
-// Grid: one invocation per index and column, or vec4 of columns, which p.inner counts then; the
-// index at the head of its row's chain serves the row, by `apply`. Tensors hold the rows from
-// p.first_row on, p.rows of them.
+// Grid: one invocation per index and column, or per index and vec4 of columns, which p.inner then
+// counts. The invocation whose index is at the head of a row's chain serves that row, by `apply`.
+// Tensors hold the rows from p.first_row on, p.rows of them.
 
 {{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);

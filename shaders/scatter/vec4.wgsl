@@ -1,4 +1,4 @@
-// The tensors in vec4s, which is what rows, columns and offsets count then.
+// The tensors in vec4s, which rows, columns and offsets then count.
 
 fn load_updates(t: u32) -> {{VALUE}} {
     return read_updates(t);

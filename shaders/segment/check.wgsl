@@ -1,12 +1,12 @@
-// What the host must know of segment ids: summary[0] is set where an id is less than the one
-// before, summary[1] where one is negative, summary[2] and [3] are the words of the last id. Also
+// The properties of segment ids that the host needs: summary[0] is set if an id is less than the
+// one before, summary[1] if one is negative; summary[2] and [3] are the words of the last id. Also
 // narrows the ids to 32 bits. Grid: one invocation per id.
 
 fn low(i: u32) -> u32 {
     return numbers[p.off_numbers + i * p.words];
 }
 
-// The high word of an id, of int32 by its sign.
+// The high word of an id; for int32, its sign.
 fn high(i: u32) -> i32 {
     let word = bitcast<i32>(numbers[p.off_numbers + (i + 1u) * p.words - 1u]);
     return select(word, word >> 31u, p.words == 1u);

@@ -3,8 +3,9 @@
 //
 // A run of equal ids that begins and ends inside a chunk is stored at once. A chunk's first run may
 // have begun before it and its last may go on after it: both are left as partial results 2 * chunk
-// and 2 * chunk + 1, which are the rows of the next level. A chunk that is one run leaves the first
-// alone; the id of the other is NONE. In the last level, one chunk, every run is stored.
+// and 2 * chunk + 1, which are the rows of the next level. A chunk that is a single run leaves only
+// the first partial result; the id of the other one is NONE. In the last level, one chunk, every
+// run is stored.
 
 const NONE = 0xffffffffu;
 
@@ -43,10 +44,10 @@ fn leave(slot: u32, id: u32, column: u32, v: Value) {
     let end = min(first + p.chunk, p.n);
     let last_level = p.chunk >= p.n;
     var i = first;
-    // The first row of a chunk always has an id: chunks are even, and of each pair of partial
-    // results the first is there.
+    // The first row of a chunk always has an id: chunks are even, and the first of each pair of
+    // partial results always exists.
     var next = load_ids(first);
-    // Each turn is a run of equal ids; nothing is stored while one goes on.
+    // Each iteration is a run of equal ids; nothing is stored while a run goes on.
     for (var turn = first; turn < end && i < end; turn += 1u) {
         let id = next;
         var total = element(i, column);

@@ -3,7 +3,7 @@
 //
 // Anchors, deltas and boxes are (y low, x low, y high, x high). An image's information is its
 // height, its width, a scale, and two numbers more. Boxes that are smaller than p.least, scaled,
-// get a score below all.
+// get a score below all others.
 
 {{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);

@@ -1,5 +1,5 @@
-// What was selected, with zeros behind it. Grid: one invocation for each place of the outputs,
-// p.total for each image.
+// Writes the selected boxes, with zeros behind them. Grid: one invocation for each place of the
+// outputs, p.total for each image.
 
 {{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);

@@ -1,6 +1,6 @@
-// Places each pair where the prefix sums of all blocks' digit counts say, in order within its
-// block, so the sort is stable. Grid: one workgroup per block of WORKGROUP * ITEMS keys; each
-// invocation owns ITEMS consecutive pairs.
+// Places each pair at the position given by the prefix sums of all blocks' digit counts, in order
+// within its block, so the sort is stable. Grid: one workgroup per block of WORKGROUP * ITEMS keys;
+// each invocation owns ITEMS consecutive pairs.
 //
 // columns[d * WORKGROUP + t] counts the keys of invocation t whose digit is d (low half) or d + 8
 // (high half). A block's counts are at most 2,048, so halves never overflow into each other.
@@ -23,7 +23,7 @@ fn column(digit: u32, t: u32) -> u32 {
     }
     let first = (block * WORKGROUP + t) * ITEMS;
     var keys_here: array<u32, ITEMS>;
-    // The columns of an invocation are its own: no barrier between these.
+    // Each invocation owns its columns: no barrier is needed between these.
     for (var k = 0u; k < ITEMS; k += 1u) {
         if live && first + k < p.count {
             let key = load_keys(first + k);
@@ -49,7 +49,7 @@ fn column(digit: u32, t: u32) -> u32 {
         sums[t] += before;
         workgroupBarrier();
     }
-    // Digits from 8 on come after all the others.
+    // Digits from 8 on come after all others.
     var at = sums[t] - own + (sums[WORKGROUP - 1u] << 16u);
     for (var k = 0u; k < 8u; k += 1u) {
         let n = columns[t * 8u + k];

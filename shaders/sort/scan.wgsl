@@ -1,7 +1,7 @@
 // Prefix sums of counts, in blocks of WORKGROUP * ITEMS elements. Grid: one workgroup per block.
 // TOTALS: totals[block] is the sum of the block. Otherwise out[i] is the sum of all counts before
-// i, which starts from starts[block] where p.blocks > 1, and the last element of out is the sum of
-// all.
+// i, starting from starts[block] if p.blocks > 1, and the last element of out is the sum of all
+// counts.
 
 const ITEMS = 16u;
 

@@ -1,6 +1,6 @@
-// How many elements of a sorted list come before a value: those less than it, or (p.upper) those
-// not greater. The comparisons are TensorFlow's, also where NaN makes them false. At most 32
-// iterations.
+// The number of elements of a sorted list that come before a value: those less than it, or
+// (p.upper) those not greater than it. The comparisons are TensorFlow's, also where NaN makes them
+// false. At most 32 iterations.
 
 alias Compared = {{COMPARED}};
 

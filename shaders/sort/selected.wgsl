@@ -1,7 +1,8 @@
-// The elements that are not zero, in blocks of WORKGROUP * 32: an invocation's are the bits of a
-// word. Grid: one workgroup per block. COUNT: totals[block] is their number. Otherwise their
-// coordinates are the rows of the int64 matrix `out` from starts[block] on: elements are listed in
-// workgroup memory first, so that each invocation writes whole rows next to its neighbours'.
+// The elements that are not zero, in blocks of WORKGROUP * 32: an invocation's elements are the
+// bits of a word. Grid: one workgroup per block. COUNT: totals[block] is their number. Otherwise
+// their coordinates are the rows of the int64 matrix `out` from starts[block] on: elements are
+// first listed in workgroup memory, so that each invocation writes whole rows next to those of its
+// neighbours.
 
 const BLOCK = WORKGROUP * 32u;
 

@@ -4,8 +4,8 @@
 //
 // Scores and their order lie row by row; an image has p.count places with p.box_classes boxes each.
 // state[row] is the number of boxes selected so far; selected and corners hold them, p.limit for
-// each row. Where these are many, several programs go over them, p.most at a time from p.visited
-// on: alive holds who is left, and the last one (p.resolves) selects.
+// each row. If there are many selected boxes, several programs go over them, p.most at a time from
+// p.visited on: alive holds the boxes that are left, and the last program (p.resolves) selects.
 
 var<workgroup> boxes_here: array<vec4<f32>, WORKGROUP>;
 var<workgroup> alive_here: array<u32, WORKGROUP>;
@@ -69,7 +69,8 @@ fn chosen(s: u32) -> vec4<f32> {
     alive_here[t] = select(0u, 1u, alive);
     for (var j = 0u; j < WORKGROUP; j += 1u) {
         workgroupBarrier();
-        // The same for all invocations: what they may write now are the flags of later candidates.
+        // The condition is the same for all invocations: they may now write only the flags of later
+        // candidates.
         if alive_here[j] != 0u && selected_count < p.limit {
             if t == j {
                 let place = first_selected + selected_count;

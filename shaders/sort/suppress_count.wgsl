@@ -1,4 +1,4 @@
-// How many boxes of each image are in the outputs. Grid: map.
+// The number of boxes of each image in the outputs. Grid: map.
 
 fn value(i: u32) -> i32 {
     var sum = 0u;

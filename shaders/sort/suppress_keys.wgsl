@@ -1,5 +1,5 @@
-// The scores of what was selected, each class's in p.limit places of its image's; places that
-// nothing was selected for sort last. Grid: map.
+// The scores of the selected boxes, each class's in p.limit places among its image's; places
+// without a box sort last. Grid: map.
 
 fn value(i: u32) -> f32 {
     let row = i / p.limit;

@@ -24,7 +24,7 @@ fn before(a: Element, b: Element) -> bool {
     return {{BEFORE}};
 }
 
-// Exchanges two elements unless the lesser comes first, or last where not ascending.
+// Exchanges two elements unless the lesser one comes first (last, if not ascending).
 fn order(a: ptr<function, Element>, b: ptr<function, Element>, ascending: bool) {
     let first = *a;
     let second = *b;
@@ -37,7 +37,7 @@ fn order(a: ptr<function, Element>, b: ptr<function, Element>, ascending: bool) 
     let t = local_index;
     let group = workgroup_id.y * num_workgroups.x + workgroup_id.x;
     let per_group = CAPACITY / p.size;
-    // Written out, the loop of eight-byte keys spills.
+    // The loop is not unrolled: with eight-byte keys it would spill.
     for (var k = 0u; k < rounds(PER_INVOCATION); k += 1u) {
         let slot = k * WORKGROUP + t;
         let segment = group * per_group + slot / p.size;
@@ -65,7 +65,7 @@ fn order(a: ptr<function, Element>, b: ptr<function, Element>, ascending: bool) 
     // segments share the slots.
     for (var run = 8u; run <= max(p.size, 8u); run *= 2u) {
         for (var high = run / 2u; high > 0u; high = select(high / 8u, 0u, run == 8u)) {
-            // The lowest of the steps.
+            // The lowest of these steps.
             let low = max(high / 4u, 1u);
             let first = (t & ~(low - 1u)) * 8u + (t & (low - 1u));
             var e0 = elements[first];

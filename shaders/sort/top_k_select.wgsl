@@ -2,10 +2,10 @@
 // each row: a round of a tournament for a small p.keep. Grid: one workgroup per segment. p.keep <=
 // WORKGROUP, p.keep * p.each <= CAPACITY.
 //
-// Each invocation finds the first of its own p.each elements. Among these firsts the p.keep-th
-// bounds what can be kept, and only the invocations whose firsts are within the bound have such
-// elements: these few are gathered and ranked by counting. Elements are ordered by key and then by
-// position, so no two are equal and the bound holds for any input.
+// Each invocation finds the first of its own p.each elements. Among these firsts, the p.keep-th
+// bounds the elements that can be kept, and only the invocations whose firsts are within the bound
+// have such elements: these few are gathered and ranked by counting. Elements are ordered by key
+// and then by position, so no two are equal and the bound holds for any input.
 //
 // A row's elements are its p.n candidates, positions within the row of p.length elements:
 // candidates[row * p.n + j], or j itself in the first round. NONE is no candidate. Kept positions

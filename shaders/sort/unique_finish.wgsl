@@ -21,7 +21,7 @@ fn store_size(at: u32, n: u32) {
     if i >= p.count {
         return;
     }
-    // Of the runs that start at or before i, the last.
+    // The last of the runs that start at or before i.
     let run = load_runs(i + 1u) - 1u;
     let first = load_permutation(load_run_at(run));
     let rank = load_ranks(first);

@@ -1,5 +1,5 @@
-// firsts[i] is the position of the first element that equals element i, slots[i] before; marks[i]
-// is 1 where that is i itself. Grid: one invocation per element.
+// firsts[i] is the position of the first element that equals element i (before, it holds slots[i]);
+// marks[i] is 1 where that is i itself. Grid: one invocation per element.
 
 {{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);

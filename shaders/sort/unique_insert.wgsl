@@ -3,9 +3,9 @@
 // p.mask + 1 slots, a power of two, NONE at first; slots[i] is the slot of element i, NONE for NaN,
 // which equals nothing. An element that finds no slot within PROBES steps adds to failed[0].
 //
-// Which slot an element gets depends on who comes first; that equal elements share one, and what it
-// holds at the end, do not. A slot's position only ever gives way to that of an equal element, so a
-// key is compared with any of them.
+// Which slot an element gets depends on which invocation comes first. That equal elements share one
+// slot, and what the slot holds at the end, do not depend on it. A slot's position only ever gives
+// way to that of an equal element, so a key is compared with any of them.
 
 const NONE = 0xffffffffu;
 const PROBES = {{PROBES}}u;

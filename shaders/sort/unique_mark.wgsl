@@ -1,5 +1,5 @@
-// Writes for each run of equal values where it starts, and marks its first position (the sort is
-// stable). runs[i] is the number of runs that start before i. Grid: one invocation per element.
+// Writes the start of each run of equal values, and marks its first position (the sort is stable).
+// runs[i] is the number of runs that start before i. Grid: one invocation per element.
 
 {{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);

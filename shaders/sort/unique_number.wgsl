@@ -1,6 +1,6 @@
 // Numbers the distinct values in the order of their first positions: ranks[position] is the number
-// of those before it. Grid: one invocation per element. Indices are written as p.words words (int32
-// or int64); sizes start as zeros.
+// of first positions before it. Grid: one invocation per element. Indices are written as p.words
+// words (int32 or int64); sizes start as zeros.
 
 {{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);

@@ -1,5 +1,5 @@
 // Equal neighbours in the order of values. HEADS: heads[i] is 1 where position permutation[i]
-// begins a run of equal values; NaN equals nothing, itself neither. Grid: one invocation per
+// begins a run of equal values; NaN equals nothing, not even itself. Grid: one invocation per
 // element.
 
 fn is_nan(key: vec2<u32>) -> bool {

@@ -15,8 +15,8 @@ fn square(a: T) -> T {
     return mul(a, a);
 }
 
-// The root with the positive real part. The larger of its parts comes from a sum of positive
-// numbers, the other by division.
+// The root with the positive real part. The larger of its parts is computed from a sum of positive
+// numbers, the other one by division.
 fn root(a: T) -> T {
     let big = max(abs(a.x), abs(a.y));
     if big == P(0.0) {

@@ -1,5 +1,5 @@
 // Puts the chains of equal indices in order: firsts[row] is the first index that names the row,
-// next[n] the one that follows n or NONE. Each index goes over its own chain, which has at most
+// next[n] the index that follows n, or NONE. Each index goes over its own chain, which has at most
 // p.count links. Grid: one invocation per index. firsts starts as NONE everywhere.
 
 {{ENTRY}} {

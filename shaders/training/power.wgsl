@@ -1,4 +1,4 @@
-// Two numbers to the power e, where e is nearly always one half.
+// Raises two numbers to the power e, where e is nearly always one half.
 fn powers_of(numbers: vec2<T>, e: T) -> vec2<T> {
     if e == T(0.5) {
         return sqrt(numbers);

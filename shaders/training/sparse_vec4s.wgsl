@@ -1,6 +1,6 @@
-// The steps of vec4 `at` of the variables: vec4 k of the columns of the rows of the gradient from
-// index `n` on that name its row. A chain visits no index twice, so it ends within p.indexed steps;
-// the bound says so to the compiler.
+// The steps of vec4 `at` of the variables: they take vec4 k of the columns of those rows of the
+// gradient, from index `n` on, whose index names the vec4's row. A chain visits no index twice, so
+// it ends within p.indexed steps; the bound tells the compiler so.
 fn apply(at: u32, n: u32, k: u32) {
     let c = scalars();
 {{LOAD}}

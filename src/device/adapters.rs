@@ -1,9 +1,10 @@
-//! Which adapters become WGPU:0, WGPU:1, …: enumeration, order, and the environment's say in it.
+//! Chooses the adapters that become WGPU:0, WGPU:1, …: enumeration, order, and the environment
+//! variables that change them.
 
 use crate::error::{Error, Result};
 use crate::sys::guard::caught_as;
 
-/// An adapter that was found, and why it is not used if it is not.
+/// An adapter that was found, and the reason if it is not used.
 #[derive(Debug, Clone)]
 pub struct AdapterReport {
     /// Name, vendor, driver and backend.
@@ -14,36 +15,36 @@ pub struct AdapterReport {
     pub limits: wgpu::Limits,
     /// Position among usable adapters, the index that `TF_WGPU_VISIBLE_DEVICES` takes.
     pub index: Option<usize>,
-    /// Which devices it is: 0 for WGPU:0. None when it cannot serve or the environment hides it;
-    /// several where `TF_WGPU_VISIBLE_DEVICES` names it several times.
+    /// The devices that the adapter became: 0 for WGPU:0. Empty if it cannot serve or the
+    /// environment hides it. Several if `TF_WGPU_VISIBLE_DEVICES` names it several times.
     pub devices: Vec<usize>,
-    /// Why it cannot serve.
+    /// The reason if it cannot serve.
     pub rejected: Option<String>,
 }
 
 /// The outcome of enumeration.
 #[derive(Debug, Default)]
 pub struct Selection {
-    /// What becomes WGPU:0, WGPU:1, …, in this order.
+    /// The adapters that become WGPU:0, WGPU:1, …, in this order.
     pub adapters: Vec<wgpu::Adapter>,
-    /// Everything that was found.
+    /// Every adapter that was found.
     pub found: Vec<AdapterReport>,
-    /// Whether the devices are software adapters because there is nothing else: no variable asked
-    /// for them.
+    /// Whether the devices are software adapters because the machine has no other adapter, though
+    /// no variable asked for them.
     pub is_last_resort: bool,
-    /// Why there is no device, in one line.
+    /// The reason if there is no device, in one line.
     pub problem: Option<String>,
-    /// Whether there is none because `TF_WGPU_VISIBLE_DEVICES=-1` asks for that, which is no
-    /// problem to tell of.
+    /// Whether there is no device because `TF_WGPU_VISIBLE_DEVICES=-1` asks for that. This is not
+    /// reported as a problem.
     pub is_switched_off: bool,
-    /// What else is wrong, a line each: with the variables, or with drivers that are left out.
+    /// Other problems, one line each: with the variables, or with drivers that are left out.
     pub warnings: Vec<String>,
 }
 
 impl Selection {
     /// Enumerates with wgpu's own variables (`WGPU_BACKEND`, `WGPU_ADAPTER_NAME`,
-    /// `WGPU_POWER_PREF`) and `TF_WGPU_VISIBLE_DEVICES` as `lookup` gives them. Never fails:
-    /// trouble is a `problem` and no adapter.
+    /// `WGPU_POWER_PREF`) and `TF_WGPU_VISIBLE_DEVICES` as `lookup` gives them. Never fails: after
+    /// an error there is a `problem` and no adapter.
     pub fn enumerate(lookup: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut selection = Self::default();
         let filled = caught_as(
@@ -63,7 +64,7 @@ impl Selection {
         selection
     }
 
-    /// How many devices share the adapter of device `device`, and so its memory.
+    /// The number of devices that share the adapter of device `device`, and so its memory.
     pub fn sharers(&self, device: usize) -> u32 {
         let found = self.found.iter().find(|f| f.devices.contains(&device));
         found.map_or(1, |f| f.devices.len() as u32)
@@ -86,8 +87,8 @@ impl Selection {
         crate::sys::address_range::check_room()?;
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
         descriptor.backends = backends;
-        // It is a pipeline of wgpu's own, made while a device is opened: a driver that refuses it
-        // would have no device. Nothing here dispatches indirectly.
+        // With this flag wgpu makes a pipeline of its own while it opens a device. A driver that
+        // refuses that pipeline would have no device. Nothing here dispatches indirectly.
         descriptor.flags.remove(wgpu::InstanceFlags::VALIDATION_INDIRECT_CALL);
         #[cfg(has_examination)]
         if backends.contains(wgpu::Backends::VULKAN) {
@@ -196,7 +197,7 @@ impl Selection {
     }
 }
 
-/// The vendor behind the number that a driver reports: a PCI id, or one of Khronos's own.
+/// The vendor with the number that a driver reports: a PCI id, or one of Khronos's own.
 pub fn vendor_name(id: u32) -> String {
     const VENDORS: &[(u32, &str)] = &[
         (0x1002, "AMD"),
@@ -218,8 +219,9 @@ pub fn vendor_name(id: u32) -> String {
         .map_or_else(|| format!("vendor {id:#06x}"), |(_, name)| (*name).to_owned())
 }
 
-/// `"0,2"` as indices. An index that comes twice is two devices of one adapter. `-1` ends the list,
-/// as in `CUDA_VISIBLE_DEVICES`: Windows knows no empty variables. Anything else is an error.
+/// Parses `"0,2"` into indices. An index that comes twice is two devices of one adapter. `-1` ends
+/// the list, as in `CUDA_VISIBLE_DEVICES`: Windows has no empty variables. Anything else is an
+/// error.
 fn visible_devices(value: &str) -> Result<Vec<usize>> {
     let mut indices = Vec::new();
     if value.trim().is_empty() {
@@ -237,12 +239,12 @@ fn visible_devices(value: &str) -> Result<Vec<usize>> {
     Ok(indices)
 }
 
-/// The backends that this system's library is built with.
+/// The backends that the library is built with for this system.
 fn of_system() -> wgpu::Backends {
     SERVING & wgpu::Instance::enabled_backend_features()
 }
 
-/// The backends that can serve: they have compute shaders with what the kernels need.
+/// The backends that can serve: their compute shaders have all features that the kernels need.
 const SERVING: wgpu::Backends =
     wgpu::Backends::VULKAN.union(wgpu::Backends::METAL).union(wgpu::Backends::DX12);
 
@@ -253,8 +255,8 @@ const BACKENDS: [(&str, &str, wgpu::Backends); 3] = [
     ("dx12", "d3d12", wgpu::Backends::DX12),
 ];
 
-/// The backends of `WGPU_BACKEND`, a comma list; by default [`SERVING`]. The line names listed
-/// backends that are not in `system`, the backends of this system.
+/// The backends of `WGPU_BACKEND`, a comma-separated list; by default [`SERVING`]. The line names
+/// listed backends that are not in `system`, the backends of this system.
 ///
 /// # Errors
 /// The list has an unknown name, or no backend of this system.
@@ -296,7 +298,7 @@ fn backends(
     }
 }
 
-/// Whether `WGPU_POWER_PREF` asks for the frugal GPU first.
+/// Whether `WGPU_POWER_PREF` asks for the low-power GPU first.
 fn low_power(value: Option<&str>) -> Result<bool> {
     match value.map(|v| v.trim().to_lowercase()).as_deref() {
         None | Some("" | "none" | "high") => Ok(false),
@@ -307,8 +309,8 @@ fn low_power(value: Option<&str>) -> Result<bool> {
     }
 }
 
-/// Sort key: hardware before software, discrete before integrated unless power matters, Vulkan
-/// before DX12 (64-bit types).
+/// The sort key: hardware before software, discrete before integrated unless `low_power` is set,
+/// Vulkan before DX12 (64-bit types).
 fn rank(info: &wgpu::AdapterInfo, low_power: bool) -> (u32, u32) {
     use wgpu::{Backend, DeviceType};
     let kind = match info.device_type {
@@ -336,8 +338,8 @@ fn is_software(ty: wgpu::DeviceType) -> bool {
     ty == wgpu::DeviceType::Cpu
 }
 
-/// Which of the usable adapters become devices where no index says so: the hardware. Software
-/// adapters do too if their name was asked for, or if there is nothing else.
+/// The usable adapters that become devices if no index is given: the hardware. Software adapters do
+/// too if they were asked for by name, or if there is no hardware.
 fn by_default(types: &[wgpu::DeviceType], is_named: bool) -> Vec<usize> {
     let all_software = types.iter().all(|ty| is_software(*ty));
     (0..types.len()).filter(|&i| is_named || all_software || !is_software(types[i])).collect()
@@ -348,7 +350,7 @@ fn same_gpu(a: &wgpu::AdapterInfo, b: &wgpu::AdapterInfo) -> bool {
     a.backend != b.backend && a.vendor == b.vendor && a.device == b.device && a.name == b.name
 }
 
-/// Why an adapter cannot run our kernels.
+/// The reason if an adapter cannot run our kernels.
 fn unusable(adapter: &wgpu::Adapter) -> Option<String> {
     let limits = adapter.limits();
     if !adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
@@ -440,7 +442,7 @@ mod tests {
     #[test]
     fn software_adapters_are_devices_if_asked_for_or_if_there_is_nothing_else() {
         use wgpu::DeviceType::{Cpu, DiscreteGpu, IntegratedGpu, Other, VirtualGpu};
-        // The types in the order of their ranks, and the devices without a name and with one.
+        // The types in the order of their ranks, then the devices without a name and with one.
         let cases: &[(&[wgpu::DeviceType], &[usize], &[usize])] = &[
             (&[DiscreteGpu, IntegratedGpu, Cpu], &[0, 1], &[0, 1, 2]),
             (&[VirtualGpu, Cpu], &[0], &[0, 1]),
@@ -455,7 +457,7 @@ mod tests {
         }
     }
 
-    /// A selection by some variables on the machine of the tests.
+    /// The selection that these variables give on the machine of the tests.
     fn selected(variables: &[(&str, &str)]) -> Selection {
         Selection::enumerate(&|name| {
             let set = variables.iter().find(|(variable, _)| *variable == name);

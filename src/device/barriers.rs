@@ -1,11 +1,11 @@
-//! Which dispatches of a pass wait for earlier ones: those that wgpu makes wait, and those that
-//! must, by what they read and write.
+//! Finds the dispatches of a pass that wait for earlier ones: the dispatches that wgpu puts a
+//! barrier before, and those that need one because of the memory that they read and write.
 //!
-//! wgpu-core 30 knows one state of each buffer, not of its parts, and puts a barrier between two
-//! uses as `STORAGE_READ_WRITE` even if the parts are different ones (`track/mod.rs`,
-//! `skip_barrier`). On Vulkan that is a pipeline barrier from all compute work before to all behind
-//! (`vulkan/command.rs`, `transition_buffers`), so any common buffer keeps two dispatches apart. No
-//! barrier comes between the first uses of different buffers in a pass.
+//! wgpu-core 30 tracks one state for each buffer, not for its parts. It puts a barrier between two
+//! uses as `STORAGE_READ_WRITE` even if they touch different parts (`track/mod.rs`,
+//! `skip_barrier`). On Vulkan that is a pipeline barrier from all earlier compute work to all later
+//! compute work (`vulkan/command.rs`, `transition_buffers`), so any common buffer keeps two
+//! dispatches apart. There is no barrier between the first uses of different buffers in a pass.
 
 use std::ops::Range;
 
@@ -21,23 +21,24 @@ pub(crate) struct Access {
     pub writes: bool,
 }
 
-/// What stands before a dispatch.
+/// The barriers before a dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Barriers {
     /// wgpu's own rule puts a barrier there.
     pub implied: bool,
-    /// It reads what an earlier dispatch writes, or writes what an earlier one reads or writes.
+    /// It has a RAW, WAW or WAR hazard with an earlier dispatch: it reads bytes that the earlier
+    /// one writes, or writes bytes that the earlier one reads or writes.
     pub needed: bool,
 }
 
-/// What dispatches since a block's last barrier touch of it.
+/// The parts of a block that dispatches have touched since the block's last barrier.
 #[derive(Debug, Default)]
 struct Touched {
     read: Vec<Range<u64>>,
     written: Vec<Range<u64>>,
 }
 
-/// The open pass.
+/// The hazards of the open pass.
 #[derive(Debug, Default)]
 pub(crate) struct Hazards {
     blocks: FxHashMap<u32, Touched>,
@@ -49,7 +50,7 @@ impl Hazards {
         !self.blocks.contains_key(&block)
     }
 
-    /// Adds a dispatch that touches `accesses`. `at` gets the blocks for which it must wait.
+    /// Adds a dispatch that touches `accesses`. Fills `at` with the blocks for which it must wait.
     pub fn dispatch(&mut self, accesses: &[Access], at: &mut Vec<u32>) -> Barriers {
         at.clear();
         let implied = accesses.iter().any(|a| !self.is_first(a.block));
@@ -76,7 +77,7 @@ impl Hazards {
         Barriers { implied, needed: !at.is_empty() }
     }
 
-    /// The pass ends; whatever comes next waits for it.
+    /// Ends the pass. All later work waits for it.
     pub fn end(&mut self) {
         self.blocks.clear();
     }
@@ -106,7 +107,7 @@ mod tests {
         Access { block, bytes, reads: false, writes: true }
     }
 
-    /// What stands before each dispatch of a pass.
+    /// The barriers before each dispatch of a pass.
     fn pass(dispatches: &[&[Access]]) -> Vec<Barriers> {
         let (mut hazards, mut at) = (Hazards::default(), Vec::new());
         dispatches.iter().map(|accesses| hazards.dispatch(accesses, &mut at)).collect()
@@ -138,7 +139,7 @@ mod tests {
             &[write(1, 0..64)],
             &[write(1, 64..128)],
             &[read(1, 0..64), write(1, 128..192)],
-            // The second dispatch is before the barrier, too.
+            // The second dispatch comes before the barrier, too.
             &[read(1, 64..128), write(1, 192..256)],
             &[read(1, 128..192)],
         ]);
@@ -168,7 +169,7 @@ mod tests {
         assert!((1..=3).all(|block| hazards.is_first(block)));
     }
 
-    /// Needed barriers keep apart whatever conflicts, whichever way it is spread over a pass.
+    /// Needed barriers separate all conflicting accesses, however they are spread over a pass.
     #[test]
     fn what_conflicts_never_runs_side_by_side() {
         let mut state = 7_u64;

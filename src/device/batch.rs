@@ -1,32 +1,33 @@
-//! When recorded work goes to the GPU though nobody waits for it.
+//! Decides when recorded work goes to the GPU though no thread waits for it.
 
 use std::time::{Duration, Instant};
 
-/// Dispatches after which a batch is submitted: a submission costs the host as much as recording
-/// dozens of them.
+/// The number of dispatches after which a batch is submitted: a submission costs the host as much
+/// as recording dozens of them.
 const DISPATCHES: u32 = 64;
-/// Dispatches that are worth a submission while the GPU has nothing to do.
+/// The number of dispatches that are worth a submission while the GPU is idle.
 const IDLE_DISPATCHES: u32 = 16;
-/// How long a GPU that has nothing to do waits for more of them.
+/// How long an idle GPU waits for more dispatches.
 const IDLE_AGE: Duration = Duration::from_millis(1);
-/// Bytes that dispatches touch, which take a GPU that has nothing to do about as long as a
+/// A number of bytes. Dispatches that touch this much keep an idle GPU busy for about as long as a
 /// submission takes the host.
 const IDLE_BYTES: u64 = 64 << 20;
-/// How long the GPU may be expected to be busy with a batch. Drivers end submissions that run for
-/// seconds; the rest is room for errors of the expectation.
+/// The longest time that a batch may be expected to keep the GPU busy. Drivers end submissions that
+/// run for seconds; the rest is a margin for errors of the estimate.
 const LONGEST: Duration = Duration::from_millis(100);
-/// Bytes of uploads, so that staging memory returns to its pool.
+/// The bytes of uploads after which a batch is submitted, so that staging memory returns to its
+/// pool.
 const UPLOADED: u64 = 32 << 20;
 
-/// What is recorded since the last submission.
+/// The work recorded since the last submission.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Batch {
     pub dispatches: u32,
-    /// What the dispatches read and write.
+    /// The bytes that the dispatches read and write.
     pub bytes: u64,
-    /// What is copied from the host.
+    /// The bytes that are copied from the host.
     pub uploaded: u64,
-    /// All of it, as `pace` counts it.
+    /// The batch's work, as `pace` counts it.
     pub work: u64,
     /// Whether a pipeline is used for the first time.
     pub is_first: bool,
@@ -44,18 +45,18 @@ impl Batch {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// Whether it is to be submitted now. `expected` is how long the GPU will be busy with it,
-    /// `idle` tells that the GPU has done all that was submitted before.
+    /// Whether the batch should be submitted now. `expected` is how long it will keep the GPU busy.
+    /// `idle` says that the GPU has finished all earlier submissions.
     pub fn is_due(&self, expected: Duration, idle: bool) -> bool {
-        // The clock is asked where it decides.
+        // The clock is read only if the answer depends on it.
         let age = || self.since.map_or(Duration::ZERO, |since| since.elapsed());
         let waits = idle && self.dispatches >= IDLE_DISPATCHES && self.dispatches < DISPATCHES;
         self.is_due_at(expected, idle, if waits { age() } else { Duration::ZERO })
     }
 
     /// A batch is submitted when it holds enough dispatches, work or uploads. While the GPU is
-    /// idle, less is enough: it has work for longer than the submission takes, or some dispatches
-    /// wait since [`IDLE_AGE`].
+    /// idle, less is enough: work that lasts longer than the submission takes, or some dispatches
+    /// that have waited for [`IDLE_AGE`].
     fn is_due_at(&self, expected: Duration, idle: bool, age: Duration) -> bool {
         self.dispatches >= DISPATCHES
             || expected >= LONGEST

@@ -1,7 +1,7 @@
-//! Bind groups by what they bind. Making one costs as much as recording several dispatches.
+//! Caches bind groups by their bindings. Making one costs as much as recording several dispatches.
 //!
-//! TensorFlow's executor gives a step's tensors other places than those of the step before, but
-//! they have the same sizes and lie in the same few blocks. So offsets are no part of a group where
+//! TensorFlow's executor places a step's tensors at other addresses than in the step before, but
+//! they have the same sizes and lie in the same few blocks. So offsets are not part of a group if
 //! the adapter takes them with each dispatch.
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -10,14 +10,15 @@ use smallvec::SmallVec;
 use super::memory::Block;
 use crate::error::Result;
 
-/// Groups of a generation: at most twice as many are kept.
+/// The number of groups in a generation: at most twice as many are kept.
 const GENERATION: usize = 1 << 13;
-/// Bytes of freed blocks that groups may keep from the driver.
+/// The bytes of freed blocks that groups may keep from the driver.
 const MAX_DEAD_BYTES: u64 = 16 << 20;
-/// Freed blocks that groups may keep.
+/// The number of freed blocks that groups may keep.
 const MAX_DEAD: usize = 64;
 
-/// One binding: a block's number, length and the part of its offset that no dispatch gives.
+/// One binding: a block's number, its length, and the part of its offset that is not given with the
+/// dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Range {
     pub block: u32,
@@ -25,18 +26,18 @@ pub(crate) struct Range {
     pub size: u64,
 }
 
-/// What a group binds, in order. It tells the layout too: all bindings are alike, but for the
-/// uniform buffer of parameters.
+/// The bindings of a group, in order. They determine the layout too: all bindings are alike, except
+/// for the uniform buffer of parameters.
 pub(crate) type Ranges = SmallVec<[Range; 8]>;
 
-/// The cache: two generations, of which the older one goes when the younger is full, so that what
-/// is in use stays.
+/// The cache. It has two generations; the older one is dropped when the younger one is full, so
+/// that groups in use stay.
 pub(crate) struct BindGroups<G> {
     young: FxHashMap<Ranges, G>,
     old: FxHashMap<Ranges, G>,
     generation: usize,
-    /// Freed blocks whose groups are still here. Numbers are never used again, so nobody will ask
-    /// for them.
+    /// Freed blocks whose groups are still here. Block numbers are never used again, so no call
+    /// will ask for these groups.
     dead: FxHashSet<u32>,
     dead_bytes: u64,
 }
@@ -54,7 +55,7 @@ impl<G> Default for BindGroups<G> {
 }
 
 impl<G: Clone> BindGroups<G> {
-    /// The group of `ranges`, made at the first call. One that cannot be made is not kept.
+    /// The group of `ranges`, made at the first call. A failure is not kept.
     pub fn get(&mut self, ranges: &Ranges, make: impl FnOnce() -> Result<G>) -> Result<G> {
         if let Some(group) = self.young.get(ranges) {
             return Ok(group.clone());
@@ -73,7 +74,7 @@ impl<G: Clone> BindGroups<G> {
         self.forget(block.id, block.bytes);
     }
 
-    /// The same for the buffer of `bytes` that `block` stands for.
+    /// Does the same for the buffer of `bytes` that `block` stands for.
     pub fn forget(&mut self, block: u32, bytes: u64) {
         self.dead.insert(block);
         self.dead_bytes += bytes;
@@ -82,12 +83,12 @@ impl<G: Clone> BindGroups<G> {
         }
     }
 
-    /// Groups kept.
+    /// The number of groups kept.
     pub fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }
 
-    /// Drops the groups of freed blocks. Whether there were any such blocks.
+    /// Drops the groups of freed blocks. Returns whether there were freed blocks.
     pub fn sweep(&mut self) -> bool {
         if self.dead.is_empty() {
             return false;

@@ -1,12 +1,11 @@
-//! How much memory a device has: what its adapter reports, else a rule.
+//! How much memory a device has: the adapter's report, or else a rule.
 //!
-//! - Hardware: what the driver reports (Vulkan: the largest device-local heap, and
-//!   VK_EXT_memory_budget for what is free; Metal: `recommendedMaxWorkingSetSize`; DX12: the local
-//!   segment's budget).
-//! - Software adapters use the computer's own memory: half of it at most, and what the system has
-//!   available.
-//! - Nothing reported: half of the computer's memory for integrated GPUs, else the size of the
-//!   largest buffer.
+//! - Hardware: the driver's report (Vulkan: the largest device-local heap, and VK_EXT_memory_budget
+//!   for the free memory; Metal: `recommendedMaxWorkingSetSize`; DX12: the local segment's budget).
+//! - Software adapters use the computer's own memory: at most half of it, and at most the memory
+//!   that the system has available.
+//! - No report: half of the computer's memory for integrated GPUs, else the size of the largest
+//!   buffer.
 
 use std::sync::Once;
 
@@ -15,11 +14,11 @@ use crate::sys::memory_budget::{self, Reported, SystemMemory};
 /// A device's memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBudget {
-    /// All that this process may use.
+    /// All memory that this process may use.
     pub total: u64,
-    /// What is left of it.
+    /// The part of it that is free.
     pub free: u64,
-    /// Whether the adapter reported it, or a rule was applied.
+    /// Whether the adapter reported it. Otherwise a rule was applied.
     pub reported: bool,
 }
 
@@ -43,8 +42,8 @@ pub(super) fn of(
     }
 }
 
-/// How many bytes `TF_WGPU_MAX_MEMORY`, as `lookup` gives it, lets a device have. What makes no
-/// sense limits nothing and is told once.
+/// The bytes that `TF_WGPU_MAX_MEMORY`, as `lookup` gives it, lets a device have. An invalid value
+/// limits nothing and is reported once.
 fn most(lookup: &dyn Fn(&str) -> Option<String>) -> u64 {
     static TOLD: Once = Once::new();
     let Some(text) = lookup("TF_WGPU_MAX_MEMORY").filter(|text| !text.trim().is_empty()) else {
@@ -61,7 +60,7 @@ fn most(lookup: &dyn Fn(&str) -> Option<String>) -> u64 {
     })
 }
 
-/// A number of bytes, with K, M or G behind it for units of 1024, its square and its cube.
+/// Parses a number of bytes. K, M or G behind it stand for 1024, its square and its cube.
 fn bytes(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_uppercase();
     let text = text.strip_suffix("IB").or(text.strip_suffix('B')).unwrap_or(&text);
@@ -81,8 +80,8 @@ fn rule(
     let half = system.map(|s| s.total / 2);
     match (kind, reported) {
         (wgpu::DeviceType::Cpu, _) => {
-            // A software adapter's heap is made up (lavapipe says 2 GiB on some versions, all
-            // memory on others).
+            // A software adapter's heap size is arbitrary (lavapipe says 2 GiB in some versions,
+            // all memory in others).
             let total = half.or(reported.map(|r| r.total)).unwrap_or(max_buffer);
             let available = system.map_or(u64::MAX, |s| s.available);
             MemoryBudget {

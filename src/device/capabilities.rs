@@ -1,9 +1,9 @@
-//! What an adapter can do, as far as kernels and registration care.
+//! The capabilities of an adapter that matter to kernels and registration.
 
 use super::matrices::{Cooperative, Matrices};
 use crate::dtype::DType;
 
-/// Where a device can read the GPU's clock. Each also does what those before it do.
+/// The places where a device can read the GPU's clock. Each value includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timestamps {
     /// Nowhere.
@@ -24,7 +24,7 @@ impl Timestamps {
         offered.unwrap_or(Self::None)
     }
 
-    /// What it takes of wgpu.
+    /// The features of wgpu that it needs.
     const fn features(self) -> wgpu::Features {
         let (query, encoders, passes) = (
             wgpu::Features::TIMESTAMP_QUERY,
@@ -43,8 +43,8 @@ impl Timestamps {
 /// The properties of a device that decide which kernels exist and how they are launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// 64-bit integers in shaders. Where there are none, [`crate::shader::int64`] puts pairs of
-    /// words in their place; so this decides how fast they are, not which ops there are.
+    /// 64-bit integers in shaders. Without them, [`crate::shader::int64`] uses pairs of words. So
+    /// this decides how fast 64-bit ops are, not which ops there are.
     pub int64: bool,
     /// 64-bit floats in shaders.
     pub float64: bool,
@@ -77,7 +77,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// An adapter that has everything, for documentation and checks of all there is.
+    /// An adapter that has everything, for documentation and for checks of all kernels.
     pub const FULL: Self = Self {
         int64: true,
         float64: true,
@@ -95,7 +95,7 @@ impl Capabilities {
         workgroup_memory: 32 << 10,
     };
 
-    /// What WebGPU promises of every adapter: no optional feature, and its default limits.
+    /// The guarantees of WebGPU for every adapter: no optional feature, and its default limits.
     pub const WEBGPU: Self = Self {
         int64: false,
         float64: false,
@@ -113,7 +113,7 @@ impl Capabilities {
         workgroup_memory: 16 << 10,
     };
 
-    /// Reads them off an adapter.
+    /// Reads the capabilities of an adapter.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
         let mut capabilities =
             Self::from_parts(&adapter.get_info(), adapter.features(), &adapter.limits());
@@ -124,7 +124,7 @@ impl Capabilities {
         capabilities
     }
 
-    /// Reads them off what an adapter says about itself; cooperative matrices it says elsewhere.
+    /// Reads them from an adapter's description, which does not include cooperative matrices.
     pub(crate) fn from_parts(
         info: &wgpu::AdapterInfo,
         features: wgpu::Features,
@@ -152,7 +152,7 @@ impl Capabilities {
         }
     }
 
-    /// The features of wgpu that a device is opened with. wgpu refuses what needs others, so a
+    /// The features of wgpu that a device is opened with. wgpu refuses work that needs others, so a
     /// device under a preset shows whether kernels keep to it.
     pub(crate) fn features(&self) -> wgpu::Features {
         let listed = [
@@ -165,11 +165,12 @@ impl Capabilities {
         had.fold(self.timestamps.features(), |all, (_, feature)| all | feature)
     }
 
-    /// The limits of wgpu that a device is opened with, of an adapter whose own ones are `own`.
+    /// The limits of wgpu that a device is opened with. `own` are the limits of the adapter.
     pub(crate) fn limits(&self, own: wgpu::Limits) -> wgpu::Limits {
         wgpu::Limits {
             max_immediate_size: self.immediates,
-            // `TF_WGPU_MAX_BINDING` cuts tensors; bindings reach a little beyond their tensors.
+            // `TF_WGPU_MAX_BINDING` cuts tensors into windows; bindings reach a little beyond their
+            // tensors.
             max_buffer_size: self.max_buffer,
             min_storage_buffer_offset_alignment: self.storage_alignment,
             max_storage_buffers_per_shader_stage: self.max_bindings,
@@ -189,8 +190,8 @@ impl Capabilities {
         }
     }
 
-    /// What every one of several devices can do. TensorFlow registers kernels for the device type,
-    /// not for a device, so only the common part may be registered.
+    /// The capabilities that several devices have in common. TensorFlow registers kernels for the
+    /// device type, not for a device, so only kernels for the common part may be registered.
     #[must_use]
     pub fn common(self, other: Self) -> Self {
         Self {
@@ -212,16 +213,16 @@ impl Capabilities {
     }
 }
 
-/// The most bytes of a binding. Metal computes wrong with 4 GiB and more (gfx-rs/wgpu#10305), and
-/// kernels count bytes with 32 bits.
+/// The most bytes of a binding. Metal computes wrong results with 4 GiB and more
+/// (gfx-rs/wgpu#10305), and kernels count bytes with 32 bits.
 const MOST_BINDING: u64 = (4 << 30) - 256;
 /// The most bytes of a buffer, for the same reason.
 const MOST_BUFFER: u64 = (4 << 30) - 1;
-/// The fewest bytes that a device may be told to bind at once.
+/// The least value that `TF_WGPU_MAX_BINDING` may set.
 const LEAST_BINDING: u64 = 1024;
 
-/// How many bytes `TF_WGPU_MAX_BINDING`, as `lookup` gives it, lets programs bind at once: for
-/// tests, which see small tensors computed in windows.
+/// The bytes that `TF_WGPU_MAX_BINDING`, as `lookup` gives it, lets programs bind at once: for
+/// tests in which small tensors are computed in windows.
 fn binding_limit(lookup: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
     lookup("TF_WGPU_MAX_BINDING")?.trim().parse().ok().map(|bytes: u64| bytes.max(LEAST_BINDING))
 }
@@ -239,7 +240,7 @@ mod tests {
         for capabilities in [Capabilities::WEBGPU, Capabilities::FULL] {
             let (features, limits) = (capabilities.features(), capabilities.limits(limits.clone()));
             let read = Capabilities::from_parts(&info, features, &limits);
-            // How much is bound is up to kernels, and what the backend does right is no limit.
+            // Kernels decide how much is bound, and the correctness of a backend is no limit.
             let max_binding = limits.max_storage_buffer_binding_size;
             let (matrices, workgroup_flags) = (Matrices::NONE, true);
             let same = Capabilities { matrices, max_binding, workgroup_flags, ..capabilities };

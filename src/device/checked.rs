@@ -1,12 +1,12 @@
-//! Calls to wgpu whose failure belongs to the caller. What wgpu reports outside of such a call has
-//! no owner, and costs the device.
+//! Calls to wgpu whose failure belongs to the caller. An error that wgpu reports outside of such a
+//! call has no owner, and costs the device.
 
 use crate::error::{Error, Result};
 use crate::sys::guard::panic_message;
 
-/// Runs `call`; what wgpu reports meanwhile on this thread is the error. `label` says what was
-/// tried. wgpu panics where it does not expect what a driver returned; nobody knows then in which
-/// state it is, which is [`Error::Unavailable`].
+/// Runs `call`. An error that wgpu reports on this thread meanwhile is returned. `label` describes
+/// the call. wgpu panics if a driver returns something unexpected. Its state is unknown then, so a
+/// panic becomes [`Error::Unavailable`].
 pub(crate) fn checked<T>(
     device: &wgpu::Device,
     label: &str,
@@ -17,7 +17,8 @@ pub(crate) fn checked<T>(
     let made = panic_message(call);
     // Scopes are popped in reverse, all of them.
     let found = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop()));
-    // Exhausted memory may make a call invalid that follows, and is the reason then.
+    // A later call may be invalid because memory was exhausted. The exhausted memory is the reason
+    // then.
     let found = found.max_by_key(|e| matches!(e, wgpu::Error::OutOfMemory { .. }));
     match (made, found) {
         (Err(panic), _) => {
@@ -28,7 +29,7 @@ pub(crate) fn checked<T>(
     }
 }
 
-/// The error of a call, with what its reader can do.
+/// The error of a call, with advice for the user.
 pub(crate) fn explain(label: &str, error: &wgpu::Error) -> Error {
     match error {
         wgpu::Error::OutOfMemory { .. } => Error::ResourceExhausted(format!(

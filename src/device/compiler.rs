@@ -1,9 +1,9 @@
-//! Compiles shaders, in another form where the driver refuses the usual one.
+//! Compiles shaders. If the driver refuses the usual form of one, another form is tried.
 //!
-//! A driver may refuse any shader: for too much scratch memory, too many registers, or a fault of
-//! its own. A [`Form`] after the usual one takes another way through the driver's compiler. What
-//! was refused is kept for the adapter and its driver, so that the next process begins with what
-//! works.
+//! A driver may refuse any shader: because of too much scratch memory, too many registers, or a
+//! fault of its own. A [`Form`] after the usual one takes another way through the driver's
+//! compiler. Refused forms are kept for the adapter and its driver, so that the next process begins
+//! with a form that works.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -29,34 +29,35 @@ use crate::shader::{Shader, int64};
 use crate::sys::refusals::{self, Optimizations};
 use crate::sys::trusted_shader;
 
-/// Refused shaders that a warning names.
+/// The number of refused shaders that a warning names.
 const TOLD: u32 = 4;
 
-/// A compiled shader and what recording must know of it.
+/// A compiled shader and the facts that recording needs about it.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     pub raw: wgpu::ComputePipeline,
     pub layout: wgpu::BindGroupLayout,
-    /// Parameters come from a uniform buffer, for they exceed the adapter's immediates.
+    /// Whether parameters come from a uniform buffer, because they exceed the adapter's immediates.
     pub uniform: bool,
-    /// The tensors' offsets are given with each dispatch, as a uniform buffer's offset always is.
+    /// Whether the tensors' offsets are given with each dispatch. A uniform buffer's offset always
+    /// is.
     pub dynamic: bool,
-    /// What profiles tell of it.
+    /// The description of it in profiles.
     pub about: Arc<About>,
-    /// Whether a dispatch has used it. Some drivers compile when the first one runs.
+    /// Whether a dispatch has used it. Some drivers compile at the first dispatch.
     pub used: AtomicBool,
 }
 
-/// A shader as wgpu gets it.
+/// A shader in the form that wgpu gets.
 enum Source {
-    /// With all that it binds.
+    /// wgpu sees its bindings.
     Seen(Box<wgpu::ShaderSource<'static>>),
-    /// As SPIR-V.
+    /// SPIR-V, whose bindings wgpu does not see.
     Unseen(Vec<u32>),
 }
 
 impl Source {
-    /// For a dump, where `wgsl` is the shader's text.
+    /// The text for a dump. `wgsl` is the shader's text.
     fn text<'a>(&'a self, wgsl: &'a str) -> Text<'a> {
         match self {
             Self::Unseen(words) => Text::Spirv(words),
@@ -68,34 +69,34 @@ impl Source {
     }
 }
 
-/// Why there is no pipeline of a form.
+/// The reason why there is no pipeline of a form.
 enum Failure {
-    /// The driver, or what translates for it, does not take the form.
+    /// The driver, or a translator in front of it, refuses the form.
     Refused(Error),
-    /// Something else went wrong, for which no other form helps.
+    /// Another error, for which no other form helps.
     Other(Error),
 }
 
-/// What compiling takes.
+/// The compiler of a device's shaders.
 pub(super) struct Compiler {
     device: wgpu::Device,
     capabilities: Capabilities,
     own_barriers: bool,
-    /// Registers are few, and constants of 64 bits must not stay there.
+    /// The GPU has few registers, and 64-bit constants must not stay in them.
     hides_constants: bool,
     cache: Option<DiskCache>,
     dump: Option<ShaderDump>,
     tracer: Arc<Tracer>,
     layouts: Mutex<FxHashMap<(u32, bool), wgpu::BindGroupLayout>>,
-    /// How many pipelines it has compiled, plus one.
+    /// The number of pipelines that it has compiled, plus one.
     compiled: AtomicU32,
     refused: RefusedForms,
-    /// Refused shaders that a warning has told of.
+    /// The number of refused shaders that warnings have reported.
     told: AtomicU32,
 }
 
 impl Compiler {
-    /// `cache` keeps pipelines, `refused` what the driver did not take.
+    /// `cache` keeps pipelines. `refused` holds the forms that the driver has refused.
     pub fn new(
         device: wgpu::Device,
         profile: &Profile,
@@ -119,7 +120,7 @@ impl Compiler {
         }
     }
 
-    /// What the adapter can do.
+    /// The adapter's capabilities.
     pub const fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -144,8 +145,8 @@ impl Compiler {
         self.compile_as(key, shader, &[Form::Usual, Form::Portable])
     }
 
-    /// The same without optimizations: for a shader that has no pipeline with them because of
-    /// `refusal`, and that nothing else can replace.
+    /// Compiles without optimizations, for a shader that has no pipeline with them because of
+    /// `refusal` and that no other shader can replace.
     pub fn compile_unoptimized(
         &self,
         key: &Key,
@@ -157,7 +158,7 @@ impl Compiler {
         Ok(compiled)
     }
 
-    /// Warns that something else is run in the place of a refused shader.
+    /// Warns about a refused shader. `instead` says what runs in its place.
     pub fn tell(&self, refusal: &dyn Display, instead: &str) {
         let told = self.told.fetch_add(1, Ordering::Relaxed);
         if told < TOLD {
@@ -166,7 +167,7 @@ impl Compiler {
         }
     }
 
-    /// The shader as the adapter's compiler likes it.
+    /// The shader, adapted to the adapter's compiler.
     pub fn prepared(&self, shader: Shader) -> Shader {
         if self.hides_constants { shader.hiding_constants() } else { shader }
     }
@@ -192,7 +193,8 @@ impl Compiler {
                 }
                 Err(Failure::Other(e)) => return Err(e),
                 Err(Failure::Refused(e)) => {
-                    // wgpu's errors have other reasons, too, which may be gone in the next process.
+                    // wgpu's errors have other reasons, too, which may no longer hold in the next
+                    // process.
                     if matches!(e, Error::Unimplemented(_)) {
                         self.refused.add(key, *form);
                     }
@@ -209,7 +211,8 @@ impl Compiler {
         Error::Unimplemented(format!("the driver {} refused it {how}", driver.trim()))
     }
 
-    /// Bytes of parameters that are immediates in a form, and whether it has 64-bit integers.
+    /// The bytes of parameters that are immediates in a form, and whether the form has 64-bit
+    /// integers.
     fn features(&self, shader: &Shader, form: Form) -> (u32, bool) {
         match form {
             Form::Usual => (self.capabilities.immediates, self.capabilities.int64),
@@ -218,7 +221,7 @@ impl Compiler {
         }
     }
 
-    /// Whether a form is not the same as the usual one.
+    /// Whether a form differs from the usual one.
     fn differs(&self, shader: &Shader, form: Form) -> bool {
         let usual = self.features(shader, Form::Usual);
         let other = self.features(shader, form);
@@ -252,8 +255,8 @@ impl Compiler {
         made
     }
 
-    /// What wgpu gets of a shader: its text, or its module where the text does not say all. Without
-    /// `int64`, the module has no 64-bit integers.
+    /// The shader as wgpu gets it: its text, or its module if the text does not contain everything.
+    /// Without `int64`, the module has no 64-bit integers.
     fn source(
         &self,
         shader: &Shader,
@@ -277,7 +280,7 @@ impl Compiler {
         Ok(Source::Seen(Box::new(module.map_or_else(text, of_module))))
     }
 
-    /// Has wgpu and the driver make a pipeline.
+    /// Makes a pipeline through wgpu and the driver.
     fn make(
         &self,
         shader: &Shader,
@@ -322,7 +325,7 @@ impl Compiler {
         let (raw, reason) =
             refusals::watched(optimizations, || checked(&self.device, "its pipeline", make));
         let raw = raw.map_err(|e| match e {
-            // Metal's and DX12's compilers refuse through wgpu.
+            // wgpu passes on refusals of Metal's and DX12's compilers as internal errors.
             Error::Internal(_) => Failure::Refused(e),
             e => Failure::Other(e),
         })?;
@@ -332,7 +335,8 @@ impl Compiler {
         if let Some(cache) = &self.cache {
             cache.changed();
         }
-        // A driver makes more of what its end destroys while it compiles the first ones.
+        // While a driver compiles its first shaders, it creates more of the objects that its exit
+        // destroys.
         if self.compiled.fetch_add(1, Ordering::Relaxed).is_power_of_two() {
             process::watch_exit();
         }
@@ -348,8 +352,9 @@ impl Compiler {
     }
 
     /// The layout of a group of `n` read_write storage buffers and, if `uniform`, a uniform buffer
-    /// behind them, whose offset is given with each dispatch. Where the recorder puts the barriers,
-    /// wgpu takes the storage buffers for read-only ones, and puts none between their uses.
+    /// behind them, whose offset is given with each dispatch. If the recorder puts the barriers,
+    /// the layout declares the storage buffers read-only to wgpu, which then puts no barriers
+    /// between their uses.
     fn layout(&self, n: u32, uniform: bool, dynamic: bool) -> Result<wgpu::BindGroupLayout> {
         let make = || {
             let entry = |binding, ty, has_dynamic_offset| wgpu::BindGroupLayoutEntry {

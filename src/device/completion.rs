@@ -1,8 +1,8 @@
 //! The completion thread: waits for submissions in order, hands read-backs to their sinks, runs
 //! host callbacks and publishes the serial up to which everything is done.
 //!
-//! It also counts what is on its way, so that who records can be held up before the host runs out
-//! of memory.
+//! It also counts the work that is on its way, so that a recording thread can be held up before the
+//! host runs out of memory.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::sync::{
 use crate::error::{Error, Result};
 use crate::sys::guard::caught;
 
-/// Number of a submission. Serials grow by one; serial 0 is complete from the start.
+/// The number of a submission. Serials grow by one; serial 0 is complete from the start.
 pub type Serial = u64;
 
-/// What follows the GPU work of one submission, in order.
+/// The work that follows the GPU work of one submission, in order.
 pub(crate) enum AfterWork<R> {
     Readback(R),
     Callback(Box<dyn FnOnce() + Send>),
@@ -32,13 +32,13 @@ pub(crate) struct Submission<Q: Queue> {
     /// None when there was no GPU work.
     pub index: Option<Q::Index>,
     pub after: Vec<AfterWork<Q::Readback>>,
-    /// What it holds until it is done.
+    /// The resources that it holds until it is done.
     pub load: Load,
     /// When it was submitted, by the queue's clock.
     pub submitted: Duration,
 }
 
-/// What a submission takes of the host and of the GPU.
+/// The resources that a submission takes of the host and of the GPU.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Load {
     /// Bytes of uploads and read-backs.
@@ -49,24 +49,25 @@ pub(crate) struct Load {
     pub is_first: bool,
 }
 
-/// Submissions that may be on their way. Each holds its commands and parameters, up to a few MB.
+/// The number of submissions that may be on their way. Each holds its commands and parameters, up
+/// to a few MB.
 const MAX_SERIALS: u64 = 64;
-/// Bytes of uploads and read-backs that may be on their way.
+/// The bytes of uploads and read-backs that may be on their way.
 const MAX_STAGED: u64 = 512 << 20;
-/// How far the GPU may be behind the host, where more than one submission is on its way. A thread
-/// that waits for the GPU waits about that long at most.
+/// How far the GPU may be behind the host if more than one submission is on its way. A thread that
+/// waits for the GPU waits about that long at most.
 const MAX_BEHIND: Duration = Duration::from_millis(400);
 
-/// Shared state: what is complete, and what is on its way.
+/// The shared state: the last complete serial, and the load that is on its way.
 pub(crate) struct Completion<Q: Queue> {
     done: AtomicU64,
     /// The last serial that was handed over for submission.
     handed: AtomicU64,
-    /// Bytes that submissions which are not done hold.
+    /// The staged bytes of submissions that are not done.
     staged: AtomicU64,
     /// The work of submissions that are not done.
     work: AtomicU64,
-    /// Submissions that are not done and run a pipeline for the first time.
+    /// The number of submissions that are not done and run a pipeline for the first time.
     first_runs: AtomicU64,
     pace: Pace,
     mutex: Mutex<()>,
@@ -76,7 +77,7 @@ pub(crate) struct Completion<Q: Queue> {
 }
 
 thread_local! {
-    /// The completion whose thread this is, by its address; 0 elsewhere.
+    /// The address of the completion whose thread this is; 0 on other threads.
     static HERE: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -107,7 +108,8 @@ impl<Q: Queue> Completion<Q> {
         completion
     }
 
-    /// Counts a submission that is on its way from now on. Before [`Self::push`], in order.
+    /// Counts a submission that is on its way from now on. To be called before [`Self::push`], in
+    /// order.
     pub fn expect(&self, serial: Serial, load: Load) {
         self.staged.fetch_add(load.staged, Ordering::Relaxed);
         self.work.fetch_add(load.work, Ordering::Relaxed);
@@ -126,7 +128,8 @@ impl<Q: Queue> Completion<Q> {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Blocks until `serial` is done. On the thread itself, which would wait for ever, an error.
+    /// Blocks until `serial` is done. On the completion thread this is an error, because it would
+    /// wait for itself for ever.
     pub fn wait(&self, serial: Serial) -> Result<()> {
         if self.done() >= serial {
             return Ok(());
@@ -148,7 +151,8 @@ impl<Q: Queue> Completion<Q> {
         ))
     }
 
-    /// Whether so much is on its way that who records should wait, by a part of the limits.
+    /// Whether the load on its way exceeds a part of the limits, so that recording threads should
+    /// wait.
     pub fn is_crowded(&self, part: Part) -> bool {
         let divisor = part as u64;
         let serials = self.handed.load(Ordering::Acquire).saturating_sub(self.done());
@@ -174,9 +178,9 @@ impl<Q: Queue> Completion<Q> {
         self.pace.expected(work)
     }
 
-    /// Blocks while [`Self::is_crowded`] by half, until all that is on its way now is done. Never
-    /// on a completion thread, which others wait for. All that was handed over must be on its way
-    /// to the queue.
+    /// Blocks while [`Self::is_crowded`] by half, but only until all work that is on its way now is
+    /// done. Never blocks on a completion thread, which others wait for. All work that was handed
+    /// over must be on its way to the queue.
     pub fn wait_for_room(&self) {
         if !on_any_completion_thread() {
             let handed = self.handed.load(Ordering::Acquire);
@@ -200,8 +204,8 @@ impl<Q: Queue> Completion<Q> {
         self.changed.notify_all();
     }
 
-    /// Runs a part of the thread's work. An error or a panic ends the device, not the thread, for
-    /// which others wait.
+    /// Runs a part of the thread's work. An error or a panic ends the device, but not the thread,
+    /// which others wait for.
     fn guarded(&self, label: &str, work: impl FnOnce() -> Result<()>) {
         if let Err(e) = caught(label, work) {
             self.failures.lose(e);
@@ -209,7 +213,7 @@ impl<Q: Queue> Completion<Q> {
     }
 }
 
-/// A part of the limits of what may be on its way.
+/// A part of the limits of [`Completion::is_crowded`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part {
     Whole = 1,

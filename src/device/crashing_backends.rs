@@ -1,21 +1,21 @@
-//! The graphics APIs that are left out on Windows because a driver crashes when it is asked what
-//! its GPUs can do.
+//! The graphics APIs that are left out on Windows because a driver crashes when its GPUs are
+//! queried.
 //!
-//! Another process finds it out ([`crate::sys::examination`]), and the result is kept until a
-//! driver changes. So an import costs a process once, and no crash reaches the program. Where no
-//! other process can be had, everything is tried as it is.
+//! Another process finds this out ([`crate::sys::examination`]), and the result is kept until a
+//! driver changes. So only the first import costs a process, and no crash reaches the program. If
+//! no other process can be started, all APIs are tried as they are.
 
 use prost::Message;
 
 use crate::sys::examination::Ended;
 
-/// Grows whenever a record means something else than before.
+/// Grows whenever the meaning of a record changes.
 const LAYOUT: u32 = 1;
-/// The APIs that are asked, by the names that the process takes.
+/// The APIs that are queried, by the names that the examining process takes.
 const ASKED: [(&str, &str, wgpu::Backends); 2] =
     [("vulkan", "Vulkan", wgpu::Backends::VULKAN), ("dx12", "DX12", wgpu::Backends::DX12)];
 
-/// An API that crashes, and how.
+/// An API that crashes, and the kind of crash.
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Crash {
     #[prost(string, tag = "1")]
@@ -24,7 +24,7 @@ struct Crash {
     how: String,
 }
 
-/// What is left out.
+/// The APIs that are left out.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct CrashingBackends {
     #[prost(uint32, tag = "1")]
@@ -40,7 +40,7 @@ impl CrashingBackends {
         ASKED.iter().filter(crashing).map(|(.., backend)| *backend).collect()
     }
 
-    /// A line on each.
+    /// A line for each API that crashes.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.crashes.iter().map(|Crash { api, how }| {
             let name = ASKED.iter().find(|(known, ..)| known == api).map_or(&**api, |(_, n, _)| n);
@@ -54,7 +54,7 @@ impl CrashingBackends {
 
 type Run<'a> = &'a dyn Fn(&[&str]) -> Ended;
 
-/// Finds out by `run` which of these backends crash. Gives nothing if that cannot be found out.
+/// Finds out with `run` which of these backends crash. Returns None if that cannot be found out.
 fn examine(backends: wgpu::Backends, run: Run<'_>) -> Option<CrashingBackends> {
     let apis: Vec<&str> =
         ASKED.iter().filter(|(.., b)| backends.contains(*b)).map(|(api, ..)| *api).collect();
@@ -68,7 +68,7 @@ fn examine(backends: wgpu::Backends, run: Run<'_>) -> Option<CrashingBackends> {
             return None;
         }
     }
-    // A process that crashes whatever it is asked says nothing of drivers.
+    // A process that crashes even without a query says nothing about drivers.
     let Ended::Well(_) = run(&["nothing"]) else { return None };
     for api in apis {
         match ask(&[api]) {
@@ -77,7 +77,7 @@ fn examine(backends: wgpu::Backends, run: Run<'_>) -> Option<CrashingBackends> {
             Ended::Unknown(_) => return None,
         }
     }
-    // A crash that does not come again is no verdict.
+    // A crash that does not repeat is no verdict.
     (!out.crashes.is_empty()).then_some(out)
 }
 
@@ -92,8 +92,8 @@ mod known {
     use crate::device::cache::Store;
     use crate::sys::{display_drivers, examination};
 
-    /// Finds out which of these backends crash, or knows it from an earlier process, once in this
-    /// process. `directory` is that of the caches.
+    /// Returns which of these backends crash: finds it out once in this process, or reads an
+    /// earlier process's result. `directory` is that of the caches.
     pub(in crate::device) fn of(
         backends: wgpu::Backends,
         directory: Option<PathBuf>,
@@ -179,7 +179,7 @@ mod tests {
     fn a_process_that_cannot_start_or_always_crashes_is_no_verdict() {
         assert_eq!(examine(BOTH, &|_| Ended::Unknown("no process".into())), None);
         assert_eq!(examine(BOTH, &|_| Ended::Crashed("always".into())), None);
-        // Only together, which is no single driver's crash.
+        // A crash only if both are queried together is no single driver's crash.
         let both = |arguments: &[&str]| match arguments.len() {
             3 => Ended::Crashed("once".into()),
             _ => Ended::Well(Vec::new()),

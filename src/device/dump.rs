@@ -1,5 +1,5 @@
-//! Shaders in the folder of `TF_WGPU_DUMP`: the WGSL of each pipeline and what the backend makes of
-//! it, written before the driver gets them, and a table of the outcomes.
+//! Writes shaders to the folder of `TF_WGPU_DUMP`: the WGSL of each pipeline and the backend's
+//! translation, before the driver gets them, and a table of the outcomes.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 const COLUMNS: &[&str] = &["number", "device", "ms", "outcome", "key", "label"];
 
-/// The shaders of one device. Their numbers are the process's.
+/// The dump of one device's shaders. Their numbers are counted for the whole process.
 #[derive(Debug)]
 pub(super) struct ShaderDump {
     folder: Arc<Folder>,
@@ -20,7 +20,7 @@ pub(super) struct ShaderDump {
     device: String,
 }
 
-/// A shader as wgpu gets it.
+/// A shader in the form that wgpu gets.
 pub(super) enum Text<'a> {
     Wgsl(&'a str),
     Module(&'a naga::Module),
@@ -28,7 +28,7 @@ pub(super) enum Text<'a> {
 }
 
 impl ShaderDump {
-    /// Describes the device in a file of its own.
+    /// Starts a dump, and describes the device in a separate file.
     pub fn begin(folder: Arc<Folder>, info: &wgpu::AdapterInfo, profile: &impl Debug) -> Self {
         static DEVICES: Counter = Counter::new();
         let device = DEVICES.next();
@@ -36,7 +36,7 @@ impl ShaderDump {
         Self { folder, backend: info.backend, device }
     }
 
-    /// Writes the texts of a shader that is about to be compiled. Gives its number.
+    /// Writes the texts of a shader that is about to be compiled. Returns its number.
     pub fn write(
         &self,
         label: &str,
@@ -54,7 +54,7 @@ impl ShaderDump {
         number
     }
 
-    /// Adds a row about a shader that was compiled, unless there was an error.
+    /// Adds a row about a shader: compiled, or the error.
     pub fn end(&self, number: &str, key: &Key, label: &str, took: Duration, error: Option<&Error>) {
         let outcome = error.map_or_else(|| "compiled".to_owned(), ToString::to_string);
         let ms = format!("{:.3}", took.as_secs_f64() * 1e3);
@@ -66,8 +66,8 @@ impl ShaderDump {
     }
 }
 
-/// The text in the backend's language, and the extension of its file. Vulkan's is the driver's
-/// input; the others differ from it by numbers of bindings.
+/// The text in the backend's language, and the extension of its file. Vulkan's text is the driver's
+/// input; the others differ from it in the numbers of bindings.
 fn translated(backend: wgpu::Backend, text: &Text<'_>) -> Result<(&'static str, String)> {
     let parsed;
     let module = match *text {

@@ -1,5 +1,5 @@
-//! How programs become dispatches: their bindings are resolved, long ones are cut, and some have
-//! another program in reserve, in case the driver refuses them.
+//! Turns programs into dispatches: resolves their bindings and cuts long ones. Some have another
+//! program in reserve, in case the driver refuses them.
 
 use smallvec::SmallVec;
 
@@ -11,13 +11,13 @@ use super::trace::probe::Asked;
 use super::{Device, pace, parts};
 use crate::error::{Error, Result};
 
-/// Programs that are enqueued together, in order.
+/// Programs that are gathered in order, to be enqueued together.
 #[derive(Default)]
 pub struct Dispatches(Together<Recorder>);
 
 impl Device {
-    /// Whether the shader of `program` is compiled, which begins with the first call. Its error is
-    /// returned, and raised by nobody else.
+    /// Whether the shader of `program` is compiled. The first call starts the compilation. An error
+    /// of it is returned here, and raised nowhere else.
     pub fn is_ready(&self, program: &Program<'_>) -> Result<bool> {
         match self.pipelines.get(program)?.get() {
             Some(compiled) => compiled.as_ref().map(|_| true).map_err(Clone::clone),
@@ -25,8 +25,8 @@ impl Device {
         }
     }
 
-    /// Compiles the shader of `program`, or waits until it is. Its error is returned, and raised by
-    /// nobody else.
+    /// Waits until the shader of `program` is compiled, and starts the compilation if necessary. An
+    /// error of it is returned here, and raised nowhere else.
     pub fn prepare(&self, program: &Program<'_>) -> Result<()> {
         self.pipelines.get(program)?.wait().as_ref().map(drop).map_err(Clone::clone)
     }
@@ -36,17 +36,18 @@ impl Device {
         self.enqueue_counted(program, 0)
     }
 
-    /// The same for a program that does `flops` operations on floats, which profiles tell: sums,
-    /// products, comparisons and calls of functions count one each, however a GPU computes them.
+    /// Like [`Device::enqueue`], for a program that does `flops` operations on floats, which
+    /// profiles report. Sums, products, comparisons and function calls count one each, however a
+    /// GPU computes them.
     pub fn enqueue_counted(&self, program: &Program<'_>, flops: u64) -> Result<()> {
         let bytes = program.bindings.iter().map(|b| b.bytes).sum();
         self.enqueue_table(program, Vec::new(), bytes, flops)
     }
 
-    /// The same for a program that touches `bytes` of its bindings. If `table` is not empty, the
-    /// program has a binding more, in front of the others: an array of `u32` that holds it. The
-    /// table travels with the submission, so that one that changes from step to step costs neither
-    /// memory of its own nor bind groups.
+    /// Like [`Device::enqueue_counted`], for a program that touches `bytes` of its bindings. If
+    /// `table` is not empty, the program has one more binding, in front of the others: an array of
+    /// `u32` that holds the table. The table travels with the submission. So a table that changes
+    /// from step to step needs neither memory of its own nor new bind groups.
     pub fn enqueue_table(
         &self,
         program: &Program<'_>,
@@ -67,8 +68,8 @@ impl Device {
         })
     }
 
-    /// Adds a program to `dispatches`. Its shader begins to be compiled, or is `later`, when it is
-    /// needed.
+    /// Adds a program to `dispatches`. The compilation of its shader starts now, or, if `later`,
+    /// when the shader is needed.
     pub fn gather(
         &self,
         dispatches: &mut Dispatches,
@@ -94,7 +95,7 @@ impl Device {
         dispatches.0.iter().all(|d| d.pipeline.outcome(Effort::Optimized) == Some(Ok(())))
     }
 
-    /// Enqueues what was gathered.
+    /// Enqueues gathered programs.
     pub fn enqueue_gathered(&self, dispatches: Dispatches) -> Result<()> {
         dispatches.0.into_iter().try_for_each(|d| self.settled(self.recorder.dispatch(d)))
     }
@@ -117,8 +118,8 @@ impl Device {
         }
     }
 
-    /// Enqueues a program that does `flops` operations on floats, or another one which computes the
-    /// same, if there is one and the driver refuses the shader of the first.
+    /// Enqueues a program that does `flops` operations on floats. If the driver refuses its shader,
+    /// enqueues `reserve`, which computes the same, if there is one.
     pub fn enqueue_or(
         &self,
         program: &Program<'_>,
@@ -137,13 +138,13 @@ impl Device {
     }
 
     /// How often a dispatch of `groups` workgroups may repeat a step that touches `bytes` and does
-    /// `flops` operations without taking too long. For kernels that take one step after the other:
-    /// to cut their dispatches by workgroups helps nothing.
+    /// `flops` operations without taking too long. This is for kernels that take one step after the
+    /// other: cutting their dispatches by workgroups does not help.
     pub fn repetitions(&self, groups: usize, bytes: u64, flops: u64) -> usize {
         parts::repetitions(&self.profile, groups, bytes, flops, self.completion.slowness())
     }
 
-    /// Into how many parts a program is cut that would take too long.
+    /// The number of parts into which a program is cut; more than one if it would take too long.
     fn count_of_parts(&self, program: &Program<'_>, bytes: u64, flops: u64) -> usize {
         let work = pace::of_dispatch(bytes, flops);
         parts::count(&self.profile, program.grid, work, self.completion.slowness())
@@ -173,13 +174,13 @@ impl Device {
             )));
         }
         if table_bytes > 0 {
-            // Its offset in elements.
+            // The table's offset in elements.
             block.push(0);
         }
         let blocks = self.memory.blocks();
         for binding in &program.bindings {
             let (resolved, offset) = match &spare {
-                // Nothing is read or written; any memory will do.
+                // An empty binding is neither read nor written; any memory will do.
                 Some(spare) if binding.bytes == 0 => ((spare.clone(), 0, spare.bytes), 0),
                 _ => self.bind(&blocks, binding)?,
             };
@@ -211,7 +212,7 @@ impl Device {
         }
         let asked = self.tracer.is_active().then(|| Box::new(Asked::now(flops)));
         let work = pace::of_dispatch(bytes, flops);
-        // Bindings are counted as the shader does.
+        // Bindings are counted as in the shader.
         let table_binding = (table_bytes > 0).then_some(Binding { address: 0, bytes: 0, unit: 4 });
         let bindings = table_binding.into_iter().chain(program.bindings.iter().copied()).collect();
         let dispatch =

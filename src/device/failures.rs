@@ -1,19 +1,19 @@
-//! Errors that no call could return when they happened: what wgpu or deferred work reports, and the
-//! loss of the GPU.
+//! Errors that no call could return when they happened: errors that wgpu or deferred work reports,
+//! and the loss of the GPU.
 //!
-//! Every op asks for them twice, so that asking costs one load while there are none.
+//! Every op checks for them twice, so a check costs one load while there are none.
 
 use super::sync::{AtomicBool, Mutex, Ordering};
 use crate::error::{Error, Result};
 
-/// What to do about a device that is lost.
+/// Advice about a device that is lost.
 const ADVICE: &str = "The device cannot be used any more and its tensors are lost: restart the \
                       process, from a checkpoint if there is one";
 
-/// The errors of a device that wait for somebody to return them.
+/// The errors of a device that wait for a call to return them.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    /// Whether there is any; set after the error is in its place.
+    /// Whether there is an error; set after the error is stored.
     any: AtomicBool,
     held: Mutex<Held>,
 }
@@ -27,7 +27,7 @@ struct Held {
 }
 
 impl Failures {
-    /// Keeps `error` for the next [`Failures::check`], unless one waits already.
+    /// Keeps `error` for the next [`Failures::check`], unless another one waits already.
     pub fn raise(&self, error: Error) {
         let mut held = self.held.lock();
         held.pending.get_or_insert(error);
@@ -35,12 +35,13 @@ impl Failures {
     }
 
     /// Records that the device cannot be used any more; the first reason stays. Every later call
-    /// returns it, for nobody can tell which memory holds what it should. Whether this is news.
+    /// returns it, because the contents of memory are unknown. Returns whether the device was not
+    /// lost before.
     pub fn lose(&self, error: Error) -> bool {
         let mut held = self.held.lock();
         let news = held.lost.is_none();
         held.lost.get_or_insert_with(|| match error {
-            // A bug is told as one.
+            // A bug is reported as one.
             Error::Internal(reason) => Error::Internal(format!("{reason}. {ADVICE}")),
             other => Error::Unavailable(format!("{other}. {ADVICE}")),
         });
@@ -53,7 +54,7 @@ impl Failures {
         if self.any.load(Ordering::Acquire) { self.held.lock().lost.clone() } else { None }
     }
 
-    /// What waits to be returned: a lost device stays lost, other errors are returned once.
+    /// Returns the error that waits: a lost device stays lost, other errors are returned once.
     pub fn check(&self) -> Result<()> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());

@@ -16,13 +16,13 @@ use super::trace::{HostWork, Submitted, Tracer};
 use crate::error::{Error, Result};
 use crate::sys::guard::panic_message;
 
-/// Receives the bytes of a read-back, or why there are none.
+/// Receives the bytes of a read-back, or the reason why there are none.
 pub(crate) type Sink = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
-/// A copy to host memory under way.
+/// A copy to host memory on its way.
 pub(crate) struct Readback {
     pub buffer: wgpu::Buffer,
-    /// The wanted bytes within `buffer`.
+    /// The requested bytes within `buffer`.
     pub range: Range<usize>,
     pub sink: Sink,
 }
@@ -30,9 +30,9 @@ pub(crate) struct Readback {
 /// Recorded work, ready for the queue.
 pub(crate) struct Batch {
     pub encoder: wgpu::CommandEncoder,
-    /// What the buffers of parameters hold during the submission.
+    /// The buffers of parameters, with their contents during the submission.
     pub params: [Option<(wgpu::Buffer, Vec<u8>)>; 2],
-    /// Where to note when it is submitted, while the device is traced.
+    /// The place for the time of submission, while the device is traced.
     pub submitted: Option<Submitted>,
 }
 
@@ -48,9 +48,9 @@ pub(crate) struct Gpu {
     leaving: Option<Inside>,
 }
 
-/// The last handle closes the driver, and the thread that drops it may be one that nobody joins.
-/// The end of the process waits for that: Mesa's threads otherwise wait for each other for ever.
-/// When the process is ending already, the driver stays open.
+/// The last handle closes the driver, and it may be dropped by a thread that is never joined. So
+/// the end of the process waits for the close: otherwise Mesa's threads wait for each other for
+/// ever. If the process is ending already, the driver stays open.
 impl Drop for Gpu {
     fn drop(&mut self) {
         match process::enter() {
@@ -60,15 +60,15 @@ impl Drop for Gpu {
     }
 }
 
-/// Bytes of idle read-back buffers that are kept.
+/// The bytes of idle read-back buffers that are kept.
 const MAX_IDLE_BYTES: u64 = 128 << 20;
-/// Idle read-back buffers that are kept.
+/// The number of idle read-back buffers that are kept.
 const MAX_IDLE: usize = 16;
-/// Waits without a limit that may time out all the same.
+/// The number of times that a wait without a limit may time out all the same.
 const MAX_TIMEOUTS: u32 = 10_000;
-/// How long a buffer whose work is done may take to be mapped.
+/// How long it may take to map a buffer whose work is done.
 const MAP_PATIENCE: Duration = Duration::from_secs(60);
-/// The smallest read-back buffer.
+/// The size of the smallest read-back buffer.
 const SMALLEST: u64 = 4096;
 
 impl Gpu {
@@ -107,12 +107,12 @@ impl Gpu {
         })
     }
 
-    /// Drops what is kept for later.
+    /// Drops the idle buffers.
     pub fn release_idle(&self) {
         self.idle.lock().clear();
     }
 
-    /// Keeps a buffer. Buffers that waited longest make room for it.
+    /// Keeps a buffer. The buffers that have been idle longest make room for it.
     fn recycle(&self, buffer: wgpu::Buffer) {
         let mut idle = self.idle.lock();
         idle.push(buffer);
@@ -120,7 +120,7 @@ impl Gpu {
         idle.drain(..surplus);
     }
 
-    /// Polls the device, of which wgpu makes a panic when the driver fails.
+    /// Polls the device. wgpu panics there when the driver fails.
     pub fn poll(&self, how: &wgpu::PollType) -> Result<()> {
         let failed = |why: &str| {
             Err(Error::Unavailable(format!("the GPU was lost: it stopped answering ({why})")))
@@ -128,7 +128,7 @@ impl Gpu {
         for _ in 0..MAX_TIMEOUTS {
             match panic_message(|| self.device.poll(how.clone())) {
                 Ok(Ok(_)) => return Ok(()),
-                // No time was given, but drivers have limits of their own.
+                // No timeout was given, but drivers have limits of their own.
                 Ok(Err(wgpu::PollError::Timeout)) => std::thread::sleep(Duration::from_millis(1)),
                 Ok(Err(wgpu::PollError::WrongSubmissionIndex(..))) => {
                     return failed("it did not take what was submitted");
@@ -139,9 +139,10 @@ impl Gpu {
         failed("its waits time out")
     }
 
-    /// Has the device say whether it was destroyed, which it does when it is polled and has nothing
-    /// to do. That is a better reason for what fails then than what wgpu makes of it. The poll of
-    /// another thread may know already and be about to say so, which is waited for.
+    /// Makes the device report whether it was destroyed. It does so when it is polled and has
+    /// nothing to do. That report is a better reason for a failure than wgpu's own error. The poll
+    /// of another thread may have seen the loss already and be about to report it; this call waits
+    /// for that.
     pub fn ask_for_loss(&self, patience: Duration) {
         let end = Instant::now() + patience;
         loop {
@@ -179,7 +180,7 @@ impl Gpu {
 
 impl Queue for Gpu {
     type Batch = Batch;
-    /// The driver is at work until it is waited for.
+    /// The driver is in use until the submission is waited for.
     type Index = (wgpu::SubmissionIndex, Inside);
     type Readback = Readback;
 
@@ -192,14 +193,14 @@ impl Queue for Gpu {
         }
         checked(&self.device, "a batch of GPU work could not be submitted", || {
             for (buffer, bytes) in params.into_iter().flatten() {
-                // It takes effect before the whole submission, and each block of parameters has a
-                // place of its own in it.
+                // The write takes effect before the whole submission, and each block of parameters
+                // has its own place in the buffer.
                 self.queue.write_buffer(&buffer, 0, &bytes);
             }
             self.queue.submit([encoder.finish()])
         })
         .map(|index| (index, inside))
-        // The error ends the device, whatever it is.
+        // Any error here ends the device.
         .inspect_err(|_| self.ask_for_loss(Duration::from_secs(1)))
     }
 
@@ -227,14 +228,14 @@ impl Queue for Gpu {
     }
 }
 
-/// The size of the buffer for a read-back of `bytes`: at most an eighth more than that, so that
-/// later ones of about the length find it.
+/// The size of the buffer for a read-back of `bytes`: at most an eighth larger, so that later
+/// read-backs of about this length can use it.
 fn size_class(bytes: u64) -> u64 {
     let step = (bytes.next_power_of_two() / 16).max(SMALLEST);
     bytes.max(1).next_multiple_of(step)
 }
 
-/// How many of the idle buffers, the oldest first, are too many.
+/// The number of idle buffers, the oldest first, that exceed the limits.
 fn surplus(sizes: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator) -> usize {
     let count = sizes.len();
     let mut bytes = 0;

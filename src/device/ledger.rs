@@ -1,8 +1,8 @@
-//! The large tensors in a device's memory, for the message of who finds no room.
+//! The large tensors in a device's memory, for the message of an allocation that finds no room.
 //!
-//! TensorFlow cuts tensors out of blocks and tells nobody when one is free again, so an entry stays
-//! until another large tensor lies there, or its block is gone. While memory is short, nearly all
-//! of it is in use.
+//! TensorFlow cuts tensors out of blocks and does not report when one is free again. So an entry
+//! stays until another large tensor lies at its address, or its block is freed. While memory is
+//! short, nearly all of it is in use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::trace::Origin;
 use crate::dtype::DType;
 use crate::tensor::{Dims, shape_text};
 
-/// Smaller tensors do not count.
+/// Bytes. Smaller tensors do not count.
 pub(crate) const LARGE: u64 = 1 << 20;
-/// Tensors that a message names.
+/// The number of tensors that a message names.
 const NAMED: usize = 5;
 
-/// A tensor by its first address.
+/// A tensor; the map's key is its first address.
 #[derive(Debug)]
 struct Entry {
     bytes: u64,
@@ -31,7 +31,7 @@ struct Entry {
 pub(super) struct Ledger(Mutex<BTreeMap<u64, Entry>>);
 
 impl Ledger {
-    /// An op made a tensor of so many bytes at an address.
+    /// Notes that an op made a tensor of `bytes` bytes at `address`.
     pub fn made(&self, address: u64, bytes: u64, tensor: (DType, &[usize]), origin: &Arc<Origin>) {
         let mut entries = self.0.lock();
         remove(&mut entries, address, bytes);
@@ -39,12 +39,12 @@ impl Ledger {
         entries.insert(address, Entry { bytes, dtype, dims, origin: origin.clone() });
     }
 
-    /// This memory is no more.
+    /// Notes that this memory is freed.
     pub fn freed(&self, address: u64, bytes: u64) {
         remove(&mut self.0.lock(), address, bytes);
     }
 
-    /// The largest of them as a sentence; None without any.
+    /// The largest tensors as a sentence; None if there are none.
     pub fn largest(&self) -> Option<String> {
         let entries = self.0.lock();
         let mut sorted: Vec<_> = entries.values().collect();
@@ -65,7 +65,8 @@ impl Ledger {
     }
 }
 
-/// Removes what lies in `bytes` bytes at `address`, in whole or in part. Entries do not overlap.
+/// Removes the entries that overlap the `bytes` bytes at `address`. Entries do not overlap each
+/// other.
 fn remove(entries: &mut BTreeMap<u64, Entry>, address: u64, bytes: u64) {
     let end = address.saturating_add(bytes);
     while let Some((&start, entry)) = entries.range(..end).next_back()
@@ -94,7 +95,7 @@ mod tests {
         }
         let text = ledger.largest().unwrap();
         assert!(text.contains("3.0 MB float32[7] of Conv2D (c); 2.0 MB"), "{text}");
-        // Begins within b and ends within c.
+        // It begins within b and ends within c.
         ledger.made(11 * mb, 10 * mb, (DType::F16, &[2, 3]), &origin("d"));
         let text = ledger.largest().unwrap();
         assert!(

@@ -1,9 +1,9 @@
 //! The parts of Vulkan that are left out because they crash: a driver that crashes when it is
-//! loaded, a layer, or a device whose driver crashes when wgpu asks for its features.
+//! loaded, a layer, or a device whose driver crashes when wgpu queries its features.
 //!
-//! Another process finds it out ([`examination`]), and the result is kept until a driver, a layer
-//! or a variable changes. So an import costs a process once, and no crash reaches the program.
-//! Where no other process can be had, everything is tried as it is.
+//! Another process finds this out ([`examination`]), and the result is kept until a driver, a layer
+//! or a variable changes. So only the first import costs a process, and no crash reaches the
+//! program. If no other process can be started, all of Vulkan is tried as it is.
 
 use std::hash::BuildHasher;
 use std::path::PathBuf;
@@ -16,35 +16,35 @@ use crate::sys::examination::{self, Ended};
 use crate::sys::vulkan_devices::{self, Identity};
 use crate::sys::{process, vulkan_driver};
 
-/// Grows whenever a record means something else than before, or more is examined.
+/// Grows whenever the meaning of a record changes, or more is examined.
 const LAYOUT: u32 = 1;
-/// Most files of records.
+/// The largest number of files of records.
 const FILES: u64 = 16;
 
-/// What is left out.
+/// The parts that are left out.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct LeftOut {
     #[prost(uint32, tag = "1")]
     layout: u32,
-    /// Whether nothing of Vulkan can be used.
+    /// Whether all of Vulkan is left out.
     #[prost(bool, tag = "2")]
     pub everything: bool,
-    /// The manifests of the drivers that the loader takes, if it must not take all.
+    /// The manifests of the only drivers that the loader may take. Empty if it may take all.
     #[prost(string, repeated, tag = "3")]
     drivers: Vec<String>,
-    /// Whether the loader takes no layer.
+    /// Whether the loader takes no layers.
     #[prost(bool, tag = "4")]
     without_layers: bool,
-    /// Devices that are hidden, each as a line.
+    /// The hidden devices, one line each.
     #[prost(string, repeated, tag = "5")]
     devices: Vec<String>,
-    /// A line on each thing that is left out.
+    /// A line for each part that is left out.
     #[prost(string, repeated, tag = "6")]
     pub lines: Vec<String>,
 }
 
-/// Finds out what must be left out, or knows it from an earlier process, and keeps it from the
-/// Vulkan loader and from wgpu, once in this process. `directory` is that of the caches.
+/// Finds out once in this process which parts must be left out, or reads an earlier process's
+/// result, and hides them from the Vulkan loader and from wgpu. `directory` is that of the caches.
 pub(super) fn apply(directory: Option<PathBuf>) -> &'static LeftOut {
     static FOUND: OnceLock<LeftOut> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -65,7 +65,8 @@ fn known_or_examined(directory: Option<PathBuf>) -> LeftOut {
     };
     let key = format!("{} {fingerprint}", env!("CARGO_PKG_VERSION"));
     let store = directory.map(|directory| {
-        // A few files: variables that differ from process to process must not make one each.
+        // A small number of files: variables that differ from process to process must not make one
+        // each.
         let name = format!("vulkan-{:x}.bin", rustc_hash::FxBuildHasher.hash_one(&key) % FILES);
         Store::named("examination of Vulkan", &name, key.as_bytes(), &directory)
     });
@@ -84,8 +85,8 @@ fn known_or_examined(directory: Option<PathBuf>) -> LeftOut {
 
 type Run<'a> = &'a dyn Fn(&[&str], &[(String, String)]) -> Ended;
 
-/// Finds out by `run` which of the drivers with these manifests, of their devices and of the layers
-/// must be left out. Gives nothing if that cannot be found out.
+/// Finds out with `run` which of the drivers with these manifests, of their devices and of the
+/// layers must be left out. Returns None if that cannot be found out.
 fn examine(manifests: &[PathBuf], run: Run<'_>) -> Option<LeftOut> {
     let mut out = LeftOut { layout: LAYOUT, ..LeftOut::default() };
     let first = match run(&["ask"], &[]) {
@@ -96,7 +97,7 @@ fn examine(manifests: &[PathBuf], run: Run<'_>) -> Option<LeftOut> {
             return None;
         }
     };
-    // Without Vulkan the process ends well, or it is not Vulkan that crashes.
+    // If the process crashes even without Vulkan, Vulkan is not the reason.
     let Ended::Well(_) = run(&["nothing"], &[]) else { return None };
     if let Ended::Crashed(how) = run(&["list"], &[]) {
         out.keep_away(manifests, &how, run);
@@ -107,7 +108,7 @@ fn examine(manifests: &[PathBuf], run: Run<'_>) -> Option<LeftOut> {
         Ended::Crashed(_) => return Some(LeftOut::nothing(&first)),
         Ended::Unknown(_) => return None,
     };
-    // Drivers print lines of their own.
+    // Drivers may print other lines.
     devices.retain(|line| Identity::of_line(line).is_some());
     let mut hidden = Vec::new();
     for (place, device) in devices.iter().enumerate() {
@@ -124,7 +125,7 @@ fn examine(manifests: &[PathBuf], run: Run<'_>) -> Option<LeftOut> {
         }
     }
     match run(&asking(&hidden), &variables) {
-        // A crash that does not come again is no verdict.
+        // A crash that does not repeat is no verdict.
         Ended::Well(_) => (!out.lines.is_empty()).then_some(out),
         Ended::Crashed(how) => Some(LeftOut::nothing(&how)),
         Ended::Unknown(_) => None,
@@ -135,15 +136,15 @@ fn asking(hidden: &[String]) -> Vec<&str> {
     std::iter::once("ask").chain(hidden.iter().map(String::as_str)).collect()
 }
 
-/// The variables by which the loader takes the drivers of these manifests and no others.
+/// The variables that make the loader take the drivers of these manifests and no others.
 fn taking<T: AsRef<std::ffi::OsStr>>(manifests: &[T]) -> [(String, String); 2] {
     let list = std::env::join_paths(manifests).unwrap_or_default().to_string_lossy().into_owned();
-    // Older loaders know the second name.
+    // Older loaders know only the second name.
     ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].map(|name| (name.to_owned(), list.clone()))
 }
 
 impl LeftOut {
-    /// The variables that keep drivers and layers from the loader.
+    /// The variables that hide drivers and layers from the loader.
     fn variables(&self) -> Vec<(String, String)> {
         let mut variables = Vec::new();
         if !self.drivers.is_empty() {
@@ -156,7 +157,7 @@ impl LeftOut {
         variables
     }
 
-    /// All of Vulkan, which crashes as `how` says.
+    /// Leaves out all of Vulkan, which crashes in the way that `how` says.
     fn nothing(how: &str) -> Self {
         let line = format!(
             "Vulkan is left out: it crashes ({how}) when its drivers are loaded; update or remove \
@@ -165,7 +166,7 @@ impl LeftOut {
         Self { layout: LAYOUT, everything: true, lines: vec![line], ..Self::default() }
     }
 
-    /// Keeps away drivers that crash when they are loaded, or else all layers.
+    /// Leaves out the drivers that crash when they are loaded, or else all layers.
     fn keep_away(&mut self, manifests: &[PathBuf], how: &str, run: Run<'_>) {
         let crashes =
             |manifest: &PathBuf| matches!(run(&["list"], &taking(&[manifest])), Ended::Crashed(_));
@@ -203,7 +204,8 @@ mod tests {
         Ended::Crashed("SIGSEGV".into())
     }
 
-    /// What is found where `ask` answers for the devices that are not hidden, by their places.
+    /// The result if `ask` gives the outcome for each set of devices that are not hidden, by their
+    /// places.
     fn found(ask: &dyn Fn(&[usize]) -> Ended) -> Option<LeftOut> {
         examine(&["a.json".into()], &|arguments, _| match arguments {
             ["nothing"] => well(&[""; 0]),
@@ -247,7 +249,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_that_is_not_known() {
         assert_eq!(found(&|_| Ended::Unknown("no process".into())), None);
-        // A crash that comes once.
+        // A crash that happens only once.
         let first = std::cell::Cell::new(true);
         assert_eq!(found(&|_| if first.take() { crashed() } else { well(&[""; 0]) }), None);
         let well = found(&|_| well(&[""; 0])).unwrap();
@@ -275,7 +277,7 @@ mod tests {
             ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].map(|name| (name.to_owned(), value.clone()))
         );
         assert!(out.lines[0].contains("b.json is left out"), "{:?}", out.lines);
-        // Where each of them crashes, a layer may be the reason.
+        // If all drivers crash, a layer may be the reason.
         let run = |arguments: &[&str], variables: &[(String, String)]| {
             let without = variables.iter().any(|(name, _)| name == "VK_LOADER_LAYERS_DISABLE");
             if without || arguments == ["nothing"] { well(&[""; 0]) } else { crashed() }
@@ -288,7 +290,7 @@ mod tests {
         let out = examine(&manifests, &all).unwrap();
         assert!(out.everything && out.variables().is_empty(), "{out:?}");
         assert_eq!(out.lines.len(), 1);
-        // What crashes without Vulkan, too, says nothing about it.
+        // A crash without Vulkan says nothing about Vulkan.
         assert_eq!(examine(&manifests, &|_, _| crashed()), None);
     }
 }

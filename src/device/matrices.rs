@@ -1,27 +1,28 @@
-//! Which cooperative matrices an adapter has: the sizes and element types that its driver lists and
-//! that programs are written for. It knows nothing of whether they are right, or worth it: see
-//! [`super::matrix_units`].
+//! The cooperative matrices of an adapter: the sizes and element types that its driver lists and
+//! that programs are written for. This module does not know whether their results are right or
+//! whether they are faster: see [`super::matrix_units`].
 
 use std::fmt;
 
 use crate::dtype::DType;
 
-/// How cooperative matrices are multiplied.
+/// The means by which cooperative matrices are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
     /// By the adapter.
     Adapter,
     /// By the invocations themselves: for tests.
     Emulation,
-    /// The same as if a workgroup had two subgroups, fewer than there are blocks: for tests.
+    /// Like [`Means::Emulation`], but as if a workgroup had two subgroups, fewer than there are
+    /// blocks: for tests.
     TwoSubgroups,
-    /// An emulation without the products of one step: for tests of what finds that out.
+    /// An emulation that omits the products of one step: for tests of the check that finds this.
     WrongEmulation,
-    /// By text that does not compile: for tests as well.
+    /// By text that does not compile: for tests.
     Nonsense,
 }
 
-/// What one multiplication takes: `m` by `k` times `k` by `n`. Each is 8 or 16.
+/// The sizes of one multiplication: `m` by `k` times `k` by `n`. Each is 8 or 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MatrixSize {
     /// Rows of the left matrix and of the sums.
@@ -38,7 +39,7 @@ impl MatrixSize {
         Self { m, n, k }
     }
 
-    /// All that wgpu can express.
+    /// All sizes that wgpu can express.
     pub const ALL: [Self; 8] = [
         Self::new(16, 16, 16),
         Self::new(16, 16, 8),
@@ -51,30 +52,30 @@ impl MatrixSize {
     ];
 
     /// Whether programs of this size are worth their registers. The size of Intel's Alchemist is
-    /// not: wgpu cannot ask for the subgroups of 8 that its units take, so the driver gives 32, and
+    /// not: wgpu cannot ask for the subgroups of 8 that its units need, so the driver uses 32, and
     /// its compiler (dg2, Mesa 25.0.7) spills 30 to 1,524 registers of every tile, down to 128 sums
     /// for a subgroup.
     const fn is_worth_it(self) -> bool {
         !(self.m == 8 && self.n == 8 && self.k == 16)
     }
 
-    /// A number below 8 that no other size has.
+    /// A number below 8, different for each size.
     pub const fn id(self) -> u32 {
         (self.m / 16) | (self.n / 16) << 1 | (self.k / 16) << 2
     }
 
-    /// Whether all three matrices have as many rows as columns.
+    /// Whether all three matrices are square.
     pub const fn is_square(self) -> bool {
         self.m == self.n && self.n == self.k
     }
 
-    /// Elements of the sums.
+    /// The number of elements of the sums.
     pub const fn sums(self) -> u32 {
         self.m * self.n
     }
 }
 
-/// As `16x8x16`.
+/// Prints it like `16x8x16`.
 impl fmt::Display for MatrixSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}x{}", self.m, self.n, self.k)
@@ -84,13 +85,14 @@ impl fmt::Display for MatrixSize {
 /// Cooperative matrices of one element type, summed in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cooperative {
-    /// What one multiplication takes.
+    /// The sizes of one multiplication.
     pub size: MatrixSize,
-    /// The type of what is multiplied: f16 or f32.
+    /// The type of the operands: f16 or f32.
     pub element: DType,
-    /// Invocations of a subgroup that a program is cut for. It is right on others.
+    /// The number of invocations in a subgroup for which a program is cut. The program is correct
+    /// with others, too.
     pub lanes: u32,
-    /// Fewest invocations of a subgroup.
+    /// The smallest number of invocations of a subgroup.
     pub fewest_lanes: u32,
     /// How they are multiplied.
     pub means: Means,
@@ -106,7 +108,7 @@ impl Cooperative {
         means: Means::Adapter,
     };
 
-    /// A number that no other one has whose programs have another text.
+    /// A number. Values with the same number have programs with the same text.
     pub const fn id(self) -> u32 {
         let wide = if matches!(self.element, DType::F32) { 1 << 3 } else { 0 };
         self.size.id() | wide | self.lanes << 8 | (self.means as u32) << 24
@@ -116,9 +118,9 @@ impl Cooperative {
 /// The cooperative matrices of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Matrices {
-    /// Those of f16.
+    /// The matrices of f16.
     pub f16: Option<Cooperative>,
-    /// Those of f32.
+    /// The matrices of f32.
     pub f32: Option<Cooperative>,
 }
 
@@ -129,22 +131,23 @@ impl Matrices {
     /// No matrices.
     pub const NONE: Self = Self { f16: None, f32: None };
 
-    /// What they take of wgpu, beside f16 for those of f16.
+    /// The features of wgpu that they need, besides f16 for matrices of f16.
     pub(crate) const FEATURES: wgpu::Features =
         wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SUBGROUP);
 
-    /// What an adapter lists.
+    /// The matrices that an adapter lists.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
         if !adapter.features().contains(Self::FEATURES) {
             return Self::NONE;
         }
         let listed = Self::listed(&adapter.cooperative_matrix_properties(), &adapter.get_info());
-        // A shader that names f16 takes a feature of its own.
+        // A shader that names f16 needs a feature of its own.
         let has_f16 = adapter.features().contains(wgpu::Features::SHADER_F16);
         Self { f16: listed.f16.filter(|_| has_f16), ..listed }
     }
 
-    /// Of each element type the largest matrices whose sums are f32. Saturating is for integers.
+    /// For each element type, the largest matrices whose sums are f32. Saturation is for integers
+    /// only.
     fn listed(properties: &[wgpu::CooperativeMatrixProperties], info: &wgpu::AdapterInfo) -> Self {
         use wgpu::CooperativeScalarType::{F16, F32};
         let of = |element, scalar| {
@@ -168,7 +171,7 @@ impl Matrices {
         if enough { listed } else { Self::NONE }
     }
 
-    /// Those that multiply elements of `dtype` without rounding them.
+    /// The matrices that multiply elements of `dtype` without rounding them.
     pub const fn get(&self, dtype: DType) -> Option<Cooperative> {
         match dtype {
             DType::F16 => self.f16,
@@ -178,17 +181,17 @@ impl Matrices {
         }
     }
 
-    /// All of them.
+    /// All matrices.
     pub fn iter(&self) -> impl Iterator<Item = Cooperative> {
         [self.f16, self.f32].into_iter().flatten()
     }
 
-    /// Whether the adapter itself multiplies some.
+    /// Whether the adapter itself multiplies any of them.
     pub fn are_real(&self) -> bool {
         self.iter().any(|c| c.means == Means::Adapter)
     }
 
-    /// What both have.
+    /// The matrices that both have.
     #[must_use]
     pub(crate) fn common(self, other: Self) -> Self {
         Self {
@@ -197,7 +200,8 @@ impl Matrices {
         }
     }
 
-    /// What a preset with these has on an adapter with `own`: real ones are the adapter's.
+    /// The matrices of a preset with these on an adapter with `own`: real ones are replaced by the
+    /// adapter's.
     #[must_use]
     pub(crate) fn on(self, own: Self) -> Self {
         if self.are_real() { own } else { self }

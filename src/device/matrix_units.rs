@@ -1,9 +1,9 @@
-//! Whether a device's cooperative matrices are used: what the user says, what a probe found out,
-//! and the file that keeps it.
+//! Decides whether a device's cooperative matrices are used: by the user's setting, by the result
+//! of a probe, and by the file that keeps the result.
 //!
-//! Nobody knows before they were tried whether they are right, and whether they are faster than the
-//! vector units: some drivers list matrices that they compute element by element. Who tries them
-//! out knows how; this module knows when, and what follows.
+//! Only a trial shows whether their results are right and whether they are faster than the vector
+//! units: some drivers list matrices that they compute element by element. The caller's probe knows
+//! how to try them; this module decides when, and what follows.
 
 mod record;
 
@@ -17,50 +17,52 @@ use super::cache::Store;
 use super::matrices::{Cooperative, Matrices};
 use crate::dtype::DType;
 
-/// What a probe says of the matrices of one element type.
+/// The verdict of a probe on the matrices of one element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// They are right and faster than the vector units, by programs for subgroups of so many
+    /// They are right and faster than the vector units, with programs for subgroups of `lanes`
     /// invocations.
     Pays {
         /// Invocations of a subgroup.
         lanes: u32,
     },
-    /// They are right, but not worth it.
+    /// They are right, but not faster.
     Slower {
         /// Invocations of a subgroup with which they were the least slow.
         lanes: u32,
     },
-    /// They compute something else, or do not compile.
+    /// Their results are wrong, or their programs do not compile.
     Wrong,
 }
 
-/// What a probe has come to.
+/// The outcome of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// It has ended.
+    /// It finished.
     Verdict(Verdict),
-    /// The device was lost on which it ran. This process does without them. The loss may have had
-    /// another reason, so for other processes it counts like a process that ended in a probe.
+    /// The device on which it ran was lost. This process does not use the matrices. The loss may
+    /// have had another reason, so for other processes it counts like a process that died in a
+    /// probe.
     Lost,
-    /// It could not tell, for want of memory.
+    /// It could not decide, for lack of memory.
     Nothing,
 }
 
-/// Who decides whether matrices that are right are used.
+/// The rule that decides whether correct matrices are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// They are not.
+    /// They are not used.
     Off,
-    /// They are.
+    /// They are used.
     Forced,
-    /// They are if a probe finds them faster.
+    /// They are used if a probe finds them faster.
     Probed,
 }
 
 impl Policy {
-    /// What `TF_WGPU_COOPERATIVE_MATRIX`, as `lookup` gives it, says for an adapter. On a software
-    /// adapter times tell of other processes, and the vector units are what computes matrices.
+    /// The policy that `TF_WGPU_COOPERATIVE_MATRIX`, as `lookup` gives it, sets for an adapter. On
+    /// a software adapter, times depend on other processes, and matrices are computed by the vector
+    /// units anyway.
     pub(crate) fn of(lookup: &dyn Fn(&str) -> Option<String>, software: bool) -> Self {
         let value = lookup("TF_WGPU_COOPERATIVE_MATRIX").map(|v| v.trim().to_lowercase());
         match value.as_deref() {
@@ -72,7 +74,7 @@ impl Policy {
     }
 }
 
-/// What is known of the matrices of one element type.
+/// The stored knowledge about the matrices of one element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Verdict(Verdict),
@@ -81,8 +83,8 @@ enum Known {
 }
 
 impl Known {
-    /// What follows from it without a probe. A user who forces matrices may know of a driver that
-    /// was mended without a new version.
+    /// The verdict that follows without a probe. A user who forces matrices may know of a driver
+    /// that was fixed without a new version.
     fn verdict(self, policy: Policy) -> Option<Verdict> {
         match self {
             Self::Verdict(Verdict::Wrong) if policy == Policy::Forced => None,
@@ -93,7 +95,7 @@ impl Known {
 }
 
 impl Finding {
-    /// What this process does from now on, if it knows.
+    /// The verdict for the rest of this process, if there is one.
     const fn verdict(self) -> Option<Verdict> {
         match self {
             Self::Verdict(verdict) => Some(verdict),
@@ -103,13 +105,15 @@ impl Finding {
     }
 }
 
-/// Processes that may die of a probe, or be killed in it. Then none tries again.
+/// The number of processes that may die in a probe, or be killed in it. After that no process tries
+/// again.
 const MOST_BEGUN: u32 = 2;
 
-/// Probes of a process that may come to nothing: memory that is full may stay so.
+/// The number of probes of a process that may remain without a verdict: memory that is full may
+/// stay so.
 const MOST_UNTOLD: u32 = 4;
 
-/// Something that tells at any moment whether ops must be deterministic.
+/// A function that says at any moment whether ops must be deterministic.
 pub(crate) type Deterministic = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The matrix units of a device.
@@ -118,12 +122,13 @@ pub struct MatrixUnits {
     timed: bool,
     deterministic: Deterministic,
     verdicts: Mutex<[Option<Verdict>; 2]>,
-    /// Probes that could not tell.
+    /// The number of probes that could not decide.
     untold: AtomicU32,
-    /// Held while a thread tries them.
+    /// Held while a thread probes them.
     trying: Mutex<()>,
     file: Option<Mutex<File>>,
-    /// Its lock is held while a process tries them: two at once would spoil each other's times.
+    /// Its lock is held while a process probes them: two probes at once would spoil each other's
+    /// times.
     probes: Option<Store>,
 }
 
@@ -137,7 +142,7 @@ impl std::fmt::Debug for MatrixUnits {
 }
 
 impl MatrixUnits {
-    /// The units of an adapter that offers `matrices`, with what a directory holds for it.
+    /// The units of an adapter that offers `matrices`, with the stored verdicts of a directory.
     pub(crate) fn open(
         policy: Policy,
         matrices: &Matrices,
@@ -145,7 +150,7 @@ impl MatrixUnits {
         directory: Option<&Path>,
         deterministic: Deterministic,
     ) -> Self {
-        // Emulations are no adapter's.
+        // Emulations belong to no adapter.
         let directory = directory.filter(|_| matrices.are_real() && policy != Policy::Off);
         let file = directory.map(|directory| File::open(info, directory));
         let known = |element| {
@@ -170,25 +175,25 @@ impl MatrixUnits {
         Self { policy, timed, deterministic, verdicts, untold, trying, file, probes }
     }
 
-    /// Who decides.
+    /// The policy.
     pub const fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// Whether a probe is to time them: where that decides, and to cut programs for subgroups as
-    /// they are. Times of software adapters and of emulations tell nothing.
+    /// Whether a probe should time them: if the time decides about their use, and to cut programs
+    /// for the subgroups' real size. Times of software adapters and of emulations say nothing.
     pub const fn are_timed(&self) -> bool {
         self.timed
     }
 
-    /// What was found out about the matrices of `element`.
+    /// The verdict on the matrices of `element`, if there is one.
     pub fn verdict(&self, element: DType) -> Option<Verdict> {
         self.verdicts.lock()[slot(element)]
     }
 
-    /// What of `offered` may be used. The first call has `probe` find out. Which programs run must
-    /// not depend on timings while ops must be deterministic, for their sums are added in another
-    /// order; forced matrices do not.
+    /// The matrices of `offered` that may be used. The first call runs `probe`. While ops must be
+    /// deterministic, timings must not decide which programs run, because these add their sums in
+    /// another order. Forced matrices do not depend on timings.
     pub fn usable(
         &self,
         offered: Cooperative,
@@ -209,7 +214,7 @@ impl MatrixUnits {
         }
     }
 
-    /// One thread and one process after the other; what the first finds out serves all.
+    /// Runs `probe` in one thread and one process at a time; its verdict serves all.
     fn try_out(
         &self,
         offered: Cooperative,
@@ -229,12 +234,12 @@ impl MatrixUnits {
             None => self.found_out(offered, probe),
         };
         let own = &mut self.verdicts.lock()[slot(offered.element)];
-        // A refusal meanwhile stays.
+        // A refusal that came meanwhile stays.
         *own = own.or(agreed);
         *own
     }
 
-    /// What a probe finds out now, and other processes have, if they were faster.
+    /// The verdict of a probe now, or the verdict of another process that finished first.
     fn found_out(
         &self,
         offered: Cooperative,
@@ -252,7 +257,7 @@ impl MatrixUnits {
         }
     }
 
-    /// They are not to be used any more. Whether this is news.
+    /// Stops their use. Returns whether they were not refused before.
     pub fn refuse(&self, offered: &Cooperative) -> bool {
         let own = &mut self.verdicts.lock()[slot(offered.element)];
         let is_news = own.replace(Verdict::Wrong) != Some(Verdict::Wrong);
@@ -269,8 +274,9 @@ fn slot(element: DType) -> usize {
     usize::from(element == DType::F32)
 }
 
-/// What is kept for an adapter and its driver. Written at once, for the driver may end the process
-/// in the middle of a probe; and changed row by row, for other processes change it too.
+/// The record for an adapter and its driver. It is written at once, because the driver may end the
+/// process in the middle of a probe, and it is changed row by row, because other processes change
+/// it too.
 struct File {
     store: Store,
     known: Vec<record::Row>,
@@ -289,7 +295,7 @@ impl File {
     fn find(&self, offered: &Cooperative) -> Option<Known> {
         let found = self.known.iter().find(|row| row.is_of(offered))?;
         with_ended(found).filter(|known| match known {
-            // From a file: it must be one of what the adapter has.
+            // The number comes from a file, so it must be one that the adapter has.
             Known::Verdict(Verdict::Pays { lanes } | Verdict::Slower { lanes }) => {
                 (offered.fewest_lanes..=offered.lanes).contains(lanes)
             }
@@ -297,7 +303,7 @@ impl File {
         })
     }
 
-    /// The same after the file was read again.
+    /// Does the same after reading the file again.
     fn find_again(&mut self, offered: &Cooperative) -> Option<Known> {
         if let Some(rows) = self.store.read().and_then(|bytes| rows(&self.store, &bytes)) {
             self.known = rows;
@@ -317,9 +323,10 @@ impl File {
         });
     }
 
-    /// Notes what this process has found out. What another one has found out meanwhile counts
-    /// instead, so that processes that start together compute alike; but not against a user who
-    /// forces matrices, and never against their being wrong.
+    /// Notes this process's finding. If another process has stored a verdict meanwhile, that
+    /// verdict counts instead, so that processes that start together compute alike. It does not
+    /// count against a user who forces matrices, and a stored verdict never replaces the finding
+    /// that they are wrong.
     fn end(&mut self, offered: &Cooperative, finding: Finding, policy: Policy) -> Option<Verdict> {
         let own = self.own.clone();
         self.change(offered, |row| {
@@ -367,7 +374,7 @@ impl File {
     }
 }
 
-/// What a row knows; a probe counts as ended when its process is gone.
+/// The knowledge of a row. A probe counts as ended when its process is gone.
 fn with_ended(row: &record::Row) -> Option<Known> {
     let ended = row.probes.iter().filter(|probe| !probe.is_under_way()).count() as u32;
     match row.known() {
@@ -377,7 +384,7 @@ fn with_ended(row: &record::Row) -> Option<Known> {
     }
 }
 
-/// The rows that a file holds. One that holds something else is discarded.
+/// The rows that a file holds. A file with other contents is discarded.
 fn rows(store: &Store, bytes: &[u8]) -> Option<Vec<record::Row>> {
     match record::decode(bytes) {
         Ok(known) => Some(known),

@@ -116,7 +116,7 @@ impl Memory {
         })
         .map_err(|e| match e {
             Error::Unavailable(_) => e,
-            // Whatever the driver says of it, TensorFlow is to try less.
+            // Whatever error the driver reports, TensorFlow should try a smaller size.
             _ => Error::ResourceExhausted(e.to_string()),
         })?;
         let slot = size_class(size);
@@ -162,12 +162,13 @@ impl Memory {
         self.blocks().resolve(address, bytes).cloned()
     }
 
-    /// All blocks, while nobody allocates or frees. The caller must do neither itself meanwhile.
+    /// All blocks. No thread can allocate or free while the value lives; the caller must not do so
+    /// itself.
     pub fn blocks(&self) -> Blocks<'_> {
         Blocks(self.blocks.read())
     }
 
-    /// A block that nobody frees, for bindings of empty tensors.
+    /// A block that is never freed, for bindings of empty tensors.
     pub fn spare(&self) -> Result<Arc<Block>> {
         let mut spare = self.spare.lock();
         if let Some(block) = &*spare {
@@ -183,7 +184,7 @@ impl Memory {
         (self.range.start()..self.range.start() + self.range.len()).contains(&address)
     }
 
-    /// Bytes for which there are addresses.
+    /// The number of bytes for which there are addresses.
     pub const fn room(&self) -> u64 {
         self.range.len()
     }
@@ -201,7 +202,7 @@ impl Blocks<'_> {
     /// The block that holds the `bytes` bytes at `address`.
     pub fn resolve(&self, address: u64, bytes: u64) -> Result<&Arc<Block>> {
         match self.0.range(..=address).next_back() {
-            // Written without sums that a wild address or length would overflow.
+            // Written without sums that an invalid address or length would overflow.
             Some((_, block))
                 if bytes <= block.bytes && address - block.address <= block.bytes - bytes =>
             {

@@ -92,7 +92,7 @@ const LOSS_PATIENCE: Duration = Duration::from_millis(10);
 /// from any thread.
 pub struct Device {
     adapter: wgpu::Adapter,
-    /// How many devices have its memory.
+    /// The number of devices that share its memory.
     sharers: u32,
     info: wgpu::AdapterInfo,
     profile: Profile,
@@ -108,7 +108,7 @@ pub struct Device {
     tracer: Arc<Tracer>,
     ledger: Ledger,
     gpu: Arc<Gpu>,
-    /// Workgroups in one dimension.
+    /// The largest number of workgroups in one dimension.
     max_groups: u32,
 }
 
@@ -119,8 +119,8 @@ impl std::fmt::Debug for Device {
 }
 
 impl Drop for Device {
-    /// A lost device stays with wgpu, whose code for the end of a device relies on what failed: it
-    /// destroys a semaphore twice, and asserts that everything else went well.
+    /// A lost device is not closed. wgpu's code for closing a device relies on calls that have
+    /// failed: it destroys a semaphore twice, and asserts that everything else went well.
     fn drop(&mut self) {
         if self.failures.lost().is_some() {
             std::mem::forget(self.gpu.clone());
@@ -134,25 +134,25 @@ impl Device {
         &self.info
     }
 
-    /// The file that compiled pipelines are kept in, if there is one. The driver decides whether
-    /// anything is.
+    /// The file that compiled pipelines are kept in, if there is one. The driver decides whether it
+    /// keeps any.
     pub fn pipeline_cache(&self) -> Option<&Path> {
         self.pipelines.cache().map(DiskCache::path)
     }
 
-    /// What kernels may ask about the adapter.
+    /// The properties that kernels may ask about the adapter.
     pub const fn profile(&self) -> Profile {
         self.profile
     }
 
-    /// What the adapter can do.
+    /// The adapter's capabilities.
     pub const fn capabilities(&self) -> &Capabilities {
         &self.profile.capabilities
     }
 
     /// Allocates uninitialized device memory and returns its address, a multiple of 65,536. On a
-    /// lost device it may succeed, with memory whose every use returns the loss: TensorFlow takes
-    /// any failure here for exhausted memory and says so.
+    /// lost device it may succeed and return memory whose every use returns the loss: TensorFlow
+    /// takes any failure here for exhausted memory and says so.
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
         let address = match self.memory.allocate(bytes) {
             Err(_) if self.memory.is_possible(bytes) && self.reclaim() => {
@@ -166,16 +166,17 @@ impl Device {
         Ok(address)
     }
 
-    /// Returns to the driver what is not in use: work on its way keeps memory that was freed since,
-    /// bind groups keep some, and buffers for copies are kept for later ones. Waits for the device,
-    /// unless that is impossible here. Whether it did.
+    /// Returns unused memory to the driver: memory that was freed while work on its way used it,
+    /// memory that bind groups keep, and buffers that are kept for later copies. Waits for the
+    /// device, unless this thread must not wait. Returns whether it waited and polled without an
+    /// error.
     fn reclaim(&self) -> bool {
         self.recorder.lock().sweep();
         self.staging.release_idle();
         self.gpu.release_idle();
         let is_done =
             !completion::on_any_completion_thread() && self.completion.wait(self.flush()).is_ok();
-        // Buffers of submissions that are done go when somebody polls.
+        // wgpu drops the buffers of finished submissions when it is polled.
         is_done && self.gpu.poll(&wgpu::PollType::Poll).is_ok()
     }
 
@@ -203,7 +204,7 @@ impl Device {
     }
 
     /// The largest tensors that ops made in this device's memory, as a sentence for messages. Some
-    /// may be free again, which TensorFlow tells nobody.
+    /// may be free again, which TensorFlow does not report.
     pub(crate) fn large_tensors(&self) -> Option<String> {
         self.ledger.largest()
     }
@@ -242,7 +243,7 @@ impl Device {
         self.memory.contains(address)
     }
 
-    /// What it has done so far.
+    /// Counts of the device's work so far.
     pub fn statistics(&self) -> Statistics {
         let pipelines = self.pipelines.made();
         let recorder = self.recorder.lock();
@@ -263,13 +264,13 @@ impl Device {
         &self.matrix_units
     }
 
-    /// What times programs to choose among them, if that is asked for.
+    /// The tuner that times programs to choose among them, if the device tunes.
     pub const fn tuner(&self) -> Option<&Arc<Tuner>> {
         self.tuner.as_ref()
     }
 
-    /// The result of a call that used wgpu. The loss of the device goes before whatever the call
-    /// says of it; a failure inside wgpu is one, for nobody knows what it left behind.
+    /// The result of a call that used wgpu. The loss of the device takes precedence over the call's
+    /// own error. A failure inside wgpu is a loss, because wgpu's state is unknown after it.
     fn settled<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|e| {
             match &e {
@@ -283,21 +284,21 @@ impl Device {
         })
     }
 
-    /// Submits what is recorded. Returns the serial that completes with it.
+    /// Submits the recorded work. Returns the serial that completes with it.
     pub fn flush(&self) -> Serial {
         let serial = self.recorder.lock().hand_over();
         self.submitter.submit();
         serial
     }
 
-    /// The serial that completes when everything enqueued so far is done. Not yet submitted,
-    /// perhaps.
+    /// The serial that completes when everything enqueued so far is done. It may not be submitted
+    /// yet.
     pub fn serial(&self) -> Serial {
         self.recorder.lock().serial()
     }
 
-    /// Whether everything up to `serial` is done. Has it submitted if nobody did yet; never blocks
-    /// on the GPU.
+    /// Whether everything up to `serial` is done. Submits it if that has not happened yet; never
+    /// blocks on the GPU.
     pub fn is_done(&self, serial: Serial) -> bool {
         if self.completion.done() >= serial {
             return true;
@@ -337,13 +338,13 @@ impl Device {
         self.wait(serial)
     }
 
-    /// The same, whatever has become of it: the next call returns the errors.
+    /// Like [`Device::synchronize`], but ignores errors of the work: the next call returns them.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         let serial = self.flush();
         self.completion.wait(serial)
     }
 
-    /// Runs `f` on the completion thread once everything enqueued so far is done. It cannot wait
+    /// Runs `f` on the completion thread once everything enqueued so far is done. `f` cannot wait
     /// for the device.
     pub fn host_callback(&self, f: impl FnOnce() + Send + 'static) {
         let mut recorder = self.recorder.lock();
@@ -359,15 +360,16 @@ impl Device {
         self.failures.raise(error);
     }
 
-    /// Notes that memory begins a new life, as an output or a temporary of an op: nobody will read
-    /// what was there before.
+    /// Notes that memory begins a new life, as an output or a temporary of an op: its old contents
+    /// will not be read.
     pub fn refresh(&self, address: u64, bytes: u64) {
         self.recorder.refresh(address..address.saturating_add(bytes));
     }
 
-    /// Notes that work failed which was to write `bytes` at `address`, though its call could not
-    /// say so: who reads there gets the error, until somebody writes there. Other calls do not: the
-    /// next copy would fail of it, spoil its own destination, and so on for ever.
+    /// Notes that work which should have written `bytes` at `address` failed after its call had
+    /// returned. Later reads of this memory get the error, until the memory is written again. Other
+    /// calls do not get it: the next copy would fail because of it, spoil its own destination, and
+    /// so on for ever.
     pub fn spoil(&self, address: u64, bytes: u64, error: &Error) {
         log::error!("{error}");
         self.recorder.spoil(address..address.saturating_add(bytes), error);
@@ -378,7 +380,7 @@ impl Device {
         open::lose(&self.failures, error);
     }
 
-    /// Destroys the device below, as a driver does that loses its GPU: for tests.
+    /// Destroys the device below, like a driver that loses its GPU: for tests.
     #[doc(hidden)]
     pub fn destroy(&self) {
         self.gpu.device.destroy();

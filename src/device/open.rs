@@ -1,4 +1,5 @@
-//! How a device is opened: what is asked of the adapter, and what of it wgpu reports.
+//! Opens devices: requests them from the adapter, and watches the errors that wgpu reports about
+//! them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,19 +28,19 @@ use crate::dump;
 use crate::error::{Error, Result};
 use crate::sys::guard::caught_as;
 
-/// What a device does beside what its profile says.
+/// The settings of a device beside its profile.
 #[derive(Debug, Clone, Copy)]
 struct Settings {
     /// Whether it times programs to choose among them.
     tunes: bool,
-    /// Who decides about its cooperative matrices.
+    /// The rule that decides about its cooperative matrices.
     matrices: Policy,
-    /// How many devices have the adapter's memory.
+    /// The number of devices that share the adapter's memory.
     sharers: u32,
 }
 
 impl Settings {
-    /// What the environment asks for; emulated matrices are for tests, which want them used.
+    /// The settings from the environment. Emulated matrices are for tests, which need them used.
     fn of(adapter: &wgpu::Adapter, profile: &Profile) -> Self {
         let is_software = adapter.get_info().device_type == wgpu::DeviceType::Cpu;
         let matrices = if profile.capabilities.matrices.are_real() {
@@ -53,7 +54,7 @@ impl Settings {
     }
 }
 
-/// Asks for a device with `features`, and with those of cooperative matrices if they are wanted.
+/// Requests a device with `features`, and with those of cooperative matrices if they are wanted.
 fn request(
     adapter: &wgpu::Adapter,
     features: wgpu::Features,
@@ -80,12 +81,12 @@ fn request(
         }));
         requested.map_err(|e| failed(&e.to_string()))
     };
-    // wgpu uses what it has just made: a driver without memory for that ends in a panic there.
+    // wgpu uses the objects that it has just made: if a driver has no memory for them, wgpu panics.
     caught_as(request, failed)
 }
 
-/// Has the device lost when wgpu says that it is, and when it reports what no call asked about:
-/// nobody can tell then what did not happen.
+/// Makes the device lost when wgpu says that it is, and when wgpu reports an error that belongs to
+/// no call: it is unknown then which work did not run.
 fn watch(raw: &wgpu::Device, failures: &Arc<Failures>) {
     let reported = Arc::downgrade(failures);
     raw.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
@@ -95,7 +96,7 @@ fn watch(raw: &wgpu::Device, failures: &Arc<Failures>) {
     }));
     let lost = Arc::downgrade(failures);
     raw.set_device_lost_callback(move |reason, message| {
-        // Who drops a device has no failures any more.
+        // After a device is dropped there are no failures to add to.
         match (lost.upgrade(), reason) {
             (Some(failures), wgpu::DeviceLostReason::Unknown) => {
                 lose(
@@ -114,7 +115,7 @@ fn watch(raw: &wgpu::Device, failures: &Arc<Failures>) {
     });
 }
 
-/// Has the device lost, and says so once.
+/// Marks the device as lost, and logs it once.
 pub(super) fn lose(failures: &Failures, error: Error) {
     if failures.lose(error)
         && let Some(e) = failures.lost()
@@ -135,8 +136,8 @@ impl Device {
         Self::open_with(adapter, Profile::of(adapter), directory)
     }
 
-    /// Opens a device on `adapter` that does as if the adapter were as `profile` says; it must be
-    /// able to.
+    /// Opens a device on `adapter` that behaves as if the adapter had the properties of `profile`.
+    /// The adapter must be able to.
     pub fn open_with(
         adapter: &wgpu::Adapter,
         profile: Profile,
@@ -145,9 +146,9 @@ impl Device {
         Self::open_for(adapter, profile, directory, 1, || false)
     }
 
-    /// The same for one of `sharers` devices of the adapter, each of which has its share of the
-    /// memory, and for a program that may ask for deterministic ops: kernels that are timed while
-    /// it runs (`TF_WGPU_AUTOTUNE`, matrix units) are not while `deterministic` says so.
+    /// Like [`Device::open_with`], for one of `sharers` devices of the adapter, each of which gets
+    /// its share of the memory, and for a program that may ask for deterministic ops: while
+    /// `deterministic` returns true, no kernels are timed (`TF_WGPU_AUTOTUNE`, matrix units).
     pub fn open_for(
         adapter: &wgpu::Adapter,
         profile: Profile,
@@ -160,8 +161,8 @@ impl Device {
         Self::open_as(adapter, profile, directory, settings, Arc::new(deterministic))
     }
 
-    /// The same for one that tunes, whatever the adapter and the environment are, except while
-    /// `deterministic` says that it must not: for tests on any adapter.
+    /// Like [`Device::open_for`], for a device that tunes whatever the adapter and the environment
+    /// are, except while `deterministic` returns true: for tests on any adapter.
     pub fn open_tuning(
         adapter: &wgpu::Adapter,
         profile: Profile,
@@ -172,15 +173,15 @@ impl Device {
         Self::open_as(adapter, profile, directory, settings, Arc::new(deterministic))
     }
 
-    /// One whose matrix units a probe decides on, emulated ones too: for tests.
+    /// Opens a device whose matrix units are decided by a probe, emulated ones too: for tests.
     pub fn open_probing(adapter: &wgpu::Adapter, profile: Profile) -> Result<Arc<Self>> {
         let settings = Settings { matrices: Policy::Probed, ..Settings::of(adapter, &profile) };
         Self::open_as(adapter, profile, None, settings, Arc::new(|| false))
     }
 
-    /// Opens another device of the same adapter, which does as this one does: for programs that are
-    /// tried before they are used, so that a driver that fails in one harms nobody's memory. It
-    /// keeps nothing in files.
+    /// Opens another device of the same adapter with the same behaviour. Programs are tried on it
+    /// before they are used, so that a driver that fails in one harms no tensors. It keeps nothing
+    /// in files.
     pub fn beside(&self) -> Result<Arc<Self>> {
         let matrices = if self.profile.capabilities.matrices == Matrices::NONE {
             Policy::Off
@@ -210,7 +211,7 @@ impl Device {
         let directory = directory.filter(|_| adapter.features().contains(DiskCache::FEATURE));
         let cache_feature =
             if directory.is_some() { DiskCache::FEATURE } else { wgpu::Features::empty() };
-        // Only Vulkan has no notion of read-only storage buffers.
+        // Only on Vulkan is a storage buffer that wgpu takes for read-only the same as any other.
         profile.own_barriers &= info.backend == wgpu::Backend::Vulkan
             && adapter.features().contains(wgpu::Features::PASSTHROUGH_SHADERS);
         let own =
@@ -289,8 +290,8 @@ impl Device {
             max_groups: raw.limits().max_compute_workgroups_per_dimension,
             gpu,
         });
-        // The driver and what it has made for the device are older than this, so they are destroyed
-        // later.
+        // The driver and its objects for the device are older than this registration, so they are
+        // destroyed after it runs.
         process::watch_exit();
         Ok(device)
     }

@@ -1,10 +1,10 @@
-//! How long the GPU is expected to be busy, learned from how long it was.
+//! Estimates how long the GPU will be busy, from the times of earlier submissions.
 //!
 //! The work of a dispatch or a copy is counted in nanoseconds of a reference GPU, the slowest that
-//! is supported. One factor brings them to this GPU: it is learned from each submission that took
-//! long enough to be measured. Batches are cut by it, since drivers end a submission that runs for
-//! seconds, and so is the work that the host may be ahead of the GPU: a thread that waits for the
-//! GPU in TensorFlow cannot handle Ctrl-C.
+//! is supported. One factor converts them to times of this GPU. It is learned from each submission
+//! that took long enough to be measured. Batches are cut by it, since drivers end a submission that
+//! runs for seconds. It also limits the work that the host may be ahead of the GPU: a thread that
+//! waits for the GPU in TensorFlow cannot handle Ctrl-C.
 
 use std::time::Duration;
 
@@ -12,25 +12,26 @@ use super::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes that the reference GPU moves in a nanosecond: 30 GB/s.
 const BYTES: u64 = 30;
-/// Floating-point operations that it does in a nanosecond: 0.4 TFLOP/s.
+/// Floating-point operations that the reference GPU does in a nanosecond: 0.4 TFLOP/s.
 const FLOPS: u64 = 400;
-/// Nanoseconds that any dispatch takes it.
+/// Nanoseconds that any dispatch takes on the reference GPU.
 const LAUNCH: u64 = 2000;
-/// The factor before anything is known: the first batches are short, whatever the GPU is.
+/// The factor before any measurement: the first batches are short on every GPU.
 const FIRST: f64 = 50.0;
-/// A submission that takes less may have been shorter still: threads that wake up take part of it.
+/// The shortest time that is measured by itself. The real time of a shorter submission is
+/// uncertain: a part of it is the time in which threads wake up.
 const SHORTEST: Duration = Duration::from_millis(2);
 /// Bounds of the factor: a GPU a thousand times as fast as the reference, and one a thousand times
 /// slower.
 const FACTORS: (f64, f64) = (1e-3, 1e3);
 /// How far one submission may raise the factor: something else may have held it up.
 const RISE: f64 = 4.0;
-/// How far it may lower the factor until something is measured: the end of a submission may be seen
-/// late, and the next one then seems to take no time.
+/// How far one submission may lower the factor until the factor is settled: the end of a submission
+/// may be seen late, and the next one then seems to take no time.
 const FIRST_FALL: f64 = 0.5;
-/// How far it may lower the factor from then on. Kernels reach different shares of what a GPU can
-/// do, and the factor follows the slow kernels: a kernel that was slow in one step of a training is
-/// slow in the next step, too.
+/// How far one submission may lower the factor from then on. Kernels reach different shares of a
+/// GPU's peak, and the factor follows the slow kernels: a kernel that was slow in one step of a
+/// training is slow in the next step, too.
 const FALL: f64 = 0.97;
 
 /// The work of a dispatch that touches `bytes` and does `flops` operations.
@@ -38,7 +39,7 @@ pub(crate) const fn of_dispatch(bytes: u64, flops: u64) -> u64 {
     of_work(bytes, flops).saturating_add(LAUNCH)
 }
 
-/// The same without the launch.
+/// The same work without the launch.
 pub(crate) const fn of_work(bytes: u64, flops: u64) -> u64 {
     of_copy(bytes).saturating_add(flops / FLOPS)
 }
@@ -48,10 +49,10 @@ pub(crate) const fn of_copy(bytes: u64) -> u64 {
     bytes / BYTES
 }
 
-/// What is known of one GPU.
+/// The measurements of one GPU.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// The bits of the factor, an `f64`.
+    /// The factor as the bits of an `f64`.
     factor: AtomicU64,
     /// Work and nanoseconds of submissions that were too short to learn from.
     short: [AtomicU64; 2],
@@ -75,7 +76,8 @@ impl Pace {
         Duration::from_nanos((work as f64 * self.factor()) as u64)
     }
 
-    /// Learns from a submission of `work` that kept the GPU busy for `took`. One thread calls this.
+    /// Learns from a submission of `work` that kept the GPU busy for `took`. Only one thread calls
+    /// this.
     pub fn learn(&self, work: u64, took: Duration) {
         let [short_work, short_time] =
             [&self.short[0], &self.short[1]].map(|count| count.load(Ordering::Relaxed));
@@ -89,7 +91,7 @@ impl Pace {
         self.short.iter().for_each(|count| count.store(0, Ordering::Relaxed));
         let measured = (time as f64 / all_work as f64).clamp(FACTORS.0, FACTORS.1);
         let before = self.factor();
-        // Much of the time of many short ones may be that of threads that woke up.
+        // Much of the time of many short submissions may be the time in which threads wake up.
         if measured <= before || took >= SHORTEST {
             let is_settled = self.is_settled.load(Ordering::Relaxed);
             let lowest = before * if is_settled { FALL } else { FIRST_FALL };
@@ -155,7 +157,7 @@ mod tests {
             let took = Duration::from_nanos((SECOND as f64 * factor) as u64);
             for _ in 0..20 {
                 pace.learn(SECOND, took);
-                // A fast GPU is never taken for a slow one on the way.
+                // A fast GPU is never taken for a slow one while the factor falls.
                 assert!(pace.slowness() <= 2.0 * slowness, "{factor}: {}", pace.slowness());
             }
             assert!((pace.slowness() - slowness).abs() < 0.1, "{}", pace.slowness());

@@ -1,25 +1,25 @@
-//! Buffers for what the host gives to single dispatches: tables of words, and parameter blocks that
-//! exceed the adapter's immediates. Each dispatch of a batch has a place of its own in them.
+//! Buffers for data that the host gives to single dispatches: tables of words, and parameter blocks
+//! that exceed the adapter's immediates. Each dispatch of a batch has its own place in them.
 
 use super::bind_groups::BindGroups;
 use super::checked::checked;
 use crate::error::Result;
 
-/// Bytes in one submission, unless one alone is larger.
+/// The bytes in one submission, unless one table or block alone is larger.
 const ROOM: u64 = 1 << 20;
 
-/// One such buffer. Tables and parameters have one each, for they are bound in different ways: wgpu
-/// takes a table's binding for one that may be written, and a parameter block is a uniform buffer,
-/// which counts to no limit that tensors count to.
+/// One of these buffers. Tables and parameters have separate buffers because they are bound in
+/// different ways: wgpu takes a table's binding for one that may be written, and a parameter block
+/// is a uniform buffer, which does not count towards the limits for tensors.
 pub(super) struct Parameters {
     buffer: wgpu::Buffer,
-    /// What stands for the buffer in place of a block's number. Blocks count from 0, these from the
-    /// other end, in steps of [`Self::KINDS`].
+    /// The id that stands for the buffer in place of a block's number. Blocks count up from 0,
+    /// these count down from the largest number, in steps of [`Self::KINDS`].
     id: u32,
     usage: wgpu::BufferUsages,
-    /// Offsets are multiples of this.
+    /// Offsets are multiples of this number.
     alignment: usize,
-    /// What is recorded so far, copied to the buffer as one when it is submitted.
+    /// The bytes recorded so far, copied to the buffer at once when they are submitted.
     bytes: Vec<u8>,
 }
 
@@ -53,19 +53,19 @@ impl Parameters {
         &self.buffer
     }
 
-    /// What stands for the buffer in place of a block's number.
+    /// The id that stands for the buffer in place of a block's number.
     pub const fn id(&self) -> u32 {
         self.id
     }
 
-    /// Whether there is room for `bytes` more beside what is recorded.
+    /// Whether `bytes` fit beside the recorded bytes.
     pub fn has_room(&self, bytes: &[u8]) -> bool {
         (self.bytes.len() + bytes.len().next_multiple_of(self.alignment)) as u64
             <= self.buffer.size()
     }
 
-    /// Starts anew, with a larger buffer if this one cannot hold `bytes`. Nothing that is recorded
-    /// may use it: what is in it now belongs to dispatches that failed.
+    /// Starts anew, with a larger buffer if this one cannot hold `bytes`. No recorded work may use
+    /// the buffer: its present contents belong to dispatches that failed.
     pub fn restart<G: Clone>(
         &mut self,
         device: &wgpu::Device,
@@ -90,7 +90,7 @@ impl Parameters {
         at as u64
     }
 
-    /// The buffer and what it holds during the submission, if it is used.
+    /// The buffer and its contents during the submission, if it is used.
     pub fn take(&mut self) -> Option<(wgpu::Buffer, Vec<u8>)> {
         (!self.bytes.is_empty()).then(|| (self.buffer.clone(), std::mem::take(&mut self.bytes)))
     }

@@ -1,10 +1,10 @@
-//! Dispatches that would keep the GPU busy for too long, in parts.
+//! Cuts dispatches that would keep the GPU busy for too long into parts.
 //!
-//! Systems end a submission that runs for some seconds, and a dispatch cannot be submitted in two.
-//! So a dispatch of much work is enqueued as several ones, each with a part of its workgroups: the
-//! shader's second form takes the first workgroup and the whole grid as parameters. Workgroups of a
-//! dispatch run in any order and do not wait for each other, so the numbers are the same. A kernel
-//! knows nothing of it.
+//! Systems end a submission that runs for some seconds, and a dispatch cannot be submitted in two
+//! parts. So a dispatch of much work is enqueued as several dispatches, each with a part of its
+//! workgroups: the shader's second form takes the first workgroup and the whole grid as parameters.
+//! Workgroups of a dispatch run in any order and do not wait for each other, so the results are the
+//! same. Kernels know nothing of this.
 
 use std::ops::Range;
 
@@ -16,24 +16,24 @@ use crate::shader::Shader;
 /// The longest time that a dispatch may be expected to take, in nanoseconds.
 const LONGEST: u64 = 200_000_000;
 
-/// How many parts a dispatch of `work` has, as [`super::pace`] counts it, on a GPU that is known to
-/// be `slowness` times slower than the reference. A part has workgroups enough to keep the GPU
-/// busy.
+/// The number of parts of a dispatch of `work`, as [`super::pace`] counts it, on a GPU that is
+/// known to be `slowness` times slower than the reference. Each part has enough workgroups to keep
+/// the GPU busy.
 pub(super) fn count(profile: &Profile, grid: Grid, work: u64, slowness: f64) -> usize {
     let groups: usize = grid.0.iter().map(|n| *n as usize).product();
-    // Nothing ends the work of processors.
+    // No watchdog ends work on a processor.
     let slowness = if profile.class == Class::Software { 1.0 } else { slowness };
     let wanted = ((work as f64 * slowness) as u64).div_ceil(LONGEST) as usize;
     let parts = wanted.min(groups / profile.workgroups.max(1)).max(profile.parts);
     parts.min(longest(grid).1).max(1)
 }
 
-/// Workgroups that keep the reference GPU busy.
+/// The number of workgroups that keep the reference GPU busy.
 const REFERENCE_WORKGROUPS: usize = 64;
 
 /// How often a dispatch of `groups` workgroups may repeat a step that touches `bytes` and does
-/// `flops` operations, for kernels whose workgroups take one step after the other. Few workgroups
-/// compute with a part of the GPU; the bytes are weights, which a cache holds after the first step.
+/// `flops` operations, for kernels whose workgroups take one step after the other. A few workgroups
+/// use only a part of the GPU. The bytes are weights, which a cache holds after the first step.
 pub(super) fn repetitions(
     profile: &Profile,
     groups: usize,
@@ -42,7 +42,7 @@ pub(super) fn repetitions(
     slowness: f64,
 ) -> usize {
     match profile {
-        // For tests.
+        // Tests cut into parts.
         Profile { parts: 2.., .. } => return 1,
         Profile { class: Class::Software, .. } => return usize::MAX,
         _ => {}
@@ -52,19 +52,20 @@ pub(super) fn repetitions(
     ((LONGEST as f64 / (work as f64 * slowness)) as usize).max(1)
 }
 
-/// The dimension in which a grid has most workgroups, and their number.
+/// The dimension in which a grid has the most workgroups, and their number.
 fn longest(grid: Grid) -> (usize, usize) {
     let sizes = grid.0.map(|n| n as usize);
     (0..3).map(|d| (d, sizes[d])).max_by_key(|(_, n)| *n).unwrap_or((0, 1))
 }
 
-/// The workgroups of each of `count` parts, in the longest dimension.
+/// The workgroups of each of the `count` parts, in the longest dimension.
 pub(super) fn ranges(grid: Grid, count: usize) -> impl Iterator<Item = Range<u32>> {
     let size = longest(grid).1;
     (0..count).map(move |k| (size * k / count) as u32..(size * (k + 1) / count) as u32)
 }
 
-/// The program that runs these workgroups of `program`. `part` makes the shader's form for parts.
+/// The program that runs the workgroups `range` of `program`. `part` makes the shader's form for
+/// parts.
 pub(super) fn part<'a>(
     program: &Program<'_>,
     part: &'a dyn Fn() -> Shader,
@@ -99,7 +100,7 @@ mod tests {
             (SECOND / 5, 1.0, 1),
             (SECOND, 1.0, 5),
             (SECOND, 2.0, 10),
-            // Each keeps the GPU busy.
+            // Each part keeps the GPU busy.
             (1000 * SECOND, 1.0, (1 << 14) / gpu.workgroups),
         ] {
             assert_eq!(count(&gpu, grid, work, slowness), parts, "{work} {slowness}");
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn repetitions_stay_within_the_longest() {
         let gpu = Profile::INTEL;
-        // A millisecond of the reference.
+        // A millisecond of the reference GPU.
         let flops = 400_000_000;
         let of = |groups, flops, slowness| repetitions(&gpu, groups, 0, flops, slowness);
         assert_eq!(of(REFERENCE_WORKGROUPS, flops, 1.0), 200);
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(repetitions(&Profile { parts: 3, ..gpu }, 1, 0, 0, 1.0), 1);
     }
 
-    /// An LSTM of 256 units and one sequence, on a large card of which nothing is known yet.
+    /// An LSTM of 256 units and one sequence, on a large card that has not been measured yet.
     #[test]
     fn usual_recurrent_layers_stay_whole() {
         let weights = 4 * 256 * 256;

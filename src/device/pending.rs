@@ -1,9 +1,9 @@
 //! The recorder's lock, and the dispatches that wait in front of it for their pipelines.
 //!
 //! A dispatch whose pipeline is still being compiled does not block its caller: it waits here, and
-//! so do all that come after it, until it can be recorded. Whoever takes the lock for something
-//! else waits for them first, so that nothing overtakes. What a dispatch was to write that could
-//! not be recorded after its call had returned is poisoned.
+//! so do all later dispatches, until it can be recorded. A thread that takes the lock for other
+//! work waits for them first, so that nothing overtakes them. If a dispatch cannot be recorded
+//! after its call has returned, the memory that it should have written is poisoned.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut, Range};
@@ -15,34 +15,34 @@ use super::program::Binding;
 use super::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::error::{Error, Result};
 
-/// Dispatches that may wait; the next one waits itself for the first.
+/// The number of dispatches that may wait. The caller of the next one waits for the first.
 const MAX_WAITING: usize = 4096;
 
-/// What is tried for a pipeline that the driver refuses.
+/// The forms that are tried for a pipeline that the driver refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// All that does not cost the driver's optimizations.
+    /// All forms that keep the driver's optimizations.
     Optimized,
-    /// Whatever there is.
+    /// All forms.
     Any,
 }
 
-/// What this queue asks of a pipeline that is compiled, or will be.
+/// The operations that this queue needs of a pipeline that is compiled, or will be.
 pub(crate) trait Plan {
-    /// Whether it can be used, if that is known by now.
+    /// Whether the pipeline can be used, if that is known by now.
     fn outcome(&self, effort: Effort) -> Option<Result<()>>;
 
-    /// Waits until it can be used, or cannot.
+    /// Waits until the pipeline can be used, or is known to have failed.
     fn wait_for_it(&self, effort: Effort) -> Result<()>;
 
-    /// Which of the program's bindings it reads and writes.
+    /// The program's bindings that it reads and writes.
     fn uses(&self) -> Uses;
 
-    /// Takes note that other pipelines are used in its place, since it cannot be.
+    /// Takes note that other pipelines are used in place of this one, which was refused.
     fn replaced(&self, refusal: &Error);
 }
 
-/// What this queue asks of a recorder.
+/// The operations that this queue needs of a recorder.
 pub(crate) trait Record {
     type Plan: Plan;
     type Dispatch;
@@ -59,7 +59,7 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// What a program may do of which nothing is known.
+    /// The uses of an unknown program: it may read and write all bindings.
     pub const ALL: Self = Self { read: u64::MAX, written: u64::MAX };
 
     /// Whether the binding of this number is read.
@@ -81,7 +81,7 @@ const fn has(bits: u64, binding: usize) -> bool {
     }
 }
 
-/// A dispatch, what it binds, and the pipeline that it waits for.
+/// A dispatch, its bindings, and the pipeline that it waits for.
 pub(crate) struct Waiting<R: Record> {
     pub pipeline: Arc<R::Plan>,
     pub dispatch: R::Dispatch,
@@ -91,10 +91,10 @@ pub(crate) struct Waiting<R: Record> {
 /// Dispatches that belong together, in order.
 pub(crate) type Together<R> = SmallVec<[Waiting<R>; 1]>;
 
-/// What waits to be done in order.
+/// An entry of the queue.
 enum Entry<R: Record> {
     Dispatch(Waiting<R>),
-    /// The first ones, or the second ones if the driver refuses a pipeline of the first.
+    /// The first dispatches, or the second ones if the driver refuses a pipeline of the first.
     Either(Box<[Together<R>; 2]>),
     /// This memory begins a new life.
     Fresh(Range<u64>),
@@ -102,7 +102,7 @@ enum Entry<R: Record> {
 
 pub(crate) struct PendingDispatches<R: Record> {
     inner: Mutex<Inner<R>>,
-    /// Whether something waits or some memory is poisoned. Changes with the lock held.
+    /// Whether an entry waits or some memory is poisoned. Changed only with the lock held.
     attentive: AtomicBool,
 }
 
@@ -110,7 +110,7 @@ struct Inner<R: Record> {
     recorder: R,
     waiting: VecDeque<Entry<R>>,
     poison: Poison,
-    /// Told of dispatches that could not be recorded, for the calls that wanted them have returned.
+    /// Called with the error of a dispatch that could not be recorded after its call had returned.
     failed: Box<dyn Fn(Error) + Send + Sync>,
 }
 
@@ -142,8 +142,8 @@ impl<R: Record> PendingDispatches<R> {
         Self { inner: Mutex::new(inner), attentive: AtomicBool::new(false) }
     }
 
-    /// The recorder, after every dispatch so far is recorded. Waits for their pipelines, without
-    /// the lock.
+    /// Locks the recorder after every dispatch so far is recorded. Waits for their pipelines
+    /// without holding the lock.
     pub fn lock(&self) -> Locked<'_, R> {
         loop {
             let mut inner = self.inner.lock();
@@ -152,20 +152,22 @@ impl<R: Record> PendingDispatches<R> {
             let awaited = first.awaited();
             drop(inner);
             if let Some((pipeline, effort)) = awaited {
-                // Its error is told when the dispatch leaves the queue.
+                // Its error is reported when the dispatch leaves the queue.
                 let _ = pipeline.wait_for_it(effort);
             }
         }
     }
 
-    /// The same for who is about to read `range`, unless what it should hold is missing.
+    /// Locks the recorder for a read of `range`. Fails if work that should have written `range`
+    /// failed.
     pub fn lock_to_read(&self, range: &Range<u64>) -> Result<Locked<'_, R>> {
         let locked = self.lock();
         locked.0.poison.check(range)?;
         Ok(locked)
     }
 
-    /// The recorder with what is recorded by now, unless somebody else has it.
+    /// Locks the recorder after recording the dispatches that are ready, unless another thread
+    /// holds the lock.
     pub fn try_lock(&self) -> Option<Locked<'_, R>> {
         let mut inner = self.inner.try_lock()?;
         self.record_ready(&mut inner);
@@ -205,7 +207,7 @@ impl<R: Record> PendingDispatches<R> {
         }
     }
 
-    /// Notes that memory begins a new life: nobody will read what it was to hold before.
+    /// Notes that memory begins a new life: its old contents will not be read.
     pub fn refresh(&self, range: Range<u64>) {
         if !self.attentive.load(Ordering::Acquire) {
             return;
@@ -227,7 +229,7 @@ impl<R: Record> PendingDispatches<R> {
         self.note(&locked.0);
     }
 
-    /// Records what waits, up to the first dispatch whose pipeline is not there yet.
+    /// Records the waiting dispatches, up to the first one whose pipeline is not compiled yet.
     fn record_ready(&self, inner: &mut Inner<R>) {
         if inner.waiting.is_empty() {
             return;
@@ -258,7 +260,7 @@ fn refusal<R: Record>(dispatches: &[Waiting<R>]) -> Option<(&R::Plan, Error)> {
 }
 
 impl<R: Record> Entry<R> {
-    /// The pipeline that it waits for, and what is tried for that.
+    /// The pipeline that the entry waits for, and the effort for it.
     fn awaited(&self) -> Option<(Arc<R::Plan>, Effort)> {
         let of = |dispatches: &[Waiting<R>], effort| {
             let waits = |d: &&Waiting<R>| d.pipeline.outcome(effort).is_none();
@@ -274,7 +276,7 @@ impl<R: Record> Entry<R> {
 }
 
 impl<R: Record> Inner<R> {
-    /// Records a dispatch, unless it reads what is missing. The caller returns the error.
+    /// Records a dispatch, unless it reads poisoned memory. The caller returns the error.
     fn record(&mut self, waiting: &Waiting<R>) -> Result<()> {
         if !self.poison.is_empty() {
             for range in used(&waiting.bindings, waiting.pipeline.uses().read) {
@@ -284,7 +286,7 @@ impl<R: Record> Inner<R> {
         self.recorder.record(&waiting.pipeline, &waiting.dispatch)
     }
 
-    /// The same for one whose call has returned.
+    /// Records a dispatch whose call has returned. On failure, poisons the memory that it writes.
     fn record_late(&mut self, waiting: &Waiting<R>, effort: Effort) {
         let usable = waiting.pipeline.wait_for_it(effort);
         if let Err(e) = usable.and_then(|()| self.record(waiting)) {
@@ -295,7 +297,7 @@ impl<R: Record> Inner<R> {
         }
     }
 
-    /// Records the first dispatches, or puts the second ones in front of all that waits.
+    /// Records the first dispatches, or puts the second ones at the front of the queue.
     fn record_either(&mut self, [first, second]: [Together<R>; 2]) {
         if let Some((refused, e)) = refusal(&first) {
             refused.replaced(&e);
@@ -308,7 +310,7 @@ impl<R: Record> Inner<R> {
     }
 }
 
-/// The addresses of those bindings whose bit is set.
+/// The addresses of the bindings whose bit is set.
 fn used(bindings: &[Binding], bits: u64) -> impl Iterator<Item = Range<u64>> {
     bindings
         .iter()

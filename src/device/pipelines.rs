@@ -1,5 +1,6 @@
-//! Pipelines by key. They are compiled by threads of their own, several at once, while recording
-//! goes on; who needs one at once compiles it where no thread has begun. No lock is held meanwhile.
+//! Pipelines by key. Separate threads compile several at once, while recording goes on. A thread
+//! that needs one immediately compiles it itself if no other thread has begun. No lock is held
+//! meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,27 +20,27 @@ use crate::error::{Error, Result};
 use crate::shader::Shader;
 use crate::sys::guard::caught;
 
-/// More threads would fight for the driver's own locks.
+/// The largest number of threads. More would compete for the driver's own locks.
 const MAX_WORKERS: usize = 8;
-/// Pipelines of a generation: at most twice as many are kept.
+/// The number of pipelines in a generation: at most twice as many are kept.
 const GENERATION: usize = 4096;
 
 /// A pipeline that is compiled, or will be.
 pub(crate) struct Planned {
     key: Key,
     shader: Shader,
-    /// Number of storage buffers, a table's among them.
+    /// The number of storage buffers, including a table's.
     pub storage_buffers: u32,
     /// Bytes of the parameter block.
     pub params_size: u32,
     compiler: Arc<Compiler>,
     progress: Arc<Progress>,
-    /// Whether the threads that compile have got it.
+    /// Whether it was sent to the threads that compile.
     begun: AtomicBool,
-    /// Whether a warning says that another one is used in its place.
+    /// Whether a warning has reported that another pipeline is used in its place.
     told: AtomicBool,
     compiled: OnceLock<Result<Pipeline>>,
-    /// Where the driver refuses what it is to optimize.
+    /// The pipeline without optimizations, if the driver refuses the optimized one.
     unoptimized: OnceLock<Result<Pipeline>>,
     uses: OnceLock<Uses>,
 }
@@ -50,8 +51,8 @@ impl Planned {
         self.compiled.get()
     }
 
-    /// The pipeline with the driver's optimizations. Compiles it or waits for who does. A panic
-    /// meanwhile is its error, so that nobody compiles it over and over.
+    /// The pipeline with the driver's optimizations. Compiles it, or waits for the thread that
+    /// does. A panic meanwhile becomes its error, so that it is not compiled again and again.
     pub fn wait(&self) -> &Result<Pipeline> {
         self.compiled.get_or_init(|| {
             let compiled = self.caught(|| self.compiler.compile(&self.key, &self.shader));
@@ -80,12 +81,12 @@ impl Planned {
         })
     }
 
-    /// What its text does with its bindings, as far as it is known by now.
+    /// The uses of its bindings, as far as they are known by now.
     pub fn known_uses(&self) -> Uses {
         self.uses.get().copied().unwrap_or(Uses::ALL)
     }
 
-    /// Whether it failed for a reason that may have gone since.
+    /// Whether it failed for a reason that may no longer hold.
     fn may_be_tried_again(&self) -> bool {
         matches!(self.get(), Some(Err(Error::ResourceExhausted(_))))
     }
@@ -110,8 +111,9 @@ impl Plan for Planned {
         compiled.as_ref().map(drop).map_err(Clone::clone)
     }
 
-    /// As naga finds them in the text, which a thread asks once the pipeline is compiled, or who
-    /// must know. All of them if the text makes no sense.
+    /// The uses that naga finds in the text. A thread computes them once the pipeline is compiled,
+    /// or the caller does if it needs them earlier. If the text is invalid, all bindings count as
+    /// used.
     fn uses(&self) -> Uses {
         *self.uses.get_or_init(|| {
             let text = self.compiler.text(&self.shader);
@@ -143,8 +145,8 @@ fn uses_of(text: &str) -> Option<Uses> {
     Some(uses)
 }
 
-/// All pipelines of a device by key: two generations, of which the older one goes when the younger
-/// is full, so that what is in use stays.
+/// All pipelines of a device by key. They have two generations; the older one is dropped when the
+/// younger one is full, so that pipelines in use stay.
 #[derive(Default)]
 struct Generations {
     young: FxHashMap<Key, Arc<Planned>>,
@@ -152,12 +154,12 @@ struct Generations {
 }
 
 impl Generations {
-    /// One that can be used, if it is in the younger generation.
+    /// A usable pipeline, if it is in the younger generation.
     fn find(&self, key: &Key) -> Option<Arc<Planned>> {
         self.young.get(key).filter(|planned| !planned.may_be_tried_again()).cloned()
     }
 
-    /// The same from any generation, or `made`, which is kept then.
+    /// A usable pipeline from either generation, or else `made`, which is kept then.
     fn find_or_insert(
         &mut self,
         key: &Key,
@@ -181,14 +183,14 @@ pub(crate) struct Pipelines {
     compiler: Arc<Compiler>,
     progress: Arc<Progress>,
     planned: RwLock<Generations>,
-    /// Pipelines that were begun so far.
+    /// The number of pipelines begun so far.
     made: AtomicU64,
     /// Started with the first pipeline.
     workers: OnceLock<Workers>,
 }
 
 impl Pipelines {
-    /// `is_first_run` tells whether the GPU is busy with the first dispatch of a pipeline: some
+    /// `is_first_run` returns whether the GPU is busy with the first dispatch of a pipeline: some
     /// drivers compile then.
     pub fn new(compiler: Compiler, is_first_run: impl Fn() -> bool + Send + 'static) -> Self {
         Self {
@@ -200,7 +202,7 @@ impl Pipelines {
         }
     }
 
-    /// The pipeline of `program`, which begins to be compiled at the first call with its key.
+    /// The pipeline of `program`. Its compilation begins at the first call with its key.
     pub fn get(&self, program: &Program<'_>) -> Result<Arc<Planned>> {
         let planned = self.later(program)?;
         if !planned.begun.load(Ordering::Relaxed) && !planned.begun.swap(true, Ordering::Relaxed) {
@@ -211,7 +213,7 @@ impl Pipelines {
         Ok(planned)
     }
 
-    /// The same, but that it is compiled when somebody waits for it.
+    /// Like [`Self::get`], but the pipeline is compiled only when a thread waits for it.
     pub fn later(&self, program: &Program<'_>) -> Result<Arc<Planned>> {
         if let Some(planned) = self.planned.read().find(&program.key) {
             return Ok(planned);
@@ -220,7 +222,7 @@ impl Pipelines {
         self.planned.write().find_or_insert(&program.key, || Ok(made))
     }
 
-    /// Number of pipelines made so far.
+    /// The number of pipelines begun so far.
     pub fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
@@ -258,7 +260,7 @@ impl Pipelines {
     }
 }
 
-/// The threads that compile, as many as there are processors. They end with the device.
+/// The threads that compile, at most one per processor. They end with the device.
 struct Workers {
     queue: Option<Sender<Arc<Planned>>>,
     threads: Vec<JoinHandle<()>>,
@@ -287,7 +289,7 @@ impl Workers {
         }
     }
 
-    /// Without any thread, who waits for a pipeline compiles it.
+    /// If there is no thread, the thread that waits for a pipeline compiles it.
     fn send(&self, planned: Arc<Planned>) {
         let _ = self.queue.as_ref().map(|queue| queue.send(planned));
     }

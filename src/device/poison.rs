@@ -1,8 +1,8 @@
-//! Device memory that does not hold what it should, since the work that was to write it failed
-//! after its call had returned.
+//! Device memory with wrong contents, because the work that should have written it failed after its
+//! call had returned.
 //!
-//! Who reads it gets the error, and what that would have written is poisoned in turn. Memory is
-//! sound again once it is allocated anew or written as a whole.
+//! A read of it returns the error, and the output of that read is poisoned in turn. Memory is sound
+//! again once it is allocated anew or written as a whole.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,10 +1,10 @@
-//! The life of the process, as far as devices care: forked, or ending.
+//! The life cycle of the process, as far as it concerns devices: forked, or ending.
 //!
-//! A child of fork has this process's memory and none of its threads, so that every wait for a
-//! device would be for ever. And at the end of a process, destructors of drivers and of the LLVM
-//! inside them run while other threads may still compile or submit. So whoever is about to stay in
-//! a driver for long enters here first; the end of the process waits for them, for a while, and
-//! lets nobody in any more.
+//! A child of fork has this process's memory and none of its threads, so every wait for a device
+//! would last for ever. And at the end of a process, destructors of drivers and of the LLVM inside
+//! them run while other threads may still compile or submit. So a thread that is about to stay in a
+//! driver for long enters here first. The end of the process waits for these threads, for a while,
+//! and lets no thread enter any more.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 
 /// How long the end of the process waits for threads to leave the drivers.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it waits besides for files to be written.
+/// How long it also waits for files to be written.
 const SAVING: Duration = Duration::from_secs(2);
 
 const RUNNING: u8 = 0;
@@ -24,29 +24,29 @@ const FORKED: u8 = 1;
 const ENDING: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(RUNNING);
-/// Threads inside drivers, and submissions that they work on.
+/// The number of threads inside drivers, and of submissions that drivers work on.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
-/// What is to be saved at the end.
+/// The objects to be saved at the end.
 static SAVERS: Mutex<Vec<Weak<dyn Save>>> = Mutex::new(Vec::new());
 
-/// Held by threads that compile, and by the one that opens a device.
+/// Held for reading by threads that compile, and for writing by a thread that opens a device.
 static COMPILERS: RwLock<()> = RwLock::new(());
 
-/// Keeps devices from being opened while the value lives, after none is being opened any more.
-/// Loaders of Vulkan on Windows crash where a device and a pipeline are made at the same time
-/// (gfx-rs/wgpu#10234); elsewhere nobody waits.
+/// Waits until no device is being opened, and keeps devices from being opened while the value
+/// lives. Vulkan loaders on Windows crash if a device and a pipeline are made at the same time
+/// (gfx-rs/wgpu#10234); on other systems this does nothing.
 pub(super) fn compiling() -> Option<RwLockReadGuard<'static, ()>> {
     cfg!(windows).then(|| COMPILERS.read())
 }
 
-/// The other side of [`compiling`].
+/// The counterpart of [`compiling`].
 pub(super) fn opening() -> Option<RwLockWriteGuard<'static, ()>> {
     cfg!(windows).then(|| COMPILERS.write())
 }
 
 /// Something to be saved before the process ends.
 pub(crate) trait Save: Send + Sync {
-    /// Saves what has changed. Returns by `deadline`.
+    /// Saves the changes. Returns by `deadline`.
     fn save(&self, deadline: Instant);
 }
 
@@ -55,12 +55,12 @@ pub(super) fn watch_forks() {
     crate::sys::process::watch_forks(forked);
 }
 
-/// Has the use of drivers ended when the process exits, see [`crate::sys::process::watch_exit`].
+/// Makes the use of drivers end when the process exits, see [`crate::sys::process::watch_exit`].
 pub(super) fn watch_exit() {
     crate::sys::process::watch_exit(end);
 }
 
-/// Why no device can be used, if so.
+/// Fails with the reason if no device can be used.
 pub(crate) fn check() -> Result<()> {
     match STATE.load(Ordering::Relaxed) {
         RUNNING => Ok(()),
@@ -79,18 +79,18 @@ pub(crate) fn is_forked() -> bool {
     STATE.load(Ordering::Relaxed) == FORKED
 }
 
-/// Why no device can be used in such a child. What is on its way in any other process may still
-/// arrive.
+/// Fails with the reason in a forked child, where no device can be used. In any other process, work
+/// on its way may still finish.
 pub(crate) fn check_forked() -> Result<()> {
     if is_forked() { check() } else { Ok(()) }
 }
 
-/// Says that this process is such a child. Safe to call between fork and the child's first step.
+/// Marks this process as a forked child. Safe to call between fork and the child's first step.
 pub(crate) fn forked() {
     STATE.store(FORKED, Ordering::SeqCst);
 }
 
-/// A thread, or work of the GPU, inside a driver, as long as the value lives.
+/// A thread, or work of the GPU, that is inside a driver as long as the value lives.
 pub(crate) struct Inside(());
 
 impl Drop for Inside {
@@ -101,7 +101,8 @@ impl Drop for Inside {
 
 /// Enters a driver for a time that may be long, unless the process is forked or ending.
 pub(crate) fn enter() -> Result<Inside> {
-    // Before the state is read: so either this thread sees the end, or the end sees this thread.
+    // Counted before the state is read: so either this thread sees the end, or the end sees this
+    // thread.
     INSIDE.fetch_add(1, Ordering::SeqCst);
     let inside = Inside(());
     match STATE.load(Ordering::SeqCst) {
@@ -118,9 +119,9 @@ pub(crate) fn save_at_end(saver: &Arc<impl Save + 'static>) {
     savers.push(saver);
 }
 
-/// Ends the use of drivers: nobody enters any more, who is inside is waited for, and what is to be
-/// saved is saved. Whether all threads have left. Does nothing in a forked child, and when called
-/// again.
+/// Ends the use of drivers: no thread enters any more, threads inside are waited for, and the
+/// savers save. Returns whether all threads have left. Does nothing in a forked child, and when
+/// called again.
 pub(crate) fn end() -> bool {
     if STATE.compare_exchange(RUNNING, ENDING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
         return is_forked() || INSIDE.load(Ordering::SeqCst) == 0;

@@ -1,44 +1,46 @@
-//! What kernels may ask about an adapter: one [`Profile`], set when a device is opened.
+//! The properties that kernels may ask about an adapter: one [`Profile`], set when a device is
+//! opened.
 //!
-//! Capabilities are facts, which the driver tells. The rest is what we know of a kind of adapter
-//! and no driver tells: a preset for each vendor, and for the software adapters. A kernel that
-//! chooses between two forms asks for the property that decides, such as the cost of a barrier, not
-//! for a name.
+//! Capabilities are facts, which the driver reports. The rest is our knowledge of a kind of
+//! adapter, which no driver reports: a preset for each vendor, and for the software adapters. A
+//! kernel that chooses between two forms asks for the property that decides, such as the cost of a
+//! barrier, not for a name.
 
 use std::{env, fmt};
 
 use super::Capabilities;
 use crate::kind::Kind;
 
-/// How an adapter computes.
+/// The kind of processor that computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// On the processor.
     Software,
-    /// A GPU that shares the processor's memory, a virtual one, or one that does not tell.
+    /// A GPU that shares the processor's memory, a virtual GPU, or one of unknown kind.
     Integrated,
     /// A GPU with memory of its own.
     Discrete,
 }
 
-/// What a barrier among the invocations of a workgroup costs.
+/// The cost of a barrier among the invocations of a workgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Barriers {
-    /// About as much as a load. Up to 256 invocations share a sum through workgroup memory.
+    /// About as much as a load. Up to 256 invocations add up their sums through workgroup memory.
     Cheap,
-    /// More than the work it saves: the adapter runs a workgroup's invocations one after the other.
+    /// More than the work that it saves: the adapter runs a workgroup's invocations one after the
+    /// other.
     Dear,
 }
 
 /// How the workgroups of a contraction share its tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Schedule {
-    /// A workgroup for each tile, or for each part of one.
+    /// One workgroup for each tile, or for each part of a tile.
     DataParallel,
-    /// As many workgroups as run at once, each of which computes every so many-th tile.
+    /// `n` workgroups, the number that runs at once. Each computes every `n`-th tile.
     Persistent,
     /// Stream-K (Osama et al., 2023): as many workgroups as run at once, with equal shares of the
-    /// steps of all tiles. Tiles that are cut by the shares are added up by a second dispatch.
+    /// steps of all tiles. A second dispatch adds up the tiles that are cut by the shares.
     StreamK,
 }
 
@@ -49,48 +51,51 @@ pub struct Profile {
     pub name: &'static str,
     /// How it computes.
     pub class: Class,
-    /// Fewest invocations of a subgroup, which run in step.
+    /// The smallest number of invocations of a subgroup, which run in step.
     pub simd_width: u32,
     /// Registers of 32 bits that an invocation has before its compiler spills to memory.
     pub registers: u32,
-    /// What a barrier costs.
+    /// The cost of a barrier.
     pub barriers: Barriers,
-    /// What a dispatch costs that waits for the one before it, in multiply-adds of one invocation.
+    /// The cost of a dispatch that waits for the one before it, in multiply-adds of one invocation.
     pub dispatch_cost: u32,
-    /// Invocations that the adapter runs at once, those included that wait for memory. Work is cut
-    /// no further.
+    /// The number of invocations that the adapter runs at once, including those that wait for
+    /// memory. Work is not cut into more.
     pub invocations: usize,
-    /// Workgroups that keep it busy.
+    /// The number of workgroups that keep it busy.
     pub workgroups: usize,
-    /// Workgroups of 256 invocations with a tile in workgroup memory that the adapter runs at once.
-    /// By it [`Schedule::Persistent`] and [`Schedule::StreamK`] are chosen; 0 is never.
+    /// The number of workgroups of 256 invocations with a tile in workgroup memory that the adapter
+    /// runs at once. [`Schedule::Persistent`] and [`Schedule::StreamK`] are chosen by it; with 0
+    /// they are never chosen.
     pub resident_workgroups: usize,
-    /// Most iterations of all loops of an invocation together. Beyond 65,535 llvmpipe leaves every
-    /// loop without an error. A GPU's watchdog ends programs of seconds.
+    /// The largest number of iterations of all loops of an invocation together. Beyond 65,535
+    /// llvmpipe leaves every loop without an error. A GPU's watchdog ends programs that run for
+    /// seconds.
     pub loop_limit: usize,
-    /// Whether dispatches wait for each other where their data says so alone, and not wherever they
-    /// share a buffer, which is wgpu's rule. On Vulkan. Off until a card has shown what it gains.
+    /// Whether dispatches wait for each other only because of their data, and not whenever they
+    /// share a buffer, which is wgpu's rule. For Vulkan only. Off until a measurement on a GPU
+    /// shows a gain.
     pub own_barriers: bool,
     /// The fewest parts that a dispatch is cut into, see `parts.rs`: for tests.
     pub parts: usize,
-    /// The tile that every contraction takes whose sums fit it, by its id: for tests. 0 is none.
+    /// The id of the tile that every contraction uses if its sums fit it: for tests. 0 is none.
     pub tile: u32,
-    /// How all workgroups share tiles that know [`Schedule`]s: for tests.
+    /// The schedule of all tiles that support [`Schedule`]s: for tests.
     pub schedule: Option<Schedule>,
     /// Types, limits and features.
     pub capabilities: Capabilities,
 }
 
-/// Registers of an invocation of Intel's SIMD8, with 4 KiB for a thread, and of Apple's GPUs. AMD's
-/// have 256, NVIDIA's 255. AMD's GCN, whose subgroups are never of 32, counts as one with 128: with
-/// more a SIMD holds one subgroup, which hides no latency.
+/// The registers of an invocation of Intel's SIMD8, with 4 KiB for a thread, and of Apple's GPUs.
+/// AMD's have 256, NVIDIA's 255. AMD's GCN, whose subgroups never have 32 invocations, counts as
+/// having 128: with more registers each SIMD holds one subgroup, which hides no latency.
 const FEW_REGISTERS: u32 = 128;
 
-// Workgroups that run at once. No driver tells through wgpu how many processors a GPU has, so each
-// number is that of one card or chip of its kind, from its maker's data, times what a processor
-// holds of the larger tiles. It is not measured: none of these has run the kernels that ask for it.
-// One that is too small leaves a part of a larger GPU idle, one that is too large makes workgroups
-// wait for each other; results are right in any case.
+// Workgroups that run at once. No driver reports through wgpu how many processors a GPU has. So
+// each number is for one card or chip of its kind: the number of processors from its maker's data,
+// times the number of larger tiles that a processor holds. It is not measured: none of these GPUs
+// has run the kernels that use it. A number that is too small leaves a part of a larger GPU idle,
+// one that is too large makes workgroups wait for each other; results are right in any case.
 
 /// AMD's RX 7900 XTX: 96 compute units with 64 KiB of workgroup memory each, which is two tiles of
 /// 32 KiB.
@@ -108,7 +113,7 @@ const RESIDENT_AMD_INTEGRATED: usize = 2 * 12;
 /// chips) hold three times 256 invocations with 64 registers.
 const RESIDENT_APPLE: usize = 3 * 10;
 
-/// A GPU with its own memory, as a start for presets.
+/// The base of the presets for GPUs with their own memory.
 const DISCRETE: Profile = Profile {
     name: "discrete",
     class: Class::Discrete,
@@ -118,7 +123,7 @@ const DISCRETE: Profile = Profile {
     dispatch_cost: 2000,
     invocations: 1 << 16,
     workgroups: 512,
-    // Of a vendor that is not known: no number to go by.
+    // The vendor is unknown, so there is no number.
     resident_workgroups: 0,
     loop_limit: 1 << 24,
     own_barriers: false,
@@ -128,7 +133,7 @@ const DISCRETE: Profile = Profile {
     capabilities: Capabilities::FULL,
 };
 
-/// A GPU that shares the processor's memory, as a start for presets.
+/// The base of the presets for GPUs that share the processor's memory.
 const INTEGRATED: Profile = Profile {
     name: "integrated",
     class: Class::Integrated,
@@ -138,7 +143,7 @@ const INTEGRATED: Profile = Profile {
     ..DISCRETE
 };
 
-/// Its name.
+/// Prints its name.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
@@ -161,7 +166,7 @@ impl Profile {
         capabilities: Capabilities { float64: false, ..Capabilities::FULL },
         ..INTEGRATED
     };
-    /// What WebGPU promises of every adapter: no optional feature, and its default limits.
+    /// The guarantees of WebGPU for every adapter: no optional feature, and its default limits.
     pub const WEBGPU: Self =
         Self { name: "webgpu", simd_width: 4, capabilities: Capabilities::WEBGPU, ..INTEGRATED };
     /// Mesa's llvmpipe with vectors of 256 bits or more. It loads and stores lane by lane, word by
@@ -191,10 +196,10 @@ impl Profile {
         Self::SWIFTSHADER,
     ];
 
-    /// One preset for every table and kernel form there is: what tests compute everything under.
+    /// One preset for every table and kernel form: tests compute everything under these.
     pub const DISTINCT: [Self; 4] = [Self::SWIFTSHADER, Self::LLVMPIPE, Self::INTEL, Self::NVIDIA];
 
-    /// The profile of an adapter, or what `TF_WGPU_PROFILE` makes of it.
+    /// The profile of an adapter, or its preset from `TF_WGPU_PROFILE`.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
         let own_barriers = own_barriers(&|name| env::var(name).ok());
         let parts = env::var("TF_WGPU_PARTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
@@ -204,11 +209,11 @@ impl Profile {
             ..Self::from_parts(&adapter.get_info(), Capabilities::of(adapter))
         };
         let Ok(name) = env::var("TF_WGPU_PROFILE") else { return own };
-        // What is no preset is told once, by `settings::problems`.
+        // An unknown preset is reported once, by `settings::problems`.
         Self::named(&name).map_or(own, |preset| preset.on(own))
     }
 
-    /// The profile of an adapter that says so much about itself.
+    /// The profile of an adapter with this description and these capabilities.
     pub(crate) fn from_parts(info: &wgpu::AdapterInfo, capabilities: Capabilities) -> Self {
         let class = match info.device_type {
             wgpu::DeviceType::Cpu => Class::Software,
@@ -222,7 +227,7 @@ impl Profile {
             Class::Integrated => INTEGRATED,
             Class::Discrete => DISCRETE,
         };
-        // What a GPU with or without memory of its own has is known better than its vendor's.
+        // Whether the GPU has its own memory says more about it than its vendor.
         let name = match (class, info.vendor) {
             (Class::Software, _) => kind.name,
             (_, 0x1002) => Self::AMD.name,
@@ -256,8 +261,8 @@ impl Profile {
         Self::PRESETS.into_iter().find(|p| p.name.eq_ignore_ascii_case(name.trim()))
     }
 
-    /// This preset on an adapter whose own profile is `own`: what the adapter lacks, no preset
-    /// gives it, and what its driver gets wrong stays wrong.
+    /// This preset on an adapter whose own profile is `own`: a preset adds nothing that the adapter
+    /// lacks, and removes no limit that avoids an error of its driver.
     #[must_use]
     pub fn on(self, own: Self) -> Self {
         Self {
@@ -273,8 +278,9 @@ impl Profile {
         }
     }
 
-    /// The profile of an adapter that has no more than WebGPU promises, for forms of kernels that
-    /// every driver should take. Types stay, for TensorFlow knows the device by them.
+    /// The profile of an adapter that has no more than WebGPU's guarantees, for forms of kernels
+    /// that every driver should accept. The types stay, because TensorFlow has registered kernels
+    /// for them.
     #[must_use]
     pub fn portable(self) -> Self {
         let float64 = self.capabilities.float64;
@@ -284,7 +290,7 @@ impl Profile {
         Self { capabilities, ..portable }
     }
 
-    /// Which tiles and forms of kernels are for the adapter.
+    /// The kind of adapter, for choosing tiles and forms of kernels.
     pub const fn kind(&self) -> Kind {
         match self.class {
             Class::Software => Kind::Software,
@@ -305,7 +311,7 @@ impl Profile {
     }
 }
 
-/// Whether `TF_WGPU_BARRIERS`, as `lookup` gives it, asks for barriers where data needs them alone.
+/// Whether `TF_WGPU_BARRIERS`, as `lookup` gives it, asks for barriers only where data needs them.
 fn own_barriers(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
     lookup("TF_WGPU_BARRIERS").is_some_and(|v| v.trim().eq_ignore_ascii_case("data"))
 }

@@ -1,5 +1,5 @@
-//! What a kernel asks the GPU to run: a shader by key, the tensors it binds, its parameters and its
-//! grid.
+//! The work that a kernel gives to the GPU: a shader by key, the tensors that it binds, its
+//! parameters and its grid.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -49,7 +49,7 @@ impl Key {
         self
     }
 
-    /// What it consists of.
+    /// The bytes of the key.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -60,12 +60,12 @@ impl Key {
     }
 }
 
-/// For people: `contract, Relu, float32, 16`.
+/// Prints it for people: `contract, Relu, float32, 16`.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = &self.bytes[..];
         let text = |f: &mut fmt::Formatter<'_>, rest: &mut &[u8]| {
-            // No text in UTF-8 has a byte of the marks.
+            // No UTF-8 text contains these marker bytes.
             let end = rest.iter().position(|b| *b >= 0xfd).unwrap_or(rest.len());
             let (head, tail) = rest.split_at(end);
             *rest = tail;
@@ -218,7 +218,7 @@ pub struct Program<'a> {
     pub key: Key,
     /// Makes the shader; called only when no pipeline with this key exists yet.
     pub shader: &'a dyn Fn() -> Shader,
-    /// What to bind, in the shader's order. An empty tensor is bound to unspecified memory.
+    /// The tensors to bind, in the shader's order. An empty tensor is bound to unspecified memory.
     pub bindings: SmallVec<[Binding; 8]>,
     /// Parameters, in the shader's order (the offsets of the bindings are added automatically).
     pub params: Params,
@@ -227,7 +227,7 @@ pub struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// The same dispatch of another shader, whose bindings and parameters are the same.
+    /// The same dispatch of another shader that takes the same bindings and parameters.
     #[must_use]
     pub fn with<'s>(&self, key: Key, shader: &'s dyn Fn() -> Shader) -> Program<'s> {
         let (bindings, params) = (self.bindings.clone(), self.params.clone());
@@ -243,7 +243,7 @@ mod tests {
     fn keys_are_shown_in_words() {
         let key = Key::new("map").name("Relu").dtype(DType::F16).number(70_000).name("at");
         assert_eq!(key.to_string(), "map, Relu, float16, 70000, at");
-        // A tuning record may hold anything.
+        // A tuning record may contain any bytes.
         assert_eq!(Key::of_bytes(&[b'a', 0xfd, 1]).to_string(), "a, \u{1}");
         assert_eq!(Key::of_bytes(&[b'a', 0xfe, 250]).to_string(), "a, 250");
     }

@@ -1,5 +1,6 @@
-//! One line while pipelines are compiled for long, so that nobody takes a first step for a hang: on
-//! a terminal and in a notebook soon, and it goes away; in the log of a batch job once, after long.
+//! Shows a line while pipelines are compiled for long, so that a user does not take a first step
+//! for a hang. On a terminal and in a notebook it appears soon, and goes away. In the log of a
+//! batch job it appears once, after a longer time.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -8,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// How long compiling takes before a line in a terminal or a notebook.
+/// How long compiling takes before a line appears in a terminal or a notebook.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it takes before a line in a log is worth it.
+/// How long compiling takes before a line appears in a log.
 const LONG: Duration = Duration::from_secs(10);
 /// How often the line changes.
 const TICK: Duration = Duration::from_millis(250);
-/// Ticks without anything to compile that end a burst: a first step asks for one pipeline after the
-/// other, and those who compile may catch up with it.
+/// The number of ticks without anything to compile that end a burst: a first step asks for one
+/// pipeline after the other, and the compiling threads may catch up with it.
 const IDLE_TICKS: u32 = 4;
 /// The variable that Jupyter sets for its kernels. A notebook shows their standard error at once.
 const NOTEBOOK: &str = "JPY_PARENT_PID";
 
-/// Where standard error goes.
+/// The reader of standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reader {
     /// A terminal, which clears lines.
@@ -43,7 +44,7 @@ impl Reader {
     }
 }
 
-/// Counts pipelines, and has a thread tell of them.
+/// Counts pipelines, and has a thread report them.
 #[derive(Debug)]
 pub(super) struct Progress {
     counts: Arc<Counts>,
@@ -57,8 +58,8 @@ struct Counts {
 }
 
 impl Progress {
-    /// With a thread that tells. `is_first_run` tells whether the GPU is busy with the first
-    /// dispatch of a pipeline. Some drivers compile then, so this counts as compiling.
+    /// Starts the thread that reports. `is_first_run` returns whether the GPU is busy with the
+    /// first dispatch of a pipeline. Some drivers compile then, so this counts as compiling.
     pub fn start(is_first_run: impl Fn() -> bool + Send + 'static) -> Self {
         let counts = Arc::<Counts>::default();
         let (wake, woken) = bounded(1);
@@ -71,19 +72,19 @@ impl Progress {
         Self { counts, wake }
     }
 
-    /// A pipeline is going to be compiled.
+    /// Counts a pipeline that is going to be compiled.
     pub fn planned(&self) {
         self.counts.planned.fetch_add(1, Ordering::Relaxed);
         let _ = self.wake.try_send(());
     }
 
-    /// One is compiled, or failed to.
+    /// Counts a pipeline that is compiled, or failed to.
     pub fn compiled(&self) {
         self.counts.compiled.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Tells of each burst until the sender is gone.
+/// Reports each burst until the sender is gone.
 fn run(
     woken: &Receiver<()>,
     counts: &Counts,
@@ -109,13 +110,13 @@ fn run(
     }
 }
 
-/// Writes the line in the form that its reader shows. Errors of writing are ignored.
+/// Writes the line in the form for its reader. Write errors are ignored.
 struct Teller<W> {
     reader: Reader,
     out: W,
-    /// Characters of the line that is shown.
+    /// The number of characters of the line that is shown.
     shown: usize,
-    /// Whether a log has its line.
+    /// Whether a log has got its line.
     told: bool,
 }
 
@@ -124,8 +125,8 @@ impl<W: Write> Teller<W> {
         Self { reader, out, shown: 0, told: false }
     }
 
-    /// Tells that `compiled` of `planned` pipelines are compiled after `elapsed`, or that the first
-    /// run of some lasts.
+    /// Reports that `compiled` of `planned` pipelines are compiled after `elapsed`. If all are,
+    /// reports that the first run of some is still going on.
     fn tell(&mut self, planned: u64, compiled: u64, elapsed: Duration) {
         let seconds = elapsed.as_secs();
         let text = if compiled == planned {
@@ -145,14 +146,14 @@ impl<W: Write> Teller<W> {
         }
     }
 
-    /// The burst is over.
+    /// Ends the burst.
     fn end(&mut self) {
         if self.shown > 0 {
             self.show("");
         }
     }
 
-    /// A line in the place of the one that is shown.
+    /// Shows a line in place of the one that is shown.
     fn show(&mut self, line: &str) {
         let shown = std::mem::replace(&mut self.shown, line.len());
         let _ = match self.reader {
@@ -168,7 +169,7 @@ impl<W: Write> Teller<W> {
 mod tests {
     use super::*;
 
-    /// What a reader sees of a burst that takes a little longer than its patience.
+    /// The output for a reader after a burst that takes a little longer than its patience.
     fn seen(reader: Reader) -> String {
         let (wake, woken) = bounded(1);
         let counts = Arc::<Counts>::default();

@@ -1,5 +1,5 @@
-//! The GPU's queue as the submitter and the completion thread see it: a batch goes in, its end is
-//! waited for, bytes come out. A trait, so that a model can stand for the GPU
+//! The GPU's queue as the submitter and the completion thread see it: a batch is submitted, its end
+//! is waited for, and bytes are read back. It is a trait, so that a model can stand for the GPU
 //! (`tests/concurrency`).
 
 use std::time::Duration;
@@ -10,21 +10,21 @@ use crate::error::{Error, Result};
 pub(crate) trait Queue: Send + Sync + 'static {
     /// Recorded work.
     type Batch: Send + 'static;
-    /// Names a submission.
+    /// Identifies a submission.
     type Index: Send + 'static;
-    /// A copy to the host that is a part of a batch.
+    /// A copy to the host that is part of a batch.
     type Readback: Send + 'static;
 
-    /// Submits a batch. An error says that none of it, or nobody knows which part, will run.
+    /// Submits a batch. After an error, none of it or an unknown part of it runs.
     fn submit(&self, batch: Self::Batch) -> Result<Self::Index>;
 
-    /// The time since some moment in the past.
+    /// The time since a fixed moment in the past.
     fn now(&self) -> Duration;
 
     /// Blocks until a submission is done.
     fn wait(&self, index: Self::Index) -> Result<()>;
 
-    /// Hands out the bytes of a copy whose submission is done, or `lost`, the reason why there are
-    /// none.
+    /// Passes on the bytes of a copy whose submission is done. If there are none, passes on `lost`,
+    /// the reason.
     fn read(&self, readback: Self::Readback, lost: Option<Error>);
 }

@@ -1,8 +1,8 @@
 //! The recorder: the one open command encoder of a device and its open compute pass.
 //!
-//! All streams of a device share it, which makes them trivially ordered. A batch goes to the
-//! submitter when somebody asks (a read-back, a wait, a poll of an unfinished event) or when it is
-//! due. Uploads are staged at once and recorded as copies.
+//! All streams of a device share it, so they are trivially ordered. A batch goes to the submitter
+//! when it is needed (for a read-back, a wait, or a poll of an unfinished event) or when it is due.
+//! Uploads are staged at once and recorded as copies.
 
 mod traced;
 
@@ -37,7 +37,7 @@ use crate::sys::guard::caught;
 /// A resolved binding: block, byte offset (aligned) and byte length within it.
 pub(crate) type Bound = (Arc<Block>, u64, u64);
 
-/// A dispatch, but for its pipeline.
+/// A dispatch without its pipeline.
 pub(crate) struct Dispatch {
     /// Contents of the first binding, in front of `bound`; no binding if empty.
     pub table: Vec<u32>,
@@ -45,11 +45,11 @@ pub(crate) struct Dispatch {
     /// The whole parameter block.
     pub params: SmallVec<[u32; 32]>,
     pub grid: Grid,
-    /// What it reads and writes.
+    /// The bytes that it reads and writes.
     pub bytes: u64,
     /// Its work, as `pace` counts it.
     pub work: u64,
-    /// Who asked for it, while the device is traced.
+    /// The op that asked for it, while the device is traced.
     pub asked: Option<Box<Asked>>,
 }
 
@@ -57,15 +57,16 @@ pub(crate) struct Recorder {
     gpu: Arc<Gpu>,
     completion: Arc<Completion<Gpu>>,
     submitter: Arc<Submitter<Gpu>>,
-    // The pass must end before the encoder is touched: see `encoder`.
+    // The pass must end before the encoder is used: see `encoder`.
     pass: Option<wgpu::ComputePass<'static>>,
-    /// What the dispatches of the pass touch.
+    /// The memory that the dispatches of the pass touch.
     hazards: Hazards,
     /// Blocks for which the last dispatch waits.
     conflicts: Vec<u32>,
-    /// Whether barriers between dispatches are put here, for wgpu takes all bindings for read-only.
+    /// Whether the recorder puts the barriers between dispatches, because wgpu takes all bindings
+    /// for read-only.
     own_barriers: bool,
-    /// What dispatches of the pass bind, if so.
+    /// If so, the buffers that dispatches of the pass bind.
     bound: FxHashMap<u32, wgpu::Buffer>,
     encoder: Option<wgpu::CommandEncoder>,
     after: Vec<AfterWork<Readback>>,
@@ -78,13 +79,14 @@ pub(crate) struct Recorder {
     bind_groups: BindGroups<wgpu::BindGroup>,
     /// Serial of the last submission.
     submitted: Serial,
-    /// While the device is traced.
+    /// Present while the device is traced.
     probe: Option<Box<Probe>>,
     pub statistics: Statistics,
 }
 
 impl Recorder {
-    /// Makes the buffers of parameters too, so that no first operation fails for want of one.
+    /// Makes the buffers of parameters too, so that no first operation fails because there is no
+    /// memory for them.
     pub fn new(
         gpu: Arc<Gpu>,
         own_barriers: bool,
@@ -114,7 +116,7 @@ impl Recorder {
         })
     }
 
-    /// Records one dispatch. What fails leaves nothing of it in the batch.
+    /// Records one dispatch. A dispatch that fails leaves nothing in the batch.
     fn dispatch(&mut self, pipeline: &Pipeline, uses: Uses, dispatch: &Dispatch) -> Result<()> {
         self.make_room();
         let Dispatch { table, bound, params, grid, bytes, work, asked } = dispatch;
@@ -175,12 +177,12 @@ impl Recorder {
         Ok(())
     }
 
-    /// Counts the barriers in front of a dispatch, and puts those that wgpu does not.
+    /// Counts the barriers before a dispatch, and puts the barriers that wgpu does not put.
     fn keep_apart(&mut self, uses: Uses, dispatch: &Dispatch) {
         let Dispatch { table, bound, .. } = dispatch;
         let accesses = accesses(bound, uses, usize::from(!table.is_empty()));
-        // Tables are read alone, of a buffer that has nothing else. For a uniform buffer wgpu puts
-        // no barrier.
+        // Tables are only read, from a buffer that holds nothing else. wgpu puts no barriers for a
+        // uniform buffer.
         let own = (!table.is_empty()).then_some(Access {
             block: self.tables.id(),
             bytes: 0..1,
@@ -198,19 +200,19 @@ impl Recorder {
         for (block, ..) in bound {
             let is_first = self.bound.insert(block.id, block.buffer.clone()).is_none();
             if let Some(at) = self.conflicts.iter().position(|id| *id == block.id) {
-                // The first one ends the use as a read-only buffer and makes no write available;
-                // the second does, to reads and writes.
+                // The first transition ends the use as a read-only buffer but makes no write
+                // available. The second one makes writes available to reads and writes.
                 self.conflicts.swap_remove(at);
                 self.written(&block.buffer);
                 self.written(&block.buffer);
             } else if is_first {
-                // After copies and other passes, for writes as well.
+                // After copies and other passes a barrier is needed for writes, too.
                 self.written(&block.buffer);
             }
         }
     }
 
-    /// Tells wgpu that the open pass has written `buffer`, as it has.
+    /// Tells wgpu that the open pass has written `buffer`.
     fn written(&mut self, buffer: &wgpu::Buffer) {
         let transition =
             wgpu::BufferTransition { buffer, state: wgpu::BufferUses::STORAGE_READ_WRITE };
@@ -231,7 +233,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records a copy of the first `len` bytes of a buffer from `pool`, which goes back there.
+    /// Records a copy of the first `len` bytes of a buffer from `pool`, which goes back to the
+    /// pool.
     pub fn upload_from(
         &mut self,
         block: &Block,
@@ -315,19 +318,19 @@ impl Recorder {
         if self.is_empty() { self.submitted } else { self.submitted + 1 }
     }
 
-    /// Has what is recorded, if anything, submitted by the submitter's thread.
+    /// Makes the submitter's thread submit the recorded work, if there is any.
     pub fn submit(&mut self) {
         self.hand_over();
         self.submitter.wake();
     }
 
-    /// Hands what is recorded, if anything, to the submitter and returns the serial of the last
-    /// submission. The caller is to see to it that it is submitted.
+    /// Hands the recorded work, if there is any, to the submitter and returns the serial of the
+    /// last submission. The caller must make sure that it is submitted.
     pub fn hand_over(&mut self) -> Serial {
         if self.is_empty() {
             return self.submitted;
         }
-        // Whatever happens, the serial is one that somebody may wait for.
+        // Whatever happens here, the serial must complete, because a thread may wait for it.
         let batch = caught("the end of a batch", || {
             self.end_pass();
             let Some(mut encoder) = self.encoder.take() else { return Ok(None) };
@@ -351,17 +354,17 @@ impl Recorder {
         self.submitted
     }
 
-    /// Serial of the last submission, which may be on its way yet.
+    /// The serial of the last submission, which may still be on its way.
     pub const fn submitted(&self) -> Serial {
         self.submitted
     }
 
-    /// Lets go of a freed block, if not at once.
+    /// Drops the bind groups of a freed block, perhaps later.
     pub fn forget(&mut self, block: &Block) {
         self.bind_groups.free(block);
     }
 
-    /// Lets go of all freed blocks. Whether there were any.
+    /// Drops the bind groups of all freed blocks. Returns whether there were freed blocks.
     pub fn sweep(&mut self) -> bool {
         self.bind_groups.sweep()
     }
@@ -397,7 +400,8 @@ impl Recorder {
         open(&mut self.encoder, &self.gpu.device)
     }
 
-    /// Ends the open pass, if there is one. What follows it must know what it has written.
+    /// Ends the open pass, if there is one. Tells wgpu which buffers the pass has written, for the
+    /// work after it.
     fn end_pass(&mut self) {
         if let Some(probe) = &mut self.probe {
             probe.end_pass();
@@ -435,8 +439,9 @@ impl Record for Recorder {
     }
 }
 
-/// What a program touches of its bindings, of which the first is the shader's number `first`. A
-/// program that writes parts of words or vec4s at the end of a tensor stays within its binding.
+/// The memory that a program touches through its bindings, of which the first is the shader's
+/// number `first`. A program that writes parts of words or vec4s at the end of a tensor stays
+/// within its binding.
 fn accesses(bound: &[Bound], uses: Uses, first: usize) -> impl Iterator<Item = Access> {
     bound.iter().zip(first..).map(move |((block, offset, size), binding)| Access {
         block: block.id,
@@ -446,8 +451,8 @@ fn accesses(bound: &[Bound], uses: Uses, first: usize) -> impl Iterator<Item = A
     })
 }
 
-/// An offset as a part that belongs to a bind group and one that a dispatch gives, which has 32
-/// bits.
+/// Splits an offset into a part that belongs to a bind group and a part that is given with the
+/// dispatch, which has 32 bits.
 const fn split(offset: u64) -> (u64, u32) {
     const DYNAMIC: u64 = (1 << 31) - 1;
     (offset & !DYNAMIC, (offset & DYNAMIC) as u32)

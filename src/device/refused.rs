@@ -1,4 +1,4 @@
-//! Which forms of shaders the driver has refused, in this process and in earlier ones.
+//! The forms of shaders that the driver has refused, in this process and in earlier ones.
 
 use std::path::Path;
 
@@ -9,20 +9,20 @@ use rustc_hash::FxHashMap;
 use super::cache::Store;
 use super::program::Key;
 
-/// Grows whenever rows mean something else than before.
+/// Grows whenever the meaning of rows changes.
 const LAYOUT: u32 = 1;
-/// Most shaders that are kept: a driver that refuses more has another fault.
+/// The largest number of shaders that are kept: a driver that refuses more has another fault.
 const MOST: usize = 4096;
 
-/// What a driver gets of a shader. Forms are tried in this order.
+/// The form in which a driver gets a shader. Forms are tried in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
-    /// With all that the adapter has.
+    /// With all features of the adapter.
     Usual,
-    /// With what WebGPU promises of every adapter alone: parameters come from a uniform buffer, and
-    /// 64-bit integers are pairs of words.
+    /// With only the guarantees of WebGPU for every adapter: parameters come from a uniform buffer,
+    /// and 64-bit integers are pairs of words.
     Portable,
-    /// As [`Form::Portable`], and the driver makes no optimizations.
+    /// Like [`Form::Portable`], and the driver makes no optimizations.
     Unoptimized,
 }
 
@@ -56,7 +56,8 @@ pub(super) struct RefusedForms {
 }
 
 impl RefusedForms {
-    /// What a directory holds for an adapter and its driver, where additions are kept.
+    /// Reads the forms stored in a directory for an adapter and its driver. New ones are added
+    /// there.
     pub fn open(info: &wgpu::AdapterInfo, directory: Option<&Path>) -> Self {
         let store =
             directory.map(|directory| Store::of("file of shaders", info, directory, "refused"));
@@ -69,7 +70,8 @@ impl RefusedForms {
         self.known.lock().get(key).copied()
     }
 
-    /// Notes that a form was refused, and keeps it together with what other processes have noted.
+    /// Notes that a form was refused, and stores it together with the refusals that other processes
+    /// have noted.
     pub fn add(&self, key: &Key, form: Form) {
         let mut known = self.known.lock();
         put(&mut known, key.clone(), form);
@@ -97,7 +99,7 @@ fn encode(known: &FxHashMap<Key, Form>) -> Vec<u8> {
     Record { layout: LAYOUT, rows }.encode_to_vec()
 }
 
-/// The rows of a file; none if it holds something else.
+/// The rows of a file; none if the file has other contents.
 fn rows(bytes: &[u8]) -> FxHashMap<Key, Form> {
     let record = Record::decode(bytes).ok().filter(|record| record.layout == LAYOUT);
     let rows = record.map(|record| record.rows).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! SPIR-V of a shader, for pipelines whose bindings wgpu is not to look at.
+//! SPIR-V of a shader, for pipelines whose bindings are hidden from wgpu.
 
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
@@ -7,9 +7,9 @@ use naga::valid::{ValidationFlags, Validator};
 
 use crate::error::{Error, Result};
 
-/// Like what wgpu makes of it, but that all accesses are checked: whether the driver checks those
-/// of buffers itself is only known to wgpu. Cooperative matrices ask for a newer version, which
-/// their drivers have.
+/// Like wgpu's own SPIR-V, except that all accesses are checked: only wgpu knows whether the driver
+/// itself checks accesses of buffers. Cooperative matrices need a newer version of SPIR-V, which
+/// their drivers support.
 pub(super) fn of(module: &naga::Module) -> Result<Vec<u32>> {
     let info = validated(module)?;
     let checked = BoundsCheckPolicy::Restrict;
@@ -44,7 +44,8 @@ pub(super) fn validated(module: &naga::Module) -> Result<ModuleInfo> {
     validator.validate(module).map_err(|e| Error::Internal(e.into_inner().to_string()))
 }
 
-/// Whether it multiplies cooperative matrices: those that are loaded need no type of the module's.
+/// Whether it multiplies cooperative matrices. The expressions are searched, because loaded
+/// matrices need no type in the module.
 fn has_matrices(module: &naga::Module) -> bool {
     let functions = module.functions.iter().map(|(_, function)| function);
     functions.chain(module.entry_points.iter().map(|entry| &entry.function)).any(|function| {

@@ -1,5 +1,5 @@
-//! Staging buffers of large uploads. They are kept, mapped, for later ones: memory that is new to
-//! the process costs it a page fault every 4 KiB, which takes longer than copying them.
+//! Staging buffers of large uploads. They are kept mapped for later uploads: memory that is new to
+//! the process costs it a page fault every 4 KiB, which takes longer than copying 4 KiB.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use parking_lot::Mutex;
 use super::checked::checked;
 use crate::error::{Error, Result};
 
-/// Buffers that are kept.
+/// The number of buffers that are kept.
 const MAX_KEPT: usize = 8;
-/// Their bytes together.
+/// The bytes of all kept buffers together.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Mapped buffers that nobody uses.
+/// Mapped buffers that are not in use.
 #[derive(Clone, Default)]
 pub(crate) struct Staging {
     idle: Arc<Mutex<Vec<wgpu::Buffer>>>,
 }
 
 impl Staging {
-    /// A buffer that begins with `bytes`, whose number is a multiple of 4. To be given back by
-    /// [`Self::recall`].
+    /// A buffer that begins with `bytes`, whose number is a multiple of 4. The caller gives it back
+    /// with [`Self::recall`].
     pub fn stage(&self, device: &wgpu::Device, bytes: &[u8]) -> Result<wgpu::Buffer> {
         let len = bytes.len() as u64;
         let buffer = self.take(device, len)?;
@@ -33,8 +33,8 @@ impl Staging {
         Ok(buffer)
     }
 
-    /// A mapped buffer of at least `len` bytes, a multiple of 4. To be given back, unmapped, by
-    /// [`Self::recall`].
+    /// A mapped buffer of at least `len` bytes, a multiple of 4. The caller unmaps it and gives it
+    /// back with [`Self::recall`].
     pub fn take(&self, device: &wgpu::Device, len: u64) -> Result<wgpu::Buffer> {
         let idle = {
             let mut idle = self.idle.lock();
@@ -43,12 +43,12 @@ impl Staging {
         idle.map_or_else(|| create(device, len), Ok)
     }
 
-    /// Drops what is kept for later.
+    /// Drops the idle buffers.
     pub fn release_idle(&self) {
         self.idle.lock().clear();
     }
 
-    /// Takes a buffer back when what is recorded in `encoder` is done.
+    /// Takes a buffer back when the work recorded in `encoder` is done.
     pub fn recall(&self, encoder: &wgpu::CommandEncoder, buffer: &wgpu::Buffer) {
         let (idle, kept) = (self.idle.clone(), buffer.clone());
         encoder.map_buffer_on_submit(buffer, wgpu::MapMode::Write, .., move |mapped| {

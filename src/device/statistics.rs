@@ -1,21 +1,22 @@
-//! What a device has done so far, for benchmarks and tests.
+//! Counts of a device's work so far, for benchmarks and tests.
 
-/// Counts since the device was opened. Work counts when it is recorded, not when the GPU has done
-/// it.
+/// Counts since the device was opened. Work is counted when it is recorded, not when the GPU has
+/// done it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Dispatches, those of copies and fills included.
+    /// Dispatches, including those of copies and fills.
     pub dispatches: u64,
     /// Bytes that dispatches read and write by their programs' descriptions: the sum of their
-    /// bindings' lengths, or of the tensors in them where these are windows of memory. A program
-    /// that reads part of a tensor counts all of it, one that reads and writes the same memory by
-    /// two bindings counts it twice.
+    /// bindings' lengths, or of the tensors in them if the bindings are windows of memory. A
+    /// program that reads part of a tensor counts all of it; a program that reads and writes the
+    /// same memory through two bindings counts it twice.
     pub bytes: u64,
-    /// Dispatches that wgpu keeps apart from earlier ones of their pass, for a buffer is common.
+    /// Dispatches with a barrier before them: by wgpu's rule, because an earlier dispatch of their
+    /// pass binds the same buffer; with `own_barriers`, because they need one.
     pub barriers: u64,
-    /// Those that read what an earlier one of the pass writes, or write what it reads or writes, as
-    /// far as that is known: until a program's text is analysed, it counts as if it wrote all that
-    /// it binds.
+    /// Dispatches that need a barrier: they read bytes that an earlier dispatch of the pass writes,
+    /// or write bytes that it reads or writes. Until a program's text is analysed, it counts as if
+    /// it wrote all its bindings.
     pub barriers_needed: u64,
     /// Submissions to the queue.
     pub submissions: u64,
@@ -31,9 +32,9 @@ pub struct Statistics {
     pub copies: u64,
     /// Pipelines compiled, or refused by the driver.
     pub pipelines: u64,
-    /// Bind groups made. A step that binds what the steps before it did makes none.
+    /// Bind groups made. A step with the same bindings as the steps before it makes none.
     pub bind_groups: u64,
-    /// Bind groups kept at the moment: the one number that may fall.
+    /// Bind groups kept at the moment: the only one of these numbers that may fall.
     pub bind_groups_held: u64,
 }
 

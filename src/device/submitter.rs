@@ -1,8 +1,9 @@
 //! Submissions on their way to the queue.
 //!
 //! wgpu encodes a batch's commands when it is submitted, which takes the host as long as recording
-//! them, and the driver takes its time too. A thread of its own does that, so that who records goes
-//! on. Who waits for a batch does it himself: that spares him the time until a thread wakes up.
+//! them, and the driver takes its time too. A separate thread does that, so that the recording
+//! thread goes on. A thread that waits for a batch submits it itself: that saves the time until
+//! another thread wakes up.
 
 use std::collections::VecDeque;
 
@@ -13,8 +14,8 @@ use super::sync::{Arc, AtomicBool, Mutex, Ordering, Receiver, Sender, Weak, boun
 use crate::error::Result;
 use crate::sys::guard::caught;
 
-/// Batches that may wait. Beyond that the recording thread submits, so that it cannot run away from
-/// the thread.
+/// The number of batches that may wait. Beyond that the recording thread submits, so that it cannot
+/// run ahead of the submitting thread.
 const MAX_WAITING: usize = 8;
 
 /// One submission.
@@ -22,9 +23,9 @@ pub(crate) struct Recorded<Q: Queue> {
     pub serial: Serial,
     /// None when there is no GPU work; an error when it could not be recorded to its end.
     pub batch: Result<Option<Q::Batch>>,
-    /// What follows the GPU work.
+    /// The work that follows the GPU work.
     pub after: Vec<AfterWork<Q::Readback>>,
-    /// What it holds until it is done.
+    /// The resources that it holds until it is done.
     pub load: Load,
 }
 
@@ -59,16 +60,16 @@ impl<Q: Queue> Submitter<Q> {
             has_thread: AtomicBool::new(true),
         });
         let weak = Arc::downgrade(&submitter);
-        // Without a thread, batches wait for somebody who waits for them, or until there are too
-        // many.
+        // If there is no thread, batches wait for a thread that waits for them, or until there are
+        // too many.
         if spawn("wgpu-submit", move || run(&woken, &weak)).is_err() {
             submitter.has_thread.store(false, Ordering::Relaxed);
         }
         submitter
     }
 
-    /// Queues a batch; serials must arrive in order. [`Self::wake`] or [`Self::submit`] is to
-    /// follow.
+    /// Queues a batch; serials must arrive in order. The caller must call [`Self::wake`] or
+    /// [`Self::submit`] afterwards.
     pub fn push(&self, recorded: Recorded<Q>) {
         self.completion.expect(recorded.serial, recorded.load);
         let mut waiting = self.waiting.lock();
@@ -80,12 +81,13 @@ impl<Q: Queue> Submitter<Q> {
         }
     }
 
-    /// Has the thread submit what waits.
+    /// Has the thread submit the waiting batches.
     pub fn wake(&self) {
         let _ = self.wake.try_send(());
     }
 
-    /// Submits what waits. On return everything that was queued before the call is submitted.
+    /// Submits the waiting batches. On return everything that was queued before the call is
+    /// submitted.
     pub fn submit(&self) {
         let _order = self.submitting.lock();
         loop {
@@ -93,8 +95,8 @@ impl<Q: Queue> Submitter<Q> {
             else {
                 return;
             };
-            // Nobody knows who depends on a batch that does not run as it was recorded: it ends the
-            // device, and its read-backs and those of all later ones get the error.
+            // Any later work may depend on a batch that does not run as it was recorded. So this
+            // ends the device, and the read-backs of this and all later batches get the error.
             let submitted = self.queue.now();
             let index = caught("a submission", || match (batch?, self.failures.lost()) {
                 (Some(batch), None) => self.queue.submit(batch).map(Some),
@@ -108,8 +110,8 @@ impl<Q: Queue> Submitter<Q> {
         }
     }
 
-    /// Waits while too much is on its way. A loop that reads nothing back would else run ahead of
-    /// the GPU until the host is out of memory. Not to be called with the recorder's lock.
+    /// Waits while too much is on its way. A loop that reads nothing back would otherwise run ahead
+    /// of the GPU until the host is out of memory. Not to be called with the recorder's lock held.
     pub fn throttle(&self) {
         if self.completion.is_crowded(Part::Whole) {
             // Some drivers run a batch before they return from its submission. This thread goes on

@@ -1,5 +1,5 @@
-//! Copies between host and device and within the device, fills, and timers. Any byte offset and
-//! length.
+//! Copies between host and device and within the device, fills, and timers. Byte offsets and
+//! lengths are arbitrary.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{Device, Timestamps};
 use crate::error::{Error, Result};
 use crate::shader::{Field, Shader, WORKGROUP};
 
-/// Bytes of the largest part of a copy between host and device: what is on its way takes host
+/// The bytes of the largest part of a copy between host and device: data on its way takes host
 /// memory a second time.
 const PART: u64 = 64 << 20;
 
@@ -30,7 +30,8 @@ impl Device {
     /// copy is ordered like every other enqueued work.
     pub fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
         process::check()?;
-        // Errors that wait to be told are for calls whose status somebody looks at.
+        // Pending errors are for calls whose status is checked. So only the loss of the device is
+        // reported here.
         if let Some(e) = self.failures.lost() {
             return Err(e);
         }
@@ -74,8 +75,8 @@ impl Device {
     }
 
     /// Copies `len` bytes at `address` to the host, in parts. `sink` receives each part and its
-    /// offset on the completion thread, or why there is none. An error that is returned says that
-    /// `sink` was not called and never will be.
+    /// offset on the completion thread, or the error. If this call returns an error, `sink` was not
+    /// called and never will be.
     pub fn download_with(
         &self,
         address: u64,
@@ -113,7 +114,7 @@ impl Device {
             match self.settled(recorded) {
                 Ok(()) => self.submitter.submit(),
                 Err(e) if at == 0 => return Err(e),
-                // Behind the parts that are on their way.
+                // Report it after the parts that are on their way.
                 Err(e) => {
                     let sink = sink.clone();
                     self.host_callback(move || sink.lock()(at, Err(e)));
@@ -172,7 +173,7 @@ impl Device {
         })
     }
 
-    /// Copies a window that begins and ends at units of `unit` bytes in both places.
+    /// Copies a window that begins and ends at multiples of `unit` bytes in both places.
     fn copy_units(
         &self,
         to: u64,
@@ -261,7 +262,7 @@ impl Device {
                 })
             })
         };
-        // Without queries the host's clock serves.
+        // Without queries the host's clock is used.
         let queries = if self.profile.capabilities.timestamps >= Timestamps::Encoders {
             make().ok()
         } else {
@@ -305,8 +306,8 @@ impl Timer {
         self.stop_with(device, move |nanoseconds| *elapsed.lock() = nanoseconds);
     }
 
-    /// Marks the end; `sink` receives the nanoseconds since the start on the completion thread, if
-    /// there is an answer.
+    /// Marks the end; `sink` receives the nanoseconds since the start on the completion thread, or
+    /// None if there was no measurement.
     pub fn stop_with(&self, device: &Device, sink: impl FnOnce(Option<u64>) + Send + 'static) {
         match &self.queries {
             Some(q) => {

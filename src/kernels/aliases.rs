@@ -1,10 +1,10 @@
-//! Updates of several variables of which some are the same variable.
+//! Updates of several variables, some of which are the same variable.
 //!
 //! A graph knows handles, not variables: two arguments of a function may be handles of one
 //! variable. A program that changes several variables reads all of them before it writes any, so
-//! one of two changes of the same variable would be lost. Such an update is therefore carried out
-//! place by place, as the assignments that it stands for would be. TensorFlow's dense training ops
-//! keep one of the changes, and so do ours.
+//! one of two changes of the same variable would be lost. So such an update is carried out place by
+//! place, like the assignments that it stands for. TensorFlow's dense training ops keep one of the
+//! changes, and so do ours.
 
 use smallvec::SmallVec;
 
@@ -21,9 +21,9 @@ pub fn are_there(values: &[Tensor]) -> bool {
     addresses.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// Runs `update`, which writes the new value of each place where its old one lies. Where a variable
-/// has several places, they are changed in the order of `places`: each sees what the one before it
-/// has made of the variable.
+/// Runs `update`, which writes the new value of each place over its old one. If a variable has
+/// several places, they are changed in the order of `places`: each sees the value that the one
+/// before it has left.
 pub fn update_in_order(
     ctx: &mut dyn OpContext,
     values: &[Tensor],
@@ -36,7 +36,7 @@ pub fn update_in_order(
     let copies = |ctx: &mut dyn OpContext| {
         values.iter().map(|t| ctx.temp(t.dtype, &t.dims)).collect::<Result<Vec<Tensor>>>()
     };
-    // What each place starts from, once its turn is over.
+    // The value that each place starts from, once its turn is over.
     let starts = copies(ctx)?;
     let scratch = copies(ctx)?;
     let mut is_over: SmallVec<[bool; 8]> = SmallVec::from_elem(false, values.len());
@@ -53,8 +53,8 @@ pub fn update_in_order(
 }
 
 /// Runs `update` once, on the values that all places had before. A variable that has several places
-/// keeps the last one's value: so it is in TensorFlow, whose dense updates give each place a buffer
-/// of its own when the variable is in use by another one.
+/// keeps the last one's value: that is what TensorFlow does, whose dense updates give each place a
+/// buffer of its own when the variable is in use by another one.
 pub fn update_and_keep_last(
     ctx: &mut dyn OpContext,
     values: &[Tensor],

@@ -48,7 +48,7 @@ pub fn shaders() -> Vec<Shader> {
     TYPES.iter().map(|t| shader(*t)).chain(vec4s).collect()
 }
 
-/// Which dimension holds the channels.
+/// The dimension that holds the channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChannelAxis {
     /// NHWC, NDHWC.
@@ -58,7 +58,7 @@ pub enum ChannelAxis {
 }
 
 impl ChannelAxis {
-    /// From the attribute `data_format`.
+    /// Reads the attribute `data_format`.
     pub fn of(attrs: &dyn Attrs) -> Result<Self> {
         match attrs.string("data_format")?.as_str() {
             "NHWC" | "NDHWC" => Ok(Self::Last),
@@ -76,14 +76,14 @@ impl ChannelAxis {
     }
 }
 
-/// The parameters `phase` and `rest` of a window that starts at element `first`: the channel and
-/// the position within it.
+/// The parameters `phase` and `rest` of a window that starts at element `first`: its channel and
+/// the position within that channel.
 pub(super) fn phase(first: usize, inner: usize, channels: usize) -> (usize, usize) {
     ((first / inner) % channels, first % inner)
 }
 
-/// Calls `f` with first element and length of windows of `count` elements of up to `size` bytes,
-/// each a whole number of words.
+/// Calls `f` with the first element and the length of each window of the `count` elements of up to
+/// `size` bytes. A window is a whole number of words.
 pub(super) fn element_windows(
     device: &Device,
     count: usize,
@@ -168,11 +168,11 @@ fn add_vec4s(
     Ok(())
 }
 
-/// Most rows of an invocation.
+/// The most rows of an invocation.
 const MOST_ROWS: usize = 8;
 
-/// From one row of `units` vec4s of an invocation to the next: several rows each, where that leaves
-/// enough invocations.
+/// The distance from one row of `units` vec4s of an invocation to the next: an invocation has
+/// several rows if that leaves enough invocations.
 pub(super) fn row_step(profile: Profile, rows: usize, units: usize) -> usize {
     rows.div_ceil((rows * units / profile.invocations).clamp(1, MOST_ROWS))
 }

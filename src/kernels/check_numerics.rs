@@ -1,8 +1,8 @@
 //! CheckNumerics and CheckNumericsV2: an error when a tensor has NaN or infinite values, else the
 //! tensor itself.
 //!
-//! Both wait for the device, for they must know before the step goes on; TensorFlow's GPU kernels
-//! wait in the background.
+//! Both wait for the device, since the result must be known before the step goes on; TensorFlow's
+//! GPU kernels wait in the background.
 
 use smallvec::smallvec;
 
@@ -21,7 +21,7 @@ use crate::shader::{Shader, WORKGROUP};
 
 const TYPES: &[DType] = types::FLOATS_BUT_BF16;
 
-/// Bits of what was found.
+/// Bits of the kinds of values that were found.
 const NAN: u32 = 1;
 const POSITIVE: u32 = 2;
 const NEGATIVE: u32 = 4;
@@ -49,7 +49,7 @@ struct CheckNumerics {
 }
 
 impl CheckNumerics {
-    /// What TensorFlow calls the values that were found, or None.
+    /// TensorFlow's name for the values that were found, or None.
     fn found(&self, flags: u32) -> Option<String> {
         let has = |bit: u32| flags & bit != 0;
         let infinite = has(POSITIVE) || has(NEGATIVE);

@@ -1,5 +1,5 @@
-//! DebugNumericSummaryV2: how many values of a tensor are infinite, NaN, negative, zero and
-//! positive, or whether any is unhealthy.
+//! DebugNumericSummaryV2: the numbers of infinite, NaN, negative, zero and positive values of a
+//! tensor, or whether any value is infinite or NaN.
 
 use smallvec::smallvec;
 
@@ -56,7 +56,7 @@ enum Slot {
     Example(u32),
 }
 
-/// Most elements of a summary.
+/// The most elements of a summary.
 const SLOTS: usize = 11;
 /// Extents that the summary of a shape lists.
 const EXTENTS: usize = 6;
@@ -79,7 +79,7 @@ impl Summary {
         Ok(Self { output, mode: attrs.int("tensor_debug_mode")?, id: id.max(0) as u64 })
     }
 
-    /// What the summary lists; the tensor's number comes first, but in mode 8.
+    /// The elements of the summary; the tensor's number comes first, except in mode 8.
     fn slots(&self, x: &Tensor) -> Result<Vec<Slot>> {
         let id = Slot::Number(0);
         let (dtype, rank, size) =

@@ -1,5 +1,5 @@
-//! Ops of our own, which the graph optimizer or the Python package emits: their signatures and
-//! shape functions, without TensorFlow's C API.
+//! Our own ops, which the graph optimizer or the Python package emits: their signatures and shape
+//! functions, without TensorFlow's C API.
 //!
 //! `ffi` registers every row of [`crate::kernels::fused::DEFINITIONS`] with TensorFlow before the
 //! kernels.
@@ -12,8 +12,8 @@ use crate::layout::broadcast_dims;
 /// extent.
 pub type PartialShape = Option<Vec<Option<usize>>>;
 
-/// What a shape function sees of a node. TensorFlow's C API shows shape functions no attributes but
-/// single types.
+/// The part of a node that a shape function sees. TensorFlow's C API shows shape functions no
+/// attributes except single types.
 pub struct ShapeInputs<'a> {
     /// Shapes of the inputs, lists flattened.
     pub shapes: &'a [PartialShape],
@@ -21,14 +21,14 @@ pub struct ShapeInputs<'a> {
     pub dtype: &'a dyn Fn(&str) -> Option<DType>,
 }
 
-/// The shapes of the outputs that are known; missing ones at the end and `None`s are unknown, and
-/// what is more than there are outputs is ignored.
+/// The shapes of the outputs, as far as they are known. Missing shapes at the end and `None`s are
+/// unknown; surplus ones are ignored.
 ///
 /// # Errors
-/// `InvalidArgument` where the inputs' shapes do not go together.
+/// `InvalidArgument` if the inputs' shapes do not go together.
 pub type ShapeFunction = fn(&ShapeInputs<'_>) -> Result<Vec<PartialShape>>;
 
-/// An op as TensorFlow's `OpDef` has it, in the syntax of `REGISTER_OP`.
+/// An op in the form of TensorFlow's `OpDef`, in the syntax of `REGISTER_OP`.
 pub struct OpDefinition {
     /// The name, which starts with `_Wgpu`.
     pub name: &'static str,
@@ -44,10 +44,10 @@ pub struct OpDefinition {
     pub shape: ShapeFunction,
 }
 
-/// The shape to which all of `shapes` broadcast; an extent is known where some input decides it.
+/// The shape to which all of `shapes` broadcast; an extent is known if some input decides it.
 ///
 /// # Errors
-/// `InvalidArgument` where known extents do not broadcast.
+/// `InvalidArgument` if known extents do not broadcast.
 pub fn broadcast(shapes: &[PartialShape]) -> Result<PartialShape> {
     let Some(shapes) = shapes.iter().cloned().collect::<Option<Vec<_>>>() else { return Ok(None) };
     let rank = shapes.iter().map(Vec::len).max().unwrap_or(0);
@@ -56,7 +56,8 @@ pub fn broadcast(shapes: &[PartialShape]) -> Result<PartialShape> {
         for (dim, extent) in dims[rank - shape.len()..].iter_mut().zip(shape) {
             *dim = match (*dim, *extent) {
                 (Some(a), Some(b)) => Some(broadcast_dims(&[a], &[b])?[0]),
-                // An extent other than 1 decides, for the unknown one can only be 1 or the same.
+                // An extent other than 1 decides, since the unknown one can only be 1 or equal to
+                // it.
                 (Some(1), other) | (other, Some(1)) => other,
                 (Some(known), None) | (None, Some(known)) => Some(known),
                 (None, None) => None,

@@ -1,8 +1,8 @@
-//! What a fused kernel computes for each element: a DAG of scalar rows and casts, with parameters
-//! in place of constants.
+//! The computation of a fused kernel for each element: a DAG of scalar rows and casts, with
+//! parameters in place of constants.
 //!
-//! The graph optimizer builds expressions, an attribute of the fused op carries one as text, the
-//! kernel turns it into a WGSL function that calls the same functions as the plain kernels do. As
+//! The graph optimizer builds an expression, an attribute of the fused op carries it as text, and
+//! the kernel turns it into a WGSL function that calls the same functions as the plain kernels. As
 //! text:
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! `x` are the inputs' types, `c` the number of parameters, which are `f32` and stand for values of
-//! float32, float16 or bfloat16; an attribute of a row is a parameter after the arguments. What the
-//! parameters are is no part of the text, so it is no part of a pipeline's key either. Values
+//! float32, float16 or bfloat16; an attribute of a row is a parameter after the arguments. The
+//! parameters' values are not part of the text, and so not part of a pipeline's key either. Values
 //! between steps are those of the plain kernels, bit for bit: see [`wgsl`].
 
 pub mod wgsl;
@@ -96,7 +96,7 @@ impl Call {
         }
     }
 
-    /// What rounding means for it.
+    /// How rounding applies to it.
     pub const fn rounding(self) -> Rounding {
         match self {
             Self::Row(row, _) => row.rounding,
@@ -109,7 +109,7 @@ impl Call {
 /// One call of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// What is called.
+    /// The function that is called.
     pub call: Call,
     /// Its arguments, then the parameter of its attribute if it has one.
     pub args: SmallVec<[Value; 4]>,
@@ -125,7 +125,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// An expression without inputs and steps, to be filled.
+    /// An expression without inputs and steps, to be extended.
     pub fn new() -> Self {
         Self::default()
     }
@@ -142,10 +142,10 @@ impl Expression {
         Value::Constant(self.constants - 1)
     }
 
-    /// Adds a call; an equal earlier one is used again.
+    /// Adds a call. If an equal call was added before, its value is used again.
     ///
     /// # Errors
-    /// `InvalidArgument` where number or types of the arguments are not those of the call.
+    /// `InvalidArgument` if the number or the types of the arguments are not those of the call.
     pub fn step(&mut self, call: Call, args: &[Value]) -> Result<Value> {
         let types = call.inputs();
         let expected = types.len() + usize::from(call.has_attr());
@@ -166,7 +166,7 @@ impl Expression {
             );
         }
         let step = Step { call, args: SmallVec::from_slice(args) };
-        // An equal one comes behind all that it uses.
+        // An equal step comes behind all steps that it uses.
         let after = |arg: &Value| if let Value::Step(at) = arg { *at as usize + 1 } else { 0 };
         let first = step.args.iter().map(after).max().unwrap_or(0);
         let equal = self.steps[first..].iter().position(|s| *s == step);
@@ -177,8 +177,8 @@ impl Expression {
         Ok(Value::Step(at as u32))
     }
 
-    /// Appends the steps of another expression, for whose inputs `inputs` stand, with parameters of
-    /// their own. Returns the values of its outputs.
+    /// Appends the steps of another expression, with parameters of their own. `inputs` take the
+    /// place of its inputs. Returns the values of its outputs.
     ///
     /// # Errors
     /// Those of [`Expression::step`].
@@ -219,17 +219,18 @@ impl Expression {
         &self.steps
     }
 
-    /// Its steps without casts: what profiles count for each element.
+    /// The number of steps without casts, which profiles count for each element.
     pub fn operations(&self) -> u32 {
         self.steps.iter().filter(|step| matches!(step.call, Call::Row(..))).count() as u32
     }
 
-    /// The values that it gives.
+    /// The values of the outputs.
     pub fn outputs(&self) -> &[Value] {
         &self.outputs
     }
 
-    /// The expression of `values` alone, and which of the inputs it has. All parameters stay.
+    /// The expression of `values` alone, and the indices of the inputs that it has. All parameters
+    /// stay.
     pub fn select(&self, values: &[Value]) -> (Self, Vec<usize>) {
         let mut inputs = BTreeSet::new();
         let mut steps = BTreeSet::new();
@@ -319,12 +320,12 @@ fn malformed(text: &str) -> Error {
     Error::InvalidArgument(format!("not an expression: {shown:?}"))
 }
 
-/// The items of a list; none in an empty text.
+/// The items of a list; an empty text has none.
 fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|t| !t.is_empty())
 }
 
-/// A type whose elements a shader has; handles have none.
+/// A type whose elements a shader can hold; handles have none.
 fn dtype(text: &str) -> Result<DType> {
     let found = DType::ALL.into_iter().find(|t| t.name() == text && t.size() > 0);
     found.ok_or_else(|| malformed(text))
@@ -364,21 +365,21 @@ impl FromStr for Call {
 
 /// The longest text of an expression, or of a program of several.
 const LONGEST: usize = 1 << 20;
-/// Most inputs, and most outputs.
+/// The most inputs, and the most outputs.
 const MOST_INPUTS: usize = 256;
-/// Most parameters.
+/// The most parameters.
 const MOST_CONSTANTS: u32 = 1024;
-/// Most steps: more than the optimizer's bound of an op leaves room for.
+/// The most steps: more than the optimizer's bound of an op leaves room for.
 pub(crate) const MOST_STEPS: usize = 8192;
 
-/// Refuses a text that takes long to read. An attribute may hold anything.
+/// Refuses a text that takes long to read, since an attribute may hold anything.
 pub(crate) fn check_length(text: &str) -> Result<()> {
     require!(text.len() <= LONGEST, "a text of {} bytes is no expression's", text.len());
     Ok(())
 }
 
 impl Expression {
-    /// Appends the step that `part` is.
+    /// Appends the step that `part` describes.
     fn read_step(&mut self, part: &str) -> Result<()> {
         let (name, call) = part.split_once(" = ").ok_or_else(|| malformed(part))?;
         let (call, args) = call
@@ -395,8 +396,8 @@ impl Expression {
 impl FromStr for Expression {
     type Err = Error;
 
-    /// Reads what [`Expression`]'s `Display` wrote, and checks it: inputs, parameters, steps,
-    /// outputs, in this order.
+    /// Reads the text that [`Expression`]'s `Display` wrote, and checks it: inputs, parameters,
+    /// steps, outputs, in this order.
     fn from_str(text: &str) -> Result<Self> {
         check_length(text)?;
         // Inputs, parameters and outputs are three parts.
@@ -504,7 +505,7 @@ mod tests {
             "x: int64; c: 1; s0 = Mul<int64>(x0, c0); return s0",
             "x: float32; c: 0; s0 = NoSuchOp<float32>(x0); return s0",
             "x: float32; c: 0; s1 = Exp<float32>(x0); return s1",
-            // Out of order, or again.
+            // Parts are out of order, or occur again.
             "c: 0; x: float32; return x0",
             "x: float32; return x0",
             "x: float32; c: 0; x: float32, float32; return x1",
@@ -512,7 +513,7 @@ mod tests {
             "x: float32; c: 1; s0 = Mul<float32>(x0, c0); c: 0; return s0",
             "x: float32; c: 0; return x0; s0 = Exp<float32>(x0)",
             "x: float32; c: 0; return x0; return x0",
-            // Handles are no elements.
+            // Handles are not elements.
             "x: float32; c: 0; s0 = Cast<float32, resource>(x0); return s0",
             "x: resource; c: 0; return x0",
             "x: variant; c: 0; s0 = Cast<variant, float32>(x0); return s0",

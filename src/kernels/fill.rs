@@ -35,8 +35,8 @@ pub fn register(registry: &mut Registry) {
     registry.op("ZerosLike").types("T", MOVED).kernel(|_| Ok(zeros_like as Compute));
     registry.op("OnesLike").types("T", MOVED).kernel(|_| Ok(ones_like as Compute));
     // TensorFlow's own kernels, for every device, keep x on the device and y on the host. Its eager
-    // mode takes all int32 arguments of an op to be in one kind of memory, and crashes. Only the
-    // shape of x counts: here both are on the host.
+    // mode assumes that all int32 arguments of an op are in one kind of memory, and crashes. Only
+    // the shape of x counts: here both are on the host.
     for (op, value) in [("ZerosLike", 0), ("OnesLike", 1)] {
         registry.op(op).types("T", &[I32]).host(&["x", "y"]).note(ON_HOST).kernel(move |_| {
             Ok(move |ctx: &mut dyn OpContext| {

@@ -1,4 +1,4 @@
-//! A kernel run by another kernel: on tensors that are there, not those of the node.
+//! A kernel that another kernel runs, on existing tensors instead of a node's.
 
 use smallvec::SmallVec;
 
@@ -9,21 +9,21 @@ use crate::error::{Error, Result};
 use crate::tensor::{HostTensor, Tensor};
 
 /// The context of a kernel whose inputs are these tensors. Its outputs are tensors, too, given
-/// before or made as temporary memory; nothing of it is in host memory, and it has no variables.
+/// before or made as temporary memory; none of them is in host memory, and it has no variables.
 pub struct Given<'c> {
     ctx: &'c mut dyn OpContext,
     inputs: &'c [Tensor],
-    /// The outputs, as far as they are given or the kernel has asked for them.
+    /// The outputs that are given or that the kernel has asked for so far.
     pub outputs: SmallVec<[Option<Tensor>; 4]>,
 }
 
 impl<'c> Given<'c> {
-    /// A context with these inputs, which takes what memory it needs from `ctx`.
+    /// A context with these inputs, which takes the memory that it needs from `ctx`.
     pub fn new(ctx: &'c mut dyn OpContext, inputs: &'c [Tensor]) -> Self {
         Self { ctx, inputs, outputs: SmallVec::new() }
     }
 
-    /// The same, whose output 0 is `output`.
+    /// The same with `output` as output 0.
     pub fn with_output(ctx: &'c mut dyn OpContext, inputs: &'c [Tensor], output: Tensor) -> Self {
         Self { outputs: SmallVec::from_iter([Some(output)]), ..Self::new(ctx, inputs) }
     }

@@ -1,9 +1,11 @@
 //! Ops whose items do not see each other, such as the matrices of a batch or the rows of a table:
-//! where tensors exceed a binding, the kernel runs for some items at a time and never knows.
+//! where tensors exceed a binding, the kernel runs for some items at a time, without being aware of
+//! it.
 //!
 //! A kernel that is registered with [`super::registry::OpBuilder::items`] sees all items first. If
-//! that fails because something is too large to bind, what was enqueued is overwritten by runs for
-//! half as many, a quarter, and so on. Whatever fits takes one run, and costs nothing.
+//! that fails because a tensor is too large to bind, runs for half of the items, a quarter, and so
+//! on, overwrite the results of what was enqueued. A kernel whose tensors fit takes one run, at no
+//! cost.
 
 use smallvec::SmallVec;
 
@@ -14,8 +16,8 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::{Dims, HostTensor, Tensor};
 
-/// Which inputs hold items, and how many dimensions an item has in each of them. All outputs on the
-/// device hold items.
+/// The inputs that hold items, and the number of dimensions of an item in each of them. All outputs
+/// on the device hold items.
 pub type Held = &'static [(usize, usize)];
 
 /// A kernel that may run for some items at a time.
@@ -39,7 +41,7 @@ impl<K: Kernel> Kernel for Items<K> {
         let (mut first, mut count, mut error, mut failed) = (0, total, error, true);
         while first < total {
             if failed {
-                // Whole words of every type, as long as there are several.
+                // Runs have whole words of every type, as long as there are several.
                 count = if count < 8 { count / 2 } else { (count / 2) & !3 };
             }
             if count == 0 {
@@ -63,12 +65,12 @@ impl<K: Kernel> Kernel for Items<K> {
 struct Part<'c> {
     scratch: Scratch<'c>,
     held: Held,
-    /// The extents of all items with the first one and the number of this run's; none where it has
-    /// all.
+    /// The extents of all items, with the first item and the number of items of this run; None if
+    /// the run has all items.
     of: Option<(Dims, usize, usize)>,
     /// Whole outputs.
     outputs: SmallVec<[Option<Tensor>; 4]>,
-    /// Parts of outputs that begin within a word, and where they are instead.
+    /// Parts of outputs that begin within a word, and the tensors that stand in for them.
     aside: SmallVec<[(Tensor, Tensor); 2]>,
     /// Bytes of the largest tensor of this run.
     widest: u64,
@@ -106,7 +108,7 @@ impl<'c> Part<'c> {
         for (i, rank) in self.held {
             let t = self.scratch.input(*i).ok()?;
             let lead = Dims::from_slice(&t.dims[..t.rank().checked_sub(*rank)?]);
-            // One item serves all others.
+            // One item may serve all others.
             if lead.iter().product::<usize>() != 1
                 && *all.get_or_insert_with(|| lead.clone()) != lead
             {
@@ -161,7 +163,7 @@ impl OpContext for Part<'_> {
         };
         let (first, count) = (*first, *count);
         if dims.first() != Some(&count) {
-            // One that says that the node does not ask for it.
+            // The output is empty or a scalar, which says that the node does not ask for it.
             debug_assert!(
                 dims.iter().product::<usize>() <= 1,
                 "an output of other items: {dims:?}"

@@ -1,19 +1,20 @@
-//! How kernels keep to [`Profile::loop_limit`]. Where an invocation would have more iterations, the
-//! innermost loops of its program take several [`steps`] in each, with the same numbers, or several
-//! dispatches take [`parts`] of its loops, each of which goes on from what the one before stored.
+//! How kernels keep to [`Profile::loop_limit`]. If an invocation would have more iterations, each
+//! iteration of its program's innermost loops takes several [`steps`], with the same results, or
+//! several dispatches take [`parts`] of its loops, each of which goes on from the values that the
+//! previous one stored.
 
 use crate::device::{Params, Profile};
 use crate::error::{Error, Result};
 
-/// How many steps an iteration of innermost loops may take, by preference. Software adapters
-/// compile longer programs in seconds.
+/// The numbers of steps that an iteration of innermost loops may take, by preference. Software
+/// adapters take seconds to compile longer programs.
 pub const STEPS: [u32; 3] = [1, 8, 64];
 
-/// How many steps an iteration takes, where all loops of an invocation have `iterations` of that
-/// number.
+/// The number of steps that an iteration takes. `iterations` gives the iterations of all loops of
+/// an invocation for a number of steps.
 ///
 /// # Errors
-/// The adapter would leave a loop early whatever the number.
+/// The adapter would leave a loop early for every number of steps.
 pub fn steps(profile: &Profile, iterations: impl Fn(usize) -> usize) -> Result<u32> {
     let limit = profile.loop_limit;
     let fits = |steps: &u32| iterations(*steps as usize) <= limit;
@@ -26,7 +27,7 @@ pub fn steps(profile: &Profile, iterations: impl Fn(usize) -> usize) -> Result<u
     })
 }
 
-/// Iterations of three loops, one in the other.
+/// Iterations of three nested loops.
 pub const fn nest([a, b, c]: [usize; 3]) -> usize {
     a * (1 + b * (1 + c))
 }
@@ -51,8 +52,8 @@ impl Part {
     }
 }
 
-/// Parts of three nested loops in row-major order, none of which has more than `most` iterations,
-/// which must be at least three.
+/// Parts of three nested loops in row-major order. Each has at most `most` iterations, which must
+/// be at least three.
 pub fn parts(loops: [usize; 3], most: usize) -> Vec<Part> {
     let [a, b, c] = loops;
     let (line, plane) = (1 + c, 1 + b * (1 + c));

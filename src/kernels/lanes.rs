@@ -1,4 +1,5 @@
-//! How many invocations share a row: one answer for reductions, softmax and row-wise fusion.
+//! The number of invocations that share a row: one answer for reductions, softmax and row-wise
+//! fusion.
 
 use crate::device::{Barriers, Profile};
 use crate::error::{Error, Result};
@@ -8,7 +9,7 @@ use crate::shader::WORKGROUP;
 /// The invocations that share a row through workgroup memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lanes {
-    /// How many share a row. One shares nothing, and meets no barrier.
+    /// The number of invocations that share a row. One alone shares nothing, and meets no barrier.
     pub count: u32,
     /// Invocations of a workgroup, which has `workgroup / count` rows.
     pub workgroup: u32,
@@ -17,7 +18,8 @@ pub struct Lanes {
 impl Lanes {
     /// A row for each invocation.
     pub const ONE: Self = Self { count: 1, workgroup: WORKGROUP };
-    /// A row for each subgroup of a software adapter, which meets no other at a barrier.
+    /// A row for each subgroup of a software adapter, which waits for no other subgroup at a
+    /// barrier.
     const SUBGROUP: Self = Self { count: 8, workgroup: 8 };
 
     /// `count` invocations for each row.
@@ -25,7 +27,7 @@ impl Lanes {
         Self { count, workgroup: WORKGROUP }
     }
 
-    /// For `rows` rows, each of so many loads.
+    /// For `rows` rows of `loads` loads each.
     pub const fn of(profile: Profile, rows: usize, loads: usize) -> Self {
         match (profile.barriers, loads) {
             (Barriers::Dear, 16..) if rows < 1000 => Self::SUBGROUP,
@@ -36,8 +38,8 @@ impl Lanes {
         }
     }
 
-    /// The same, and how many steps of its loops an iteration takes, where with that number an
-    /// invocation loads at most `longest` times.
+    /// The same, and the number of steps that an iteration of its loops takes. `longest` gives the
+    /// most loads of an invocation for a number of steps.
     ///
     /// # Errors
     /// No number of lanes and steps makes the row short enough.

@@ -14,10 +14,10 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor, shape_text};
 
-/// Element types: those of TensorFlow's GPU kernels, and of the integers of its CPU kernels int64;
+/// Element types: those of TensorFlow's GPU kernels, and int64 of the integers of its CPU kernels;
 /// int32 stays in host memory.
 const TYPES: &[DType] = union!(types::INEXACT, &[DType::I64]);
-/// Those of the newer batch forms.
+/// Element types of the newer batch forms.
 const TYPES_V2: &[DType] = union!(TYPES, &[DType::I16]);
 
 /// Adds the ops.
@@ -41,12 +41,12 @@ pub fn register(r: &mut Registry) {
     }
 }
 
-/// Every shader variant: all contractions live here, convolutions share them.
+/// Every shader variant: all contractions are listed here, and convolutions share them.
 pub fn shaders() -> Vec<Shader> {
     contract::variants()
 }
 
-/// What an op allows beyond two dimensions.
+/// The dimensions that an op allows beyond two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Batches {
     /// Matrices only.
@@ -67,7 +67,7 @@ pub(crate) struct MatMul {
 }
 
 impl MatMul {
-    /// Reads the attributes, of which `a` and `b` name the transposes.
+    /// Reads the attributes; `a` and `b` name those of the transposes.
     pub fn new(attrs: &dyn Attrs, batches: Batches, a: &str, b: &str) -> Result<Self> {
         Ok(Self {
             batches,
@@ -82,7 +82,7 @@ impl MatMul {
         Self { batches: Batches::Matrices, transpose_a, transpose_b, conjugates: false }
     }
 
-    /// TensorFlow's checks, in its order and words; returns the batch dimensions of the result.
+    /// TensorFlow's checks, in its order and words. Returns the batch dimensions of the result.
     fn check(&self, a: &[usize], b: &[usize]) -> Result<Dims> {
         let show = shape_text;
         if self.batches != Batches::Broadcast {
@@ -163,7 +163,7 @@ impl Product for MatMul {
         let ((m, k), (_, n)) = (edges(&a.dims, self.transpose_a), edges(&b.dims, self.transpose_b));
         let batch = &c.dims[..c.rank() - 2];
         let (batch_a, batch_b) = (&a.dims[..a.rank() - 2], &b.dims[..b.rank() - 2]);
-        // A b that all matrices share makes the batch more rows of one product.
+        // If all matrices share b, the batch becomes more rows of one product.
         let shared = !self.transpose_a
             && batch_b.iter().all(|d| *d == 1)
             && batch_a.iter().product::<usize>() > 1

@@ -1,6 +1,6 @@
 //! Kernel families. Each owns one Rust file (or folder), its shaders in `shaders/`, a `register`
 //! function that fills the [`registry::Registry`], and a `shaders` function that lists its shader
-//! variants. Nothing in here knows TensorFlow's C API or wgpu.
+//! variants. Nothing here depends on TensorFlow's C API or wgpu.
 
 pub mod aliases;
 pub mod bias;
@@ -57,7 +57,7 @@ pub struct Family {
     pub name: &'static str,
     /// Adds its ops to the registry.
     pub register: fn(&mut Registry),
-    /// Every shader variant that the family can ask for (each op, type, access class and tile;
+    /// Every shader variant that the family may need (each op, type, access class and tile;
     /// parameter lists of ranks 1 and 5 stand for all ranks). `tests/shaders.rs` checks that each
     /// is valid and translates to SPIR-V, MSL and HLSL.
     pub shaders: fn() -> Vec<Shader>,

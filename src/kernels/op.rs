@@ -1,4 +1,4 @@
-//! What a kernel is, without TensorFlow: attributes in, tensors in, tensors out.
+//! The interface of a kernel, without TensorFlow: attributes in, tensors in, tensors out.
 //!
 //! `ffi` implements [`Attrs`] and [`OpContext`] on TensorFlow's C API, [`crate::local`] implements
 //! them on plain Rust values for tests, benches and machines that have no TensorFlow.
@@ -39,8 +39,8 @@ pub trait Attrs {
         self.ints(name)
     }
 
-    /// The kernel that TensorFlow itself has for this node, for the few of its kernels that leave
-    /// what they do with tensors to the device they run on. An op that uses it says so
+    /// TensorFlow's own kernel for this node, for the few of its kernels that leave their work on
+    /// tensors to the device they run on. An op that uses it declares so
     /// ([`crate::kernels::registry::Need`]).
     fn tensorflow_kernel(&self) -> Result<Box<dyn Kernel>> {
         Err(Error::Unimplemented(format!(
@@ -63,14 +63,14 @@ pub enum VariableUpdate {
     Sparse,
 }
 
-/// What [`OpContext::update_variables`] runs under the locks: it receives the context and the
-/// variables' values.
+/// The function that [`OpContext::update_variables`] runs under the locks. It receives the context
+/// and the variables' values.
 pub type UpdateAll<'f> = dyn FnMut(&mut dyn OpContext, &[Tensor]) -> Result<()> + 'f;
 
 /// One execution of a node. Tensors that it hands out stay valid until the kernel returns, and the
-/// device's in-order queue keeps what was enqueued valid after that.
+/// device's in-order queue keeps enqueued programs valid after that.
 pub trait OpContext {
-    /// Where kernels enqueue their programs.
+    /// The device on which kernels enqueue their programs.
     fn device(&self) -> &Device;
 
     /// Number of inputs, with each list input flattened.
@@ -87,8 +87,8 @@ pub trait OpContext {
     fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor>;
 
     /// Like [`OpContext::output`], but may reuse the buffer of one of the device inputs
-    /// `candidates` when nobody else needs it and type and size fit. The kernel must then tolerate
-    /// that operand being overwritten in place, element by element.
+    /// `candidates` if nothing else needs that input and type and size fit. The kernel must then
+    /// tolerate that operand being overwritten in place, element by element.
     fn forward_or_output(
         &mut self,
         candidates: &[usize],
@@ -97,20 +97,20 @@ pub trait OpContext {
         dims: &[usize],
     ) -> Result<Tensor>;
 
-    /// Makes input `i` itself, seen with `dims`, the output `o`; no copy (Reshape, Squeeze,
+    /// Makes input `i` itself, with the shape `dims`, the output `o`; no copy (Reshape, Squeeze,
     /// Identity).
     fn forward_input(&mut self, i: usize, o: usize, dims: &[usize]) -> Result<()>;
 
     /// Sets output `i`, which was registered as host memory.
     fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()>;
 
-    /// Shows `read` the bytes of input `i`, which was registered as host memory, where they lie.
+    /// Shows `read` the bytes of input `i`, which was registered as host memory, in place.
     fn read_host(&mut self, i: usize, read: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         read(&self.host_input(i)?.bytes)
     }
 
-    /// Sets output `o` to input `i`, both registered as host memory, as `change` leaves its bytes:
-    /// the input itself if nothing else reads it, else a copy.
+    /// Sets output `o` to input `i`, both registered as host memory, after `change` has changed its
+    /// bytes. The output is the input itself if nothing else reads it, else a copy.
     fn change_host(
         &mut self,
         i: usize,
@@ -123,7 +123,7 @@ pub trait OpContext {
     }
 
     /// Writes `bytes` into input `i`, which was registered as host memory, `at` bytes behind its
-    /// start. For the few ops whose meaning it is to change an input that others see.
+    /// start. For the few ops that are meant to change an input that other ops see.
     fn overwrite_host_input(&mut self, i: usize, at: usize, bytes: &[u8]) -> Result<()> {
         let _ = (at, bytes);
         Err(Error::Unimplemented(format!(
@@ -147,14 +147,14 @@ pub trait OpContext {
         update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
     ) -> Result<()>;
 
-    /// Changes the variables at `inputs` in place, while the locks of all are held;
-    /// they are taken in the order of their addresses, so that no two updates wait for each other.
-    /// The closure receives the context and each variable's current value, to be written where it
-    /// lies. A variable that is given twice is locked once, and its value lies at one address
+    /// Changes the variables at `inputs` in place, while the locks of all are held. The locks are
+    /// taken in the order of the variables' addresses, so that no two updates wait for each other.
+    /// The closure receives the context and each variable's current value, and writes the new value
+    /// over it. A variable that is given twice is locked once, and its value lies at one address
     /// ([`super::aliases`]).
     fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()>;
 
-    /// Makes the reference variable at input 0 the output 0.
+    /// Passes the reference variable at input 0 on as output 0.
     fn pass_reference(&mut self) -> Result<()> {
         Err(Error::Unimplemented(
             "reference variables are TensorFlow's, which does not run here".into(),
@@ -162,41 +162,40 @@ pub trait OpContext {
     }
 
     /// Gives the reference variable at input 0, which may have no value yet, a copy of input 1, and
-    /// makes it the output 0. With `same_shape` the value must have the shape that the variable
-    /// has.
+    /// passes it on as output 0. With `same_shape` the value must have the variable's shape.
     fn assign_reference(&mut self, same_shape: bool) -> Result<()> {
         let _ = same_shape;
         self.pass_reference()
     }
 
-    /// Sets output 0 to the sum of all inputs, which are of type variant: objects of TensorFlow's
+    /// Sets output 0 to the sum of all inputs, which are of type variant: objects of TensorFlow
     /// that hold tensors.
     fn add_variants(&mut self) -> Result<()> {
         Err(Error::Unimplemented("variants are TensorFlow's, which does not run here".to_owned()))
     }
 
-    /// Sets output 0 to input 0, a variant, with zeros for all numbers.
+    /// Sets output 0 to a copy of input 0, a variant, with zeros for all numbers.
     fn zero_variant(&mut self) -> Result<()> {
         Err(Error::Unimplemented("variants are TensorFlow's, which does not run here".to_owned()))
     }
 
-    /// Keeps input 0 on the device as long as somebody refers to output 0, a string in host memory
+    /// Keeps input 0 on the device as long as output 0, a string in host memory, is referenced
     /// ([`crate::kernels::parked`]).
     fn park(&mut self) -> Result<()> {
         Err(Error::Unimplemented("tickets are TensorFlow's, which does not run here".to_owned()))
     }
 
-    /// Sets output 0 to what waits for the ticket at input 0.
+    /// Sets output 0 to the tensor that waits for the ticket at input 0.
     ///
     /// # Errors
-    /// `NotFound` where nothing waits for it, `InvalidArgument` where a tensor of another type or
-    /// device does.
+    /// `NotFound` if no tensor waits for it, `InvalidArgument` if the tensor is of another type or
+    /// device.
     fn unpark(&mut self, dtype: DType) -> Result<()> {
         let _ = dtype;
         self.park()
     }
 
-    /// TensorFlow's handle of this execution, if it is one of TensorFlow's.
+    /// TensorFlow's handle of this execution, if TensorFlow runs it.
     fn execution(&self) -> Option<Execution> {
         None
     }
@@ -225,8 +224,8 @@ pub trait OpContextExt: OpContext {
 
 impl<C: OpContext + ?Sized> OpContextExt for C {}
 
-/// A node's kernel: made once from the attributes, run any number of times, by several threads at
-/// once.
+/// A node's kernel: made once from the attributes, then run any number of times, by several threads
+/// at once.
 pub trait Kernel: Send + Sync {
     /// Enqueues the node's work and sets its outputs.
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()>;

@@ -1,10 +1,10 @@
-//! `_ParallelConcatStart` and `_ParallelConcatUpdate`, which TensorFlow puts in the place of every
+//! `_ParallelConcatStart` and `_ParallelConcatUpdate`, by which TensorFlow replaces every
 //! ParallelConcat (`tf.parallel_stack`) before it places a graph.
 //!
 //! Start allocates the result. Each update writes one row of it in place, and the result is read
-//! once all updates are done, which control edges say. So all of them must run on one device: what
-//! a device lacks TensorFlow would run elsewhere, on a copy that nobody reads, and the result would
-//! stay what it was.
+//! after all updates are done: control edges order them. So all of these ops must run on one
+//! device. TensorFlow would run an op that a device lacks elsewhere, on a copy that is never read,
+//! and the result would stay unchanged.
 
 use super::movement::{MOVED, shape};
 use super::op::{Attrs, OpContext};
@@ -60,7 +60,7 @@ pub fn register(registry: &mut Registry) {
     });
 }
 
-/// The family has none: rows are copied.
+/// The family has no shaders: rows are copied.
 pub fn shaders() -> Vec<Shader> {
     Vec::new()
 }
@@ -71,7 +71,7 @@ fn result_dims(attrs: &dyn Attrs) -> Result<Vec<usize>> {
     known.map_err(|_| Error::InvalidArgument(format!("shape must be fully defined, is {dims:?}")))
 }
 
-/// Which row of `value` the update is, counted from the end where `loc` is negative.
+/// The row of `value` that the update writes, counted from the end if `loc` is negative.
 fn row(value: &[usize], update: &[usize], loc: i64) -> Result<usize> {
     require!(!value.is_empty(), "value should be at least rank 1.");
     let rows = value[0] as i64;

@@ -1,11 +1,11 @@
-//! `_WgpuPark` and `_WgpuParked`: a tensor that waits on the device while a ticket for it, a string
-//! in host memory, goes where only host memory goes. TensorFlow's datasets are such a place: a
+//! `_WgpuPark` and `_WgpuParked`: a tensor waits on the device while a ticket for it, a string in
+//! host memory, goes where only host memory can go. TensorFlow's datasets are such a place: a
 //! plug-in cannot register dataset kernels, so elements that were uploaded ahead of time travel
 //! through `Dataset.prefetch` as tickets (`python/tensorflow_wgpu/_prefetch.py`).
 //!
-//! A tensor stays as long as somebody refers to its ticket's memory. A copy of a ticket does not
-//! count: `_WgpuParked` then fails with `NotFound`. Tickets are strings, which TensorFlow keeps in
-//! host memory everywhere: numbers are copied to the device and back where a function begins, or
+//! A tensor stays as long as its ticket's memory is referenced. A copy of a ticket does not count:
+//! `_WgpuParked` then fails with `NotFound`. Tickets are strings, which TensorFlow keeps in host
+//! memory everywhere: numbers would be copied to the device and back where a function begins, or
 //! within an optional.
 
 use super::definition::{OpDefinition, ShapeInputs};
@@ -15,14 +15,15 @@ use super::registry::Registry;
 use crate::error::Result;
 use crate::shader::Shader;
 
-/// Their signatures.
+/// The signatures of both ops.
 pub const DEFINITIONS: &[OpDefinition] = &[
     OpDefinition {
         name: "_WgpuPark",
         inputs: &["value: T"],
         outputs: &["ticket: string"],
         attrs: &["T: type"],
-        // Or TensorFlow would share the ticket of two equal calls, or compute it ahead of time.
+        // Otherwise TensorFlow would share the ticket of two equal calls, or compute it ahead of
+        // time.
         stateful: true,
         shape: |_: &ShapeInputs<'_>| Ok(vec![Some(Vec::new())]),
     },
@@ -52,7 +53,7 @@ pub fn register(registry: &mut Registry) {
     );
 }
 
-/// The family has none: nothing is computed.
+/// The family has no shaders: nothing is computed.
 pub fn shaders() -> Vec<Shader> {
     Vec::new()
 }

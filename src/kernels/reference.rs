@@ -1,5 +1,5 @@
-//! Kernels for ops on the reference variables of TensorFlow 1: those for ops on resource variables,
-//! but that such an op has the variable for an output too.
+//! Kernels for ops on the reference variables of TensorFlow 1. They are those for ops on resource
+//! variables, except that such an op also has the variable as an output.
 
 use crate::error::Result;
 use crate::kernels::op::{Kernel, OpContext};

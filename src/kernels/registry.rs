@@ -1,5 +1,5 @@
-//! Which ops the device offers: one list, filled by the kernel families, read by registration, docs
-//! and tests.
+//! The ops that the device offers: one list, which the kernel families fill and which registration,
+//! docs and tests read.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub const WAITS_FOR_SIZE: &str = "waits for the device to learn its output's siz
 pub const WAITS_TO_CHECK: &str = "waits for the device to check its input";
 /// Note of a kernel for tensors that TensorFlow keeps in host memory.
 pub const ON_HOST: &str = "int32 runs on the host, where TensorFlow keeps it";
-/// Note of a kernel that only moves values which TensorFlow keeps as C++ objects: TensorFlow's own
+/// Note of a kernel that only moves values that TensorFlow keeps as C++ objects: TensorFlow's own
 /// kernel does it, and its copies and fills run on the device.
 pub const TENSORFLOWS: &str = "runs TensorFlow's own kernel; copies run on the device";
 
@@ -28,35 +28,35 @@ pub type CreateKernel = Arc<dyn Fn(&dyn Attrs) -> Result<Box<dyn Kernel>> + Send
 pub struct Registration {
     /// The op's name, as in `"MatMul"`.
     pub op: &'static str,
-    /// Type attribute and its type.
+    /// Type attributes, each with its type.
     pub types: Vec<(&'static str, DType)>,
     /// Arguments (inputs and outputs) that live in host memory.
     pub host_memory: &'static [&'static str],
-    /// What the kernel needs of TensorFlow beyond its kernel API.
+    /// The feature of TensorFlow beyond its kernel API that the kernel needs.
     pub need: Option<Need>,
     /// Makes the kernel.
     pub create: CreateKernel,
     /// The family that offers it, for the docs: the name of its file.
     pub family: &'static str,
-    /// What users must know of the host's part in it; empty where the host has none.
+    /// A note for users on the host's part in it; empty if the host has none.
     pub note: &'static str,
 }
 
-/// What a kernel needs of the running TensorFlow beyond its kernel API. Not every release offers
-/// it.
+/// A feature of the running TensorFlow beyond its kernel API that a kernel needs. Not every release
+/// offers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// To read and make values of type variant ([`crate::kernels::op::OpContext::add_variants`] and
-    /// its kin).
+    /// Reading and making values of type variant ([`crate::kernels::op::OpContext::add_variants`]
+    /// and similar functions).
     Variants,
     /// A kernel of TensorFlow's own ([`Attrs::tensorflow_kernel`]).
     TensorFlowKernel,
-    /// To change reference variables ([`crate::kernels::op::OpContext::pass_reference`]).
+    /// Changing reference variables ([`crate::kernels::op::OpContext::pass_reference`]).
     References,
 }
 
-/// Types of reference variables on a device: those of TensorFlow's kernels of VariableV2 for
-/// pluggable devices.
+/// Types of reference variables on a device: those for which TensorFlow has kernels of VariableV2
+/// on pluggable devices.
 const REFERENCED: [DType; 9] = [
     DType::F16,
     DType::BF16,
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Registration {
     }
 }
 
-/// The list, under construction by the families.
+/// The list, as the families fill it.
 pub struct Registry {
     capabilities: Capabilities,
     family: &'static str,
@@ -83,7 +83,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Everything that an adapter with `capabilities` can be offered.
+    /// All registrations for an adapter with `capabilities`.
     pub fn new(capabilities: Capabilities) -> Self {
         let mut registry = Self { capabilities, family: "", rows: Vec::new() };
         for family in super::FAMILIES {
@@ -108,12 +108,12 @@ impl Registry {
         }
     }
 
-    /// What the kernels are registered for.
+    /// The capabilities that the kernels are registered for.
     pub const fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    /// What was registered, in order.
+    /// The registrations, in order.
     pub fn rows(&self) -> &[Registration] {
         &self.rows
     }
@@ -158,7 +158,7 @@ impl OpBuilder<'_> {
         self
     }
 
-    /// For the docs: where the host takes part, such as a kernel that waits for the device to learn
+    /// A note for the docs on the host's part, such as a kernel that waits for the device to learn
     /// its output's size.
     #[must_use]
     pub const fn note(mut self, note: &'static str) -> Self {
@@ -166,31 +166,32 @@ impl OpBuilder<'_> {
         self
     }
 
-    /// What the kernel needs of TensorFlow; without it the op is not registered.
+    /// The feature of TensorFlow that the kernel needs; without it the op is not registered.
     #[must_use]
     pub const fn need(mut self, need: Need) -> Self {
         self.need = Some(need);
         self
     }
 
-    /// An op on reference variables that does what the kernel does, and has the one at input 0 for
-    /// its output. Types of which TensorFlow makes no such variable on a device are left out.
+    /// An op on reference variables that does the same as the kernel, and has the variable at input
+    /// 0 as its output. Types for which TensorFlow makes no reference variables on a device are
+    /// left out.
     #[must_use]
     pub const fn reference(mut self) -> Self {
         self.reference = true;
         self.need(Need::References)
     }
 
-    /// The inputs that hold items which do not see each other, with an item's rank in each: where
-    /// tensors exceed a binding, the kernel runs for some of them at a time (see [`super::items`]).
+    /// The inputs that hold items that do not see each other, with an item's rank in each: where
+    /// tensors exceed a binding, the kernel runs for some items at a time (see [`super::items`]).
     #[must_use]
     pub const fn items(mut self, held: Held) -> Self {
         self.items = held;
         self
     }
 
-    /// Registers types that the adapter lacks as well. For the few ops where TensorFlow would
-    /// otherwise run a kernel that crashes; this one must refuse such types with an error.
+    /// Also registers types that the adapter lacks. For the few ops where TensorFlow would
+    /// otherwise run a kernel that crashes; this kernel must refuse such types with an error.
     #[must_use]
     pub const fn unsupported_too(mut self) -> Self {
         self.unsupported_too = true;

@@ -1,7 +1,7 @@
 //! Updates of whole variables: AssignAddVariableOp and AssignSubVariableOp, and on reference
 //! variables Assign, AssignAdd and AssignSub.
 //!
-//! TensorFlow's kernels for DEVICE_DEFAULT serve the rest of a variable's life (handles, reads,
+//! TensorFlow's kernels for DEVICE_DEFAULT serve all other ops of variables (handles, reads,
 //! assignments to resource variables).
 
 use smallvec::smallvec;
@@ -16,12 +16,12 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
-/// Op, its name on reference variables, and the operator that combines variable and value.
+/// Each op, its name on reference variables, and the operator that combines variable and value.
 const OPS: &[(&str, &str, char)] =
     &[("AssignAddVariableOp", "AssignAdd", '+'), ("AssignSubVariableOp", "AssignSub", '-')];
 
-/// Every type for which TensorFlow has a kernel under DEVICE_DEFAULT: that one runs CPU code on
-/// device addresses, and crashes, so none may be left to it, not even a type that the adapter
+/// Every type for which TensorFlow has a kernel under DEVICE_DEFAULT. That kernel runs CPU code on
+/// device addresses, and crashes, so no type may be left to it, not even a type that the adapter
 /// lacks.
 const TYPES: &[DType] = types::NUMBERS;
 
@@ -87,7 +87,7 @@ impl Kernel for AssignUpdate {
 
 impl AssignUpdate {
     /// `new = old ± value`, in windows that fit a binding. `new` may be `old`: an element depends
-    /// on itself only.
+    /// only on itself.
     fn enqueue(
         &self,
         ctx: &dyn OpContext,
@@ -97,8 +97,8 @@ impl AssignUpdate {
     ) -> Result<()> {
         let device = ctx.device();
         let size = self.dtype.size();
-        // Half of the largest binding leaves room for offsets rounded down; whole words of packed
-        // types.
+        // Half of the largest binding leaves room for offsets rounded down; windows are whole words
+        // of packed types.
         let window = ((device.capabilities().max_binding / 2).min(1 << 30) as usize / size) & !63;
         let part = |t: &Tensor, at: usize, count: usize| {
             Tensor::new(t.dtype, &[count], t.address + (at * size) as u64)

@@ -3,11 +3,10 @@
 //! leaves out, and ragged and sparse tensors within variants.
 //!
 //! A variant is an object of TensorFlow's in host memory, here a list or an optional whose tensors
-//! live on the device. What happens to the object is TensorFlow's; what happens to the tensors are
-//! kernels and copies of this device. TensorFlow's list kernels move tensors by the device's copies
-//! and fills when they run on a pluggable device, for whichever element type, so bool and complex
-//! lists need no code of ours. Without TensorFlow there are no variants: [`crate::local`] refuses
-//! these ops.
+//! live on the device. TensorFlow handles the object; kernels and copies of this device handle the
+//! tensors. On a pluggable device, TensorFlow's list kernels move tensors of every element type by
+//! the device's copies and fills, so bool and complex lists need no code of ours. Without
+//! TensorFlow there are no variants: [`crate::local`] refuses these ops.
 
 use crate::dtype::{
     DType::{self, *},
@@ -25,7 +24,7 @@ const ELEMENTS: &[DType] = union!(types::COMPLEX, &[Bool]);
 /// The same for TensorListPopBack, which takes lists apart whose elements are lists.
 const POPPED: &[DType] = union!(types::COMPLEX, &[Bool, Variant]);
 
-/// Op, types of `element_dtype`, arguments in host memory.
+/// Each op, its types of `element_dtype`, and its arguments in host memory.
 const LISTS: &[(&str, &[DType], &[&str])] = &[
     ("TensorListConcat", ELEMENTS, &["lengths"]),
     ("TensorListConcatV2", ELEMENTS, &["leading_dims", "element_shape", "lengths"]),
@@ -42,8 +41,8 @@ const LISTS: &[(&str, &[DType], &[&str])] = &[
     ("TensorListStack", ELEMENTS, &["element_shape"]),
 ];
 
-/// Op, its input of indices that its list is made to hold, and one of the list's length.
-/// TensorFlow's kernels end the process at negative indices, and where there is no memory for the
+/// Each op, its input of indices that its list must hold, and its input of the list's length.
+/// TensorFlow's kernels end the process at negative indices, and if there is no memory for the
 /// list.
 const LENGTHS: &[(&str, usize, Option<usize>)] = &[
     ("TensorListScatter", 1, None),
@@ -52,8 +51,8 @@ const LENGTHS: &[(&str, usize, Option<usize>)] = &[
     ("TensorListSetItem", 1, None),
 ];
 
-/// Op, arguments in host memory. Optionals hold what the branches of a conditional keep for their
-/// gradients.
+/// Each op, and its arguments in host memory. Optionals hold the values that the branches of a
+/// conditional keep for their gradients.
 const OPTIONALS: &[(&str, &[&str])] = &[
     ("OptionalFromValue", &[]),
     ("OptionalGetValue", &[]),
@@ -64,11 +63,12 @@ const OPTIONALS: &[(&str, &[&str])] = &[
 /// Note of the ops of [`ON_HOST_ALONE`].
 const IN_HOST_MEMORY: &str = "runs TensorFlow's own kernel, on the host as on its GPUs";
 
-/// Op, type attribute and its types, arguments in host memory: all of them, as TensorFlow's GPU
-/// kernels have it, which are the CPU's. TensorFlow copies what lives on the device. It has
-/// RaggedTensorToVariant, which is also the gradient of RaggedTensorFromVariant, on the CPU alone;
-/// here it stays with the other. That of RaggedTensorToVariant reads beyond its memory where its
-/// argument of a shape is wrong, so it runs on the CPU.
+/// Each op, its type attribute and types, and its arguments in host memory. These are all
+/// arguments, as for TensorFlow's GPU kernels, which are its CPU kernels. TensorFlow copies tensors
+/// that are on the device. TensorFlow has RaggedTensorToVariant, which is also the gradient of
+/// RaggedTensorFromVariant, only on the CPU; here it is registered with the other one. The gradient
+/// of RaggedTensorToVariant reads beyond its memory if its shape argument is wrong, so it runs on
+/// the CPU.
 const ON_HOST_ALONE: &[(&str, &str, &[DType], &[&str])] = &[
     (
         "DeserializeSparse",
@@ -123,12 +123,12 @@ pub fn register(registry: &mut Registry) {
     }
 }
 
-/// TensorFlow's kernel of a list op, behind a check of how long the list becomes.
+/// TensorFlow's kernel of a list op, behind a check of the list's length.
 struct List {
     kernel: Box<dyn Kernel>,
     lengths: Option<&'static (&'static str, usize, Option<usize>)>,
-    /// The input of TensorListSplit that says how long its parts are; TensorFlow's kernel adds them
-    /// up without a check.
+    /// The input of TensorListSplit with the lengths of its parts; TensorFlow's kernel adds them up
+    /// without a check.
     parts: Option<usize>,
 }
 
@@ -160,10 +160,10 @@ impl Kernel for List {
     }
 }
 
-/// What a tensor in a list takes on the host at least: a shape and a pointer.
+/// The least words that a tensor in a list takes on the host: a shape and a pointer.
 const TENSOR_WORDS: usize = 4;
 
-/// Every variant of a shader: none.
+/// Every shader variant: there are none.
 pub fn shaders() -> Vec<Shader> {
     Vec::new()
 }

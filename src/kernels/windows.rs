@@ -1,9 +1,10 @@
 //! Tensors beyond one binding. A kernel cuts them into windows that fit, outermost extents first,
-//! so that a window is one range of each tensor; what it sums over is added up from window to
-//! window. A tensor that fits takes none of this: one comparison tells.
+//! so that a window is one range of each tensor; sums are added up from window to window. A tensor
+//! that fits costs only one comparison.
 //!
 //! This module owns what families share: the limit, ranges of tensors, the search for the largest
-//! window, memory that one window after the other uses, and sums over windows. It knows no op.
+//! window, memory that the windows use one after the other, and sums over windows. It depends on no
+//! op.
 
 //!
 //! Ops that still refuse a tensor beyond one binding, and why:
@@ -12,11 +13,11 @@
 //!   decides, and passes over digits scatter into the whole result.
 //! - Segment and sparse reductions, sparse products, CropAndResize's gradients: any row may go to
 //!   any place of the result.
-//! - Attention of the graph optimizer: what the forward pass keeps for the gradient depends on how
-//!   both are cut.
+//! - Attention of the graph optimizer: the values that the forward pass keeps for the gradient
+//!   depend on how both passes are cut.
 //! - Recurrent cells (not networks), random shuffles, Multinomial, gamma numbers,
-//!   Dilation2DBackpropFilter, Einsum onto a diagonal, XlaDynamicSlice and its update: nobody has
-//!   cut them yet, for states and samples of this size are rare.
+//!   Dilation2DBackpropFilter, Einsum onto a diagonal, XlaDynamicSlice and its update: they are not
+//!   cut yet, since states and samples of this size are rare.
 //! - One item by itself (a matrix, a row of a table, a row of an image; with channels first, an
 //!   image of a depthwise convolution or of a gradient of a filter): it would have to be copied
 //!   apart.
@@ -27,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::kernels::op::{Execution, OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::{HostTensor, Tensor};
 
-/// Most bytes of a tensor that a program can bind, wherever it starts.
+/// The most bytes of a tensor that a program can bind, wherever it starts.
 pub fn limit(capabilities: &Capabilities) -> u64 {
     // A binding starts at an aligned address and ends at a multiple of 16 bytes; indices have 32
     // bits.
@@ -39,9 +40,9 @@ pub fn part(t: &Tensor, first: usize, len: usize) -> Tensor {
     Tensor::new(t.dtype, &[len], t.address + (first * t.dtype.size()) as u64)
 }
 
-/// The largest count up to `extent` for which `fits` holds, which holds for all smaller ones; 0
-/// where it holds for none. Counts below the extent are rounded to multiples that keep loads of
-/// several elements aligned.
+/// The largest count up to `extent` for which `fits` holds; 0 if there is none. If `fits` holds for
+/// a count, it must hold for all smaller ones. Counts below the extent are rounded to multiples
+/// that keep loads of several elements aligned.
 pub fn largest(extent: usize, fits: impl Fn(usize) -> bool) -> usize {
     if fits(extent) {
         return extent;
@@ -63,7 +64,7 @@ pub fn ranges(extent: usize, count: usize) -> impl Iterator<Item = (usize, usize
     (0..extent).step_by(count.max(1)).map(move |first| (first, count.min(extent - first)))
 }
 
-/// The error of a kernel whose smallest window does not fit: `what` says which one.
+/// The error of a kernel whose smallest window does not fit; `what` names that window.
 pub fn too_large(capabilities: &Capabilities, what: &str) -> Error {
     let max = capabilities.max_binding;
     Error::ResourceExhausted(format!(
@@ -71,9 +72,9 @@ pub fn too_large(capabilities: &Capabilities, what: &str) -> Error {
     ))
 }
 
-/// Has `f` write to `y`, a range of an output. Programs store whole words: a range of packed
-/// elements that begins within one takes the way through temporary memory. What stores beyond its
-/// end is written by the next window, so windows go upwards.
+/// Lets `f` write to `y`, a range of an output. Programs store whole words: a range of packed
+/// elements that begins within a word is written to temporary memory first. A program may store
+/// beyond the end of its range. The next window overwrites those elements, so windows go upwards.
 pub fn write(
     ctx: &mut dyn OpContext,
     y: &Tensor,
@@ -87,8 +88,8 @@ pub fn write(
     ctx.device().copy(y.address, whole.address, y.bytes())
 }
 
-/// A context that hands out the same temporary memory to one window after the other: what is
-/// enqueued runs in order.
+/// A context that gives the same temporary memory to one window after the other: programs run in
+/// the order in which they are enqueued.
 pub struct Scratch<'c> {
     ctx: &'c mut dyn OpContext,
     temps: Vec<(u64, u64)>,
@@ -96,7 +97,7 @@ pub struct Scratch<'c> {
 }
 
 impl<'c> Scratch<'c> {
-    /// One that takes what it lacks from `ctx`.
+    /// A context that takes the memory that it lacks from `ctx`.
     pub fn new(ctx: &'c mut dyn OpContext) -> Self {
         Self { ctx, temps: Vec::new(), next: 0 }
     }

@@ -1,11 +1,11 @@
-//! How elements narrower than a word lie in words of `u32`: the expressions that read and write
-//! them, one element or four of them at a time.
+//! The layout of elements narrower than a word in words of `u32`: the expressions that read and
+//! write them, one element or four elements at a time.
 
 use super::Shader;
 use crate::dtype::DType;
 
-/// By how many bits the index of an element is shifted for the index of its word, and the value of
-/// element `j` in its `word`.
+/// The number of bits by which an element's index is shifted to give the index of its word, and an
+/// expression for the value of element `j` in its `word`.
 pub(crate) fn lane(dtype: DType) -> (u32, String) {
     let (shift, mask, width) = match dtype.lanes() {
         4 => (2, 3, 8),
@@ -41,7 +41,7 @@ pub(crate) const fn bits(dtype: DType) -> &'static str {
     }
 }
 
-/// The value `v` of f32, rounded to a 16-bit float, of which it is a value then; none where no
+/// An expression that rounds the f32 value `v` to a 16-bit float and gives that as f32; None if no
 /// rounding is needed.
 pub(crate) const fn rounded(dtype: DType) -> Option<&'static str> {
     match dtype {
@@ -60,7 +60,7 @@ pub(crate) const fn rounding(dtype: DType) -> Option<&'static str> {
     }
 }
 
-/// The library that [`bits`], [`rounded`] and [`pack`] take.
+/// The library that [`bits`], [`rounded`] and [`pack`] need.
 pub(crate) const fn library(dtype: DType) -> Option<&'static str> {
     match dtype {
         DType::F16 => Some("f16_bits"),
@@ -74,7 +74,7 @@ pub(crate) fn with_library(shader: Shader, dtype: DType) -> Shader {
     library(dtype).into_iter().fold(shader, Shader::library)
 }
 
-/// The element type of an array of four elements each.
+/// The element type of an array that holds four values in each element.
 pub(crate) const fn storage(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "vec4<f32>",
@@ -85,8 +85,8 @@ pub(crate) const fn storage(dtype: DType) -> &'static str {
     }
 }
 
-/// Four values of `dtype` of their words `w`: a `vec4<u32>` of 32-bit types (here in the type
-/// itself), a `vec2<u32>` of 16-bit ones, else a `u32`.
+/// Four values of `dtype` from their words `w`: a `vec4<u32>` for 32-bit types (here a `vec4` of
+/// the type itself), a `vec2<u32>` for 16-bit types, else a `u32`.
 pub(crate) const fn unpack(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 => "vec4(unpack2x16float(w.x), unpack2x16float(w.y))",
@@ -102,7 +102,8 @@ pub(crate) const fn unpack(dtype: DType) -> &'static str {
     }
 }
 
-/// What precedes the words of four values `v` of `dtype`, and these words.
+/// The statements before the words of four values `v` of `dtype`, and the expression for these
+/// words.
 pub(crate) fn pack(dtype: DType) -> (&'static str, String) {
     match dtype {
         DType::F16 => {

@@ -1,20 +1,20 @@
-//! Constants of float64 that compilers do not see.
+//! Hides float64 constants from compilers.
 //!
-//! No instruction of Intel's GPUs holds a constant of 64 bits, so each takes two registers. Their
-//! compiler computes what it knows in front of a loop, and with it all constants of the functions
-//! that the loop calls: a power has fifty, a third of what an invocation has registers for. Hidden
-//! ones are put together where they are used, from two words that instructions do hold.
+//! No instruction of Intel's GPUs holds a 64-bit constant, so each takes two registers. Their
+//! compiler moves constant values in front of a loop, and with them all constants of the functions
+//! that the loop calls: a power has fifty, a third of an invocation's registers. A hidden constant
+//! is put together where it is used, from two words that instructions can hold.
 
 use std::fmt::Write;
 
-/// What a hidden constant calls: its bits from the higher and the lower word.
+/// The function that a hidden constant calls: it makes the bits from the higher and the lower word.
 pub const FUNCTION: &str = "fn hidden_f64(high: u32, low: u32) -> f64 {
     return bitcast<f64>((u64(rounds(high)) << 32u) | u64(low));
 }
 
 ";
 
-/// The text of a library of float64 with every such literal hidden.
+/// The text of a float64 library with all float64 literals hidden.
 pub fn hide(text: &str) -> String {
     let mut out = String::with_capacity(2 * text.len());
     for line in text.lines() {
@@ -37,7 +37,7 @@ pub fn hide(text: &str) -> String {
     out
 }
 
-/// The length of the name, number or character that `text` begins with.
+/// The length of the name, number or character at the start of `text`.
 fn word(text: &str, first: char) -> usize {
     let mut before = first;
     let ends = |c: char| {
@@ -54,7 +54,8 @@ fn word(text: &str, first: char) -> usize {
     text.find(ends).unwrap_or(text.len())
 }
 
-/// The value of a literal of float64: one that says so, or has a point and says no type.
+/// The value of a float64 literal: one with the suffix `lf`, or one with a point or an exponent and
+/// no suffix.
 fn literal(word: &str) -> Option<f64> {
     if word.starts_with("0x") || !word.starts_with(|c: char| c.is_ascii_digit()) {
         return None;

@@ -1,10 +1,10 @@
-//! Function libraries in `shaders/lib/`. The first line of a file may read `// requires: a b`,
-//! naming other libraries.
+//! Function libraries in `shaders/lib/`. The first line of a file may be `// requires: a b`, which
+//! names other libraries.
 
 use super::hidden;
 use crate::dtype::DType;
 
-/// Name and text of every library.
+/// The name and the text of every library.
 pub const LIBRARIES: &[(&str, &str)] = &[
     ("arc", include_str!("../../shaders/lib/arc.wgsl")),
     ("bessel", include_str!("../../shaders/lib/bessel.wgsl")),
@@ -69,8 +69,8 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("zeta_f64", include_str!("../../shaders/lib/zeta_f64.wgsl")),
 ];
 
-/// The library `name` for functions of `dtype`: its twin `NAME_f64` for float64 and complex128,
-/// where there is one.
+/// The library `name` for functions of `dtype`: its variant `NAME_f64` for float64 and complex128,
+/// if there is one.
 pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
     let is_twin = |n: &str| n.strip_suffix("_f64") == Some(name);
     match LIBRARIES.iter().find(|(n, _)| dtype.part() == DType::F64 && is_twin(n)) {
@@ -79,10 +79,10 @@ pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
     }
 }
 
-/// The text of the libraries `wanted` and all that they require, each once, requirements first.
-/// `NAME_u64` has the functions of `NAME` for adapters with 64-bit integers, and stands in for it
-/// where it is wanted before. With `hides`, the constants of float64 are hidden from compilers.
-/// Panics when a name is unknown: names are written in this crate's tables and tested.
+/// The text of the libraries `wanted` and of all that they require, each once, requirements first.
+/// `NAME_u64` has the functions of `NAME` for adapters with 64-bit integers, and replaces it if it
+/// comes earlier in `wanted`. With `hides`, float64 constants are hidden from compilers. Panics
+/// when a name is unknown: names are written in this crate's tables and tested.
 pub fn resolve(wanted: &[&str], hides: bool) -> String {
     let mut done = Vec::new();
     let mut out = String::new();

@@ -1,12 +1,12 @@
 //! Cooperative matrices that are not square, which WGSL cannot name.
 //!
-//! naga's WGSL knows `coop_mat8x8` and `coop_mat16x16` alone, while its modules, its validator and
-//! its writers know the rows and the columns of each. So a text names square matrices in the place
-//! of others, and its module gets the right ones.
+//! naga's WGSL knows only `coop_mat8x8` and `coop_mat16x16`, while its modules, its validator and
+//! its writers know the rows and the columns of each matrix. So a text names square matrices in
+//! place of others, and its module gets the right ones.
 
 use naga::{CooperativeRole, CooperativeSize, Expression, Module, TypeInner};
 
-/// Columns and rows of the matrix of a role, where `m` by `k` times `k` by `n` is multiplied.
+/// The columns and rows of the matrix of a role in a product of `m` by `k` times `k` by `n`.
 fn extents(
     [m, n, k]: [CooperativeSize; 3],
     role: CooperativeRole,
@@ -18,7 +18,8 @@ fn extents(
     }
 }
 
-/// Gives all matrices of `module` the extents that they have in a product of this size: m, n, k.
+/// Gives all matrices of `module` the sizes that they have in a product with these extents: m, n,
+/// k.
 pub(super) fn resize(module: &mut Module, size: [u32; 3]) {
     let size =
         size.map(|n| if n == 16 { CooperativeSize::Sixteen } else { CooperativeSize::Eight });

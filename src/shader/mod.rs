@@ -5,18 +5,18 @@
 //! packing and element offsets, and `{{NAME}}` substitutions. The text depends on exactly what the
 //! pipeline's key holds, never on a shape.
 //!
-//! What a body may use, for a binding named `x` of type T:
+//! A body may use, for a binding named `x` of type T:
 //! - `load_x(i: u32) -> T.value()`: element `i`, counted from the tensor's first element;
 //! - `store_x(i: u32, v)`: only for types of 32 bits and more;
 //! - `store_x_word(w: u32, bits: u32)` and `pack_x(lane: u32, v) -> u32`: for packed types, whole
 //!   words only;
 //! - `p.off_x`: the tensor's element offset in the raw array `x`;
 //! - `p.NAME`: the parameters; `linear_id(...)`, `WORKGROUP`;
-//! - `rounds(n: u32) -> u32`: n, of which no compiler knows that it is constant, so that none
-//!   writes a loop over it out: for heavy bodies, whose copies would spill registers and take
-//!   compilers seconds;
-//! - `{{ENTRY}} { … }`: the entry point, which knows `workgroup_id`, `num_workgroups` and
-//!   `local_index`, and what [`Shader::builtin`] adds.
+//! - `rounds(n: u32) -> u32`: n, hidden from the compiler as a constant, so that it does not unroll
+//!   a loop over it: for heavy bodies, whose copies would spill registers and take compilers
+//!   seconds;
+//! - `{{ENTRY}} { … }`: the entry point, which has `workgroup_id`, `num_workgroups` and
+//!   `local_index`, and the values that [`Shader::builtin`] adds.
 
 pub(crate) mod codec;
 mod hidden;
@@ -153,16 +153,16 @@ impl Shader {
         self
     }
 
-    /// A builtin value of type `u32` that the entry point takes as `name`, beside those of every
-    /// program.
+    /// Adds a builtin value of type `u32` that the entry point takes as `name`, beside the builtin
+    /// values of every program.
     #[must_use]
     pub fn builtin(mut self, builtin: &'static str, name: &'static str) -> Self {
         self.builtins.push((builtin, name));
         self
     }
 
-    /// Gives cooperative matrices the sizes of a product of `m` by `k` times `k` by `n`, whatever
-    /// the text calls them.
+    /// Gives cooperative matrices the sizes of a product of `m` by `k` times `k` by `n`, in place
+    /// of the square types in the text.
     #[must_use]
     pub fn matrices(mut self, [m, n, k]: [u32; 3]) -> Self {
         self.matrices = Some([m, n, k]);
@@ -177,7 +177,7 @@ impl Shader {
         self
     }
 
-    /// Appends WGSL text whose innermost loops take `times` steps in an iteration.
+    /// Appends WGSL text whose innermost loops are unrolled by `times` steps.
     #[must_use]
     pub fn unrolled(self, times: u32, text: &str) -> Self {
         self.body(&unroll::innermost(text, times))
@@ -257,31 +257,32 @@ impl Shader {
             .collect()
     }
 
-    /// Only kernels on adapters of these kinds choose this variant. Under a profile that was forced
-    /// upon an adapter any may.
+    /// Limits this variant to kernels on adapters of these kinds. Under a profile that was forced
+    /// upon an adapter, any kernel may choose it.
     #[must_use]
     pub fn only(mut self, kinds: impl IntoIterator<Item = Kind>) -> Self {
         self.kinds = kinds.into_iter().collect();
         self
     }
 
-    /// Hides the constants of float64 from compilers: for GPUs with few registers, which would
-    /// keep them there.
+    /// Hides float64 constants from compilers: for GPUs with few registers, which would keep the
+    /// constants in them.
     #[must_use]
     pub const fn hiding_constants(mut self) -> Self {
         self.hides_constants = true;
         self
     }
 
-    /// The form of which a dispatch runs a part of all workgroups. Six more parameters are the
-    /// first workgroup and the number of all, in each dimension; the body sees all workgroups.
+    /// The form in which a dispatch runs a part of all workgroups. Six more parameters are the
+    /// first workgroup and the number of all workgroups, in each dimension; to the body the grid
+    /// looks whole.
     #[must_use]
     pub fn in_parts(mut self) -> Self {
         self.is_in_parts = true;
         self.u32s(&["part_x", "part_y", "part_z", "groups_x", "groups_y", "groups_z"])
     }
 
-    /// Whether its text has floats of 64 bits.
+    /// Whether its text has 64-bit floats.
     pub(crate) fn has_float64(&self) -> bool {
         self.render(0).contains("f64")
     }

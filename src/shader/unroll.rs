@@ -1,13 +1,14 @@
-//! Loops whose iterations take several steps: for adapters that leave loops after a number of
-//! iterations, which counts those of all loops of an invocation, so that no nesting helps.
+//! Unrolls loops, so that an iteration takes several steps. This is for adapters that leave loops
+//! after a number of iterations. The iterations of all loops of an invocation count together, so
+//! nesting does not help.
 
 use std::fmt::Write;
 
-/// `text` with innermost loops whose iterations take `times` steps each. Loops that meet a barrier
-/// stay. Steps and their order are the same.
+/// `text` with innermost loops whose iterations take `times` steps each. Loops that contain a
+/// barrier are left as they are. The steps and their order stay the same.
 ///
 /// # Panics
-/// An innermost loop has a `continue`, after which an iteration takes no further step.
+/// An innermost loop has a `continue`, which would skip the remaining steps of an iteration.
 pub fn innermost(text: &str, times: u32) -> String {
     if times <= 1 {
         return text.to_owned();
@@ -73,7 +74,7 @@ impl<'t> Loop<'t> {
     }
 }
 
-/// Where the bracket at `open` is closed.
+/// The position of the bracket that closes the one at `open`.
 fn closing(code: &str, open: usize, opening: u8, closing: u8) -> Option<usize> {
     let mut depth = 0;
     code.bytes().enumerate().skip(open).find_map(|(at, byte)| {
@@ -82,7 +83,7 @@ fn closing(code: &str, open: usize, opening: u8, closing: u8) -> Option<usize> {
     })
 }
 
-/// The same text with blanks for the bytes of comments.
+/// The same text with blanks in place of the bytes of comments.
 fn without_comments(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {

@@ -1,6 +1,6 @@
-//! Four elements per invocation: how a program reads and writes a whole `vec4` of any type of at
-//! most 32 bits at once, which is what makes elementwise programs run at the memory's speed. A
-//! tensor takes part when its address is a multiple of [`unit`].
+//! Four elements per invocation: functions that read and write a whole `vec4` of any type of at
+//! most 32 bits at once, so that elementwise programs run at the memory's speed. A tensor can be
+//! accessed this way if its address is a multiple of [`unit`].
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use super::{Shader, codec};
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 
-/// Elements in one unit.
+/// The number of elements in one unit.
 pub const WIDTH: u32 = 4;
 
-/// Bytes of four elements.
+/// The number of bytes of four elements.
 pub const fn unit(dtype: DType) -> u32 {
     WIDTH * dtype.size() as u32
 }
@@ -72,7 +72,8 @@ fn writer(shader: Shader, name: &'static str, dtype: DType) -> Shader {
 }
 
 /// Appends the entry point of a program whose body defines `fn value(t: u32) -> vec4<T>`, four
-/// elements of `output`, for each of `p.count` units t. Launch it with an invocation for each.
+/// elements of `output`, for each of `p.count` units t. Launch it with one invocation for each
+/// unit.
 #[must_use]
 pub fn map(shader: Shader, output: &'static str) -> Shader {
     shader.body(&format!(

@@ -1,27 +1,28 @@
-//! Reserved address ranges: addresses that stand for device memory and that no CPU access survives.
+//! Reserved address ranges: the addresses stand for device memory, and any CPU access to them
+//! faults.
 
 use crate::error::{Error, Result};
 
-/// Bytes reserved for each device where the system sets no limit. Only address space, no memory:
-/// more than any GPU has.
+/// Bytes reserved for each device if the system sets no limit. This is only address space, not
+/// memory: more than any GPU has.
 const RESERVED: u64 = 1 << 40;
-/// Under a limit, this many times the device's memory suffice for blocks that come and go.
+/// Under a limit, this many times the device's memory is enough for blocks that are allocated and
+/// freed.
 const TIMES_MEMORY: u64 = 4;
-/// And this part of what is left at most, for the rest of the process needs addresses too: stacks,
-/// drivers, the memory of software adapters.
+/// At most this part of the remaining address space is reserved, because the rest of the process
+/// needs addresses too: stacks, drivers, the memory of software adapters.
 const LARGEST_PART: u64 = 4;
-/// What drivers and their compilers take, and what the stacks and heaps of TensorFlow's and the
-/// drivers' threads take for each processor: as measured, with as much to spare. With less, they
-/// end the process when they find none.
+/// The address space that drivers and their compilers use, and the address space that the stacks
+/// and heaps of TensorFlow's and the drivers' threads use for each processor. Both are twice the
+/// measured values. If drivers find no addresses, they end the process.
 const DRIVERS: u64 = 2 << 30;
 const THREADS: u64 = 128 << 20;
 
-/// Ranges begin at multiples of this, so that multiples of less within them are multiples as
-/// addresses, which small reservations are not by nature.
+/// Ranges begin at multiples of this, so that offsets with a smaller alignment stay aligned as
+/// addresses. Small reservations have no such alignment by themselves.
 const ALIGNMENT: u64 = 1 << 21;
 
-/// Fails where the system's limit (`ulimit -v`) leaves too few addresses for drivers and devices to
-/// work.
+/// Fails if the system's limit (`ulimit -v`) leaves too few addresses for drivers and devices.
 pub(crate) fn check_room() -> Result<()> {
     let needed =
         DRIVERS + THREADS * std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
@@ -41,13 +42,13 @@ pub(crate) fn check_room() -> Result<()> {
 pub(crate) struct AddressRange {
     start: u64,
     len: u64,
-    /// Where the reservation itself begins, which has `ALIGNMENT` bytes more.
+    /// The start of the reservation itself, which has `ALIGNMENT` more bytes.
     reserved: u64,
 }
 
 impl AddressRange {
-    /// Reserves a range for a device with this much memory, smaller where the system limits address
-    /// space (`ulimit -v`, containers).
+    /// Reserves a range for a device with this much memory. It is smaller if the system limits
+    /// address space (`ulimit -v`, containers).
     pub fn reserve(memory: u64) -> Result<Self> {
         check_room()?;
         let mut len = sys::left().map_or(RESERVED, |left| limited(memory, left));
@@ -77,7 +78,8 @@ impl Drop for AddressRange {
     }
 }
 
-/// What a device with this much memory takes of the addresses that are left.
+/// The length of the range for a device with this much memory, if `left` bytes of addresses are
+/// left.
 fn limited(memory: u64, left: u64) -> u64 {
     memory.saturating_mul(TIMES_MEMORY).max(1 << 28).min(left / LARGEST_PART).min(RESERVED)
         & !0xffff
@@ -89,13 +91,13 @@ mod sys {
     #[cfg(target_os = "linux")]
     pub fn left() -> Option<u64> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `limit` has room for what is asked.
+        // SAFETY: `limit` has room for the result.
         if unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } != 0
             || limit.rlim_cur == libc::RLIM_INFINITY
         {
             return None;
         }
-        // In pages, the first number is the size of the address space.
+        // The first number is the size of the address space in pages.
         let text = std::fs::read_to_string("/proc/self/statm").ok()?;
         let pages: u64 = text.split_whitespace().next()?.parse().ok()?;
         // SAFETY: it only asks for a number, which is positive.
@@ -118,7 +120,7 @@ mod sys {
     }
 
     pub fn release(start: u64, len: usize) {
-        // SAFETY: `start` and `len` are what `reserve` mapped, and nothing in it was ever
+        // SAFETY: `reserve` mapped `len` bytes at `start`, and nothing in them was ever
         // dereferenced.
         unsafe { libc::munmap(start as *mut libc::c_void, len) };
     }
@@ -142,8 +144,8 @@ mod sys {
     }
 
     pub fn release(start: u64, _len: usize) {
-        // SAFETY: `start` is what `reserve` returned; MEM_RELEASE takes the whole reservation with
-        // length 0.
+        // SAFETY: `reserve` returned `start`; MEM_RELEASE with length 0 releases the whole
+        // reservation.
         unsafe { VirtualFree(start as *mut core::ffi::c_void, 0, MEM_RELEASE) };
     }
 }
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_range_begins_at_a_multiple() {
-        // A page more moves what the system gives next.
+        // One more page shifts the address of the system's next reservation.
         let _page = sys::reserve(4096).unwrap();
         for _ in 0..4 {
             assert_eq!(AddressRange::reserve(1 << 28).unwrap().start() % ALIGNMENT, 0);

@@ -1,4 +1,4 @@
-//! What tells on Windows whether drivers of GPUs, or layers of Vulkan, have changed.
+//! Detects on Windows whether GPU drivers or Vulkan layers have changed.
 
 use std::hash::BuildHasher;
 use std::path::PathBuf;
@@ -10,17 +10,17 @@ use windows_sys::Win32::System::Registry::{
     RegOpenKeyExW,
 };
 
-/// Where drivers and layers of Vulkan are registered: the names of the values are files.
+/// The keys where Vulkan's drivers and layers are registered: the names of the values are files.
 const KEYS: [&str; 3] = [
     r"SOFTWARE\Khronos\Vulkan\Drivers",
     r"SOFTWARE\Khronos\Vulkan\ImplicitLayers",
     r"SOFTWARE\Khronos\Vulkan\ExplicitLayers",
 ];
-/// Units of the longest name of a value, with its end.
+/// The length of the longest value name in UTF-16 units, including its terminator.
 const LONGEST: usize = 16_384;
 
 /// A text that changes with the system's drivers, with Vulkan's layers and with the variables that
-/// matter to Vulkan's loader.
+/// matter to the Vulkan loader.
 pub(crate) fn fingerprint() -> String {
     let root = PathBuf::from(std::env::var_os("SystemRoot").unwrap_or_default());
     let store = root.join(r"System32\DriverStore\FileRepository");
@@ -51,8 +51,8 @@ fn values(hive: HKEY, key: &str) -> Vec<String> {
     let (mut names, mut name) = (Vec::new(), vec![0u16; LONGEST]);
     for place in 0.. {
         let mut length = LONGEST as u32;
-        // SAFETY: the key is open; the name has room for `length` units, which is written; nothing
-        // else is asked for.
+        // SAFETY: the key is open; the name has room for `length` units, which is written; the
+        // other results are not requested.
         let result = unsafe {
             RegEnumValueW(
                 opened,

@@ -1,4 +1,5 @@
-//! Panics as errors: nothing unwinds into C, and a panic of wgpu or of a driver ends no process.
+//! Turns panics into errors: nothing unwinds into C, and a panic of wgpu or of a driver does not
+//! end the process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +12,8 @@ pub(crate) fn caught<T>(label: &str, body: impl FnOnce() -> Result<T>) -> Result
     })
 }
 
-/// The same for work of wgpu and drivers, which panic where `error` is the better word for it.
+/// Like [`caught`], for work of wgpu and drivers. They panic in cases for which `error` is the
+/// better description.
 pub(crate) fn caught_as<T>(
     body: impl FnOnce() -> Result<T>,
     error: impl FnOnce(&str) -> Error,
@@ -21,7 +23,7 @@ pub(crate) fn caught_as<T>(
 
 /// Runs `body`; the error is the message of its panic.
 pub(crate) fn panic_message<T>(body: impl FnOnce() -> T) -> Result<T, String> {
-    // A panic leaves no lock poisoned (parking_lot), and what it interrupted reports its own
+    // A panic leaves no lock poisoned (parking_lot), and the interrupted code reports its own
     // inconsistency.
     catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
         let payload = match payload.downcast::<&str>() {

@@ -1,16 +1,16 @@
 //! The instances that list adapters, without window systems.
 //!
-//! wgpu asks Vulkan for the surfaces of X11 and Wayland wherever the loader has them. Mesa's layer
-//! that orders devices then connects to both, and prints two errors where there is no session:
+//! wgpu asks Vulkan for the surfaces of X11 and Wayland if the loader has them. Mesa's layer that
+//! orders devices then connects to both, and prints two errors if there is no session:
 //! `XDG_RUNTIME_DIR is invalid or not set in the environment`. Nothing here draws, so these
-//! surfaces are left out. No variable has to be set for that, which no process with threads can
-//! do safely.
+//! surfaces are left out. This way no variable has to be set, which is unsafe in a process with
+//! threads.
 //!
-//! Vulkan's devices ask [`super::vulkan_pipelines`] for pipelines. DX12 compiles shaders by
-//! Microsoft's current compiler, `dxcompiler.dll`, or is not offered: the older one that each
-//! Windows has lacks 16-bit floats, 64-bit integers and subgroups, and takes minutes.
+//! Vulkan's devices create pipelines through [`super::vulkan_pipelines`]. DX12 compiles shaders
+//! with Microsoft's current compiler, `dxcompiler.dll`, or is not offered: the older compiler in
+//! every Windows lacks 16-bit floats, 64-bit integers and subgroups, and takes minutes.
 
-/// All adapters of the descriptor's backends. A backend that the system lacks has none.
+/// All adapters of the descriptor's backends. A backend that the system lacks has no adapters.
 #[cfg_attr(not(any(target_os = "linux", windows)), expect(unused_mut, reason = "no Vulkan"))]
 pub(crate) fn adapters(mut descriptor: wgpu::InstanceDescriptor) -> Vec<wgpu::Adapter> {
     let list = |instance: &wgpu::Instance, backends| {
@@ -27,7 +27,7 @@ pub(crate) fn adapters(mut descriptor: wgpu::InstanceDescriptor) -> Vec<wgpu::Ad
     }
     #[cfg(windows)]
     if std::env::var_os("WGPU_DX12_COMPILER").is_none() {
-        // wgpu has no DX12 where this file does not load.
+        // wgpu has no DX12 if this file does not load.
         let compiler = wgpu::Dx12Compiler::DynamicDxc { dxc_path: dxc() };
         descriptor.backend_options.dx12.shader_compiler = compiler;
     }
@@ -67,11 +67,10 @@ fn vulkan(
         telemetry: None,
         display: None,
     };
-    // SAFETY: the contract of `init` is to have a Vulkan loader that works, as wgpu's own call of
-    // it. That of the callback is to add nothing that the instance lacks, and to remove nothing on
-    // which wgpu-hal relies. These three are removed, no other extension needs them, and wgpu-hal
-    // itself goes without where a loader lacks them: it looks into the list before it calls one of
-    // their functions.
+    // SAFETY: the contract of `init` is a working Vulkan loader, which wgpu's own call requires,
+    // too. The callback must add no extension that the instance lacks, and remove none on which
+    // wgpu-hal relies. It removes these three. No other extension needs them, and wgpu-hal itself
+    // works on loaders that lack them: it checks the list before it calls one of their functions.
     let own = unsafe {
         wgpu::hal::vulkan::Instance::init_with_callback(
             &wanted,
@@ -80,9 +79,9 @@ fn vulkan(
             })),
         )
     };
-    // SAFETY: the new instance holds the one above until its end, and so the library and what both
-    // have. It has the same version, extensions and flags. wgpu looks for nvidia's layer, which is
-    // given as missing, to present images.
+    // SAFETY: the new instance keeps the one above alive, and so the library and the objects of
+    // both. It has the same version, extensions and flags. wgpu uses the check for nvidia's layer,
+    // which is passed as absent, only to present images.
     let created = own.and_then(|own| unsafe {
         let shared = own.shared_instance();
         let entry = vulkan_pipelines::hooked(shared.entry());
@@ -99,6 +98,6 @@ fn vulkan(
             Some(Box::new(move || drop(own))),
         )
     });
-    // SAFETY: the instance is nobody else's.
+    // SAFETY: the instance has no other owner.
     created.map(|instance| unsafe { wgpu::Instance::from_hal::<wgpu::hal::api::Vulkan>(instance) })
 }

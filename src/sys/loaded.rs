@@ -13,15 +13,15 @@ mod system {
     /// Base and path of the library or program that holds an address.
     pub(crate) fn object(address: *const c_void) -> Option<(usize, PathBuf)> {
         let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: any address may be asked for; `info` has room, and zeros are valid in it.
+        // SAFETY: any address may be passed; `info` has room, and zeros are valid in it.
         let info =
             unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init()) }?;
-        // SAFETY: dladdr gives the NUL-terminated name of a loaded object, and an object that is
-        // asked for stays loaded.
+        // SAFETY: dladdr returns the NUL-terminated name of a loaded object, and the objects that
+        // are looked up stay loaded.
         Some((info.dli_fbase as usize, unsafe { path(info.dli_fname) }))
     }
 
-    /// A path; an empty one for null.
+    /// The path for a name; empty for null.
     ///
     /// # Safety
     /// `name` must be null or NUL-terminated.
@@ -41,8 +41,8 @@ mod system {
             _: usize,
             paths: *mut c_void,
         ) -> c_int {
-            // SAFETY: `paths` passes its vector, and nobody else holds it meanwhile; the name is
-            // NUL-terminated.
+            // SAFETY: `paths` passes its vector, to which there is no other reference meanwhile;
+            // the name is NUL-terminated.
             let (paths, name) =
                 unsafe { (&mut *paths.cast::<Vec<PathBuf>>(), path((*info).dlpi_name)) };
             paths.push(name);
@@ -50,7 +50,7 @@ mod system {
         }
 
         let mut paths = Vec::new();
-        // SAFETY: the callback takes the vector for what it is, and only during this call.
+        // SAFETY: the callback receives a pointer of the right type, and only during this call.
         unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut paths).cast()) };
         paths
     }
@@ -59,8 +59,8 @@ mod system {
     #[cfg(target_vendor = "apple")]
     #[expect(deprecated, reason = "two functions of <mach-o/dyld.h> need no other crate")]
     pub(crate) fn paths() -> Vec<PathBuf> {
-        // SAFETY: dyld gives null for a number without a library, else a NUL-terminated name, which
-        // stays as long as the library. What Python has imported is not unloaded.
+        // SAFETY: dyld returns null for an index without a library, else a NUL-terminated name that
+        // lives as long as the library. Libraries that Python has imported are not unloaded.
         unsafe {
             (0..libc::_dyld_image_count()).map(|i| path(libc::_dyld_get_image_name(i))).collect()
         }
@@ -87,8 +87,8 @@ mod system {
         let mut module: HMODULE = null_mut();
         let by_address =
             GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
-        // SAFETY: with this flag the name is an address, and any may be asked for; the handle is
-        // written and needs no release.
+        // SAFETY: with this flag the name is an address, and any address may be passed; the handle
+        // is written and needs no release.
         let found = unsafe { GetModuleHandleExW(by_address, address.cast(), &raw mut module) } != 0;
         found.then(|| (module as usize, path(module)))
     }
@@ -98,7 +98,7 @@ mod system {
         let mut modules: Vec<HMODULE> = vec![null_mut(); 1024];
         loop {
             let (bytes, mut needed) = (size_of_val(&*modules) as u32, 0);
-            // SAFETY: the handles have room for so many bytes, and the needed size is written.
+            // SAFETY: the handles have room for `bytes` bytes, and the needed size is written.
             let listed = unsafe {
                 K32EnumProcessModules(
                     GetCurrentProcess(),
@@ -118,10 +118,10 @@ mod system {
         }
     }
 
-    /// The file of a library; what does not fit into Windows's longest path is cut off.
+    /// The file of a library. The part beyond Windows's longest path is cut off.
     fn path(module: HMODULE) -> PathBuf {
         let mut name = vec![0; 1 << 15];
-        // SAFETY: the name has room for so many units; a handle that is no longer one gives none.
+        // SAFETY: the name has room for `name.len()` units; an invalid handle gives no name.
         let len = unsafe { GetModuleFileNameW(module, name.as_mut_ptr(), name.len() as u32) };
         OsString::from_wide(&name[..len as usize]).into()
     }
@@ -141,7 +141,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn the_c_library_is_loaded() {
-        // Sanitizers have functions of their own for many others.
+        // Sanitizers replace many other functions with their own.
         let function = libc::getppid as unsafe extern "C" fn() -> _;
         let (base, path) = object((function as *const ()).cast()).unwrap();
         assert!(base != 0 && paths().contains(&path), "{}", path.display());

@@ -1,10 +1,10 @@
-//! Memory sizes that only the native APIs know: the adapter's, below wgpu, and the computer's.
+//! Memory sizes that only the native APIs report: the adapter's, below wgpu, and the computer's.
 
-/// What a driver says about the memory of its adapter, in bytes.
+/// A driver's report about the memory of its adapter, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reported {
     pub total: u64,
-    /// What this process may still use, where the driver knows.
+    /// The bytes that this process may still use, if the driver reports them.
     pub free: Option<u64>,
 }
 
@@ -15,7 +15,7 @@ pub(crate) struct SystemMemory {
     pub available: u64,
 }
 
-/// What the adapter's driver reports, if the backend has a way to ask.
+/// The driver's report, if the backend can be asked for it.
 pub(crate) fn reported(adapter: &wgpu::Adapter) -> Option<Reported> {
     #[cfg(any(target_os = "linux", windows))]
     if let Some(reported) = vulkan(adapter) {
@@ -29,7 +29,7 @@ pub(crate) fn reported(adapter: &wgpu::Adapter) -> Option<Reported> {
 fn vulkan(adapter: &wgpu::Adapter) -> Option<Reported> {
     use ash::vk;
 
-    // SAFETY: the adapter is only asked, and outlives the call.
+    // SAFETY: the adapter is only queried, and outlives the call.
     let hal = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
     let instance = hal.shared_instance();
     if instance.instance_api_version() < vk::API_VERSION_1_1
@@ -45,7 +45,7 @@ fn vulkan(adapter: &wgpu::Adapter) -> Option<Reported> {
         properties = properties.push_next(&mut budget);
     }
     // SAFETY: instance and device are at least 1.1, where the function is core; the chain holds
-    // only what the device knows.
+    // only structs that the device supports.
     unsafe {
         instance
             .raw_instance()
@@ -67,7 +67,7 @@ fn vulkan(adapter: &wgpu::Adapter) -> Option<Reported> {
 fn native(adapter: &wgpu::Adapter) -> Option<Reported> {
     use objc2_metal::MTLDevice;
 
-    // SAFETY: the adapter is only asked, and outlives the call.
+    // SAFETY: the adapter is only queried, and outlives the call.
     let hal = unsafe { adapter.as_hal::<wgpu::hal::api::Metal>() }?;
     let device = hal.raw_device();
     let total = device.recommendedMaxWorkingSetSize();
@@ -80,7 +80,7 @@ fn native(adapter: &wgpu::Adapter) -> Option<Reported> {
         DXGI_MEMORY_SEGMENT_GROUP_LOCAL, DXGI_QUERY_VIDEO_MEMORY_INFO,
     };
 
-    // SAFETY: the adapter is only asked, and outlives the call.
+    // SAFETY: the adapter is only queried, and outlives the call.
     let hal = unsafe { adapter.as_hal::<wgpu::hal::api::Dx12>() }?;
     let mut info = DXGI_QUERY_VIDEO_MEMORY_INFO::default();
     // SAFETY: node 0 exists on every adapter; `info` is written by the call.
@@ -94,7 +94,7 @@ const fn native(_: &wgpu::Adapter) -> Option<Reported> {
     None
 }
 
-/// The computer's memory. In a container, the container's.
+/// The computer's memory, or the container's inside a container.
 #[cfg(target_os = "linux")]
 pub(crate) fn system_memory() -> Option<SystemMemory> {
     let read = |path: &str| std::fs::read_to_string(path).ok();

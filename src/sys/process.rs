@@ -1,10 +1,10 @@
-//! Hooks of the C library into the life of the process: its children by fork, and its end.
+//! Hooks of the C library into the life cycle of the process: its children by fork, and its exit.
 
 #[cfg(unix)]
 use std::sync::OnceLock;
 
-/// Has every child of fork call `hook` before anything else of it runs. One store to an atomic is
-/// all that may be done there. Only the first hook counts.
+/// Makes every child of fork call `hook` before it runs anything else. The hook may only store to
+/// an atomic. Only the first hook counts.
 pub(crate) fn watch_forks(hook: fn()) {
     #[cfg(unix)]
     {
@@ -16,7 +16,7 @@ pub(crate) fn watch_forks(hook: fn()) {
         }
         HOOK.get_or_init(|| {
             // SAFETY: the handler lives as long as this library, which is never unloaded. Without
-            // memory for it, children are on their own.
+            // memory for it, children run without the hook.
             let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             hook
         });
@@ -38,7 +38,7 @@ pub(crate) fn end_at_once(line: &str) -> ! {
     panic!("{line}")
 }
 
-/// What the system says of another process.
+/// The system's information about another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "other systems are not asked"))]
 pub(crate) enum Started {
@@ -46,19 +46,19 @@ pub(crate) enum Started {
     At(u64),
     /// There is no such process.
     Never,
-    /// That is not known.
+    /// The system does not say.
     Unknown,
 }
 
-/// When the process of this number started.
+/// The start time of the process with this number.
 #[cfg(target_os = "linux")]
 pub(crate) fn started(process: u32) -> Started {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
         let is_mounted = std::path::Path::new("/proc/self/stat").exists();
         return if is_mounted { Started::Never } else { Started::Unknown };
     };
-    // The name in parentheses may hold anything. The state follows it, and 19 fields later the
-    // time.
+    // The name in parentheses may hold any character. The state follows it, and the start time 19
+    // fields later.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     fields
         .split_whitespace()
@@ -67,13 +67,14 @@ pub(crate) fn started(process: u32) -> Started {
         .map_or(Started::Unknown, Started::At)
 }
 
-/// As above.
+/// See above.
 #[cfg(not(target_os = "linux"))]
 pub(crate) const fn started(_: u32) -> Started {
     Started::Unknown
 }
 
-/// Where process numbers mean the same as here: this start of this system, and its namespace.
+/// Identifies the system on which process numbers mean the same as here: this boot of this system,
+/// and its namespace.
 pub(crate) fn place() -> String {
     #[cfg(target_os = "linux")]
     let place = {
@@ -88,8 +89,8 @@ pub(crate) fn place() -> String {
 
 /// Sets variables of this process's environment, which its children inherit.
 ///
-/// No thread may read a variable meanwhile by a function of C, and nobody can know that of other
-/// people's threads. So this is for a process that would else crash for sure.
+/// No thread may read a variable meanwhile through a C function, and that cannot be guaranteed for
+/// threads of other libraries. So this is for a process that would otherwise certainly crash.
 #[cfg(has_examination)]
 pub(crate) fn set_variables(variables: &[(String, String)]) {
     for (name, value) in variables {
@@ -98,8 +99,8 @@ pub(crate) fn set_variables(variables: &[(String, String)]) {
     }
 }
 
-/// Takes the lock of a file for this process alone, unless another process has it. The lock goes
-/// with the file's last handle.
+/// Takes the lock of a file for this process alone, unless another process has it. Closing the
+/// file's last handle releases the lock.
 #[cfg(unix)]
 pub(crate) fn try_lock(file: &std::fs::File) -> std::io::Result<bool> {
     use std::os::fd::AsRawFd;
@@ -115,28 +116,28 @@ pub(crate) fn try_lock(file: &std::fs::File) -> std::io::Result<bool> {
 }
 
 /// Whether the process has rights that its user lacks, by a set-user-ID bit, capabilities of its
-/// file or the like. Its environment is then the user's, who may run less than the process may.
+/// file or the like. Its environment is then controlled by a user who has fewer rights.
 #[cfg(target_os = "linux")]
 pub(crate) fn has_raised_rights() -> bool {
     // SAFETY: it takes a number and reads what the kernel gave this process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The user whom this process acts for.
+/// The user for whom this process acts.
 #[cfg(unix)]
 pub(crate) fn user() -> u32 {
     // SAFETY: it takes nothing and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Has `end` called when the process exits, before the handlers that have been registered until
+/// Makes the process call `end` when it exits, before the handlers that have been registered until
 /// now. Handlers run in the reverse order of their registration, so this is called again once
-/// drivers have made more to destroy; only the first `end` counts. It returns whether all threads
-/// have left the drivers; where it does not, the process ends without its destructors, which must
-/// not run beneath a driver.
+/// drivers have created more objects to destroy; only the first `end` counts. It returns whether
+/// all threads have left the drivers. If they have not, the process ends without its destructors,
+/// which must not run beneath a driver.
 ///
-/// Nothing on Windows: a DLL's handlers run there when all other threads have been ended, with
-/// whatever locks these held. Python's end is watched on all systems.
+/// Does nothing on Windows: a DLL's handlers run there after all other threads were ended, which
+/// may have held any locks. Python's exit is watched on all systems.
 pub(crate) fn watch_exit(end: fn() -> bool) {
     #[cfg(unix)]
     {
@@ -163,7 +164,7 @@ pub(crate) fn watch_exit(end: fn() -> bool) {
                 }
                 log::debug!("the process ends without its destructors: a driver is still at work");
                 fflush(std::ptr::null_mut());
-                // SAFETY: it ends the process; what C buffers is written, and Python has ended.
+                // SAFETY: it ends the process; C's buffers are written, and Python has ended.
                 unsafe { libc::_exit(status) }
             }
             on_exit(at_exit, std::ptr::null_mut());

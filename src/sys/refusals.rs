@@ -1,12 +1,13 @@
-//! What a driver refuses without an error of wgpu's, told to the thread that asked for it.
+//! Reports a driver's refusals that are no errors of wgpu to the thread that asked for the
+//! pipeline.
 
 use std::cell::RefCell;
 
-/// Whether a driver is to optimize what it compiles.
+/// Whether a driver should optimize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Optimizations {
     On,
-    /// Where the backend can tell the driver so.
+    /// If the backend can pass this on to the driver.
     Off,
 }
 
@@ -25,8 +26,8 @@ thread_local! {
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// Runs `call`, and gives the driver's answer to a pipeline that it refused meanwhile. If there is
-/// one, what `call` made must not be used.
+/// Runs `call`, and returns the driver's answer to a pipeline that it refused meanwhile. If there
+/// is an answer, the result of `call` must not be used.
 pub(crate) fn watched<T>(
     optimizations: Optimizations,
     call: impl FnOnce() -> T,
@@ -36,8 +37,8 @@ pub(crate) fn watched<T>(
     (made, WATCH.take().and_then(|watch| watch.refused))
 }
 
-/// How the call of [`watched`] on this thread wants pipelines to be compiled. Nothing if there is
-/// no such call: then a refusal cannot be told.
+/// The optimizations that the call of [`watched`] on this thread asks for. None if there is no such
+/// call: then a refusal cannot be reported.
 #[cfg_attr(
     not(any(test, target_os = "linux", windows)),
     expect(dead_code, reason = "wgpu itself tells of Metal's")
@@ -46,7 +47,7 @@ pub(super) fn wanted() -> Option<Optimizations> {
     WATCH.with_borrow(|watch| watch.as_ref().map(|watch| watch.optimizations))
 }
 
-/// Has the call of [`watched`] on this thread tell of the driver's answer to a pipeline.
+/// Passes the driver's answer about a pipeline to the call of [`watched`] on this thread.
 #[cfg_attr(
     not(any(test, target_os = "linux", windows)),
     expect(dead_code, reason = "wgpu itself tells of Metal's")

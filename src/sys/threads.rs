@@ -1,4 +1,4 @@
-//! What the system calls a thread.
+//! The system's id and name of a thread.
 
 /// The calling thread: its pthread_t, by which TensorFlow's profiler tells threads apart, or on
 /// Windows its id.
@@ -14,7 +14,7 @@ pub(crate) fn id() -> u64 {
     id
 }
 
-/// The calling thread's name, for one that Rust did not start. Empty where the system has none.
+/// The calling thread's name, for a thread that Rust did not start. Empty if the system has none.
 #[cfg(target_os = "linux")]
 pub(crate) fn name() -> String {
     let mut name = [0_u8; 16];
@@ -24,7 +24,7 @@ pub(crate) fn name() -> String {
     String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
-/// As above.
+/// See above.
 #[cfg(not(target_os = "linux"))]
 pub(crate) const fn name() -> String {
     String::new()

@@ -1,4 +1,4 @@
-//! Shader modules without naga's loop counters, and modules that wgpu does not look into.
+//! Shader modules without naga's loop counters, and modules whose bindings are hidden from wgpu.
 
 /// Creates a shader module that keeps naga's bounds checks but not its forced loop bounds, which
 /// cost a counter in every inner loop. wgpu still validates text and modules.
@@ -32,9 +32,9 @@ pub(crate) fn create_unseen(
         entry_points: vec![entry].into(),
         ..Default::default()
     };
-    // SAFETY: the contract is that the code is valid, ends, and keeps to what its pipeline's layout
-    // says. naga's validator has seen it, its accesses are checked and its loops end as those of
-    // `create` do. It writes bindings that the layout calls read-only, for which Vulkan has no
-    // notion; who records puts the barriers that wgpu therefore leaves out.
+    // SAFETY: the contract is that the code is valid, terminates, and keeps to its pipeline's
+    // layout. naga's validator has accepted it, its accesses are checked and its loops end for the
+    // reason given in `create`. It writes bindings that the layout declares read-only, which makes
+    // no difference in Vulkan; the recorder puts the barriers that wgpu therefore leaves out.
     unsafe { device.create_shader_module_passthrough(descriptor) }
 }

@@ -1,8 +1,8 @@
 //! Vulkan's physical devices, and the devices that are hidden from wgpu.
 //!
-//! wgpu asks every device what it can do while it lists them. A driver that crashes then would take
-//! the process with it, so a device of which that is known is hidden: [`enumerate`] stands in for
-//! Vulkan's own function, and leaves it out.
+//! wgpu queries the features of every device while it lists them. A driver that crashes then would
+//! end the process, so a device that is known to crash is hidden: [`enumerate`] replaces Vulkan's
+//! own function and leaves it out.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -11,16 +11,17 @@ use std::sync::OnceLock;
 use ash::vk;
 use parking_lot::RwLock;
 
-/// What tells a device and its driver from others. Two GPUs of one model are the same.
+/// The identity of a device and its driver. Two GPUs of one model are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The numbers of the vendor and the device, and the driver's version as the driver has it.
+    /// The numbers of the vendor and the device, and the driver's version in the driver's own
+    /// encoding.
     pub numbers: [u32; 3],
     /// The device's name.
     pub name: String,
 }
 
-/// As a line, which [`Identity::of_line`] reads.
+/// Prints it as a line, which [`Identity::of_line`] reads.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [vendor, device, driver] = self.numbers;
@@ -29,7 +30,7 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// The device of a line.
+    /// Parses the identity of a device from a line.
     pub fn of_line(line: &str) -> Option<Self> {
         let mut parts = line.splitn(4, ' ');
         let mut number = || parts.next()?.parse().ok();
@@ -42,16 +43,16 @@ static HIDDEN: RwLock<Vec<Identity>> = RwLock::new(Vec::new());
 static ENUMERATE: OnceLock<vk::PFN_vkEnumeratePhysicalDevices> = OnceLock::new();
 static PROPERTIES: OnceLock<vk::PFN_vkGetPhysicalDeviceProperties> = OnceLock::new();
 
-/// Hides these devices from now on, and no others.
+/// Hides exactly these devices from now on.
 pub(crate) fn hide(devices: Vec<Identity>) {
     *HIDDEN.write() = devices;
 }
 
-/// The devices of the loader in its order, by the oldest of Vulkan's functions. Nothing where there
-/// is no loader, or no device.
+/// The devices of the loader in its order, by Vulkan 1.0 functions only. Empty if there is no
+/// loader, or no device.
 pub(super) fn list() -> Vec<Identity> {
-    // SAFETY: the contract of `load` is to have a loader that works, as wgpu's own call of it. The
-    // instance is used and destroyed here alone.
+    // SAFETY: the contract of `load` is a working loader, which wgpu's own call requires, too. The
+    // instance is used and destroyed only here.
     unsafe {
         let Ok(entry) = ash::Entry::load() else { return Vec::new() };
         let Ok(instance) = entry.create_instance(&vk::InstanceCreateInfo::default(), None) else {
@@ -66,7 +67,8 @@ pub(super) fn list() -> Vec<Identity> {
 }
 
 /// # Safety
-/// `device` must be a device of an instance that lives, and `properties` that instance's function.
+/// `device` must be a device of an instance that is alive, and `properties` that instance's
+/// function.
 unsafe fn identity(
     properties: vk::PFN_vkGetPhysicalDeviceProperties,
     device: vk::PhysicalDevice,
@@ -81,7 +83,7 @@ unsafe fn identity(
     }
 }
 
-/// Has [`enumerate`] ask these functions of the loader, which serve all instances.
+/// Sets the loader's functions that [`enumerate`] calls. They serve all instances.
 pub(super) fn hook(
     enumerate: vk::PFN_vkEnumeratePhysicalDevices,
     properties: vk::PFN_vkGetPhysicalDeviceProperties,
@@ -100,8 +102,8 @@ pub(super) unsafe extern "system" fn enumerate(
         return vk::Result::ERROR_INITIALIZATION_FAILED;
     };
     let hidden = HIDDEN.read();
-    // SAFETY: the caller's arguments, as Vulkan has them: a count, and room for as many devices
-    // unless that is null.
+    // SAFETY: the caller's arguments follow Vulkan's contract: a count, and room for `count`
+    // devices unless the pointer is null.
     unsafe {
         if hidden.is_empty() {
             return ask(instance, count, devices);

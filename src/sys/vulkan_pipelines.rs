@@ -1,15 +1,16 @@
 //! Vulkan pipelines that a driver refuses.
 //!
-//! wgpu ends a device when a driver refuses one of its pipelines, and drivers do: for too much
-//! scratch memory, too many registers, or a fault of theirs in one shader. So this module stands
-//! between wgpu and the driver where wgpu creates pipelines. In the place of a refused pipeline
-//! wgpu gets one that does nothing, and [`refusals`] tells the thread that asked for it, so that it
-//! is never used and the device stays. That thread may also ask for a pipeline without
-//! optimizations, which takes another way through most compilers.
+//! wgpu ends a device when a driver refuses one of its pipelines. Drivers do refuse pipelines:
+//! because of too much scratch memory, too many registers, or a fault of their own in one shader.
+//! So this module stands between wgpu and the driver where wgpu creates pipelines. In place of a
+//! refused pipeline wgpu gets one that does nothing, and [`refusals`] reports the refusal to the
+//! thread that asked for it, so that the pipeline is never used and the device stays. That thread
+//! may also ask for a pipeline without optimizations, which takes another way through most
+//! compilers.
 //!
-//! wgpu loads Vulkan's functions by a function that it is given. [`hooked`] gives it one that
-//! answers for `vkCreateComputePipelines`, has `vulkan_devices` answer for the list of devices,
-//! and asks the loader for all others.
+//! wgpu loads Vulkan's functions through a function that it is given. [`hooked`] passes one that
+//! handles `vkCreateComputePipelines` itself, lets `vulkan_devices` handle the list of devices, and
+//! asks the loader for all others.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -32,18 +33,21 @@ struct Functions {
     destroy_module: vk::PFN_vkDestroyShaderModule,
 }
 
-/// The functions of each device. A new device may have the handle of an earlier one; it replaces
-/// the earlier one's functions.
+/// The functions of each device. A new device may have the handle of an earlier one; its functions
+/// replace the earlier one's.
 static DEVICES: RwLock<Vec<(vk::Device, Functions)>> = RwLock::new(Vec::new());
-/// The loader, which stays in the process: another one would have its functions elsewhere.
+/// The loader, which stays in the process: another loader would have its functions at other
+/// addresses.
 static LOADER: OnceLock<ash::Entry> = OnceLock::new();
 static DEVICE_FUNCTION: OnceLock<vk::PFN_vkGetDeviceProcAddr> = OnceLock::new();
 
-/// An entry like `entry`, but that the devices of its instances get pipelines from this module.
+/// An entry like `entry`, except that the devices of its instances get their pipelines from this
+/// module.
 pub(super) fn hooked(entry: &ash::Entry) -> ash::Entry {
     LOADER.get_or_init(|| entry.clone());
     let functions = ash::StaticFn { get_instance_proc_addr: instance_function };
-    // SAFETY: the function keeps to Vulkan's contract by asking the loader's own, which stays.
+    // SAFETY: the function keeps Vulkan's contract by calling the loader's own function, which
+    // stays.
     unsafe { ash::Entry::from_static_fn(functions) }
 }
 
@@ -52,7 +56,7 @@ unsafe extern "system" fn instance_function(
     name: *const c_char,
 ) -> vk::PFN_vkVoidFunction {
     let loader = LOADER.get()?.static_fn().get_instance_proc_addr;
-    // SAFETY: the caller's arguments, as Vulkan has them: a name that ends with a NUL.
+    // SAFETY: the caller's arguments follow Vulkan's contract: a name that ends with a NUL.
     let (found, name) = unsafe { (loader(instance, name)?, CStr::from_ptr(name)) };
     #[cfg(has_examination)]
     if name == c"vkEnumeratePhysicalDevices" {
@@ -71,7 +75,7 @@ unsafe extern "system" fn instance_function(
     if name != c"vkGetDeviceProcAddr" {
         return Some(found);
     }
-    // SAFETY: that is the type of the function of this name; function pointers have one size.
+    // SAFETY: the function of this name has this type; function pointers have one size.
     unsafe {
         DEVICE_FUNCTION
             .get_or_init(|| std::mem::transmute::<Function, vk::PFN_vkGetDeviceProcAddr>(found));
@@ -89,7 +93,7 @@ unsafe extern "system" fn device_function(
     if name != c"vkCreateComputePipelines" {
         return Some(found);
     }
-    // Without one of the functions the others are the driver's own.
+    // If one of the functions is missing, pipelines are created by the driver's own function.
     // SAFETY: each name has its function's type.
     let functions = unsafe {
         let of = |name: &CStr| loader(device, name.as_ptr());
@@ -115,7 +119,7 @@ unsafe extern "system" fn device_function(
     let mut devices = DEVICES.write();
     devices.retain(|(other, _)| *other != device);
     devices.push((device, functions));
-    // SAFETY: a function of any type may be kept as another one until it is called.
+    // SAFETY: a function pointer may be kept as another type until it is called.
     Some(unsafe {
         std::mem::transmute::<vk::PFN_vkCreateComputePipelines, Function>(create_pipelines)
     })
@@ -125,7 +129,7 @@ fn functions(device: vk::Device) -> Option<Functions> {
     DEVICES.read().iter().find(|(other, _)| *other == device).map(|(_, functions)| *functions)
 }
 
-/// Whether an answer is about the shader. A lost device and exhausted memory are wgpu's to handle.
+/// Whether an answer concerns the shader. A lost device and exhausted memory are handled by wgpu.
 fn is_refusal(result: vk::Result) -> bool {
     let others = [
         vk::Result::ERROR_DEVICE_LOST,
@@ -145,11 +149,11 @@ unsafe extern "system" fn create_pipelines(
 ) -> vk::Result {
     let Some(driver) = functions(device) else { return vk::Result::ERROR_UNKNOWN };
     let wanted = refusals::wanted().filter(|_| count == 1);
-    // SAFETY: the caller's arguments, as Vulkan has them: `count` infos, and room for as many
-    // pipelines. What is made here is valid by itself.
+    // SAFETY: the caller's arguments follow Vulkan's contract: `count` infos, and room for `count`
+    // pipelines. All values made here are valid by themselves.
     unsafe {
         // wgpu makes one at a time, on the thread that asks for it. Its own pipelines are made
-        // outside of `watched`, which could not be told that they were refused.
+        // outside of `watched`, so a refusal of them cannot be reported.
         let Some(optimizations) = wanted else {
             let of = |infos| {
                 (driver.create_pipelines)(device, cache, count, infos, allocator, pipelines)
@@ -185,7 +189,7 @@ unsafe extern "system" fn create_pipelines(
         let made = (driver.create_pipelines)(device, none, 1, &idle, allocator, pipelines);
         (driver.destroy_module)(device, module, allocator);
         if made == vk::Result::SUCCESS {
-            // Few people know what an answer's sentence means without its name.
+            // The answer's name tells a user more than its sentence alone.
             refusals::note(format!("{result:?}"));
             return made;
         }

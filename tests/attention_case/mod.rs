@@ -9,24 +9,24 @@ use tensorflow_wgpu::local::{Input, Node, Session};
 use super::numeric::bindings::like;
 use super::numeric::{Random, epsilon};
 
-/// What differs between cases.
+/// The properties that differ between cases.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Type of all operands but the mask.
+    /// The type of all operands except the mask.
     pub dtype: DType,
-    /// Where the heads are.
+    /// The position of the heads.
     pub layout: &'static str,
     /// Batch, heads, rows, keys, depth, width.
     pub sizes: [usize; 6],
-    /// Heads that share a head of key and value.
+    /// The number of heads that share a head of key and value.
     pub group: usize,
-    /// What the mask does.
+    /// The effect of the mask.
     pub mask: &'static str,
     /// Type and shape of the mask, in the layout of scores.
     pub extra: Option<(DType, Vec<usize>)>,
-    /// Which booleans keep a score.
+    /// The boolean that keeps a score.
     pub keep: bool,
-    /// What masked scores are, or are less by.
+    /// The value of masked scores, or the amount that is subtracted from them.
     pub fill: f32,
     /// Whether later keys are masked.
     pub causal: bool,
@@ -192,5 +192,5 @@ impl Case {
     }
 }
 
-/// What products are multiplied with.
+/// The factor of the products.
 pub const SCALE: f32 = 0.4;

@@ -3,7 +3,7 @@
 use tensorflow_wgpu::DType;
 use tensorflow_wgpu::local::Node;
 
-/// A convolution with three spatial dimensions; fewer lead with extents of 1.
+/// A convolution with three spatial dimensions. One with fewer has leading extents of 1.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub op: &'static str,
@@ -11,7 +11,7 @@ pub struct Case {
     pub last: bool,
     pub batch: usize,
     pub channels: usize,
-    /// Channels that a filter sees.
+    /// The number of channels that a filter reads.
     pub depth: usize,
     /// The filter's last dimension.
     pub filters: usize,
@@ -32,8 +32,8 @@ impl Case {
         if self.depthwise() { self.channels * self.filters } else { self.filters }
     }
 
-    /// Output extents and padding in front, by TensorFlow's documented formulas; None when there is
-    /// no output.
+    /// Output extents and leading padding, by TensorFlow's documented formulas; None if there is no
+    /// output.
     pub fn windows(&self) -> Option<([usize; 3], [usize; 3])> {
         let (mut out, mut pad) = ([0; 3], [0; 3]);
         for d in 0..3 {

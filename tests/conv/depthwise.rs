@@ -1,4 +1,4 @@
-//! Filters of single channels.
+//! Depthwise convolutions.
 
 use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::{DType, HostTensor};
@@ -14,7 +14,7 @@ fn random_shapes() {
 }
 
 /// Common windows have programs that go down columns: in one run and in several, with few columns
-/// and with more, all of them outside or none.
+/// and with more, with all of them outside or none.
 #[test]
 fn common_windows() {
     let mut random = Random::new(7);
@@ -47,7 +47,7 @@ fn common_windows() {
     assert!(ran > 8, "only {ran} have an output");
 }
 
-/// A NaN or an infinity at the edges belongs to the taps that meet it, and to no other.
+/// A NaN or an infinity at the edges affects only the outputs whose taps read it.
 #[test]
 fn filters_of_what_is_no_number() {
     for (kernel, stride) in [(3, 1), (3, 2), (5, 1), (7, 1)] {
@@ -63,7 +63,7 @@ fn filters_of_what_is_no_number() {
         let mut random = Random::new(kernel as u64);
         let mut values = |dims: &[usize]| random.tensor(DType::F32, dims).1;
         let (mut x, mut dy) = (values(&x_dims), values(&y_dims));
-        // In channels of their own: corners and edges of the input, then of the output.
+        // In separate channels: corners and edges of the input, then of the output.
         let last = [(case.input[1] - 1), (out[1] - 1)];
         let places = |last: usize| [(0, 0), (last, last), (last / 2, last), (last, 0)];
         for (c, (i, j)) in places(last[0]).into_iter().enumerate() {
@@ -99,7 +99,7 @@ fn filters_of_what_is_no_number() {
     }
 }
 
-/// Channels that lie together in vec4s have programs of their own.
+/// Channels that lie together in vec4s have their own programs.
 #[test]
 fn four_channels_at_once() {
     let mut random = Random::new(4);

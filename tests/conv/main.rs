@@ -26,7 +26,7 @@ fn check(case: &Case, dtype: DType, seed: u64, misalign: usize) -> bool {
     check_under(profiles, case, dtype, seed, misalign)
 }
 
-/// The same under these profiles.
+/// Runs the op under these profiles.
 fn check_under(
     profiles: &[Profile],
     case: &Case,
@@ -52,7 +52,7 @@ fn check_under(
     });
     let version = if case.op == "Conv3D" { "V2" } else { "" };
     let taps = case.kernel.iter().product::<usize>();
-    // What to append to the op's name, inputs, values, shape, number of products in an element.
+    // Suffix of the op's name, inputs, values, shape, number of products in an element.
     type Run<'a> = (String, Vec<Input>, &'a [f64], &'a [usize], usize);
     let runs: [Run<'_>; 3] = [
         (String::new(), vec![x.clone().into(), w.clone().into()], &y, &y_dims, taps * case.depth),
@@ -180,15 +180,15 @@ fn the_shapes_of_small_networks() {
     assert!(check(&plain(6, 1, 5, 7), DType::F16, 4, 0));
     assert!(check(&Case { stride: [1, 2, 2], ..plain(16, 7, 3, 64) }, DType::F32, 5, 0));
     assert!(check(&Case { stride: [1, 2, 2], ..plain(9, 1, 16, 32) }, DType::F32, 6, 0));
-    // Rows of the filter a page apart, which the gradient of the input copies first.
+    // Rows of the filter are a page apart; the gradient of the input copies them first.
     assert!(check(&plain(12, 3, 4, 1024), DType::F32, 8, 0));
     // A kernel larger than the input.
     assert!(check(&plain(2, 7, 4, 4), DType::F32, 7, 0));
 }
 
-/// Gradients of the input by phases of the stride: all of them, some without a kernel position,
-/// with and without a common divisor of stride and dilation. Groups and padding are among the
-/// random shapes.
+/// Gradients of the input by phases of the stride: all phases, some without a kernel position, with
+/// and without a common divisor of stride and dilation. Groups and padding are among the random
+/// shapes.
 #[test]
 fn strides_in_all_phases() {
     let strided = |stride: usize, case: Case| Case { stride: [1, stride, stride], ..case };
@@ -219,8 +219,8 @@ fn windows_side_by_side() {
     }
 }
 
-/// Gradients of inputs of few channels: windows of all phases, some without a kernel position, with
-/// rows and columns that differ.
+/// Gradients of inputs with few channels: windows of all phases, some without a kernel position,
+/// with different numbers of rows and columns.
 #[test]
 fn inputs_of_few_channels() {
     let mut random = Random::new(8);
@@ -269,7 +269,7 @@ fn outputs_of_few_channels() {
     }
 }
 
-/// Gradients of filters whose lines of output are too short to be looked up one by one.
+/// Gradients of filters whose output lines are too short to be processed one by one.
 #[test]
 fn short_lines() {
     let wide = plain(7, 3, 16, 128);
@@ -391,9 +391,9 @@ fn other_forms() {
     }
 }
 
-/// Whole images in windows, slabs of one image, and what images do not see of each other. Channels
-/// first, an image that does not fit by itself is refused by its filter's gradient and by filters
-/// of single channels.
+/// Whole images in windows, slabs of one image, and convolutions whose images are independent. With
+/// channels first, an image that does not fit by itself is refused by its filter's gradient and by
+/// filters of single channels.
 #[test]
 fn images_beyond_one_binding() {
     let refused = numeric::bindings::within(8192, || {
@@ -457,7 +457,7 @@ fn images_beyond_one_binding() {
     assert_eq!(refused, 0);
 }
 
-/// Filters beyond one binding, cut along their kernel and their channels; the columns of their
+/// Filters beyond one binding, split along their kernel and their channels; the columns of their
 /// gradients.
 #[test]
 fn filters_beyond_one_binding() {

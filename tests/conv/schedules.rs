@@ -9,8 +9,8 @@ use super::numeric::bindings::scheduling;
 use super::{check_under, plain};
 
 /// Images whose positions, filters and channels are no multiple of a tile, with sums over kernel
-/// positions that shares cut anywhere: channels last and first, strides, dilations, groups and
-/// three dimensions.
+/// positions that the shares cut at any place: channels last and first, strides, dilations, groups
+/// and three dimensions.
 #[test]
 fn schedules() {
     let cases = [

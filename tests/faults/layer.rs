@@ -30,10 +30,9 @@ fn library() -> PathBuf {
     ))
 }
 
-/// Variables for a process whose Vulkan calls are to go through the layer, found by a manifest that
-/// is written to `directory`.
-/// Mesa's layer that orders devices stays out: where a call of its own fails, it reads memory that
-/// nobody wrote.
+/// Variables for a process whose Vulkan calls go through the layer. The layer is found by a
+/// manifest that is written to `directory`. Mesa's layer that orders devices is left out: if one of
+/// its own calls fails, it reads uninitialized memory.
 pub fn environment(directory: &Path) -> [(&'static str, String); 3] {
     let library = library();
     std::fs::write(directory.join("faults.json"), fault_layer::manifest(library.to_str().unwrap()))
@@ -69,7 +68,7 @@ impl Layer {
         }
     }
 
-    /// Has calls `first` to `last` of `function` return `result`; none if `first` is 0. Counts
+    /// Makes calls `first` to `last` of `function` return `result`; none if `first` is 0. Counts
     /// begin again.
     pub fn arm(&self, function: &CStr, first: u64, last: u64, result: i32) {
         // SAFETY: the name is a string.
@@ -84,46 +83,46 @@ impl Layer {
         (self.disarm)();
     }
 
-    /// Calls of `function` since it was armed.
+    /// The number of calls of `function` since it was armed.
     pub fn calls(&self, function: &CStr) -> u64 {
         // SAFETY: the name is a string.
         unsafe { (self.calls)(function.as_ptr()) }.try_into().expect("a function of the table")
     }
 
-    /// Has pipeline caches hold what was compiled, from now on.
+    /// Makes pipeline caches keep the compiled pipelines from now on.
     pub fn keep_pipelines(&self) {
         (self.keep_pipelines)();
     }
 
-    /// How many pipelines were compiled that the data of their cache held already.
+    /// The number of compiled pipelines that the data of their cache held already.
     pub fn found_pipelines(&self) -> u64 {
         (self.found_pipelines)()
     }
 
-    /// Has the shaders of numbers `first` to `last` refused by `result`; none if `first` is 0.
-    /// Counts begin again.
+    /// Makes the driver refuse the shaders of numbers `first` to `last` with `result`; none if
+    /// `first` is 0. Counts begin again.
     pub fn refuse(&self, first: u64, last: u64, result: i32) {
         let count = if first == 0 { 0 } else { (last - first).saturating_add(1) };
         (self.refuse)(first, count, result, 0);
     }
 
-    /// Shaders since [`Layer::refuse`], and refused ones.
+    /// The number of shaders since [`Layer::refuse`], and of refused ones.
     pub fn shaders(&self) -> (u64, u64) {
         ((self.shaders)(), (self.refused)())
     }
 
-    /// Plays a GPU that is `factor` times slower than the driver, with a watchdog of 2 s, so that
-    /// fences and semaphores come late; none if `factor` is 0.
+    /// Simulates a GPU that is `factor` times slower than the driver, with a watchdog of 2 s, so
+    /// that fences and semaphores come late; no slow GPU if `factor` is 0.
     pub fn slow(&self, factor: u64) {
         (self.slow)(factor.try_into().unwrap_or(u32::MAX));
     }
 
-    /// Milliseconds that the slow GPU was busy in this process.
+    /// The milliseconds for which the slow GPU was busy in this process.
     pub fn slow_total(&self) -> u64 {
         (self.slow_total)()
     }
 
-    /// Calls that failed since it was armed.
+    /// The number of calls that failed since it was armed.
     pub fn injected(&self) -> u64 {
         (self.injected)()
     }

@@ -1,10 +1,10 @@
 //! The walk over injected faults: every call of every Vulkan function that can fail fails once, and
-//! from then on, in a training through the crate's own API. One test for each function: `cargo test
-//! --test faults vkQueueSubmit`.
+//! then fails from that call on, in a training through the crate's own API. There is one test for
+//! each function: `cargo test --test faults vkQueueSubmit`.
 //!
-//! The faults come from a Vulkan layer (`tests/fault_layer`) in processes of their own
-//! (`serve.rs`), so that a crash or a hang is that of one fault. `TF_WGPU_FAULTS=all` tries every
-//! call, else a sample of them is tried; `make faults` does the former.
+//! The faults come from a Vulkan layer (`tests/fault_layer`) in separate processes (`serve.rs`), so
+//! that a crash or a hang belongs to one fault. `TF_WGPU_FAULTS=all` tries every call, otherwise a
+//! sample is tried; `make faults` does the former.
 
 #[cfg(target_os = "linux")]
 #[expect(dead_code, reason = "pipeline_cache.rs uses the rest")]

@@ -1,8 +1,8 @@
 //! The process in which calls fail. It reads faults from its input, a line each, and answers with
-//! what became of a training.
+//! the outcome of a training.
 //!
-//! Asked for are an error that says what happened or the right numbers, afterwards a device that
-//! works or says that it is lost, and a process that works on a new one.
+//! Required are an error that describes the fault or the right numbers, afterwards a device that
+//! works or reports that it is lost, and a process that works on a new device.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -21,16 +21,16 @@ use crate::step::{Training, is_lost};
 /// Functions that are called before there is a device.
 const BEFORE_DEVICES: &[&CStr] =
     &[c"vkCreateInstance", c"vkEnumeratePhysicalDevices", c"vkEnumerateDeviceExtensionProperties"];
-/// Functions that are called where pipelines are kept on disk, some time after they were compiled.
+/// Functions that are called if pipelines are kept on disk, some time after they were compiled.
 const OF_CACHES: &[&CStr] = &[c"vkCreatePipelineCache", c"vkGetPipelineCacheData"];
 /// How long a cache waits for more pipelines before it is written.
 const CACHE_DELAY: Duration = Duration::from_millis(900);
-/// Steps within which a device that lives must be right again: the first may return an error that
-/// nobody asked for before.
+/// The number of steps within which a device that is not lost must be right again: the first one
+/// may return an earlier error that was not reported yet.
 const ATTEMPTS: u64 = 2;
 
 /// Serves until the input ends. An answer is `= word calls text`, where the word is `none` if no
-/// call failed, `right`, `error`, `lost`, or `bad` for what must not happen.
+/// call failed, `right`, `error`, `lost`, or `bad` for an outcome that must not happen.
 pub fn serve(caches: &Path) {
     let layer = Layer::load();
     let mut adapter = None;
@@ -58,7 +58,7 @@ pub fn serve(caches: &Path) {
     }
 }
 
-/// Runs `f`, whose panic is a wrong number or a bug.
+/// Runs `f`. A panic in it is a wrong number or a bug.
 fn caught<T>(what: &str, f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
@@ -73,19 +73,19 @@ fn enumerate() -> Result<wgpu::Adapter> {
     adapters.into_iter().next().ok_or_else(|| Error::Unavailable(problem.unwrap_or_default()))
 }
 
-/// What goes wrong.
+/// The kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// Calls of a function.
     Calls,
-    /// Shaders are refused, whatever is called for them.
+    /// Shaders are refused, with whatever calls they are made.
     Shaders,
-    /// The GPU is as many times slower as the number of the first call, so fences are late.
+    /// The GPU is slow, by the factor given as the number of the first call, so fences are late.
     Fences,
 }
 
 impl What {
-    /// A function, or what a word says in its place.
+    /// The kind for a function, or for a word in its place.
     fn of(name: &CStr) -> Self {
         match name.to_bytes() {
             b"shaders" => Self::Shaders,
@@ -97,19 +97,19 @@ impl What {
 
 struct Scene<'a> {
     layer: &'a Layer,
-    /// Calls of the function in the training.
+    /// The number of calls of the function in the training.
     calls: Cell<u64>,
     is_disarmed: Cell<bool>,
     what: What,
     function: &'a CStr,
     caches: &'a Path,
-    /// The first call or shader that fails, the last one, and how.
+    /// The first and the last call or shader that fails, and the result.
     fault: (u64, u64, i32),
 }
 
 impl Scene<'_> {
-    /// Begins with the faults of a function, or with those of shaders, which wgpu has some of its
-    /// own of when it opens a device.
+    /// Begins with the faults of a function. Faults of shaders begin when the device is open,
+    /// because wgpu has some shaders of its own when it opens a device.
     fn arm(&self, is_open: bool) {
         let (first, last, result) = self.fault;
         match (self.what, is_open) {
@@ -126,14 +126,15 @@ impl Scene<'_> {
             What::Shaders => self.layer.refuse(0, 0, 0),
             What::Fences => {
                 self.layer.slow(0);
-                // What the watchdog has lost.
+                // Ends a loss by the watchdog.
                 self.layer.disarm();
             }
             What::Calls => self.layer.disarm(),
         }
     }
 
-    /// Calls of the function or shaders, and those that failed; milliseconds of a slow GPU, twice.
+    /// The number of calls of the function or of shaders, and the number of failed calls. For a
+    /// slow GPU its milliseconds, twice.
     fn counts(&self) -> (u64, u64) {
         match self.what {
             What::Shaders => self.layer.shaders(),
@@ -145,7 +146,7 @@ impl Scene<'_> {
     fn open(&self, adapter: &wgpu::Adapter) -> Result<Arc<Device>> {
         let cached = OF_CACHES.contains(&self.function);
         if cached {
-            // Nothing is read from the last attempt.
+            // Nothing of the last attempt is read.
             let _ = std::fs::remove_dir_all(self.caches);
         }
         Device::open_cached(adapter, cached.then_some(self.caches))
@@ -173,7 +174,7 @@ impl Scene<'_> {
         training.step(2)
     }
 
-    /// What becomes of a training in which calls `first` to `last` of the function return `result`.
+    /// The outcome of a training in which calls `first` to `last` of the function return `result`.
     fn attempt(
         &self,
         adapter: &mut Option<wgpu::Adapter>,
@@ -201,7 +202,7 @@ impl Scene<'_> {
         };
         let lives = match training {
             None => false,
-            // Its op has the error for ever.
+            // Its op keeps the error for ever.
             Some(_) if self.what == What::Shaders && word == "error" => false,
             Some(mut training) => {
                 let lives = recover(&mut training).map_err(|e| format!("{e} (after {text:?})"))?;
@@ -220,7 +221,7 @@ impl Scene<'_> {
     }
 }
 
-/// The error's text, if it is of a class that a fault of the GPU may have.
+/// The error's text, if its class is one that a fault of the GPU may have.
 fn check_error(error: &Error) -> Result<String, String> {
     match error {
         Error::Unavailable(_) if is_lost(error) || error.to_string().contains("cannot open") => {
@@ -228,13 +229,13 @@ fn check_error(error: &Error) -> Result<String, String> {
         }
         Error::Unavailable(m) if m.contains("no usable GPU") => Ok(m.clone()),
         Error::ResourceExhausted(m) => Ok(m.clone()),
-        // The driver has refused a shader, and the device goes on.
+        // The driver has refused a shader, and the device continues.
         Error::Unimplemented(m) if m.contains("refused it") => Ok(m.clone()),
         other => Err(format!("an error that is neither a lost nor an exhausted device: {other:?}")),
     }
 }
 
-/// Whether a device works after a fault; if not, it must say so.
+/// Whether a device works after a fault; if not, it must report that.
 fn recover(training: &mut Training) -> Result<bool, String> {
     let mut last = String::new();
     for attempt in 0..ATTEMPTS {

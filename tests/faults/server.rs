@@ -11,14 +11,14 @@ use std::time::Duration;
 use crate::layer;
 use crate::walk::SERVER;
 
-/// A fault takes a second or two; no answer for this long is a hang.
+/// A fault takes a second or two; if there is no answer for this long, the process hangs.
 const HANG: Duration = Duration::from_secs(120);
 
-/// What became of a training.
+/// The outcome of a training.
 #[derive(Debug)]
 pub struct Answer {
     pub word: String,
-    /// Calls of the function.
+    /// The number of calls of the function.
     pub calls: u64,
     pub text: String,
 }
@@ -56,8 +56,8 @@ impl Server {
         Ok(Self { child, questions, answers, directory })
     }
 
-    /// Has calls `first` to `last` of `function` return `result` in a training. An error is the
-    /// death of the process, or its hang.
+    /// Makes calls `first` to `last` of `function` return `result` in a training. An error means
+    /// that the process died or hangs.
     pub fn ask(
         &mut self,
         function: &str,
@@ -66,7 +66,7 @@ impl Server {
         result: i32,
     ) -> Result<Answer, String> {
         let questions = self.questions.as_mut().expect("it is piped");
-        // A process that is dead is told by its missing answer.
+        // The missing answer shows that a process is dead.
         let _ = writeln!(questions, "{function} {first} {last} {result}")
             .and_then(|()| questions.flush());
         loop {
@@ -92,7 +92,7 @@ impl Server {
         }
     }
 
-    /// The end of what it wrote to its standard error.
+    /// The end of its standard error.
     fn last_words(&self) -> String {
         let text = std::fs::read(self.directory.join("stderr")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -104,8 +104,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.questions = None;
-        // A process that hangs does not end by itself, and one that ends is asked for how it does
-        // so by its last answer.
+        // A process that hangs does not end by itself; the outcome of one that ends is in its last
+        // answer.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.directory);

@@ -1,6 +1,6 @@
 //! A step of a training, through the crate's own API: uploads small and large, a product, an
-//! activation, a reduction, a variable's update, batches that nobody waits for, copies of any
-//! alignment, memory that grows, a timer. Its numbers are small integers, so that they are exact.
+//! activation, a reduction, a variable's update, batches without a wait, copies of any alignment,
+//! memory that grows, a timer. Its numbers are small integers, so that they are exact.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use tensorflow_wgpu::{DType, Error, HostTensor, Result};
 const ROWS: usize = 48;
 const INNER: usize = 40;
 const COLUMNS: usize = 24;
-/// Larger than what is staged in the recorder's own chunks.
+/// Larger than the uploads that are staged in the recorder's own chunks.
 const LARGE: usize = 3 << 18;
-/// Larger than the blocks out of which wgpu cuts buffers.
+/// Larger than the blocks from which wgpu cuts buffers.
 const GROWTH: u64 = 300 << 20;
-/// Copies in a chain that nobody waits for: more than one batch.
+/// The number of copies in a chain without a wait: more than one batch.
 const CHAIN: usize = 70;
 /// How long a callback may take.
 const CALLBACK: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const CALLBACK: Duration = Duration::from_secs(60);
 /// A device under training.
 pub struct Training {
     pub session: Session,
-    /// A tensor that stays as it is, its address and contents.
+    /// A tensor that does not change: its address and contents.
     kept: Option<(u64, Vec<u8>)>,
 }
 
@@ -153,7 +153,7 @@ impl Training {
         Ok(())
     }
 
-    /// A block that wgpu asks the driver for, as it does not for small ones, used at its end alone.
+    /// A block for which wgpu asks the driver directly, unlike small ones; only its end is used.
     fn growth(&mut self, round: u64) -> Result<()> {
         let device = self.device();
         let size = GROWTH + (round % 8) * (16 << 20);
@@ -168,8 +168,8 @@ impl Training {
         Ok(())
     }
 
-    /// A chain of copies that fills several batches, with a callback behind it, which must come
-    /// whatever happens.
+    /// A chain of copies that fills several batches, with a callback behind it, which must run in
+    /// any case.
     fn batches(&mut self, round: u64) -> Result<()> {
         let device = self.device();
         let size = 4096;
@@ -202,8 +202,8 @@ impl Training {
         timer.nanoseconds(device).map(drop)
     }
 
-    /// Every way to use a lost device but to allocate memory, which may work. Each must be an error
-    /// that says so, and the callback must come.
+    /// Every way to use a lost device except memory allocation, which may succeed. Each must return
+    /// an error that reports the loss, and the callback must run.
     pub fn assert_lost(&self) {
         let device = self.device();
         let mut word = [0; 4];
@@ -227,7 +227,7 @@ impl Training {
     }
 }
 
-/// Whether `error` says that the device is gone and what to do.
+/// Whether `error` reports the loss of the device with the advice.
 pub fn is_lost(error: &Error) -> bool {
     matches!(error, Error::Unavailable(m) if m.contains("lost") && m.contains("restart"))
 }

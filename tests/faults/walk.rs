@@ -6,27 +6,28 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::serve;
 use crate::server::{Answer, Server};
 
-/// The process is one in which calls fail.
+/// The variable of the process in which calls fail.
 pub const SERVER: &str = "TF_WGPU_FAULT_SERVER";
-/// Calls of a function that are tried for each result in a sample.
+/// The number of calls of a function that are tried for each result in a sample.
 const SAMPLES: u64 = 3;
-/// More calls than any training makes: from here on none fails.
+/// More calls than any training makes: no end of the fault.
 const ENDLESS: u64 = u64::MAX;
 /// `VK_ERROR_UNKNOWN`.
 const UNKNOWN: i32 = -13;
-/// In the place of a function, see `serve.rs`.
+/// A word in place of a function, see `serve.rs`.
 const SHADERS: &str = "shaders";
-/// The same.
+/// Another one.
 const LATE: &str = "late";
-/// How many times slower a GPU is whose watchdog ends no submission of the training.
+/// The factor of a slow GPU whose watchdog ends no submission of the training.
 const SLOW: u64 = 20;
-/// The same of one whose watchdog does.
+/// The factor of a slow GPU whose watchdog ends one.
 const TOO_SLOW: u64 = 1_000_000;
 /// Fewer shaders than any training has.
 const FEWEST_SHADERS: u64 = 4;
-/// A wait without end that ends by a timeout at each call would be no fault but a hang.
+/// `VK_TIMEOUT`. If each call of a wait without a limit returned it, that would be a hang and not a
+/// fault.
 const TIMEOUT: i32 = 2;
-/// Functions that wgpu has no use for on this system, or that are called at random times.
+/// Functions that wgpu does not use on this system, or that are called at random times.
 const MAY_BE_UNUSED: &[&str] = &[
     "vkQueueSubmit2",
     "vkWaitForFences",
@@ -53,7 +54,7 @@ pub fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-/// What is tried: calls `first` to `last` return `result`.
+/// A fault: calls `first` to `last` return `result`.
 #[derive(Debug, Clone, Copy)]
 struct Fault {
     first: u64,
@@ -64,7 +65,7 @@ struct Fault {
 /// The faults of a function that is called `calls` times.
 fn faults(row: &Row, calls: u64) -> Vec<Fault> {
     let all = std::env::var("TF_WGPU_FAULTS").is_ok_and(|v| v == "all");
-    // Other threads call too, so that the number differs from time to time.
+    // Other threads call too, so the number varies.
     let firsts: Vec<u64> = if all {
         (1..=calls).collect()
     } else {
@@ -83,8 +84,8 @@ fn faults(row: &Row, calls: u64) -> Vec<Fault> {
     faults
 }
 
-/// Each shader of a training is refused, which changes nothing but the way it is compiled; then all
-/// are from that one on, which is the error of an op.
+/// Each shader of a training is refused, which changes only the way it is compiled. Then all
+/// shaders from that one on are refused, which is the error of an op.
 fn refused_shaders() -> Result<(), Failed> {
     let mut server = Server::start()?;
     let Answer { word, calls, text } = server.ask(SHADERS, 0, 0, 0)?;
@@ -104,7 +105,7 @@ fn refused_shaders() -> Result<(), Failed> {
 }
 
 /// Fences and semaphores of a slow GPU come late, which changes nothing; those of a far slower one
-/// never come, for a watchdog ends its work.
+/// never come, because a watchdog ends its work.
 fn late_fences() -> Result<(), Failed> {
     let mut server = Server::start()?;
     for (factor, wanted) in [(SLOW, "right"), (TOO_SLOW, "lost"), (SLOW, "right")] {

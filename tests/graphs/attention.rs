@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::{check, refuse};
 
-/// What Keras makes of `MultiHeadAttention`, and the same with `MIDDLE` between the products.
+/// Keras's nodes for `MultiHeadAttention`, and the same with `MIDDLE` between the products.
 fn einsums(middle: &str, between: &str) -> String {
     format!(
         "preserve y
@@ -120,7 +120,7 @@ fn a_penalty_is_subtracted() {
     );
 }
 
-/// What Keras makes of `MultiHeadAttention` with dropout, in inference and with a mask.
+/// Keras's nodes for `MultiHeadAttention` with dropout, in inference and with a mask.
 const TRANSPOSED: &str = "
 preserve y
 q = Placeholder {dtype: float16} -> float16[?2, ?3, 3, 8]
@@ -205,7 +205,7 @@ fn matrix_products_with_conversions() {
 
 #[test]
 fn what_else_is_used_stays() {
-    // Weights that a gradient reads, scores that somebody fetches.
+    // Weights that a gradient reads, scores that are fetched.
     let plain = einsums(SCALED, "x");
     refuse("attention", &format!("{plain}\ng = Neg(soft) {{T: float32}} -> float32[?2, 3, 7, 9]"));
     refuse("attention", &format!("preserve x\n{plain}"));

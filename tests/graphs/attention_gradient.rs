@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::{check, refuse};
 
-/// What a tape makes of Keras's `MultiHeadAttention` with a mask.
+/// A tape's nodes for the gradient of Keras's `MultiHeadAttention` with a mask.
 const EINSUMS: &str = "
 preserve y, dq, dk, dv
 q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
@@ -63,8 +63,8 @@ fn einsums_with_a_mask() {
     );
 }
 
-/// By hand in mixed precision, with transposes, and the scale multiplied with the weights
-/// beforehand, as grappler has it.
+/// Written by hand in mixed precision, with transposes, and with the scale multiplied with the
+/// weights beforehand, as grappler does.
 const PRODUCTS: &str = "
 preserve y, dq, dk, dv
 q = Placeholder {dtype: float16} -> float16[4, 6, 8]
@@ -122,7 +122,7 @@ fn products_with_conversions_and_a_transpose() {
     );
 }
 
-/// A replacement, or a line more.
+/// The text with a replacement, or with another line.
 fn changed(text: &str, from: &str, to: &str) -> String {
     assert!(text.contains(from), "{from} is not in the graph");
     text.replace(from, to)
@@ -283,6 +283,6 @@ fn a_shape_that_must_stay() {
         "attention",
         &changed(&with_shape(), "out_type: int32} -> int32[4]", "out_type: int64} -> int64[4]"),
     );
-    // What does not match otherwise keeps its shape.
+    // A gradient that does not match for another reason keeps its shape.
     refuse("attention", &changed(&with_shape(), "gp = Mul(gx, c)", "gp = Mul(gx, low)"));
 }

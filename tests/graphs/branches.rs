@@ -1,4 +1,4 @@
-//! Nodes that run in some branch alone stay apart from those that always run.
+//! Nodes that run only in some branch stay apart from those that always run.
 
 use super::{after, refuse};
 
@@ -7,7 +7,7 @@ const START: &str = "preserve u, v\nx = Placeholder -> float32[4]\np = Placehold
 
 #[test]
 fn a_node_that_always_runs_does_not_wait_for_a_branch() {
-    // Both read x; but b is there in one branch alone.
+    // Both read x, but b exists in only one branch.
     let nodes = "a = Exp(x) {T: float32} -> float32[4]\nb = Mul(x, s:1) {T: float32} -> \
                  float32[4]\nu = Tan(a) {T: float32} -> float32[4]\nv = Tan(b) {T: float32} -> \
                  float32[4]";

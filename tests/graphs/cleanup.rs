@@ -30,16 +30,16 @@ fn a_copy_stays_where_it_means_something() {
     for text in [
         // A transfer between devices.
         "preserve y\nx = Placeholder @CPU:0\na = Identity(x) {T: float32}\ny = Exp(a) {T: float32}",
-        // Another device's business.
+        // A node on another device.
         "preserve y\nx = Placeholder @CPU:0\na = Identity(x) {T: float32} @CPU:0\ny = Exp(a) {T: \
          float32}",
-        // It waits for something.
+        // It waits for another node.
         "preserve y\nx = Placeholder\nn = NoOp\na = Identity(x, ^n) {T: float32}\ny = Exp(a) {T: \
          float32}",
         // It says which branch runs.
         "preserve y\nx = Placeholder\ns = Switch(x, x)\na = Identity(s:1) {T: float32}\ny = \
          NoOp(^a)",
-        // Somebody fetches it.
+        // It is fetched.
         "preserve a\nx = Placeholder\na = Identity(x) {T: float32}",
     ] {
         refuse("cleanup", text);
@@ -159,9 +159,9 @@ fn a_constant_that_must_wait_does() {
         // A branch that may not run.
         "preserve y\nx = Placeholder\ns = Switch(x, x) {T: bool}\na = Identity(s) {T: bool}\nc = \
          Const(^a) {dtype: float32, value: tensor float32[] [2]}\ny = Exp(c) {T: float32}",
-        // Somebody fetches it.
+        // It is fetched.
         "preserve c\nx = Placeholder\nc = Const(^x) {dtype: float32, value: tensor float32[] [2]}",
-        // Other devices' business.
+        // Nodes on other devices.
         "preserve y\nx = Placeholder\nc = Const(^x) {dtype: float32, value: tensor float32[] \
          [2]}\ny = Exp(c) {T: float32} @CPU:0",
     ] {
@@ -196,7 +196,7 @@ fn reshapes_that_end_where_they_began_go() {
 #[test]
 fn reshapes_that_mean_something_stay() {
     for text in [
-        // Two extents of which nobody knows whether they are equal.
+        // Two extents that may or may not be equal.
         "preserve y\nx = Placeholder -> float32[?, 8]\nd = Placeholder -> int32[2]\na = \
          Reshape(x, d) {T: float32, Tshape: int32} -> float32[?, 8]\ny = Exp(a) {T: float32}",
         // The first may be an error.
@@ -204,7 +204,7 @@ fn reshapes_that_mean_something_stay() {
          {dtype: int32, value: tensor int32[2] [4, 2]}\na = Reshape(x, d) {T: float32, Tshape: \
          int32} -> float32[?, 8]\nb = Reshape(a, e) {T: float32, Tshape: int32} -> float32[4, \
          2]\ny = Exp(b) {T: float32}",
-        // It waits for something.
+        // It waits for another node.
         "preserve y\nx = Placeholder -> float32[8]\nn = NoOp\nd = Const {dtype: int32, value: \
          tensor int32[1] [8]}\na = Reshape(x, d, ^n) {T: float32, Tshape: int32} -> float32[8]\ny \
          = Exp(a) {T: float32}",
@@ -213,7 +213,7 @@ fn reshapes_that_mean_something_stay() {
     }
 }
 
-/// A residual of a single word, to which Keras adds a layer's result as a bias.
+/// A residual of a single word, to which Keras adds a layer's result like a bias.
 fn residual(value: &str, vector: &str, more: &str) -> String {
     format!(
         "preserve out
@@ -269,7 +269,7 @@ fn a_shape_is_asked_of_what_is_asked_already() {
     let after = super::after("cleanup", text);
     assert!(after.contains("out = Custom(s, s, e)") && !after.contains("\nt = "), "{after}");
     for (from, to) in [
-        // Nobody asks, of another type, of another shape, after something else.
+        // There is no reader; another type; another shape; a shape that waits for another node.
         ("s = Shape(x) {T: float32, out_type: int32} -> int32[2]\n", "s = Placeholder\n"),
         (
             "s = Shape(x) {T: float32, out_type: int32}",
@@ -297,8 +297,8 @@ fn a_reshape_to_the_same_unknown_extents_goes() {
     refuse("cleanup", &text.replace("?1", "?"));
 }
 
-/// The pivot of a branch says that the branch runs. What waits for it must not wait for the switch
-/// instead, which runs whatever is chosen.
+/// The pivot of a branch says that the branch runs. A node that waits for it must not wait for the
+/// switch instead, which runs whichever branch is chosen.
 #[test]
 fn what_waits_for_a_branch_of_several_goes_on_to() {
     let text = "preserve m

@@ -72,7 +72,7 @@ fn half_a_rotation() {
     );
 }
 
-/// What others read is stored in any case, and so is what is larger than a part.
+/// A value with other readers is stored in any case, and so is a value that is larger than a part.
 #[test]
 fn what_others_read_is_no_member() {
     let after = super::after("concat", &rotary(&[("Custom(y)", "Custom(y, b)")]));
@@ -88,7 +88,7 @@ fn other_concatenations_stay() {
         // Of an unknown axis, of parts of several extents, of integers.
         &[("value: tensor int32[] [-1]", "value: tensor int32[2] [-1, 0]")],
         &[("ConcatV2(p, q, e)", "ConcatV2(p, x, e)")],
-        // The parts or the result wait for something.
+        // The parts or the result wait for another node.
         &[("ConcatV2(p, q, e)", "ConcatV2(p, q, e, ^x)")],
         // Elsewhere.
         &[("-> float32[2, 4, 1, 8]\n                out", "@CPU:0 -> float32[2, 4, 1, 8]\nout")],
@@ -119,7 +119,7 @@ fn halves_of_an_unknown_batch() {
     let after = super::after("concat", &symbolic("?1"));
     assert!(after.contains("y/fused = _WgpuFusedConcat(x, cos, x, sin)"), "{after}");
     assert!(after.contains("parts: [0, -1, 1, -1]} -> float32[?1, 4, 1, 8]"), "{after}");
-    // Of what is split otherwise, as far as is known, the halves are read as they are.
+    // If the extent may be split differently, the halves are read as they are.
     let after = super::after("concat", &symbolic("?2"));
     assert!(after.contains("parts: [-1, -1, -1, -1]"), "{after}");
     refuse("concat", &text.replace("float32[2, ", "float32[?, "));

@@ -113,7 +113,7 @@ fn a_tail_ends_where_its_value_is_needed() {
     );
 }
 
-/// What Keras makes of Conv2D, BatchNormalization and ReLU for inference.
+/// Keras's nodes for Conv2D, BatchNormalization and ReLU in inference.
 #[test]
 fn a_convolution_with_vectors_for_channels() {
     check(
@@ -233,11 +233,11 @@ fn a_fused_node_takes_more() {
 #[test]
 fn what_stays_alone() {
     for tail in [
-        // Nothing follows that an epilogue could be.
+        // No node follows that could be an epilogue.
         "out = Softmax(c) {T: float32}",
         // A CPU's node.
         "y = Relu(c) {T: float32} @CPU:0\nout = Identity(y) {T: float32}",
-        // Somebody fetches it.
+        // It is fetched.
         "out = Relu(c) {T: float32} -> float32[?2, 8]",
         // A mask that no contraction reads.
         "m = Placeholder -> float32[?2, 1]\ny = Mul(c, m) {T: float32} -> float32[?2, 8]\nout = \
@@ -271,7 +271,7 @@ fn what_stays_alone() {
     );
 }
 
-/// TensorFlow's own optimizer makes sums of additions of one shape.
+/// TensorFlow's own optimizer makes sums of additions of equal shapes.
 #[test]
 fn a_sum_of_one_shape() {
     let sum = |shape: &str| {
@@ -414,7 +414,7 @@ fn a_tail_computes_what_is_beside_it() {
         "#]],
     );
     for side in [
-        // It waits for something else, or is needed elsewhere: what is left of it is read.
+        // It waits for another node, or is needed elsewhere: the rest of it is read.
         "n = NoOp\nt = Sigmoid(h, ^n) {T: float32} -> float32[?2, 8]",
         "t = Sigmoid(h) {T: float32} -> float32[?2, 8]\nw = Where(t)",
         // It would be computed for each row, and takes long.
@@ -429,7 +429,7 @@ fn a_tail_computes_what_is_beside_it() {
     }
 }
 
-/// As Keras writes it in inference.
+/// As in Keras in inference.
 #[test]
 fn a_batch_normalization_of_variables_is_computed_in_place() {
     check(
@@ -466,8 +466,8 @@ fn a_batch_normalization_of_variables_is_computed_in_place() {
     );
 }
 
-/// A product of int8 with what quantized layers do to it: the scales of its channels and rows, a
-/// bias and an activation.
+/// A product of int8 with the following nodes of a quantized layer: the scales of its channels and
+/// rows, a bias and an activation.
 const INT8: &str = "
     x = Placeholder -> int8[?2, 4]
     w = Placeholder -> int8[4, 8]
@@ -501,7 +501,7 @@ fn a_product_of_int8_is_scaled() {
     );
 }
 
-/// Without a conversion to floats it stays what it is.
+/// Without a conversion to floats it stays as it is.
 #[test]
 fn a_product_of_int8_that_stays_an_integer() {
     refuse(
@@ -516,7 +516,7 @@ fn a_product_of_int8_that_stays_an_integer() {
     );
 }
 
-/// As an `EinsumDense` of several heads has it: behind the reshape that makes heads of channels.
+/// As in an `EinsumDense` of several heads: behind the reshape that splits channels into heads.
 #[test]
 fn a_product_of_int8_whose_channels_are_split() {
     check(
@@ -557,7 +557,7 @@ fn a_product_of_int8_whose_channels_are_split() {
     );
 }
 
-/// Who scales floats by rows mostly reduces them, too.
+/// Graphs that scale floats by rows mostly reduce them, too.
 #[test]
 fn a_product_of_floats_is_not_scaled_by_rows() {
     refuse(

@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::{check, refuse};
 
-/// GELU as Keras writes it, with the bias in front.
+/// GELU as in Keras, with the bias in front.
 #[test]
 fn a_chain_with_constants_and_a_broadcast_bias() {
     check(
@@ -76,7 +76,8 @@ fn siblings() {
     );
 }
 
-/// Shapes of unknown rank: a node that keeps its input's shape is in the group, whatever that is.
+/// Shapes of unknown rank: a node that keeps its input's shape is in the group, whatever the shape
+/// is.
 #[test]
 fn unknown_ranks() {
     check(
@@ -96,8 +97,8 @@ fn unknown_ranks() {
     );
 }
 
-/// One or two cheap steps on something small are computed within the large group, with its sum of
-/// several gradients.
+/// One or two cheap steps on a small tensor are computed within the large group, together with its
+/// sum of several gradients.
 #[test]
 fn small_values_within() {
     check(
@@ -122,7 +123,7 @@ fn small_values_within() {
     );
 }
 
-/// A long chain on something small stays a group of its own.
+/// A long chain on a small tensor stays a group of its own.
 #[test]
 fn small_chains_stay_small() {
     check(
@@ -214,7 +215,7 @@ fn constants_that_shape_the_result_stay() {
     );
 }
 
-/// What is one number everywhere is a parameter, when others give the result its shape.
+/// A tensor of one repeated number is a parameter if other nodes give the result its shape.
 #[test]
 fn filled_tensors_are_parameters() {
     check(
@@ -306,11 +307,11 @@ fn what_is_left_alone() {
         // A conversion that drops bits instead of rounding.
         "preserve out\nx = Placeholder -> float32[4]\na = Cast(x) {SrcT: float32, DstT: float16, \
          Truncate: true} -> float16[4]\nb = Neg(a) {T: float16} -> float16[4]\nout = Custom(b)",
-        // A small value that others need, too.
+        // A small value with other readers, too.
         "preserve out\nx = Placeholder -> float32[64, 8]\nv = Placeholder -> float32[8]\na = \
          Neg(v) {T: float32} -> float32[8]\nm = Mul(x, a) {T: float32} -> float32[64, 8]\nout = \
          Custom(m, a)",
-        // A small value that costs.
+        // A small value that is expensive.
         "preserve out\nx = Placeholder -> float32[64, 8]\nv = Placeholder -> float32[8]\na = \
          Tanh(v) {T: float32} -> float32[8]\nm = Mul(x, a) {T: float32} -> float32[64, 8]\nout = \
          Custom(m)",
@@ -322,14 +323,15 @@ fn what_is_left_alone() {
         "preserve out\nx = Placeholder -> float32[1, 8]\nm = Placeholder -> int32[2]\nt = Tile(x, \
          m) {T: float32, Tmultiples: int32} -> float32[4, 8]\na = Exp(t) {T: float32} -> \
          float32[4, 8]\nout = Custom(a)",
-        // A repetition that is more than broadcasting, and one of which too little is known.
+        // A repetition that is more than broadcasting, and one whose shape is not known well
+        // enough.
         "preserve out\nx = Placeholder -> float32[2, 8]\ny = Placeholder -> float32[4, 8]\nm = \
          Placeholder -> int32[2]\nt = Tile(x, m) {T: float32, Tmultiples: int32} -> float32[4, \
          8]\na = Mul(t, y) {T: float32} -> float32[4, 8]\nout = Custom(a)",
         "preserve out\nx = Placeholder -> float32[1, 8]\ny = Placeholder -> float32[4, 8]\nm = \
          Placeholder -> int32[2]\nt = Tile(x, m) {T: float32, Tmultiples: int32} -> float32[?, \
          8]\na = Mul(t, y) {T: float32} -> float32[4, 8]\nout = Custom(a)",
-        // Functions whose loops are too long for company.
+        // Functions whose loops are too long to be fused.
         "preserve out\nx = Placeholder -> float32[4]\na = Igamma(x, x) {T: float32} -> \
          float32[4]\nb = Zeta(a, x) {T: float32} -> float32[4]\nout = Custom(b)",
     ] {
@@ -337,8 +339,8 @@ fn what_is_left_alone() {
     }
 }
 
-/// All nodes run where nothing decides about that: one node waits for what its members waited for,
-/// and not for members.
+/// All nodes run, because no condition decides about them. The group waits for the nodes that its
+/// members waited for, but not for members.
 #[test]
 fn waiting_for_different_nodes() {
     check(
@@ -360,7 +362,7 @@ fn waiting_for_different_nodes() {
     );
 }
 
-/// A path over what a member waits for divides a group like one of data.
+/// A path over nodes that a member waits for divides a group like a path of data.
 #[test]
 fn detours_of_control_divide() {
     refuse(
@@ -374,7 +376,8 @@ fn detours_of_control_divide() {
     );
 }
 
-/// A cheap function of something stored that several groups want is stored by none of them.
+/// A cheap function of a stored value that several groups read is computed in each and stored by
+/// none.
 #[test]
 fn cheap_values_are_computed_again() {
     check(
@@ -410,7 +413,8 @@ fn a_bias_is_an_addition() {
     let after = super::after("elementwise", text);
     let wanted = "s0 = Exp<float32>(x0); s1 = AddV2<float32>(s0, x1); return s1";
     assert!(after.contains(wanted), "{after}");
-    // Of which there may be one for all channels, and of channels that are not the last.
+    // The bias may have one element for all channels, or be for channels that are not the last
+    // dimension.
     for (from, to) in
         [("b = Placeholder -> float32[4]", "b = Placeholder -> float32[?2]"), ("NHWC", "NCHW")]
     {
@@ -418,8 +422,8 @@ fn a_bias_is_an_addition() {
     }
 }
 
-/// Two nodes that read one tensor find each other though a group stands between them in the order
-/// of its readers, which has no room for either.
+/// Two nodes that read one tensor find each other, though in the order of its readers there is a
+/// group between them that has no room for either.
 #[test]
 fn readers_on_both_sides_of_a_full_group() {
     check(

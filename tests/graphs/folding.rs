@@ -1,4 +1,4 @@
-//! Transposes and paddings that attributes of contractions say.
+//! Transposes and paddings that attributes of contractions can express.
 
 use expect_test::expect;
 

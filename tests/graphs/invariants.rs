@@ -2,7 +2,7 @@
 
 use super::{after, refuse};
 
-/// A loop that multiplies by `w`, and adds a product of `x` and `u`, which it hands on.
+/// A loop that multiplies by `w`, and adds a product of `x` and `u`, which it passes on.
 fn looped(replaced: &[(&str, &str)]) -> String {
     let carried = |name: &str, shape: &str, back: &str| {
         format!(
@@ -58,7 +58,7 @@ fn they_are_computed_in_front_of_it() {
          parallel_iterations: 10}",
         "r/step = Switch(r/enter, more) {T: float32}",
         "t = AddV2(p, r/step:1)",
-        // What changes from step to step stays.
+        // Values that change from step to step stay.
         "p = MatMul(sh:1, sw:1, ^pivot)",
     ] {
         assert!(after.contains(line), "{line} is not in\n{after}");
@@ -70,14 +70,14 @@ fn others_stay() {
     for replaced in [
         // The loop changes an operand, or begins each step with another value.
         &[("nx = NextIteration(sx:1)", "nx = NextIteration(sx)")][..],
-        // Nothing is known of a shape, so that the product may fail.
+        // A shape is unknown, so the product may fail.
         &[("x = Placeholder -> float32[4, 6]", "x = Placeholder -> float32[?1, 6]")],
-        // It waits for something of the step, or something waits for it.
+        // It waits for a node of the step, or another node waits for it.
         &[("q = MatMul(sx:1, su:1, ^pivot)", "q = MatMul(sx:1, su:1, ^p)")],
         &[("t = AddV2(p, r)", "t = AddV2(p, r, ^q)")],
-        // It is what a step that does not come would read.
+        // A step that does not run would read it.
         &[("MatMul(sx:1, su:1, ^pivot)", "MatMul(sx, su)")],
-        // Somebody fetches it; somewhere else.
+        // It is fetched, or on another device.
         &[("preserve out", "preserve out, q")],
         &[(
             "frame_name: \"f\", is_constant: false, parallel_iterations: 10} -> float32[6, 8]",

@@ -4,8 +4,8 @@ use expect_test::expect;
 
 use super::{after, check, refuse};
 
-/// A loop that pushes `x` into a list in each step, and another one that takes elements out again;
-/// what `BODY` computes from the `popped` one as `next` is carried to the next step.
+/// A loop that pushes `x` into a list in each step, and another one that pops the elements. The
+/// value `next` that `BODY` computes from the `popped` element is carried to the next step.
 fn loops(x: &str, body: &str) -> String {
     format!(
         "preserve y\nc = Placeholder -> bool[]\nz = Placeholder -> float32[4, 8]\ne = \
@@ -183,14 +183,14 @@ fn lists_that_may_hold_anything_tell_nothing() {
         "{X}\nother = TensorListPushBack(merge, z2) -> variant[]\nz2 = Placeholder -> float32[4]"
     );
     refuse("lists", &loops(&two, next).replace("Merge(enter, step)", "Merge(enter, other)"));
-    // A list from elsewhere, one with elements that nobody gave it, one that is handed over to a
+    // A list from elsewhere, a list with elements that were never set, one that is passed to a
     // function, one that may be fed.
     let text = loops(X, next);
     refuse("lists", &text.replace("EmptyTensorList(c)", "Placeholder"));
     refuse("lists", &text.replace("EmptyTensorList(c)", "TensorListReserve(c, c)"));
     refuse("lists", &text.replace("exit = Exit(switch)", "exit = PartitionedCall(switch)"));
     refuse("lists", &text.replace("preserve y", "preserve y, push"));
-    // What TensorFlow says otherwise.
+    // TensorFlow gives another shape.
     refuse("lists", &text.replace("variant[], float32\n", "variant[], float32[5, ?]\n"));
 }
 
@@ -244,14 +244,14 @@ fn batch(body: &str) -> String {
     )
 }
 
-/// What the pass makes of a graph, from this line on.
+/// The graph after the pass, from this line on.
 fn after_from(line: &str, text: &str) -> String {
     let lines = after("lists", text);
     let begin = lines.find(line).expect("the line is there");
     lines[begin..].to_owned()
 }
 
-/// What the pass leaves of the body of the second loop.
+/// The body of the second loop after the pass.
 fn body_of(text: &str) -> String {
     after_from("popped = ", text)
 }
@@ -273,7 +273,7 @@ fn sums_over_what_is_no_broadcast_vanish() {
     assert!(!body_of(&batch(&summed(row))).contains("Sum("));
     let swapped = summed(row).replace("(shape, other)", "(other, shape)");
     assert!(body_of(&batch(&swapped)).contains("Sum("));
-    // Somebody waits for the sum.
+    // Another node waits for the sum.
     let awaited =
         format!("{}\nw = NoOp(^s)", batch(&summed(same))).replace("preserve y", "preserve y, w");
     assert!(body_of(&awaited).contains("Sum("));
@@ -292,7 +292,7 @@ fn one_extent_of_two_numbers_has_one_number() {
         "{lines}"
     );
     assert!(lines.contains("y = Exit(sum) {T: float32} -> float32[?2, 8]"), "{lines}");
-    // Through types that hold every extent.
+    // Through types that can hold every extent.
     for (between, extent) in [("int64", "?2"), ("int8", "?3")] {
         let casts = format!(
             "r1 = Cast(rows) {{SrcT: int32, DstT: {between}, Truncate: false}} -> {between}[]\nr2 \
@@ -317,7 +317,7 @@ fn one_extent_of_two_numbers_has_one_number() {
 
 #[test]
 fn what_a_loop_makes_has_no_extent_for_all_steps_even_if_it_comes_out() {
-    // The number is also that of the last step's tensor, behind the loop.
+    // The number also belongs to the last step's tensor, behind the loop.
     let x = "x = Where(merge:1) -> float32[?7, 8]\nout = Exit(x) {T: float32} -> float32[?7, 8]";
     let next = "next = Mul(popped:1, popped:1) {T: float32} -> float32";
     refuse("lists", &loops(x, next).replace("preserve y", "preserve y, out"));
@@ -334,12 +334,12 @@ fn elements_given_to_a_reserved_list_are_stacked() {
                 8]\ny = Mul(s, g) {T: float32} -> float32";
     let lines = after("lists", text);
     assert!(lines.contains("num_elements: 3} -> float32[3, ?2, 8]"), "{lines}");
-    // One that nobody gave may be another one.
+    // An element that was never set may have another extent.
     assert!(
         lines.contains("g = TensorListGetItem(m, i, e) {element_dtype: float32} -> float32[?4, 8]"),
         "{lines}"
     );
-    // A shape that is said is that of elements that are not there.
+    // A shape that is given is that of elements that do not exist.
     let said =
         text.replace("e = Const {dtype: int32, value: tensor int32[2] [-1, 8]}", "e = Placeholder");
     assert!(after("lists", &said).contains("num_elements: 3} -> float32[3, ?5, 8]"));
@@ -371,7 +371,7 @@ fn lists_that_nobody_reads_stay_empty() {
             "{lines}"
         );
     };
-    // Somebody asks how long it is, gets it, or waits for an element.
+    // The list's length is read, the list is passed on, or a node waits for an element.
     kept(
         &format!("{text}\nn = TensorListLength(exit) -> int32[]")
             .replace("preserve y", "preserve y, n"),
@@ -463,7 +463,7 @@ fn gradients_begin_with_the_shapes_of_variables() {
     }
 }
 
-/// A layer that takes sequences for rows, with what computes their shapes.
+/// A layer that treats sequences as rows, with the nodes that compute their shapes.
 fn dense(more: &str) -> String {
     format!(
         "preserve y

@@ -1,4 +1,4 @@
-//! Golden graphs: what each pass makes of a graph, and what it refuses to touch.
+//! Golden graphs: the result of each pass, and the graphs that it must leave alone.
 
 mod attention;
 mod attention_gradient;
@@ -32,8 +32,8 @@ fn check(name: &str, text: &str, expected: &Expect) {
     expected.assert_eq(&after(name, text));
 }
 
-/// What the pass `name` makes of a graph. Checks what holds for every pass: run again it changes
-/// nothing, and the graph is still one that TensorFlow can read.
+/// The graph after the pass `name`. Checks two rules for every pass: a second run changes nothing,
+/// and TensorFlow can still read the graph.
 #[track_caller]
 fn after(name: &str, text: &str) -> String {
     let pass = passes::find(name).expect("the pass exists");
@@ -73,6 +73,6 @@ fn a_cycle_that_passes_close_is_an_error() {
     let mut graph = Graph::from_text(text).unwrap();
     let error = passes::run_all(&[&pass], &mut graph).unwrap_err();
     assert!(matches!(&error, Error::Internal(m) if m.contains("cycle")), "{error}");
-    // One that was there is not theirs.
+    // A cycle that was there before is not the pass's fault.
     assert!(passes::run_all(&[&pass], &mut graph).is_ok());
 }

@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::{check, refuse};
 
-/// A loop's condition as Keras's recurrent layers have it.
+/// A loop's condition as in Keras's recurrent layers.
 const CONDITION: &str = "i = Placeholder -> int32[]
      n = Placeholder -> int32[]
      a = Less(i, n) {T: int32}
@@ -54,7 +54,7 @@ fn conditions_of_branches_too() {
 
 #[test]
 fn what_the_device_makes_or_reads_stays() {
-    // A bool that the device makes.
+    // A bool that the device computes.
     refuse(
         "predicates",
         &format!(
@@ -75,7 +75,7 @@ fn what_the_device_makes_or_reads_stays() {
              {{SrcT: bool, DstT: float32}}"
         ),
     );
-    // Fetched by its name, or read by nobody.
+    // It is fetched by its name, or has no readers.
     refuse(
         "predicates",
         &format!("preserve c\n{CONDITION}\n c = LogicalAnd(a, b)\n l = LoopCond(c)"),

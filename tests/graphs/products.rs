@@ -1,4 +1,4 @@
-//! Products that several nodes spell out.
+//! Products that are written as several nodes.
 
 use expect_test::expect;
 
@@ -162,7 +162,7 @@ fn products_that_differ_or_need_each_other_stay_apart() {
         // The second product reads the first one, and waits for it.
         ("wk, bk", "wk, p"),
         ("bk)", "bk, ^p)"),
-        // Somebody fetches it.
+        // It is fetched.
         ("o = ", "v = Neg(o) {T: float32}\no = "),
     ] {
         let more = "y = Placeholder -> float32[?2, 8, 4]\nlater = Neg(bk) {T: float32} -> \
@@ -239,7 +239,7 @@ fn the_gradient_of_a_bias_goes_into_that_of_the_weights() {
     assert!(after.contains("_WgpuFusedMatMulWithSums(x, rows, c)"), "{after}");
 }
 
-/// That of a bias with an element for each unit of each head.
+/// The gradient of a bias with an element for each unit of each head.
 #[test]
 fn the_gradient_of_a_bias_of_heads_goes_into_that_of_the_weights() {
     let heads = |axes: &str| {
@@ -311,7 +311,7 @@ fn other_sums_beside_products_stay() {
     }
 }
 
-/// What three products are added to, and what adds them.
+/// Three products with the tensor that they are added to, and the nodes that add them.
 fn three(k: &str, sum: &str, more: &str) -> String {
     format!(
         "preserve dx
@@ -381,7 +381,7 @@ fn products_that_others_need_are_added_as_they_are() {
     refuse("added", &three(KEY, neither, ""));
 }
 
-/// Weights' gradients that one node makes, and the sums of what they are products with.
+/// Weights' gradients that one node makes, and the sums of their right operands.
 fn three_layers(product: &str, sums: &str) -> String {
     format!(
         "preserve dq, dk, bq, bk
@@ -433,7 +433,7 @@ fn the_gradients_of_several_biases_go_into_those_of_joined_weights() {
         p/with_sums/sums_1 = Reshape(p/with_sums:2, p/with_sums/sums/shape_1) {T: float32, Tshape: int32} -> float32[1, 1, 2, 3]
     "#]],
     );
-    // Vectors stay what they are.
+    // Vectors stay as they are.
     let vectors =
         SUMS.replace("keep_dims: true", "keep_dims: false").replace("[1, 1, 2, 3]", "[6]");
     let after = super::after("biases", &three_layers(JOINED, &vectors));
@@ -463,7 +463,8 @@ fn other_sums_beside_joined_products_stay() {
     }
 }
 
-/// A layer, its activation behind a change of shape, and what else reads its argument.
+/// A layer, its activation behind a change of shape, and another reader of the activation's
+/// argument.
 fn activated(replaced: &[(&str, &str)]) -> String {
     let text = "preserve y, z
         x = Placeholder -> float32[?1, 4]
@@ -528,12 +529,12 @@ fn a_product_stores_an_activation_and_its_argument() {
 #[test]
 fn other_activations_stay() {
     for replaced in [
-        // Nobody else reads the argument; the contraction had its reasons.
+        // The argument has no other reader; the contraction already has a reason.
         &[("z = Cumsum(h)", "z = Cumsum(x)")][..],
         // The columns are not stored four at once, and are of float64.
         &[("8]", "6]")],
         &[("float32", "float64")],
-        // Somebody fetches the product, or one of both waits for something.
+        // The product is fetched, or one of the two waits for another node.
         &[("preserve y", "preserve p, y")],
         &[("_WgpuFusedElementwise(h)", "_WgpuFusedElementwise(h, ^w)")],
         &[("z = Cumsum(h)", "z = Cumsum(h, ^p)")],

@@ -1,4 +1,4 @@
-//! Values that gradients compute again.
+//! Values that gradients recompute.
 
 use expect_test::expect;
 
@@ -92,7 +92,7 @@ fn what_is_stored_or_dear_is_not_computed_again() {
     );
 }
 
-/// As in the gradient of a gradient: the copy for the first reader is none for the second one.
+/// As in the gradient of a gradient: the copy for the first reader cannot serve the second one.
 #[test]
 fn readers_at_different_times_have_copies_of_their_own() {
     let after = super::after(
@@ -120,7 +120,7 @@ fn readers_at_different_times_have_copies_of_their_own() {
 fn a_gradient_that_waits_reads_what_is_computed_again() {
     let after = super::after("recompute", &GELU.replace("s = Square(arg)", "s = Square(arg, ^d2)"));
     assert!(after.contains("s = Square(arg/again, ^d2)"), "{after}");
-    // What waits itself is not copied.
+    // A node that itself waits is not copied.
     let after = super::after(
         "recompute",
         &GELU.replace("arg = Mul(root, minus)", "arg = Mul(root, minus, ^w)"),

@@ -1,4 +1,4 @@
-//! Reductions with what is in front of them, reductions of the same tensors, mean and variance.
+//! Reductions with the nodes in front of them, reductions of the same tensors, mean and variance.
 
 use expect_test::expect;
 
@@ -50,7 +50,7 @@ fn mean_and_variance_are_one_pass() {
 
 #[test]
 fn a_shape_is_read_further_up() {
-    // As gradients ask for it where the batch is unknown.
+    // Gradients read the shape this way if the batch is unknown.
     check(
         "reduce",
         "preserve out
@@ -215,7 +215,7 @@ fn what_is_not_sure_stays() {
         around("", "Sum(x, a) {T: float32, keep_dims: false}"),
         // Another reader needs the value.
         around("y = Exp(x) {T: float32} -> float32[?2, 3]\nu = NoOp2(y)", sum),
-        // Somebody fetches it.
+        // It is fetched.
         around("preserve y\ny = Exp(x) {T: float32} -> float32[?2, 3]", sum),
         // Another device has it.
         around("y = Exp(x) {T: float32} @CPU:0 -> float32[?2, 3]", sum),
@@ -233,7 +233,7 @@ fn what_is_not_sure_stays() {
         ),
         // A function of long loops.
         around("y = Betainc(x, x, x) {T: float32} -> float32[?2, 3]", sum),
-        // What is repeated would be summed once.
+        // A repeated tensor would be summed only once.
         around("y = Tile(v, x) {T: float32} -> float32[?2, 3]", sum),
     ] {
         refuse("reduce", &text);
@@ -283,7 +283,7 @@ fn reductions_share_a_pass_though_only_some_keep_their_axes() {
     );
 }
 
-/// As the gradients of repeated heads of key and value: each is summed behind a change of shape.
+/// As in the gradients of repeated heads of key and value: each is summed behind a change of shape.
 #[test]
 fn reductions_of_what_one_node_makes_share_a_pass_behind_changes_of_shape() {
     check(
@@ -339,7 +339,7 @@ fn reductions_of_the_outputs_of_one_node_share_a_pass() {
     );
 }
 
-/// The sums for two normalizations' weights, of which `uses` makes something.
+/// The sums for two normalizations' weights, with the nodes `uses` that read them.
 fn two_ends(second: &str, uses: &str) -> String {
     let sums = |name: &str, x: &str, y: &str| {
         format!(
@@ -383,7 +383,7 @@ fn reductions_with_whose_results_nothing_goes_on_are_one() {
 #[test]
 fn reductions_with_whose_results_something_goes_on_stay() {
     for (from, to) in [
-        // One needs the other, by its values or in its order.
+        // One reads the other, or waits for it.
         ("_WgpuFusedReduce(y, z)", "_WgpuFusedReduce(y, p)"),
         ("_WgpuFusedReduce(y, z)", "_WgpuFusedReduce(y, z, ^p)"),
     ] {
@@ -406,7 +406,7 @@ fn reductions_with_whose_results_something_goes_on_stay() {
         assert_ne!(text, two_ends("SUMS", ""), "{from}");
         refuse("ends", &text);
     }
-    // Much is behind one of them.
+    // One of them has many nodes behind it.
     let chain: String = (0..40)
         .map(|i| {
             let before = if i == 0 { "p".to_owned() } else { format!("n{}", i - 1) };

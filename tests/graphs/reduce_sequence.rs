@@ -6,7 +6,7 @@ use super::{after, check, refuse};
 
 #[test]
 fn the_sum_of_the_rows_means_is_one_reduction() {
-    // As Keras's losses write it, for a batch of unknown size.
+    // As in Keras's losses, for a batch of unknown size.
     check(
         "reduce",
         "preserve x, y, out
@@ -69,10 +69,10 @@ fn reductions_that_must_be_two_stay() {
         )
     };
     for rest in [
-        // Somebody reads the inner one.
+        // The inner one has another reader.
         "s = Sum(x, a) {T: float32, keep_dims: false} -> float32[?2]
          t = Sum(s, b) {T: float32, keep_dims: false} -> float32[]\nmore = Where(s)",
-        // Somebody fetches it.
+        // It is fetched.
         "preserve s\ns = Sum(x, a) {T: float32, keep_dims: false} -> float32[?2]
          t = Sum(s, b) {T: float32, keep_dims: false} -> float32[]",
         // Other functions.
@@ -81,7 +81,7 @@ fn reductions_that_must_be_two_stay() {
         // An unknown count.
         "s = Mean(x, b) {T: float32, keep_dims: true} -> float32[1, 5]
          t = Sum(s, a) {T: float32, keep_dims: true} -> float32[1, 1]",
-        // The sum of all exceeds what the means do not.
+        // The sum of all rows overflows, the means do not.
         "s = Mean(h, b) {T: float16, keep_dims: true} -> float16[1, 5]
          t = Sum(s, a) {T: float16, keep_dims: true} -> float16[1, 1]",
         // Axes that are kept by one and not by the other.
@@ -128,7 +128,7 @@ fn the_gradient_of_a_bias_is_a_sum() {
         "#]],
     );
     for rest in [
-        // Alone it is what it was.
+        // Alone it stays as it is.
         "b = BiasAddGrad(x) {T: float32, data_format: \"NHWC\"} -> float32[3]",
         // An unknown rank.
         "e = Exp(u) {T: float32} -> float32\nb = BiasAddGrad(e) {T: float32, data_format: \
@@ -141,8 +141,8 @@ fn the_gradient_of_a_bias_is_a_sum() {
     }
 }
 
-/// A reduction of a reduction in each step of a loop. What takes their place has constants, which
-/// TensorFlow refuses where they come from outside of the loop.
+/// A reduction of a reduction in each step of a loop. The new node has constants, which TensorFlow
+/// refuses if they come from outside of the loop.
 #[test]
 fn in_a_loop_the_constants_are_in_the_loop() {
     let text = "preserve y

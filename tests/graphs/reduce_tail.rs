@@ -1,4 +1,4 @@
-//! What follows reductions and is computed with them.
+//! Nodes that follow reductions and are computed with them.
 
 use expect_test::expect;
 
@@ -6,8 +6,8 @@ use super::{after, check, refuse};
 
 #[test]
 fn a_normalization_leaves_scale_and_shift() {
-    // As Keras writes it: the moments lose their axes and get them again; the running average is
-    // left to the update.
+    // As in Keras: the moments lose their axes and get them again; the running average is left to
+    // the update.
     check(
         "reduce",
         "preserve x, v, out, beta, more
@@ -170,12 +170,12 @@ fn what_is_no_tail_stays() {
         // An operand that needs the result.
         "k = Where(s) -> float32[3]\nt = Mul(s, k) {T: float32} -> float32[3]\nout = Where(t)",
         "k = Where(s) -> float32[3]\nt = Mul(s, z, ^k) {T: float32} -> float32[3]\nout = Where(t)",
-        // Somebody fetches it, or another device has it.
+        // It is fetched, or on another device.
         "out = Mul(s, z) {T: float32} -> float32[3]",
         "t = Mul(s, z) {T: float32} @CPU:0 -> float32[3]\nout = Where(t)",
         // Nothing is computed.
         "t = Reshape(s, a) {T: float32, Tshape: int32} -> float32[1, 3]\nout = Where(t)",
-        // A variable's step is the update's.
+        // A variable's step is part of the update.
         "t = Mul(s, z) {T: float32} -> float32[3]\nc = AssignSubVariableOp(v, t) {dtype: \
          float32}\nout = NoOp(^c)",
     ] {
@@ -185,8 +185,8 @@ fn what_is_no_tail_stays() {
 
 #[test]
 fn what_a_value_waits_for_does_not_leave_without_it() {
-    // One value more than a node gives. Without `n` it reads two tensors less, but `w`, which the
-    // others need, waits for it.
+    // One value more than a node can return. Without `n` it reads two tensors less, but `w`, which
+    // the others need, waits for it.
     let others = ["Abs", "Erf", "Exp", "Relu", "Sigmoid", "Tanh"];
     let nodes: String =
         others.iter().map(|op| format!("f{op} = {op}(w) {{T: float32}} -> float32[3]\n")).collect();

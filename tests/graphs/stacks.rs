@@ -1,4 +1,4 @@
-//! Lists of what a loop's gradient needs on the host.
+//! Lists of values that a loop's gradient needs on the host.
 
 use expect_test::expect;
 
@@ -49,7 +49,7 @@ fn what_only_loops_see_becomes_a_stack() {
 #[test]
 fn what_others_see_stays_a_list() {
     let text = loops(X);
-    // Somebody else reads it, or makes it, or it is handed over, or may be fetched or fed.
+    // The list has another reader or another source, is passed on, or may be fetched or fed.
     refuse("stacks", &format!("{text}\nl = TensorListLength(exit) -> int32[]"));
     refuse("stacks", &format!("{text}\nf = PartitionedCall(push) -> int32[]"));
     refuse("stacks", &text.replace("EmptyTensorList(any, n)", "TensorListReserve(any, n)"));

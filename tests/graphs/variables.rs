@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::{check, refuse};
 
-/// Two variables whose step is the same, each with a rate of its own read.
+/// Two variables with the same step, each of which reads its own rate.
 const DESCENT: &str = "preserve out
     v = VarHandleOp {dtype: float32, shared_name: \"v\"} -> resource[]
     w = VarHandleOp {dtype: float32, shared_name: \"w\"} -> resource[]
@@ -76,7 +76,7 @@ fn reads_around_a_write_stay_apart() {
          u = AssignVariableOp(l, x, ^r) {dtype: float32}
          a = Mul(r, s) {T: float32}
          out = NoOp(^a, ^u)",
-        // So may whatever a function does.
+        // So may anything that a function does.
         "preserve out
          l = VarHandleOp {dtype: float32}
          r = ReadVariableOp(l) {dtype: float32}
@@ -226,7 +226,7 @@ fn names_that_must_stay_wait_for_the_update() {
             y/update = _WgpuFusedUpdate(m, v, g, ^r) {N: 1, NR: 2, Tscalars: [], Ttensors: [float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = Sub<float32>(x2, x0); s1 = AddV2<float32>(x0, s0); s2 = Square<float32>(s1); s3 = Sub<float32>(x1, s2); return s1, s3"}
         "#]],
     );
-    // What is read in between and kept would see the wrong value.
+    // A value that is read in between and kept would be wrong.
     refuse(
         "update",
         "preserve x, y, s, r
@@ -254,7 +254,7 @@ fn what_is_not_sure_stays() {
         )
     };
     for text in [
-        // Nobody knows whether the variable has a value.
+        // The variable may not have a value.
         line("d = Exp(g) {T: float32} -> float32[3]\nx = AssignVariableOp(a, d) {dtype: float32}"),
         // Unknown extents.
         line(
@@ -265,11 +265,11 @@ fn what_is_not_sure_stays() {
         line(
             "d = Mul(r, g) {T: float32} -> float32[3]\nx = AssignVariableOp(a, g) {dtype: float32}",
         ),
-        // Its own op does as much.
+        // A plain op does the same.
         line("x = AssignAddVariableOp(a, g, ^r) {dtype: float32}"),
         // int32 is on the host.
         line("d = Neg(i) {T: int32} -> int32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: int32}"),
-        // Somebody else needs the change too, which leaves nothing to fuse.
+        // The change has another reader, so there is nothing to fuse.
         line(
             "d = Exp(g) {T: float32} -> float32[3]\nx = AssignAddVariableOp(a, d, ^r) {dtype: \
              float32}\ne = Exp(d) {T: float32}",
@@ -291,7 +291,7 @@ fn what_is_not_sure_stays() {
 
 #[test]
 fn steps_that_depend_on_each_other_stay_apart() {
-    // The change of w comes from the new v by something that is no elementwise op.
+    // The change of w comes from the new v through a node that is not elementwise.
     refuse(
         "update",
         "preserve out

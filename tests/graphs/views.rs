@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::{check, refuse};
 
-/// The gradient of a batch normalization: what is repeated is read where it is small.
+/// The gradient of a batch normalization: a repeated tensor is read before it is repeated.
 #[test]
 fn repetitions_within() {
     check(
@@ -42,7 +42,7 @@ fn repetitions_within() {
     );
 }
 
-/// Outer extents of 1 say nothing where others give the result its shape.
+/// Outer extents of 1 do not matter if other nodes give the result its shape.
 #[test]
 fn views_are_looked_through() {
     check(
@@ -93,7 +93,7 @@ fn reshapes_divide() {
     );
 }
 
-/// Some of a group read a view that others look through: it stays.
+/// Some nodes of a group read a view that the others look through: it stays.
 #[test]
 fn a_view_of_both_kinds() {
     check(
@@ -152,7 +152,7 @@ fn changes_of_shape_come_behind_what_is_elementwise() {
         z/wgpu_fused = _WgpuFusedElementwise(x, mean, scale) {T_in: [float32, float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(s0, x2); s2 = Sigmoid<float32>(s1); s3 = Mul<float32>(s2, s1); return s3"} -> float32[2, 4, 3, 2]
     "#]],
     );
-    // What others read in the new shape is stored too.
+    // A value with other readers in the new shape is stored too.
     let after = super::after("elementwise", &groups(SILU, "more = Custom(r)"));
     assert!(after.contains("return s1, s3"), "{after}");
     // Single numbers have no shape.
@@ -165,7 +165,7 @@ fn changes_of_shape_come_behind_what_is_elementwise() {
 #[test]
 fn changes_of_shape_stay_where_others_meet() {
     for (activation, more) in [
-        // What it meets has no other shape to be read in, or another one.
+        // The other operand cannot be read in the old shape, or has another one.
         ("z = Mul(r, v) {T: float32} -> float32[2, 4, 6]", "v = Placeholder -> float32[6]"),
         (
             "z = Mul(r, q) {T: float32} -> float32[2, 4, 6]",
@@ -176,7 +176,7 @@ fn changes_of_shape_stay_where_others_meet() {
         let after = super::after("elementwise", &groups(activation, more));
         assert!(after.contains("r = Reshape(b/wgpu_fused, d)"), "{after}");
     }
-    // The change of shape waits, or is waited for.
+    // The change of shape waits for a node, or a node waits for it.
     for (from, to) in [("Reshape(b, d)", "Reshape(b, d, ^scale)"), ("Sigmoid(r)", "Sigmoid(r, ^r)")]
     {
         let after = super::after("elementwise", &groups(SILU, "").replace(from, to));
@@ -186,8 +186,8 @@ fn changes_of_shape_stay_where_others_meet() {
 
 #[test]
 fn what_is_computed_again_behind_a_view_reads_one_tensor() {
-    // `c` is computed again by `s`, whose value has its shape from it, and by `m`, which has
-    // another tensor of that shape.
+    // `c` is recomputed by `s`, whose value has its shape from it, and by `m`, which has another
+    // tensor of that shape.
     let after = super::after(
         "elementwise",
         "preserve x, t, out

@@ -1,8 +1,9 @@
 //! The suites of the GPU kit in one executable: every suite that needs an adapter and nothing else.
 //!
-//! An executable for each suite would hold the whole crate each time: the kit would not fit, and to
-//! link them all takes minutes. A test's name begins with its suite's, by which the kit and `make
-//! suites` run one suite at a time. `cargo test` leaves them out; `cargo test --test NAME` has one.
+//! An executable for each suite would contain the whole crate each time: the kit would be too
+//! large, and linking them all takes minutes. A test's name begins with its suite's name, by which
+//! the kit and `make suites` run one suite at a time. `cargo test` leaves them out; `cargo test
+//! --test NAME` has one.
 
 #[path = "../autotune.rs"]
 mod autotune;

@@ -138,7 +138,7 @@ fn cholesky() {
                 spd.extend(all);
             }
             let rounded = pairs_of(&value(dtype, &[batch, n, n], &spd));
-            // What is stored above the diagonal, and its imaginary parts, do not matter.
+            // The elements above the diagonal, and its imaginary parts, do not matter.
             let mut dirty = rounded.clone();
             for (t, v) in dirty.iter_mut().enumerate() {
                 match (t / n % n).cmp(&(t % n)) {

@@ -66,7 +66,7 @@ fn for_each_type_on(mut session: Session, check: impl Fn(&mut Session, DType)) {
     }
 }
 
-/// What bounds are multiplied by: 1 for float32, for float64 the quotient of the precisions with
+/// The factor for error bounds: 1 for float32, for float64 the quotient of the precisions, with
 /// room for the reference's own rounding.
 fn unit(dtype: DType) -> f64 {
     if dtype == F64 { 1e-8 } else { 1.0 }
@@ -174,7 +174,7 @@ fn triangular_solve() {
     });
 }
 
-/// Programs of GPUs and of software adapters differ in who loads what.
+/// Programs of GPUs and of software adapters distribute their loads differently.
 #[test]
 fn cholesky_and_inverse_by_the_programs_of_gpus() {
     let mut session = Session::under(Profile::NVIDIA).unwrap();

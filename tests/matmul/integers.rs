@@ -70,7 +70,7 @@ fn integers_wrap() {
                         check(dtype, shape, ta, tb, 0);
                     }
                 }
-                // Contractions that are cut, narrow results, operands at odd addresses.
+                // Contractions that are split, narrow results, operands at odd addresses.
                 check(dtype, [1, 2000, 1], false, false, 0);
                 check(dtype, [4, 40_000, 8], false, true, 0);
                 check(dtype, [130, 96, 3], false, false, 0);

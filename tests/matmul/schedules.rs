@@ -11,15 +11,15 @@ use super::numeric::bindings::{scheduling, under};
 use super::numeric::{Random, assert_close, session};
 use super::{batched, check_once, complex, emulated, matmul, offering, product, swapped, tile_of};
 
-/// What is not a workgroup for each tile.
+/// The schedules other than one workgroup for each tile.
 const BOTH: [Schedule; 2] = [Schedule::Persistent, Schedule::StreamK];
 
-/// Tiles that know schedules, without those of cooperative matrices.
+/// Tiles that support schedules, without those of cooperative matrices.
 fn tiles() -> impl Iterator<Item = &'static Tile> {
     tables::all().filter(|t| t.steps(1).is_some())
 }
 
-/// One of 16 rows of 16 invocations.
+/// A tile of 16 rows of 16 invocations.
 fn square() -> &'static Tile {
     tiles().find(|t| t.m() == 64 && t.n() == 64).expect("a tile of 64 rows and columns")
 }
@@ -79,8 +79,8 @@ fn other_types() {
     }
 }
 
-/// A tile that all workgroups share, more workgroups than there are steps, fewer steps than one
-/// iteration takes, one workgroup, and a sum that is cut for its length.
+/// A tile that all workgroups share, more workgroups than steps, fewer steps than one iteration
+/// takes, one workgroup, and a sum that is split because of its length.
 #[test]
 fn extremes() {
     let tile = square();
@@ -162,8 +162,8 @@ fn cooperative_matrices() {
     }
 }
 
-/// The same bytes each time, whichever workgroups come first, and a second dispatch where tiles are
-/// cut.
+/// The result has the same bytes each time, whichever workgroups come first, and a second dispatch
+/// if tiles are split.
 #[test]
 fn results_are_the_same_each_time() {
     // Too short for split-K.

@@ -1,8 +1,8 @@
-//! Boxes at places that the device knows.
+//! Boxes at positions that only the device knows.
 
 use super::*;
 
-/// Where a box of `size` lies that is asked for at `start`.
+/// The position of a box of `size` that is requested at `start`.
 fn clamped(dims: &[usize], size: &[usize], start: &[i64]) -> Vec<usize> {
     (0..dims.len()).map(|d| start[d].clamp(0, (dims[d] - size[d]) as i64) as usize).collect()
 }

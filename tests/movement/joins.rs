@@ -101,7 +101,7 @@ fn concat_and_split() {
 /// Small parts are moved together; on software adapters, large ones one by one.
 #[test]
 fn dispatches() {
-    // Others must not dispatch on the device where these are counted.
+    // Other tests must not dispatch on the device whose dispatches are counted.
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let mut session = Session::new(Device::open(&selection.adapters[0]).unwrap());
     let cpu = session.device.profile().is_software();

@@ -24,7 +24,7 @@ fn session() -> Session {
     Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
 }
 
-/// A tensor whose bytes tell elements apart.
+/// A tensor whose bytes identify the elements.
 fn data(dtype: DType, dims: &[usize], seed: usize) -> HostTensor {
     let n = dims.iter().product::<usize>() * dtype.size();
     let bytes = (0..n).map(|i| ((i + seed * 7919).wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
@@ -172,8 +172,8 @@ fn fills_and_ranges() {
         assert!(matches!(range(dtype, [2.0, 1.0, 0.0]),
                 Err(Error::InvalidArgument(m)) if m.contains("Requires delta != 0")));
     }
-    // As many as each step of the count gives in the operands' type: a count in float64 would have
-    // 11 of them in float32.
+    // As many elements as the count has in the operands' type: a count in float64 would give 11 of
+    // them in float32.
     for (dtype, n) in [(DType::F32, 10), (DType::F64, 10), (DType::F16, 10), (DType::BF16, 10)] {
         if !session().runs(dtype) {
             continue;

@@ -44,7 +44,7 @@ fn slice() {
     );
 }
 
-/// One entry of a slice as numpy writes it.
+/// One entry of a slice in numpy's notation.
 #[derive(Debug, Clone)]
 enum Entry {
     Index(i64),
@@ -53,7 +53,7 @@ enum Entry {
     Ellipsis,
 }
 
-/// What numpy gives: for each output dimension the coordinates that it takes of an input dimension,
+/// numpy's result: for each output dimension the coordinates that it takes of an input dimension,
 /// or a new axis.
 fn numpy(dims: &[usize], entries: &[Entry]) -> (Vec<usize>, Vec<Vec<usize>>) {
     let taken = entries.iter().filter(|e| matches!(e, Entry::Index(_) | Entry::Range(..))).count();

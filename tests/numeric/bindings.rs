@@ -1,4 +1,4 @@
-//! Sessions on devices that are less than the adapter: under another profile, so that a software
+//! Sessions on devices that have less than the adapter: under another profile, so that a software
 //! adapter runs the programs of GPUs, and with smaller bindings, so that small tensors are computed
 //! in windows.
 #![allow(dead_code, reason = "not every test needs all of it")]
@@ -40,7 +40,7 @@ pub fn under<R>(profile: Profile, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Dispatches of `f` under `profile`, whose device must be no other test's.
+/// The number of dispatches of `f` under `profile`. No other test may use a device with it.
 pub fn dispatches(profile: Profile, f: impl FnOnce()) -> u64 {
     under(profile, || {
         let device = session().device.clone();
@@ -50,8 +50,8 @@ pub fn dispatches(profile: Profile, f: impl FnOnce()) -> u64 {
     })
 }
 
-/// A GPU that runs so many workgroups of 256 invocations at once, and takes this schedule and the
-/// tile of this id wherever they are known.
+/// A GPU that runs `workgroups` workgroups of 256 invocations at once, and uses this schedule and
+/// the tile with this id if they are supported.
 pub fn scheduling(schedule: Schedule, tile: u32, workgroups: usize) -> Profile {
     let schedule = Some(schedule);
     Profile { schedule, tile, resident_workgroups: workgroups, ..Profile::NVIDIA }
@@ -61,7 +61,7 @@ fn shared() -> Session {
     Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers")
 }
 
-/// Whether [`within`] runs this.
+/// Whether the caller runs within [`within`].
 pub fn is_limited() -> bool {
     MOST.get() > 0
 }
@@ -81,8 +81,8 @@ pub fn session_of(most: u64) -> Session {
     session
 }
 
-/// Runs `f`, whose sessions bind at most `most` bytes at once, and returns how often [`ran`] found
-/// that this is too little.
+/// Runs `f`, whose sessions bind at most `most` bytes at once. Returns how often [`ran`] found that
+/// this is too little.
 pub fn within(most: u64, f: impl FnOnce()) -> usize {
     MOST.set(most);
     REFUSED.set(0);
@@ -91,8 +91,8 @@ pub fn within(most: u64, f: impl FnOnce()) -> usize {
     REFUSED.get()
 }
 
-/// The results, or none where an op refuses because of what [`within`] says. Any other error is the
-/// test's.
+/// The results, or None if an op refuses because of the limit of [`within`]. Any other error fails
+/// the test.
 pub fn ran(result: Result<Vec<HostTensor>, Error>, what: &str) -> Option<Vec<HostTensor>> {
     match result {
         Err(Error::ResourceExhausted(m)) if MOST.get() > 0 => {

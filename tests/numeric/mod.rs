@@ -69,15 +69,15 @@ pub fn rounded(dtype: DType, value: f64) -> f64 {
     }
 }
 
-/// What the scale of [`assert_close`] grows by where sums up to `largest` are rounded in between:
-/// one that is between two 16-bit values may become either.
+/// The amount that the scale of [`assert_close`] grows by if sums up to `largest` are rounded in
+/// between: a sum between two 16-bit values may become either.
 #[allow(dead_code, reason = "as above")]
 pub fn either(dtype: DType, largest: f64) -> f64 {
     if dtype.is_narrow_float() { largest * epsilon(dtype) / 1e-6 } else { 0.0 }
 }
 
-/// Compares with a reference. `scale[i]` is the sum of the absolute values that element i was
-/// summed from.
+/// Compares with a reference. `scale[i]` is the sum of the absolute values of the summands of
+/// element i.
 pub fn assert_close(got: &HostTensor, want: &[f64], scale: f64, what: &str) {
     let values = got.to_f64();
     assert_eq!(values.len(), want.len(), "{what}");

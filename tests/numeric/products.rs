@@ -18,7 +18,8 @@ pub fn matmul(a: &[f64], b: &[f64], [m, k, n]: [usize; 3], ta: bool, tb: bool) -
     c
 }
 
-/// A fused op's node whose tensors and epilogue, in which T stands for it, are all of one type.
+/// A fused op's node. Its tensors and its epilogue, in which T stands for the type, all have one
+/// type.
 #[allow(dead_code, reason = "not every test needs it")]
 pub fn fused(op: &str, dtype: DType, epilogue: &str, constants: &[f32]) -> Node {
     let text = epilogue.replace('T', dtype.name());
@@ -44,21 +45,21 @@ pub fn permuted(z: usize, to: &[usize], from: &[usize]) -> usize {
     at
 }
 
-/// Where channels are.
+/// The position of the channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     Last,
     First,
 }
 
-/// A convolution with three spatial dimensions; fewer lead with extents of 1.
+/// A convolution with three spatial dimensions. One with fewer has leading extents of 1.
 #[derive(Debug, Clone)]
 pub struct Conv {
     pub op: &'static str,
     pub spatial: usize,
     pub layout: Layout,
     pub channels: usize,
-    /// Channels that a filter sees.
+    /// The number of channels that a filter reads.
     pub depth: usize,
     /// The filter's last dimension.
     pub filters: usize,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    /// An empty path, which no test of another module, name or process has.
+    /// An empty path that no test of another module, name or process uses.
     pub(super) fn new(name: &str) -> Self {
         let of = module_path!().replace("::", "-");
         let path = std::env::temp_dir().join(format!("{of}-{}-{name}", std::process::id()));

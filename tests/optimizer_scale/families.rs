@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// What makes a graph of about as many nodes as asked for, as text.
+/// Makes a graph of about the given number of nodes, as text.
 pub type Family = fn(usize) -> String;
 
 /// The families by name.
@@ -260,7 +260,7 @@ fn views(n: usize) -> String {
     text += "n1 = Const {dtype: int32, value: tensor int32[3] [1, 8, 16]} -> int32[3]\n";
     for i in 1..=n {
         let (dims, k) = if i % 2 == 0 { ("8, 16", 0) } else { ("1, 8, 16", 1) };
-        // Something that waits keeps the views from being cancelled.
+        // A node that waits keeps the views from being cancelled.
         add!(
             text,
             "v{i} = Reshape(y{}, n{k}) {{T: float32, Tshape: int32}} -> float32[{dims}]",
@@ -356,7 +356,7 @@ fn attention(n: usize) -> String {
     format!("preserve y{n}\n{text}")
 }
 
-/// As many elements are put into a list as are taken out.
+/// A list whose elements are all taken out again.
 fn list(n: usize) -> String {
     let n = n / 3;
     let mut text = format!("preserve s{n}\n{X}s0 = Neg(x) {T}\n");
@@ -471,7 +471,7 @@ fn computed_reductions(n: usize) -> String {
     text
 }
 
-/// Reductions of one tensor that read something of their own as well.
+/// Reductions of one tensor that also read another tensor each.
 fn different_reductions(n: usize) -> String {
     let n = n / 3;
     let mut text = format!("preserve done\n{X}{AXIS}y = Exp(x) {T}\n");
@@ -516,7 +516,7 @@ fn read_product(n: usize) -> String {
     text
 }
 
-/// Attention whose scores' shapes somebody asks for.
+/// Attention whose scores' shapes are read.
 fn score_shapes(n: usize) -> String {
     let n = n / 6;
     let mut text = String::from("x = Placeholder {dtype: float32} -> float32[2, 2, 8, 16]\n");
@@ -539,7 +539,7 @@ fn score_shapes(n: usize) -> String {
     format!("preserve y{n}, done\n{text}")
 }
 
-/// Views of views, of a shape that no constant says.
+/// Views of views whose shape is not a constant.
 fn view_chain(n: usize) -> String {
     let mut text = format!("preserve done\n{X}v0 = Neg(x) {T}\n");
     text += "n = Placeholder {dtype: int32} -> int32[2]\n";
@@ -595,7 +595,7 @@ fn many_constants(n: usize) -> String {
     text
 }
 
-/// A normalization that many read, and that reads what many read.
+/// A normalization with many readers, and with operands that have many readers.
 fn wide_rows(n: usize) -> String {
     let n = n / 3;
     let mut text = format!("preserve done\n{X}{AXIS}y = Exp(x) {T}\n");

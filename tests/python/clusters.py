@@ -30,14 +30,14 @@ def start(script: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
 
 
 def told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a script prints at its end."""
+    """The values that a script prints at its end."""
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err[-4000:]
     return json.loads(out.splitlines()[-1])
 
 
 def cluster(**jobs: int) -> dict[str, list[str]]:
-    """Addresses on this machine for so many tasks of each job, whose ports nobody has."""
+    """Addresses on this machine for the given number of tasks of each job, with unused ports."""
     with contextlib.ExitStack() as open_until_all_are_known:
         spec: dict[str, list[str]] = {job: [] for job in jobs}
         for job in (job for job, count in jobs.items() for _ in range(count)):

@@ -1,4 +1,4 @@
-"""Loads TensorFlow with the plug-in and refuses to run without a device of ours.
+"""Loads TensorFlow with the plug-in and refuses to run without a device of the plug-in.
 
 The plug-in is the installed wheel;
 `TF_PLUGGABLE_DEVICE_LIBRARY_PATH=target/debug/libtensorflow_wgpu.so` takes a build instead. Tests
@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-# The CPU's channels-first convolutions are oneDNN's, which TensorFlow switches on by itself on some
-# processors alone.
+# The CPU's channels-first convolutions come from oneDNN, which TensorFlow enables by itself only on
+# some processors.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 import numpy as np
@@ -21,12 +21,13 @@ import pytest
 import tensorflow as tf
 from tensorflow_wgpu._library import device_type, unoptimized
 
-# Needs devices of the type GPU, which `TF_WGPU_DEVICE_TYPE=GPU` gives on a TensorFlow without CUDA.
+# It needs devices of the type GPU, which `TF_WGPU_DEVICE_TYPE=GPU` gives on a TensorFlow without
+# CUDA.
 collect_ignore = [] if device_type() == "GPU" else ["test_drop_in.py"]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Stops when there is nothing to test: a run that skips all must not look like success."""
+    """Stops if there is nothing to test: a run that skips all tests must not look like success."""
     del session
     if not wgpu_devices():
         pytest.exit(
@@ -39,8 +40,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `sampled(n)`, every n-th runs on each change, and the
-    others at night. For a product of parameters take an n that divides none of their counts.
+    """For a test that is marked `sampled(n)`, every n-th case runs on each change, and the others
+    at night. For a product of parameters use an n that divides none of their counts.
     """
     seen: collections.Counter[str] = collections.Counter()
     for item in items:
@@ -72,7 +73,7 @@ def seeds(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(autouse=True)
 def optimized() -> Iterator[None]:
     """No graph of a test may be one that the optimizer breaks or gives up. Users get such a graph
-    as TensorFlow made it, so that nothing else would tell.
+    as TensorFlow made it, so nothing else would show the fault.
     """
     before = unoptimized()
     yield
@@ -82,5 +83,5 @@ def optimized() -> Iterator[None]:
 
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
-    """A generator of numpy values that depends on the test's name alone."""
+    """A generator of numpy values that depends only on the test's name."""
     return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))

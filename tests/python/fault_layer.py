@@ -1,4 +1,4 @@
-"""The Vulkan layer of tests/fault_layer, which fails calls, for processes of the tests."""
+"""The Vulkan layer of tests/fault_layer, which makes calls fail, for processes of the tests."""
 
 from __future__ import annotations
 

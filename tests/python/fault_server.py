@@ -1,10 +1,10 @@
-"""A process whose Vulkan calls fail as its input says: one training for each line `function first
-last result`.
+"""A process whose Vulkan calls fail as its input demands: one training for each line `function
+first last result`.
 
-The fault layer (tests/fault_layer) has calls `first` to `last` of the function return the result.
+The fault layer (tests/fault_layer) makes calls `first` to `last` of the function return the result.
 The answer is a line `= word calls text`; the word is `none` if no call failed, `right`, `error`,
-`lost`, or `bad` for what must not happen. The first line comes before TensorFlow is imported, so
-that its calls count from the start of the process.
+`lost`, or `bad` for an outcome that must not happen. The first line comes before TensorFlow is
+imported, so that calls are counted from the start of the process.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ layer.fault_layer_injected.restype = ctypes.c_uint64
 WGPU = "/device:WGPU:0"
 CPU = "/device:CPU:0"
 STEPS = 3
-# Trainings within which a device that lives must be right again: the first may raise what nobody
-# asked for before.
+# The number of trainings within which a device that is not lost must be right again: the first one
+# may raise an earlier error that was not reported yet.
 ATTEMPTS = 2
 
 
@@ -103,8 +103,8 @@ def counts() -> str:
 
 
 def is_lost(error: Exception) -> bool:
-    """Whether an error says that the device is gone, and what to do."""
-    # TensorFlow's executor turns some into InternalError, and says so.
+    """Whether an error reports the loss of the device, with the advice."""
+    # TensorFlow's executor turns some errors into InternalError, and says so.
     return (
         (
             isinstance(error, tf.errors.UnavailableError)
@@ -116,8 +116,8 @@ def is_lost(error: Exception) -> bool:
 
 
 def is_exhausted(error: Exception) -> bool:
-    """Whether an error says that there is no memory."""
-    # TensorFlow's words where it gets none for a copy.
+    """Whether an error reports exhausted memory."""
+    # TensorFlow's words if it gets no memory for a copy.
     no_target = "Dst tensor is not initialized" in str(error)
     return no_target or isinstance(error, tf.errors.ResourceExhaustedError)
 
@@ -155,14 +155,14 @@ def check_lost() -> None:
 
 
 class Server:
-    """Answers lines."""
+    """Answers the lines of the input."""
 
     def __init__(self) -> None:
         self.training: Training | None = None
         self.want: list[np.ndarray] | None = None
 
     def reference(self) -> list[np.ndarray]:
-        """The numbers of the CPU. Nothing may be armed."""
+        """The numbers of the CPU. No fault may be armed."""
         if self.want is None:
             self.want = Training(CPU).run()
         return self.want
@@ -174,12 +174,12 @@ class Server:
         return self.training.run()
 
     def checked(self) -> None:
-        """One training on WGPU, whose numbers are compared."""
+        """One training on WGPU, whose numbers are compared with the CPU's."""
         numbers = self.train()
         self.training.check(numbers, self.reference())
 
     def attempt(self) -> tuple[str, str]:
-        """What becomes of a training under the fault that is armed."""
+        """The outcome of a training under the armed fault."""
         numbers, error = None, None
         try:
             numbers = self.train()
@@ -189,7 +189,8 @@ class Server:
         made = counts()
         injected = layer.fault_layer_injected() > 0
         if not tf.config.list_logical_devices("WGPU"):
-            # The fault was in opening it. One line in the log says so, and nothing runs on it.
+            # The fault occurred while the device was opened. One line in the log says so, and
+            # nothing runs on it.
             return (
                 ("error", f"no device: {text_of(error)}")
                 if injected and error
@@ -208,8 +209,7 @@ class Server:
         if error is not None:
             text = text_of(error)
             word = "lost" if is_lost(error) else "error"
-            # TensorFlow's own words for a wait that fails; ours are in the log, and in the next
-            # error.
+            # TensorFlow's own words for a failed wait; ours are in the log, and in the next error.
             waited = "SyncAll failed" in text
             if word == "error" and not waited and not is_exhausted(error):
                 return "bad", f"neither lost nor exhausted: {text}"

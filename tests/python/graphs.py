@@ -1,4 +1,4 @@
-"""Looks at the graphs that TensorFlow runs."""
+"""Inspects the graphs that TensorFlow runs."""
 
 from collections import Counter
 
@@ -22,6 +22,6 @@ def optimized(function, *args, **kwargs):
 
 
 def ops(nodes, device=None):
-    """How often each op is on the devices of a type, ours without one."""
+    """The number of nodes of each op on the devices of a type, by default ours."""
     device = device or device_type()
     return Counter(node.op for node in nodes if f"device:{device}:" in node.device)

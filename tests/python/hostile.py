@@ -1,12 +1,12 @@
 """Gives every kernel's host arguments (shapes, sizes, axes, indices) values that no tensor can
 have.
 
-`python tests/python/hostile.py PART PARTS FIRST [OP,OP]` runs the part's tries behind number FIRST
-and prints a line before each, for a failed CHECK ends the process and only the last line tells
-which try that was. `test_hostile_shapes.py` starts it again behind a try that did so.
+`python tests/python/hostile.py PART PARTS FIRST [OP,OP]` runs the part's tries from number FIRST on
+and prints a line before each, because a failed CHECK ends the process and only the last line tells
+which try that was. `test_hostile_shapes.py` starts it again behind such a try.
 
-Which arguments these are, TensorFlow's registry says. The ops' other arguments are those of the
-sweep's cases. Where a case is a program, the op's first call in it gets the hostile argument.
+TensorFlow's registry lists these arguments. The ops' other arguments are those of the sweep's
+cases. If a case is a program, the op's first call in it gets the hostile argument.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from sweep.core import Program, Types, case_of
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework import kernels, op_def_registry
 
-#: What an int64 argument becomes; an int32 one the values that fit.
+#: The values of an int64 argument; an int32 one gets the values that fit.
 VALUES = (2**31 - 1, 2**40, 2**62, 2**63 - 1, -1, -(2**31), -(2**62))
-#: Host arguments that say nothing about shapes: operands on the host, values, seeds.
+#: Host arguments that do not describe shapes: operands on the host, values, seeds.
 OPERANDS = {
     "constant_values",
     "default_value",
@@ -56,18 +56,18 @@ OPERANDS = {
     "values",
     "x",
 }
-#: Those of them whose elements become the result's.
+#: The operands whose elements become the result's elements.
 MOVED = {"dy", "input", "tensor", "update", "value", "values", "x"}
-#: Arguments whose float values say how large the result is.
+#: Arguments whose float values determine the size of the result.
 FLOATS = {("Range", "start"), ("Range", "limit"), ("Range", "delta")}
-#: What bad arguments may raise.
+#: The errors that bad arguments may raise.
 ERRORS = (
     tf.errors.InvalidArgumentError,
     tf.errors.ResourceExhaustedError,
     tf.errors.OutOfRangeError,
     tf.errors.UnimplementedError,
 )
-#: Ops whose results are not the CPU's; only their shapes are compared.
+#: Ops whose results differ from the CPU's; only their shapes are compared.
 UNLIKE = {
     "Multinomial",
     "ParameterizedTruncatedNormal",
@@ -78,14 +78,15 @@ UNLIKE = {
     "TruncatedNormal",
     "Empty",
 }
-#: Ops whose sweep does not call them in eager mode or with elements, and why they need no try.
+#: Ops that the sweep does not call in eager mode or with elements, with the reason why they need no
+#: try.
 EXEMPT = {
     "BatchMatrixBandPart": "only old graphs have it; the kernel is MatrixBandPart's",
     "CudnnRNNBackpropV2": "its only host argument is host_reserved, which is empty and not read",
     "StridedSliceAssign": "graphs alone have it; the kernel is ResourceStridedSliceAssign's",
     "StochasticCastToInt": "its only host argument is the number of the algorithm",
 }
-#: Legal values that the CPU gets wrong, and how; results are not compared.
+#: Legal values that the CPU handles wrongly, with the reason; results are not compared.
 CPU_IS_WRONG = {
     ("CTCLoss", "labels_values"): "reads beyond its memory where all labels are blanks",
     ("Roll", "shift"): "truncates shifts to 32 bits",
@@ -94,7 +95,8 @@ CPU_IS_WRONG = {
     ("SparseSlice", "size"): "adds start and size with an overflow, and finds nothing",
     ("SparseSplit", "shape"): "truncates extents to 32 bits",
 }
-#: Calls of each case that are taken, and elements of an argument that are set one at a time.
+#: The number of calls of each case that are used, and the number of elements of an argument that
+#: are set one at a time.
 CALLS, ELEMENTS = 2, 4
 
 
@@ -105,7 +107,7 @@ class Kernel:
     op: str
     types: dict[str, tf.DType]
     arguments: tuple[str, ...]
-    #: Whether its operands are on the host too, so that its results take the computer's memory.
+    #: Whether its operands are on the host too, so that its results use the computer's memory.
     on_host: bool
 
     def __str__(self) -> str:
@@ -113,8 +115,8 @@ class Kernel:
 
 
 def registered() -> list[Kernel]:
-    """One kernel for each op and each choice of types of its host arguments, in float32 where it
-    can be.
+    """One kernel for each op and each choice of types of its host arguments, in float32 if
+    possible.
     """
     found: dict[Any, Kernel] = {}
     for kernel in kernels.get_all_registered_kernels().kernel:
@@ -141,8 +143,8 @@ def registered() -> list[Kernel]:
 
 
 def callable_with(op: str, types: dict[str, tf.DType]) -> bool:
-    """Whether the op's definition takes the types: TensorFlow has a Prod of uint64 axes, which
-    nobody can call.
+    """Whether the op's definition accepts the types: TensorFlow has a Prod of uint64 axes, which
+    cannot be called.
     """
     allowed = {attr.name: attr.allowed_values.list.type for attr in op_def_registry.get(op).attr}
     return all(
@@ -151,7 +153,7 @@ def callable_with(op: str, types: dict[str, tf.DType]) -> bool:
 
 
 def rank(kernel: Kernel) -> int:
-    """The sooner, the better a kernel stands for those of other types."""
+    """A rank; the kernel with the lowest rank represents those of other types best."""
     names = {t.name for t in kernel.types.values()}
     return next(
         (
@@ -171,7 +173,7 @@ class Try:
     argument: str
     name: str
     run: Callable[[], Any]
-    #: How results compare: the sweep's tolerances.
+    #: The tolerances of the comparison: the sweep's.
     tolerance: Callable[[str], tuple[float | None, float | None]]
 
 
@@ -237,7 +239,7 @@ def functional(op: str, call: dict[str, Any]) -> Program:
 
 
 def is_open(kernel: Kernel, name: str) -> bool:
-    """Whether the registration leaves the argument's type to the caller."""
+    """Whether the registration leaves the argument's type open."""
     arg = next(a for a in op_def_registry.get(kernel.op).input_arg if a.name == name)
     attr = next((a for a in op_def_registry.get(kernel.op).attr if a.name == arg.type_attr), None)
     return (
@@ -277,7 +279,7 @@ def intercepted(op: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> 
 
 
 def seen_in(op: str, program: Program) -> dict[str, Any] | None:
-    """The arguments of the first call of `op`, None if it is called in another way."""
+    """The arguments of the first call of `op`; None if it is called in another way."""
 
     def look(inputs: dict[str, Any]) -> dict[str, Any]:
         raise Seen(inputs)
@@ -291,7 +293,7 @@ def seen_in(op: str, program: Program) -> dict[str, Any] | None:
 
 
 def is_list(value: Any) -> bool:
-    """Whether an argument is several tensors."""
+    """Whether an argument is a list of tensors."""
     return (
         isinstance(value, (list, tuple))
         and bool(value)
@@ -300,14 +302,14 @@ def is_list(value: Any) -> bool:
 
 
 def array(value: Any, op: str, name: str) -> Any:
-    """An argument's value; of a list, its first tensor's."""
+    """An argument's value; for a list, its first tensor's."""
     if isinstance(value, tf.Tensor):
         return np.zeros(0) if value.dtype in (tf.resource, tf.variant) else value.numpy()
     if is_list(value):
         return array(value[0], op, name)
     if isinstance(value, (np.ndarray, np.generic)):
         return np.asarray(value)
-    # Python's numbers become what the op takes first.
+    # Python's numbers are converted to the type that the op takes first.
     arg = next(a for a in op_def_registry.get(op).input_arg if a.name == name)
     value = np.asarray(value)
     return (
@@ -320,7 +322,7 @@ def array(value: Any, op: str, name: str) -> Any:
 def replacing(
     op: str, name: str, hostile: np.ndarray, wide: bool, fn: Callable[[], Any]
 ) -> Callable[[], Any]:
-    """`fn` with another argument in the first call of `op`."""
+    """`fn`, with another argument in the first call of `op`."""
     definition = op_def_registry.get(op)
     attr = next(a.type_attr for a in definition.input_arg if a.name == name)
     alike = {a.name for a in definition.input_arg if attr and a.type_attr == attr}
@@ -345,7 +347,7 @@ def replacing(
 
 
 def outcome(device: str, run: Callable[[], Any]) -> list[np.ndarray] | Exception:
-    """What a try gives on one device."""
+    """The result of a try on one device."""
     tf.config.set_soft_device_placement(False)
     try:
         with tf.device(device):
@@ -359,7 +361,7 @@ def outcome(device: str, run: Callable[[], Any]) -> list[np.ndarray] | Exception
 
 
 def judge(attempt: Try) -> str | None:
-    """Runs a try; what is wrong with what it gave."""
+    """Runs a try; returns a description of the problem with its result, if there is one."""
     got = outcome(WGPU, attempt.run)
     if isinstance(got, Exception):
         if "but expected to be" in str(got) or "cannot compute" in str(got):
@@ -390,7 +392,9 @@ def judge(attempt: Try) -> str | None:
 
 
 def alive() -> str | None:
-    """Whether the device still computes right."""
+    """Checks whether the device still computes correct results; returns the problem, if there is
+    one.
+    """
     with tf.device(WGPU):
         x = tf.reshape(tf.range(12.0), (3, 4))
         got = tf.linalg.matmul(x, x, transpose_b=True).numpy()

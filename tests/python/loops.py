@@ -1,5 +1,5 @@
-"""Programs with loops and branches, as other people write them, each a function of one float tensor
-of shape [4, 6] and one of shape [6, 6].
+"""Programs with loops and branches, as users write them. Each is a function of one float tensor of
+shape [4, 6] and one of shape [6, 6].
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def nested(x, w):
 
 
 def cond_in_loop(x, w):
-    """A branch in each step, by a number and by what was computed."""
+    """A branch in each step, by a number and by a computed value."""
 
     def body(i, h):
         h = tf.cond(i % 2 == 0, lambda: tf.matmul(h, w), lambda: tf.nn.softmax(h) * 2.0)
@@ -69,7 +69,7 @@ def loop_in_cond(x, w):
 
 
 def two_conditions(x, w):
-    """Loops that end by what was computed, or by a count, whichever comes first."""
+    """Loops that end by a computed value or by a count, whichever comes first."""
 
     def go(i, h):
         return tf.logical_and(i < 6, tf.reduce_max(tf.abs(h)) < 4.0)
@@ -125,7 +125,7 @@ def vectorized_scan(x, w):
 
 
 def tensor_array(x, w):
-    """Steps that write into a TensorArray and read what earlier ones wrote."""
+    """Steps that write into a TensorArray and read the elements of earlier steps."""
     rows = tf.TensorArray(tf.float32, 4, element_shape=[6], clear_after_read=False)
     rows = rows.write(0, x[0])
 
@@ -159,7 +159,7 @@ def ragged_map(x, w):
 
 
 def cached_decoder(x, w):
-    """Attention over a cache that each step writes one row of, as generation does."""
+    """Attention over a cache of which each step writes one row, as in generation."""
 
     def body(i, h, keys, values):
         query = tf.matmul(h, w)
@@ -181,7 +181,7 @@ def cached_decoder(x, w):
 
 
 def sliced_cache(x, w):
-    """The same with XLA's slice updates, as Keras writes them."""
+    """The same with XLA's slice updates, as in Keras."""
 
     def body(i, cache):
         row = tf.tanh(tf.matmul(cache[i][None], w))

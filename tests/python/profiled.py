@@ -1,7 +1,8 @@
-"""Training steps of real models under Keras's TensorBoard callback, and what xprof makes of traces.
+"""Training steps of real models under Keras's TensorBoard callback, and xprof's conversion of
+traces.
 
-`python profiled.py MODEL FOLDER` leaves a trace in a folder; it needs TensorFlow and the plug-in
-alone, so that `make profiles` takes traces with other versions.
+`python profiled.py MODEL FOLDER` writes a trace into a folder; it needs only TensorFlow and the
+plug-in, so that `make profiles` can take traces with other versions.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ MODELS = {"resnet50": resnet50, "transformer": transformer}
 
 
 def trace(name: str, folder: Path) -> Path:
-    """The trace of some training steps of a model, whose shaders are compiled before."""
+    """The trace of some training steps of a model, whose shaders were compiled before."""
     keras.utils.set_random_seed(3)
     model, x, y = MODELS[name]()
     model.compile("adam", "sparse_categorical_crossentropy")
@@ -67,7 +68,7 @@ def found(folder: Path) -> Path:
 
 
 def converted(path: Path, tool: str) -> Any:
-    """What xprof makes of a trace for one of its pages."""
+    """xprof's conversion of a trace for one of its pages."""
     from xprof.convert import raw_to_tool_data
 
     text, _ = raw_to_tool_data.xspace_to_tool_data([str(path)], tool, {})

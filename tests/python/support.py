@@ -24,7 +24,7 @@ from tensorflow_wgpu import _fallbacks
 from tensorflow_wgpu._library import first_device
 
 CPU = "/device:CPU:0"
-#: `WGPU:0`, or `GPU:0` where `TF_WGPU_DEVICE_TYPE=GPU` holds.
+#: `WGPU:0`, or `GPU:0` under `TF_WGPU_DEVICE_TYPE=GPU`.
 DEVICE = first_device()
 WGPU = f"/device:{DEVICE}"
 
@@ -92,13 +92,13 @@ def assert_close(got: Any, want: Any, rtol: float | None = None, atol: float | N
     )
 
 
-# What computes nothing: handles, arguments and copies between devices.
+# Ops that compute nothing: handles, arguments and copies between devices.
 PLUMBING = {"VarHandleOp", "NoOp", "_Arg", "_Retval", "_Send", "_Recv", "_HostSend", "_HostRecv"}
 
 
 def float_ops(call: Callable[[], Any]) -> dict[str, Counter[str]]:
-    """Which float ops each device runs, and how many, in the functions that `call` is the first to
-    run.
+    """The float ops that each device runs, with their numbers, in the functions that `call` is the
+    first to run.
 
     This is TensorFlow's own record of the graphs that it prepared for each device, after placement
     and optimization.
@@ -118,7 +118,9 @@ def float_ops(call: Callable[[], Any]) -> dict[str, Counter[str]]:
 
 
 def program(name: str) -> str:
-    """The path of a program that tests run. Without it the test is skipped; in CI it fails."""
+    """The path of a program that tests run. If it is missing, the test is skipped; in CI it
+    fails.
+    """
     found = shutil.which(name)
     if found is None:
         why = f"this machine has no {name}"
@@ -131,8 +133,8 @@ def program(name: str) -> str:
 def python(
     code: str, *, timeout: float = 300, **env: str | None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a snippet in a new process; `env` sets variables, None removes one. Look at returncode,
-    stdout, stderr.
+    """Runs a snippet in a new process. `env` sets variables; None removes one. The caller checks
+    returncode, stdout and stderr.
     """
     merged = {**os.environ, **{k: v for k, v in env.items() if v is not None}}
     for name in (k for k, v in env.items() if v is None):

@@ -1,4 +1,4 @@
-"""What the package offers to programs and to type checkers, and the page about it."""
+"""The package's interface for programs and for type checkers, and its page."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_what_the_device_did_is_counted(measured: dict):
 
 
 def test_the_figures_end_with_verdicts(measured: dict):
-    """The last lines are what people want to know, those before them what an issue wants."""
+    """The last lines are for the user, those before them for an issue."""
     *_, bars, _, row, verdicts = measured["stdout"].strip().split("\n\n")
     assert bars.startswith("Transformer encoder, inference, tokens/s\n  WGPU:0 ")
     assert len(bars.splitlines()) == 6
@@ -177,7 +177,7 @@ def test_a_picture_without_matplotlib_says_what_to_install(tmp_path: Path):
 
 
 def kernels(path: Path, **milliseconds: float) -> str:
-    """A file as the kernels' benchmark writes it."""
+    """A file in the format of the kernels' benchmark."""
     rows = [
         {"family": "scalar", "name": name, "ms": ms, "dispatches": 1}
         for name, ms in milliseconds.items()

@@ -1,7 +1,7 @@
-"""The check of an adapter's numbers, on drivers that compute right and wrong.
+"""The check of an adapter's numbers, on drivers with correct and with wrong results.
 
-The fault layer (tests/fault_layer) plays the driver that turns additions into subtractions. Each
-test is a process of its own.
+The fault layer (tests/fault_layer) simulates a driver that turns additions into subtractions. Each
+test runs in a separate process.
 """
 
 import pytest
@@ -29,12 +29,12 @@ def layer(tmp_path_factory):
 
 @pytest.fixture
 def environment(layer, tmp_path):
-    """The same with a cache of the test's own."""
+    """The same variables with a separate cache for the test."""
     return {**layer, "TF_WGPU_CACHE": str(tmp_path), "TF_WGPU_LOG": "tensorflow_wgpu=info"}
 
 
 def run(environment):
-    """The line that the program prints, and the lines in its log with the words."""
+    """The line that the program prints, and the lines of its log with the given words."""
     done = python(PROGRAM, **environment)
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("on"))

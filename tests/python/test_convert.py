@@ -1,5 +1,5 @@
 """Conversion and export in the process that trained on WGPU: TFLite's converter, calibrator and
-interpreter, quantizers and MLIR make sessions of their own in C++, which get no device of ours.
+interpreter, quantizers and MLIR make their own sessions in C++, which get no WGPU device.
 """
 
 import numpy as np
@@ -9,13 +9,13 @@ from support import CPU, DEVICE, python
 from tensorflow_wgpu import _converters
 
 KINDS = ["none", "dynamic range", "float16", "int8"]
-#: How far the model's outputs, of about 1, may be from those of its TFLite model.
+#: How far the model's outputs, which are about 1, may be from those of its TFLite model.
 TOLERANCE = {"none": 1e-5, "dynamic range": 0.02, "float16": 2e-3, "int8": 0.05}
 
 
 @pytest.fixture(autouse=True)
 def soft_placement():
-    """As programs have it: Keras's data pipelines need the CPU."""
+    """The default of programs: Keras's data pipelines need the CPU."""
     tf.config.set_soft_device_placement(True)
     yield
     tf.config.set_soft_device_placement(False)
@@ -52,7 +52,7 @@ def exported(model, path: str) -> None:
 
 
 def converted(converter, images: np.ndarray, kind: str = "none") -> np.ndarray:
-    """What the TFLite model computes of the images."""
+    """The TFLite model's results for the images."""
     if kind != "none":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if kind == "float16":
@@ -85,7 +85,7 @@ def test_tflite_from_a_saved_model(model, images, tmp_path, kind):
     exported(model, str(tmp_path))
     got = converted(tf.lite.TFLiteConverter.from_saved_model(str(tmp_path)), images, kind)
     np.testing.assert_allclose(got, model(images), atol=TOLERANCE[kind])
-    # The session of the converter is gone; the process works on.
+    # The session of the converter is closed; the process continues to work.
     loaded = tf.saved_model.load(str(tmp_path))
     outputs = loaded.serve(tf.constant(images))
     assert outputs.device.endswith(DEVICE)
@@ -129,7 +129,7 @@ def test_a_variable_that_a_tflite_model_assigns():
 
 
 def test_ops_of_tensorflow_within_a_tflite_model(images):
-    """They run in an eager context of the interpreter's own, which reads their memory."""
+    """They run in the interpreter's own eager context, which reads their memory."""
     function = tf.function(
         lambda x: tf.math.cumulative_logsumexp(x, axis=1) / 9.0,
         input_signature=[tf.TensorSpec(images.shape)],
@@ -217,7 +217,7 @@ def test_devices_are_hidden_from_the_thread_that_converts_alone():
         with _converters.hidden():
             pass
         assert devices() == 0
-        # What is open already stays open.
+        # An open context keeps its devices.
         assert (tf.ones(2) * 2).device.endswith(DEVICE)
 
     def fail():
@@ -247,6 +247,6 @@ def test_a_process_that_converts_first_has_its_devices_later(model, tmp_path):
 
 
 def test_dlpack_is_refused_with_an_error():
-    """docs/BROKEN.md says how else an array gets to another library."""
+    """docs/BROKEN.md describes how to pass an array to another library."""
     with pytest.raises(tf.errors.InvalidArgumentError, match="Unsupported Device Type"):
         tf.experimental.dlpack.to_dlpack(tf.ones(3))

@@ -17,7 +17,7 @@ DEMO = Path(__file__).parents[2] / "demo"
 
 
 def forward(ops, op):
-    """How many nodes of an op there are, alone or fused with what follows."""
+    """The number of nodes of an op, alone or fused with later ones."""
     return ops[op] + ops[f"_WgpuFused{op}"]
 
 

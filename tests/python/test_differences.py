@@ -1,4 +1,4 @@
-"""What docs/WRONG.md says of differences on purpose: the CPU raises, the device goes on."""
+"""The intended differences that docs/WRONG.md lists: the CPU raises, the device continues."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from support import DEVICE
 
 VALUES = np.array([1.0, 2.0, 3.0], "float32")
 BEYOND = np.array([0, 5])
-#: A program, and its result on the device where the CPU raises.
+#: A program, and its result on the device, for which the CPU raises.
 CASES = {
     "gather": (lambda: tf.gather(VALUES, BEYOND), [1, 0]),
     "gather_nd": (lambda: tf.gather_nd(VALUES, BEYOND[:, None]), [1, 0]),
@@ -46,7 +46,7 @@ def test_casts_of_numbers_that_do_not_fit():
 
 
 def test_random_numbers():
-    """The CPU's, but for classes."""
+    """The CPU's numbers, except for classes."""
 
     def draw(device):
         tf.random.set_seed(1)

@@ -1,5 +1,5 @@
-"""TensorFlow's strategies on WGPU devices, in processes of their own: scripts as in TensorFlow's
-tutorials, in tests/python/distribute. Two devices are one adapter twice.
+"""TensorFlow's strategies on WGPU devices, in separate processes: scripts as in TensorFlow's
+tutorials, in tests/python/distribute. Two devices are one adapter used twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.nightly
 
 
 def both(script: str, *arguments: str) -> list[dict[str, Any]]:
-    """What a script tells with one device and with two."""
+    """The output of a script with one device and with two."""
     return [told(start(script, *arguments, **env)) for env in (ONE, TWO)]
 
 
@@ -39,7 +39,7 @@ def test_keras_fits_evaluates_predicts_and_saves():
 
 
 def test_each_share_of_a_batch_waits_on_its_device():
-    """The last batch has no part for the second one."""
+    """The last batch has no part for the second device."""
     _, two = both("shares.py")
     assert two["devices"] == [devices(2)] * 4
     assert two["batches"] == [
@@ -108,7 +108,7 @@ def test_two_devices_have_counters_and_memory_of_their_own():
         )
         for env in (ONE, TWO)
     ]
-    # What the system has free changes meanwhile.
+    # The free memory of the system changes meanwhile.
     assert 0.3 < limits[1] / limits[0] < 0.7, limits
 
 
@@ -175,7 +175,7 @@ def test_a_worker_that_was_killed_goes_on_from_its_backup(tmp_path: Path):
     outputs = [p.communicate(timeout=240) for p in killed]
     assert killed[1].returncode == 9
     assert killed[0].returncode not in (0, None), "the other worker is told"
-    # TensorFlow's error, or its coordination service's, whichever sees it first.
+    # TensorFlow's error, or that of its coordination service, whichever comes first.
     reason = re.search(r"unavailable|aborted|heartbeat", outputs[0][1], re.IGNORECASE)
     assert reason, outputs[0][1][-4000:]
     again = run(tmp_path / "backup")

@@ -21,7 +21,7 @@ FOLDER = ROOT / "target/drivers"
 SYSTEM = Path("/usr/share/vulkan/icd.d")
 #: Names of lavapipe's manifest on Debian, Fedora and Arch.
 LAVAPIPE = ("lvp_icd.x86_64.json", "lvp_icd.aarch64.json", "lvp_icd.json")
-#: Where libraries of drivers are.
+#: The folders of drivers' libraries.
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 PROGRAM = """
@@ -104,8 +104,8 @@ print(json.dumps(told))
 
 
 def system_lavapipe(folder: Path) -> Path | None:
-    """A manifest of the system's lavapipe by its whole path: a bare name would be looked up among
-    the other driver's libraries first.
+    """A manifest of the system's lavapipe with its full path: a bare name would first be looked up
+    among the other driver's libraries.
     """
     for manifest in (SYSTEM / name for name in LAVAPIPE):
         if manifest.exists():
@@ -144,7 +144,7 @@ def test_two_drivers_are_two_devices_of_one_process(other: str, tmp_path: Path):
     assert both["names"] == ["WGPU:0", "WGPU:1"]
     assert both["replicas"] == 2
     assert len(set(both["drivers"])) == 2, both["drivers"]
-    # The same numbers as on either alone, and on one of them as on the other.
+    # The same numbers as on each driver alone, and each driver gives the same as the other.
     alone = [run(**env, TF_WGPU_VISIBLE_DEVICES=index) for index in "01"]
     assert [one["drivers"][0] for one in alone] == both["drivers"]
     for one in alone:

@@ -1,5 +1,5 @@
-"""What goes wrong with one replica, worker or coordinator is an error of all within TensorFlow's
-time-outs, and training goes on from the last checkpoint as if nothing had been.
+"""A fault of one replica, worker or coordinator is an error of all within TensorFlow's time-outs,
+and training continues from the last checkpoint as if there had been no fault.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fault_layer import behind
 pytestmark = pytest.mark.nightly
 
 STEPS, AT = "6", "3"
-#: What a script ends with after an error, and what one that was killed ends with.
+#: The exit status of a script after an error, and of one that was killed.
 FAILED, KILLED = 3, 9
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A training in which nothing goes wrong."""
+    """A training without a fault."""
     found = told(start("faulty.py", str(tmp_path_factory.mktemp("whole")), STEPS, **TWO))
     assert found["done"] == int(STEPS)
     assert np.isfinite(found["weights"]).all()
@@ -75,7 +75,7 @@ def test_a_worker_that_fails_is_an_error_of_the_others(
 
     processes = workers(AT=AT, DO=do)
     if do == "hang":
-        # The one that comes late is told, too.
+        # The late worker gets an error, too.
         errors = [failed(p) for p in processes]
         assert errors[1 - index]["seconds"] > 2, "it waits before it gives up"
     else:
@@ -111,5 +111,5 @@ def test_a_coordinator_that_dies_goes_on_from_its_checkpoint(tmp_path: Path):
             server.kill()
             server.communicate()
     assert found["began"] == 4
-    # The step that was on its way when it died counts once: all of 0 to 5, twice 0.01 each.
+    # The step that was running when the process died counts once: all of 0 to 5, twice 0.01 each.
     np.testing.assert_allclose(found["weights"], np.full((4, 4), 1 - 0.02 * 15), rtol=1e-5)

@@ -1,5 +1,6 @@
-"""How replicas on several devices sum: in the host's memory, in buckets that do not wait for the
-whole backward pass. Devices are one adapter several times; each program is a process of its own.
+"""Sums of replicas on several devices: in the host's memory, in buckets that do not wait for the
+whole backward pass. The devices are one adapter used several times; each program runs in a separate
+process.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ pytestmark = pytest.mark.nightly
 
 
 class Shape(NamedTuple):
-    """A shape of so many elements, None for unknown ones."""
+    """A shape of `elements` elements; None for an unknown number."""
 
     elements: int | None
 
     def num_elements(self) -> int | None:
-        """As TensorFlow tells it."""
+        """TensorFlow's interface for it."""
         return self.elements
 
 
 class Type(NamedTuple):
-    """A type of so many bytes."""
+    """A type of `size` bytes."""
 
     size: int
 
 
 class Tensor(NamedTuple):
-    """What is asked of a tensor."""
+    """The attributes of a tensor that are read."""
 
     shape: Shape
     dtype: Type

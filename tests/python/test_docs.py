@@ -16,7 +16,7 @@ from test_profiler_models import CHROMIUM, needs_chromium
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
-#: The other pages of the site that lie at the root.
+#: The other pages of the site, which are in the root folder.
 AT_ROOT = (
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -29,7 +29,7 @@ BLOCK = re.compile(
     r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
-#: What the programs of a page take for granted: their reader's model and data.
+#: The names that the programs of a page assume: their reader's model and data.
 MODEL = """
 import numpy as np, tensorflow as tf
 keras = tf.keras
@@ -75,7 +75,7 @@ def test_the_programs_of_a_page_run(page, tmp_path):
 
 
 def test_few_programs_are_not_run():
-    """Each with a reason; what the tests prepare belongs to a page that has programs."""
+    """Each has a reason; the preparations of the tests belong to pages that have programs."""
     left_out = [page for page in PAGES for b in blocks(page) if b["why"]]
     assert left_out == ["docs/DROP-IN.md", "docs/WITHOUT-PYTHON.md"]
     assert SETUP.keys() | ENVIRONMENT.keys() <= set(WITH_PYTHON)
@@ -92,7 +92,7 @@ def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site, which builds only if links and anchors lead somewhere and the navigation has every
+    """The site. It builds only if links and anchors have targets and the navigation has every
     page.
     """
     folder = tmp_path_factory.mktemp("site")
@@ -156,13 +156,13 @@ def test_search_finds_the_answer_first(site, words, page):
 
 @needs_chromium
 def test_pages_are_as_wide_as_screens(site):
-    """Of phones and of laptops: nothing is cut off on the right."""
+    """On phones and laptops nothing is cut off on the right."""
     sizes = [(page, width) for page in ("index", "OPS", "INSTALL") for width in (390, 1366)]
     frames = "".join(
         f'<iframe src="{page}.html" style="width: {width}px; height: 900px"></iframe>'
         for page, width in sizes
     )
-    # Tables with many columns scroll in a frame of their own; that of the ops must not.
+    # Tables with many columns scroll in their own frame; the table of ops must not.
     script = """
         const over = (page) => Math.max(
           ...[page.documentElement, ...page.querySelectorAll(".ops-table .md-typeset__scrollwrap")]
@@ -187,7 +187,7 @@ def test_the_first_picture_is_up_to_date():
 
 
 def test_mistakes_in_pages_are_found(tmp_path):
-    """A link to nowhere, an anchor that is not there, and a page that the navigation lacks."""
+    """A link without a target, a missing anchor, and a page that the navigation lacks."""
     for folder in ("docs", "tools/site"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     (tmp_path / "benches").mkdir()
@@ -234,7 +234,7 @@ def test_the_image_file_is_sound():
 
 
 def test_an_image_is_built_from_everything_that_a_wheel_needs():
-    """What .dockerignore leaves out is none of what hatch_build.py and cargo read."""
+    """Files that hatch_build.py and cargo read are not in .dockerignore."""
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     patterns = [line for line in ignored if line and not line.startswith("#")]
     assert patterns

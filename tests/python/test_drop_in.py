@@ -1,6 +1,6 @@
-"""What programs for TensorFlow's GPUs do, as they do it, with devices of the type GPU. `make
-versions` runs it with `TF_WGPU_DEVICE_TYPE=GPU` on TensorFlows without CUDA. The TensorFlow of
-`make test-python` has CUDA's kernels, so conftest.py leaves it out there.
+"""Programs for TensorFlow's GPUs, unchanged, with devices of the type GPU. `make versions` runs it
+with `TF_WGPU_DEVICE_TYPE=GPU` on TensorFlows without CUDA. The TensorFlow of `make test-python` has
+CUDA's kernels, so conftest.py leaves it out there.
 """
 
 import json
@@ -14,7 +14,7 @@ from test_distribute import TWO, both, devices
 
 
 def told(code: str, **env: str) -> list[str]:
-    """What a program prints, line by line."""
+    """The lines that a program prints."""
     ran = python(code, **env)
     assert ran.returncode == 0, ran.stderr[-4000:]
     return ran.stdout.splitlines()
@@ -76,8 +76,8 @@ def test_a_mirrored_strategy_trains_on_two_gpus():
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("cell", ["GRU", "LSTM"])
 def test_recurrent_layers_take_no_path_for_cudnn(cell, legacy):
-    """Keras would give cuDNN's op the gates in MIOpen's order. The op of ours takes masks and
-    layers that run backwards, not the lengths of ragged rows, which tf_keras has.
+    """Keras would give cuDNN's op the gates in MIOpen's order. Our op supports masks and layers
+    that run backwards, but not the lengths of ragged rows, which tf_keras has.
     """
     code = f"""
         import numpy as np, tensorflow as tf
@@ -135,7 +135,7 @@ def test_mixed_precision_computes_as_on_the_cpu(rng):
 
 
 def test_dtensor_shards_a_batch_over_a_mesh_of_gpus():
-    """Gradient descent as numpy computes it, with a product whose gradient is summed over the
+    """Gradient descent with numpy's results, with a product whose gradient is summed over the
     mesh.
     """
     assert told(

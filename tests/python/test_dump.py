@@ -29,7 +29,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory):
-    """What a process wrote."""
+    """The files that a process wrote."""
     folder = tmp_path_factory.mktemp("dump")
     done = python(PROGRAM, TF_WGPU_DUMP=folder, TF_WGPU_CACHE="off")
     assert done.returncode == 0, done.stderr

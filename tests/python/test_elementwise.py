@@ -232,7 +232,7 @@ CASTS = [*FLOATS, "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
 def test_cast(src: str, dst: str, rng: np.random.Generator) -> None:
     source, target = tf.as_dtype(src), tf.as_dtype(dst)
     if source.is_floating:
-        # Within the target's range: beyond it the CPU gives what its instruction gives.
+        # Within the target's range: beyond it the CPU's result depends on its instruction.
         low, high = (0, 2) if target.is_bool else (0, 120) if target.is_unsigned else (-120, 120)
         x = rng.uniform(low, high, 200).astype(source.as_numpy_dtype)
     elif source.is_bool:

@@ -1,4 +1,4 @@
-"""What a process says at import: nothing where nothing is wrong, and a line for each environment
+"""The messages of a process at import: none if nothing is wrong, and a line for each environment
 variable that has no meaning.
 """
 
@@ -13,7 +13,7 @@ from support import python
 from tensorflow_wgpu import _doctor, _probe
 
 ROOT = Path(__file__).parents[2]
-#: Sessions of a desktop, whose absence Mesa takes for an error.
+#: The variables of a desktop session, whose absence is an error for Mesa.
 SESSION = dict.fromkeys(
     ("XDG_RUNTIME_DIR", "WAYLAND_DISPLAY", "WAYLAND_SOCKET", "DISPLAY", "NODEVICE_SELECT")
 )
@@ -28,8 +28,8 @@ def said(code: str, **env: str | None) -> list[str]:
 
 
 def test_an_import_says_nothing_and_the_first_op_at_most_that_the_adapter_is_software() -> None:
-    """Mesa says "error: XDG_RUNTIME_DIR is invalid or not set in the environment" wherever an
-    instance asks for Wayland's surfaces and there is no session.
+    """Mesa prints "error: XDG_RUNTIME_DIR is invalid or not set in the environment" if an instance
+    asks for Wayland's surfaces and there is no session.
     """
     lines = said(
         """

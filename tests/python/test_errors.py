@@ -1,5 +1,5 @@
 """Bad input is an error of TensorFlow's class that names op and shapes; the process and all tensors
-live on.
+continue to work.
 
 Each row runs on the CPU and on WGPU. The class of the exception must be the CPU's, and every shape
 that the CPU's message names must be in WGPU's.
@@ -176,8 +176,8 @@ ROWS: dict[str, tuple[str, Callable]] = {
 }
 
 
-# Where TensorFlow's CPU (with oneDNN) aborts the process or answers with AbortedError, WGPU does as
-# TensorFlow's GPU.
+# In cases in which TensorFlow's CPU (with oneDNN) aborts the process or returns AbortedError, WGPU
+# behaves like TensorFlow's GPU.
 CPU_MISBEHAVES = {"conv_rank", "softmax_rank"}
 
 
@@ -192,7 +192,7 @@ def failure(device: str, fn: Callable) -> tf.errors.OpError:
     with pytest.raises(tf.errors.OpError) as caught:
         run()
     message = str(caught.value)
-    # With soft placement off, these are also InvalidArgumentErrors, but none of the op's own.
+    # With soft placement off, these are also InvalidArgumentErrors, but not the op's own.
     assert "device specification" not in message, message
     assert "Cannot assign a device" not in message, message
     return caught.value
@@ -341,14 +341,14 @@ def test_exhausted_memory_names_the_largest_tensors() -> None:
 
 
 def test_an_error_of_a_fused_op_names_the_program_s_ops_first() -> None:
-    """Its layer is in the node's name. A batch that was not known when the graph was optimized is
-    what makes a fused op fail.
+    """Its layer is in the node's name. A fused op fails because of a batch that was unknown when
+    the graph was optimized.
     """
 
     @tf.function(input_signature=[tf.TensorSpec([None, 4]), tf.TensorSpec([4, 2])])
     def layer(x, kernel):
         with tf.name_scope("my_layer"):
-            # Of a size that no device has.
+            # This size exceeds every device.
             wide = tf.reshape(tf.nn.relu(tf.matmul(x, kernel) + 1.0), [-1, 1, 1])
             return tf.tanh(wide * tf.ones([1 << 20]) * 2.0 + 1.0)
 

@@ -1,7 +1,7 @@
-"""Vulkan calls that fail during a training: an error that says what to do or the right numbers, no
-hang, no crash.
+"""Vulkan calls that fail during a training: the result is an error with advice or the right
+numbers, no hang, no crash.
 
-The fault layer (tests/fault_layer) makes them fail, in processes of their own (fault_server.py). A
+The fault layer (tests/fault_layer) makes them fail, in separate processes (fault_server.py). A
 sample runs by default; `TF_WGPU_FAULTS=all`, which `make faults` sets, runs many more.
 """
 
@@ -39,7 +39,7 @@ FUNCTIONS = {
         r"^    (vk\w+)(?:\([^)]*\))?\s+\[([\w, ]*)\]$", TABLE, re.MULTILINE
     )
 }
-# Nothing of a training calls them on this system, or not at a time that a test can tell.
+# A training does not call them on this system, or not at a predictable time.
 UNUSED = {
     "vkQueueSubmit2",
     "vkWaitForFences",
@@ -53,7 +53,8 @@ UNUSED = {
     "vkQueueWaitIdle",
     "vkGetPipelineCacheData",
 }
-# What a training calls again and again gets more faults than what it calls while it starts.
+# Functions that a training calls again and again get more faults than those that it calls at its
+# start.
 FREQUENT = {
     "vkQueueSubmit",
     "vkWaitSemaphores",
@@ -69,7 +70,7 @@ HANG = 180.0
 
 
 class Answer(NamedTuple):
-    """What became of a training."""
+    """The outcome of a training."""
 
     word: str
     calls: int
@@ -84,7 +85,7 @@ class Server:
         with log.open("w") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, str(SERVER)],
-                # Pipelines that were stored before would hide failures to compile them.
+                # Stored pipelines would hide failures to compile them.
                 env={**environment, "TF_WGPU_CACHE": str(log.with_suffix(".cache"))},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -101,7 +102,7 @@ class Server:
         self.lines.put(None)
 
     def ask(self, function: str, first: int, last: int, result: int) -> Answer:
-        """Has calls `first` to `last` return `result` in a training."""
+        """Makes calls `first` to `last` return `result` in a training."""
         try:
             self.process.stdin.write(f"{function} {first} {last} {result}\n")
             self.process.stdin.flush()
@@ -120,7 +121,9 @@ class Server:
         return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
     def end(self) -> str:
-        """Ends the process as a program ends; what was wrong with that."""
+        """Ends the process like a program; returns a description of the problem, if there is
+        one.
+        """
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         try:
@@ -153,11 +156,11 @@ def calls(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
 
 
 def faults(function: str, calls: int) -> Iterator[tuple[int, int, int]]:
-    """What is tried: first and last call that fails, and the result."""
+    """The faults to try: first and last call that fails, and the result."""
     results = FUNCTIONS[function]
     samples = min(calls, 12) if ALL else 2 if function in FREQUENT else 1
-    # Not the first and last call alone: positions are spread over the training, a different one for
-    # each function.
+    # Not only the first and last call: positions are spread over the training, differently for each
+    # function.
     shift = sum(function.encode()) % calls
     firsts = [1 + (shift + k * calls // samples) % calls for k in range(samples)]
     for k, first in enumerate(firsts):
@@ -177,7 +180,8 @@ def test_a_training_survives(
     bad, server = [], None
     for number, (first, last, result) in enumerate(faults(function, calls[function])):
         fault = f"{function} {first} to {last} returns {result}"
-        # Calls are counted from the start of the process, so that what opens the device fails too.
+        # Calls are counted from the start of the process, so that calls that open the device fail
+        # too.
         server = Server(environment, tmp_path / f"log-{number}")
         answer = server.ask(function, first, last, result)
         print(f"{fault}: {answer}")

@@ -1,5 +1,5 @@
-"""The tools of the GPU kit: `tensorflow-slices`, what `check` finds wrong, and what `compare.py`
-makes of two results. The kit itself is run by `make gpu-kit-check`.
+"""The tools of the GPU kit: `tensorflow-slices`, the problems that `check` finds, and the
+comparison of two results by `compare.py`. The kit itself is run by `make gpu-kit-check`.
 """
 
 import json
@@ -16,7 +16,7 @@ TOOLS = ROOT / "tools/gpu-kit"
 
 
 def result(**changed: object) -> dict:
-    """What a kit writes, in its smallest form."""
+    """A kit's result in its smallest form."""
     row = {"family": "matmul", "name": "MatMul", "ms": 2.0, "ratio": 4.0}
     runs = ("default", "matrix units off", "matrix units on", "tuning", "tuned")
     return {
@@ -35,7 +35,7 @@ def result(**changed: object) -> dict:
 
 
 def compare(tmp_path: Path, before: dict, after: dict, *options: str) -> str:
-    """What compare.py prints of two results."""
+    """The output of compare.py for two results."""
     paths = []
     for name, written in (("before", before), ("after", after)):
         paths.append(tmp_path / f"{name}.json")

@@ -1,4 +1,4 @@
-"""The graph optimizer as a whole: schemas, configuration, and what must never change."""
+"""The graph optimizer as a whole: schemas, configuration, and invariants."""
 
 import importlib
 import pathlib
@@ -34,7 +34,7 @@ def test_the_schemas_are_tensorflows():
     """Names, numbers, types, labels and packing of every field that we know are those of the
     running TensorFlow.
     """
-    # TensorFlow imports the profiler's messages when a session wants them.
+    # TensorFlow imports the profiler's messages when a session needs them.
     importlib.import_module("tensorflow.tsl.profiler.protobuf.xplane_pb2")
     count = 0
     for file in schemas():
@@ -69,7 +69,7 @@ def chain(x):
 
 
 def fused(nodes):
-    """The nodes that are ours."""
+    """The fused nodes."""
     return [node for node in nodes if node.op.startswith("_Wgpu")]
 
 
@@ -148,7 +148,7 @@ def test_the_second_run_knows_the_shapes_of_what_the_first_one_made(tmp_path):
     lines = second.read_text(encoding="utf-8").splitlines()
     [reduce] = [line for line in lines if "= _WgpuFusedReduce(" in line]
     assert reduce.endswith("-> float32[1, 3], float32[1, 3]")
-    # TensorFlow tells when what it infers is something else.
+    # TensorFlow reports a shape that it infers differently.
     assert "annotated output shape" not in done.stderr
 
 

@@ -1,5 +1,5 @@
-"""What the package patches in TensorFlow and Keras: unknown versions of them stay as they are,
-other backends too.
+"""The package's patches of TensorFlow and Keras: unknown versions of them stay as they are, other
+backends too.
 """
 
 import logging
@@ -72,7 +72,7 @@ def test_without_an_answer_from_tensorflow_nothing_runs_on_wgpu(monkeypatch, cap
 @pytest.mark.parametrize("name", ["Trainer", "BaseTrainer"])
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
 def test_keras_is_left_alone_on_other_backends(monkeypatch, name, backend):
-    """Keras's module in small; Keras 3.16 renamed the class."""
+    """A small version of Keras's module; Keras 3.16 renamed the class."""
     monkeypatch.setenv("TF_WGPU_JIT", "error")
 
     class Trainer:

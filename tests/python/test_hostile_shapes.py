@@ -1,8 +1,8 @@
-"""Shape arguments of any size are errors of TensorFlow's, or give what they give on the CPU; the
-process lives on.
+"""Shape arguments of any size are TensorFlow's errors, or give the CPU's results; the process
+continues.
 
-`hostile.py` says what is tried, in processes of its own: TensorFlow's shapes end the process at a
-failed CHECK.
+`hostile.py` defines the tries. They run in separate processes, because TensorFlow's shapes end the
+process at a failed CHECK.
 """
 
 import subprocess
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.nightly
 
 #: Processes that share the tries.
 PARTS = 2
-#: Seconds that one may take; those without other work on the machine take 20.
+#: Seconds that one process may take; without other load on the machine it takes 20.
 PATIENCE = 400
 #: Deaths after which a part is given up.
 DEATHS = 5
 
 
 def walk(part: int) -> tuple[list[str], dict[str, int]]:
-    """What went wrong in one part, and how many tries each kernel had."""
+    """The failures in one part, and the number of tries of each kernel."""
     wrong: list[str] = []
     ran: dict[str, int] = {}
     first = "0"

@@ -1,5 +1,5 @@
-"""Patches after imports, among other hooks and loaders as programs and libraries write them. No
-test here needs TensorFlow.
+"""Patches after imports, together with other hooks and loaders as programs and libraries write
+them. No test here needs TensorFlow.
 """
 
 import importlib
@@ -25,12 +25,12 @@ class Loader(importlib.abc.Loader):
         module.executed = True
 
     def extra(self):
-        """What only this loader has."""
+        """An attribute that only this loader has."""
         return "extra"
 
 
 class SlottedLoader(Loader):
-    """One that takes no attributes."""
+    """A loader to which no attributes can be added."""
 
     __slots__ = ()
 
@@ -52,13 +52,15 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 class AsksAllOthers(importlib.abc.MetaPathFinder):
-    """A hook as many libraries have it: it asks every other finder, and wraps the loader."""
+    """A hook of the kind that many libraries have: it asks every other finder, and wraps the
+    loader.
+    """
 
     def __init__(self, seen):
         self.seen = seen
 
     def find_spec(self, fullname, path, target=None):
-        """What another finder finds, with a loader around its own."""
+        """The result of another finder, with a wrapped loader."""
         for finder in sys.meta_path:
             find_spec = None if finder is self else getattr(finder, "find_spec", None)
             spec = find_spec(fullname, path, target) if find_spec else None
@@ -84,7 +86,7 @@ class AsksByName(importlib.abc.MetaPathFinder):
         self.names = set()
 
     def find_spec(self, fullname, path, target=None):
-        """What importlib finds."""
+        """The result of importlib."""
         if fullname in self.names or not fullname.startswith("wgpu_made_up"):
             return None
         self.names.add(fullname)
@@ -130,7 +132,7 @@ def test_any_finder_and_loader(monkeypatch, caplog, loader):
 @pytest.mark.parametrize("other", [AsksAllOthers, AsksByName])
 @pytest.mark.parametrize("first", [False, True])
 def test_another_hook_before_or_behind(monkeypatch, other, first):
-    """Both do their work; neither asks the other without end."""
+    """Both do their work; there is no endless recursion between them."""
     seen, theirs = [], []
     ours = PostImport({"wgpu_made_up": marking(seen)})
     hooks = [ours, other(theirs)]
@@ -161,7 +163,7 @@ def test_a_loader_of_many_modules_stays_as_it_is(monkeypatch):
     assert not hasattr(other, "patched")
     assert vars(loader) == {}
     assert module.__loader__ is module.__spec__.loader is loader
-    # Until the module runs, the loader has what the module's own has.
+    # Until the module runs, the loader has the attributes of the module's own loader.
     del sys.modules["wgpu_made_up"]
     assert importlib.util.find_spec("wgpu_made_up").loader.extra() == "extra"
 
@@ -183,7 +185,7 @@ def test_a_module_that_is_reloaded_or_imported_again_is_patched_again(monkeypatc
 
 
 def test_a_module_in_the_place_of_another_is_patched(monkeypatch):
-    """TensorFlow's modules of C++ put the library that holds them in their place."""
+    """TensorFlow's C++ modules replace themselves by the library that holds them."""
     real = types.ModuleType("wgpu_made_up_real")
     real.executed = True
 
@@ -220,7 +222,7 @@ class Base:
 
 
 def broken(patch):
-    """A module, and what is left of it after a patch that fails at its end."""
+    """A module, and its state after a patch that fails at its end."""
 
     class Local(Base):
         """A class of the module."""

@@ -1,5 +1,5 @@
-"""`jit_compile=True` on WGPU: functions and models run without XLA, say so once, and keep XLA on
-the CPU.
+"""`jit_compile=True` on WGPU: functions and models run without XLA, with one warning, and keep XLA
+on the CPU.
 """
 
 import keras
@@ -77,7 +77,7 @@ def test_loops_and_gradients():
 
 
 class Affine(tf.Module):
-    """One function that asks for XLA, and one that calls it."""
+    """A function that asks for XLA, and another one that calls it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Affine(tf.Module):
 
 @pytest.mark.parametrize("device", [CPU, WGPU])
 def test_a_saved_model(tmp_path, device):
-    """One that was saved on the CPU holds calls that ask for XLA."""
+    """A model that was saved on the CPU holds calls that ask for XLA."""
     with tf.device(device):
         module = Affine()
         module.inner(tf.ones(2))
@@ -124,7 +124,7 @@ def test_a_method_and_variables_made_in_a_function():
 
 
 def test_ops_of_xlas_own_are_refused_by_name():
-    """They would end the process, or run on the CPU without a word."""
+    """They would end the process, or run on the CPU without a warning."""
     xla = pytest.importorskip("tensorflow.compiler.tf2xla.python.xla")
     sort = tf.function(xla.sort, autograph=False)
     for function in (xla.sort, lambda x: sort(x) + 1):

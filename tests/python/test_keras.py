@@ -1,8 +1,8 @@
 """Keras on WGPU, as users write it: default compile, fit, evaluate, predict and eager calls agree
 with the CPU.
 
-Soft placement is on here, as users have it: Keras's input pipeline and some initializers run on the
-CPU by design. What the models' own steps run where is told by TensorFlow's record of their graphs.
+Soft placement is on here, as for users: Keras's input pipeline and some initializers run on the CPU
+by design. TensorFlow's record of their graphs shows where the models' own steps run.
 """
 
 from collections.abc import Callable
@@ -208,7 +208,7 @@ def test_embedding_trains():
 
 @pytest.mark.parametrize(("data_format", "groups"), [("channels_first", 1), ("channels_last", 2)])
 def test_3d_convolutions_that_keras_compiles_with_xla(rng, data_format, groups):
-    """On WGPU where it has the op, else with XLA on the CPU; in a call and in a function."""
+    """On WGPU if it has the op, otherwise with XLA on the CPU; in a call and in a function."""
     channels_last = data_format == "channels_last"
     x = rng.normal(size=(1, 4, 5, 6, 4) if channels_last else (1, 4, 4, 5, 6)).astype("float32")
     kernel = rng.normal(size=(2, 2, 2, 4 // groups, 6)).astype("float32")

@@ -1,5 +1,5 @@
-"""Drivers, layers and devices that crash before there is a device: the import lives, one line tells
-what is left out, and the next process knows it already.
+"""Drivers, layers and devices that crash before there is a device: the import survives, one line
+names the part that is left out, and the next process reads the stored result.
 """
 
 import json
@@ -14,8 +14,8 @@ from support import program, python
 
 
 def found(tmp_path: Path, variables: dict[str, str]) -> tuple[int, str, list[str]]:
-    """How many adapters a process finds, why no more, and its warnings. Without TensorFlow, whose
-    import takes seconds.
+    """The number of adapters that a process finds, the reason why there are no more, and its
+    warnings. It does not use TensorFlow, whose import takes seconds.
     """
     ran = python(
         """
@@ -53,7 +53,9 @@ def broken_driver(tmp_path: Path) -> Path:
 
 
 def beside(driver: Path) -> dict[str, str]:
-    """The variable that adds a driver to those of the machine, or of a variable that names them."""
+    """The variable that adds a driver to the machine's drivers, or to those that a variable
+    names.
+    """
     named = os.environ.get("VK_DRIVER_FILES") or os.environ.get("VK_ICD_FILENAMES")
     if named:
         return {"VK_DRIVER_FILES": f"{named}{os.pathsep}{driver}"}
@@ -113,5 +115,5 @@ def test_a_device_that_crashes_when_it_is_asked(tmp_path: Path, layer: dict[str,
         devices, problem, _ = found(tmp_path, crash)
         assert devices == 0
         assert re.search(r"\S is left out: its Vulkan driver crashes \(SIGABRT\)", problem)
-    # Another variable of Vulkan's is another question.
+    # Another variable of Vulkan requires another examination.
     assert found(tmp_path, {**layer, "VK_LOADER_DRIVERS_SELECT": "*"})[0] > 0

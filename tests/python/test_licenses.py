@@ -1,4 +1,6 @@
-"""What a wheel tells of the crates in its library, which `make licenses` wrote from Cargo.lock."""
+"""A wheel's information about the crates in its library, which `make licenses` wrote from
+Cargo.lock.
+"""
 
 import json
 import re
@@ -65,7 +67,7 @@ def test_the_licences_have_texts(licence):
 
 
 def test_what_may_be_linked_is_said_once():
-    """cargo-deny refuses what cargo-about does not know."""
+    """cargo-deny refuses licences that cargo-about does not accept."""
     lists = [
         re.search(rf"^{key} = (\[.*?\n\])$", (ROOT / path).read_text(), re.MULTILINE | re.DOTALL)[1]
         for path, key in (("deny.toml", "allow"), ("tools/licenses/about.toml", "accepted"))

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.nightly
 
 STEPS = 200
 
-# Trains a small convolutional model by a loop of its own, which gives the numbers that `fit` hides.
+# Trains a small convolutional model with a custom loop, which reports the numbers that `fit` hides.
 TRAINING = """
     import json, resource
     import keras
@@ -64,7 +64,7 @@ TRAINING = """
 
 
 def train(seed: int, steps: int = STEPS) -> dict:
-    """Trains in a new process and returns what it measured after each step."""
+    """Trains in a new process and returns the measurements after each step."""
     done = python(TRAINING.replace("{seed}", str(seed)).replace("{steps}", str(steps)), timeout=900)
     assert done.returncode == 0, done.stderr[-4000:]
     (line,) = [text for text in done.stdout.splitlines() if text.startswith("RESULT")]

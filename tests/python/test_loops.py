@@ -24,7 +24,7 @@ PASSES = [
 PAIRS = list(itertools.combinations(PASSES, 2))
 WHOLE = os.environ.get("TF_WGPU_LOOPS") == "all"
 
-# What TensorFlow itself cannot do.
+# Combinations that TensorFlow itself does not support.
 IMPOSSIBLE = {
     # The op of the gradient has no gradient.
     (loops.ragged_map, loops.second),
@@ -51,7 +51,7 @@ def _run(function, device: str) -> np.ndarray:
     arguments = _arguments()
     with tf.device(device):
         tensors = [tf.constant(a) for a in arguments]
-        # What loops need of the host, such as a TensorArray's handle, may be there.
+        # Values that loops need on the host, such as a TensorArray's handle, may be there.
         tf.config.set_soft_device_placement(True)
         try:
             return tf.function(function, autograph=False)(*tensors).numpy()
@@ -81,14 +81,14 @@ def test_all_passes(program, order, monkeypatch):
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("number", range(len(PAIRS)), ids=["+".join(pair) for pair in PAIRS])
 def test_pairs(number, monkeypatch):
-    """Two passes alone may leave what the others would have cleaned up."""
+    """Two passes alone may leave nodes that other passes would have removed."""
     cases = CASES if WHOLE else [CASES[(number * 7 + 3) % len(CASES)]]
     for program, order in cases:
         _compare(program, order, ",".join(PAIRS[number]), monkeypatch)
 
 
 def test_the_passes_are_the_optimizers():
-    """A pass that this file does not know would not be in the pairs."""
+    """A pass that this file does not list would be missing from the pairs."""
     code = (
         "import tensorflow as tf\n"
         f"with tf.device('{first_device()}'): tf.function(lambda: tf.ones([2]) + 1)()"

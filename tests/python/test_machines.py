@@ -1,7 +1,8 @@
-"""Machines and environments that are broken: TensorFlow works without us, and one line says why.
+"""Broken machines and environments: TensorFlow works without the plug-in, and one line gives the
+reason.
 
-Each case is a process of its own, for the plug-in looks at the machine once, when TensorFlow is
-imported.
+Each case runs in a separate process, because the plug-in examines the machine once, when TensorFlow
+is imported.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ print("cpu:", float(tf.reduce_sum(tf.constant([1.0, 2.0]))))
 
 
 def look(**env: str | None) -> tuple[int, list[str]]:
-    """The number of WGPU devices and what the plug-in says; TensorFlow must work on the CPU in any
+    """The number of WGPU devices and the plug-in's messages; TensorFlow must work on the CPU in any
     case.
     """
     done = python(PROGRAM, TF_CPP_MIN_LOG_LEVEL="1", **env)
@@ -65,7 +66,7 @@ def test_a_software_adapter_says_once_that_it_is_one() -> None:
         assert part in lines[0]
     name = next(iter(_library.devices().values()))["name"]
     assert name in lines[0]
-    # Asked for by name; and not used.
+    # Requested by name; and not used.
     assert look(WGPU_ADAPTER_NAME=name)[1] == []
     counted = "import tensorflow as tf; print(len(tf.config.list_physical_devices('WGPU')))"
     assert "software adapter" not in python(counted).stderr
@@ -116,7 +117,7 @@ def test_broken_driver_manifest(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_values_that_make_no_sense(name: str, value: str, why: str) -> None:
-    """What the report gives as the problem is what TensorFlow's import prints, see above."""
+    """The problem in the report is the one that TensorFlow's import prints, see above."""
     told = python(
         "from tensorflow_wgpu import _library; print(_library.report()['problem'])", **{name: value}
     )

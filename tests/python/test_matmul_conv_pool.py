@@ -1,8 +1,8 @@
 """Matrix products, convolutions and pooling on WGPU against TensorFlow's CPU kernels, with
 gradients.
 
-The CPU has no channels-first and no grouped kernels in places: those are compared with transposed
-or split references.
+In some cases the CPU has no channels-first and no grouped kernels: those are compared with
+transposed or split references.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def spread(w: tf.Tensor) -> tf.Tensor:
 def test_conv2d_and_its_gradients(dtype, padding, strides, dilations, rng):
     x, w = normal(rng, dtype, 2, 9, 8, 4), normal(rng, dtype, 3, 2, 4, 8) / 4
 
-    # The CPU has no gradients with dilations for all types, and none with explicit padding: zeros
-    # do the same.
+    # The CPU has no gradients with dilations for all types, and none with explicit padding: padding
+    # with zeros gives the same.
     def reference(x, w):
         if isinstance(padding, list):
             x = tf.pad(x, padding)

@@ -3,9 +3,9 @@ CPU.
 
 SGD with momentum, not Adam: Adam's first steps are the gradients' signs, so that a difference in
 the last bit of a gradient near zero moves a weight by the whole learning rate. The optimizers have
-tests of their own. The steps are small, for a fresh MobileNet on four small images is chaotic: its
-gradients are in the hundreds, and a larger step multiplies rounding, on any device. (Against
-float64, WGPU's gradients are as close as the CPU's.)
+their own tests. The steps are small, because a fresh MobileNet on four small images is chaotic: its
+gradients are in the hundreds, and a larger step multiplies rounding errors on any device. (Compared
+with float64, WGPU's gradients are as close as the CPU's.)
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from support import CPU, WGPU
 from sweep.core import LONG
 
 STEPS = 3
-#: Policy to the tolerance of losses and weights, relative to their size. In half types each device
-#: rounds its own sums.
+#: The tolerance of losses and weights for each policy, relative to their size. In 16-bit types each
+#: device rounds its own sums.
 POLICIES = {"float32": 2e-3, "mixed_float16": 3e-2, "mixed_bfloat16": 1.5e-1}
 
 
@@ -144,8 +144,8 @@ def test_three_training_steps(name, policy, rng):
     assert losses[-1] != losses[0]
     np.testing.assert_allclose(got_losses, losses, rtol=rtol)
     for got, want, before in zip(got_weights, weights, start):
-        # Relative to how far the training moved this tensor; the bias before a normalization moves
-        # by rounding alone.
+        # Relative to the distance by which the training moved this tensor; the bias before a
+        # normalization moves only because of rounding.
         scale = np.abs(want - before).max(initial=0) + 1e-4 * np.abs(want).max(initial=0) + 1e-6
         np.testing.assert_allclose(got, want, rtol=0, atol=10 * rtol * scale)
 

@@ -129,7 +129,7 @@ def test_slices_are_assigned(rng, dtype):
             np.testing.assert_array_equal(variable.numpy(), want)
     with tf.device(WGPU):
         for shape in ((1, 0), (5, 0), ()):
-            # Nothing is written, so the shape of what is written does not matter.
+            # Nothing is written, so the shape of the value does not matter.
             variable[1:1, 1:1].assign(values(rng, dtype, *shape))
         np.testing.assert_array_equal(variable.numpy(), want)
     spec = {"begin": [1, 0], "end": [5, 7], "strides": [2, 3]}
@@ -149,7 +149,7 @@ def test_ranges_and_shapes():
         (0.7, 2.1, 0.2),
     ):
         for dtype in (tf.float32, tf.float64):
-            # How many there are is counted in the operands' type.
+            # The number of elements is computed in the operands' type.
             bounds = [tf.constant(v, dtype) for v in (start, limit, delta)]
             on_both(lambda: tf.range(*bounds))  # noqa: B023
     on_both(
@@ -157,7 +157,7 @@ def test_ranges_and_shapes():
             tf.constant(10, tf.int64), tf.constant(-3, tf.int64), tf.constant(-4, tf.int64)
         )
     )
-    # int32 lives in host memory; the same ops serve it there.
+    # int32 is in host memory; the same ops work there.
     on_both(lambda x: tf.stack([tf.shape(x)[0], tf.shape(x)[1] * 2]), np.zeros((3, 4), "float32"))
     on_both(
         lambda x: tf.reshape(x, tf.concat([tf.shape(x)[:1], [-1]], 0)),
@@ -243,8 +243,8 @@ def test_loops_over_tensor_lists(rng):
 )
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
 def test_parallel_stack_in_a_function(rng, dtype, soft):
-    """TensorFlow takes it apart before it places a function; a part that runs elsewhere leaves
-    zeros here.
+    """TensorFlow splits it into parts before it places a function; a part that runs on another
+    device would leave zeros here.
     """
     parts = [(rng.normal(size=(3, 5)) * 9).astype(dtype) for _ in range(7)]
     tf.config.set_soft_device_placement(soft)

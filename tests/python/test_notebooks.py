@@ -1,4 +1,4 @@
-"""What notebooks show, and the example notebook, whose cells run in their order."""
+"""The output in notebooks, and the example notebook, whose cells run in order."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_fallbacks_are_a_table_or_say_that_there_are_none():
 
 @pytest.fixture(scope="module")
 def profile() -> tensorflow_wgpu.Profile:
-    """Of one product."""
+    """The profile of one product."""
     x = tf.ones([64, 64])
     with tensorflow_wgpu.profile() as found:
         tf.matmul(x, x).numpy()
@@ -83,7 +83,7 @@ def test_a_profile_is_a_table(profile: tensorflow_wgpu.Profile):
 
 
 def notebook(monkeypatch: pytest.MonkeyPatch, **shell: Any) -> list[Any]:
-    """Has IPython be there with a shell; what it displays."""
+    """Simulates IPython with a shell; returns the list of displayed objects."""
     shown: list[Any] = []
     ipython = types.ModuleType("IPython")
     ipython.version_info = (9, 0)  # matplotlib asks

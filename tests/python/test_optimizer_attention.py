@@ -25,8 +25,8 @@ def values(*shape):
 
 
 def compare(fn, arrays, signature=None, fused=1, tolerance=1e-5):
-    """Runs `fn` as one graph on WGPU, looks for the op, and compares with eager WGPU (unoptimized)
-    and the CPU.
+    """Runs `fn` as one graph on WGPU, checks that the op is there, and compares with eager WGPU
+    (unoptimized) and the CPU.
     """
     with tf.device("CPU:0"):
         want = fn(*[tf.constant(a) for a in arrays])
@@ -55,7 +55,7 @@ def layer(dropout=0.0, dtype="float32", **options):
     return built
 
 
-# With dropout, Keras writes attention out as matrix products and transposes, without as two
+# With dropout, Keras writes attention as matrix products and transposes, without dropout as two
 # einsums.
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])

@@ -27,8 +27,8 @@ def values(*shape):
 
 
 def gradients_of(fn, variables=()):
-    """A function that gives the gradients of the sum of squares of `fn` by its float arguments and
-    by variables.
+    """A function that returns the gradients of the sum of squares of `fn` with respect to its float
+    arguments and to variables.
     """
 
     def gradients(*given):
@@ -42,8 +42,8 @@ def gradients_of(fn, variables=()):
 
 
 def compare(on_wgpu, on_cpu, arrays, signature=None, fused=1, tolerance=2e-5):
-    """Runs one function as a graph and eagerly (unoptimized) on WGPU, the other on the CPU; looks
-    for the ops.
+    """Runs one function as a graph and eagerly (unoptimized) on WGPU, the other on the CPU; checks
+    that the ops are there.
     """
     with tf.device("CPU:0"):
         want = on_cpu(*[tf.constant(a) for a in arrays])
@@ -114,7 +114,8 @@ def test_grouped_queries(mask):
         return gradients_of(call, layer.trainable_variables)
 
     found = compare(of(wgpu), of(cpu), [values(2, 10, 64)], tolerance=1e-4)
-    # Those of heads that are repeated are one reduction; those of biases come with their weights'.
+    # The gradients of repeated heads are one reduction; those of biases are computed with their
+    # weights'.
     assert found["Sum"] == 0, found
     assert found["_WgpuFusedReduce"] >= 1, found
     assert found["_WgpuFusedMatMulWithSums"] == 4, found
@@ -169,7 +170,7 @@ def by_hand(q, k, v, mask=None):
 @pytest.mark.parametrize("shape", [(3, 6, 8), (2, 3, 6, 8)])
 @pytest.mark.parametrize("masked", [False, True])
 def test_attention_by_hand(shape, masked):
-    # The last row sees nothing.
+    # All keys are masked for the last row.
     mask = RANDOM.random((*shape[:-1], 6)) < 0.7
     mask[..., -1, :] = False
     fn = gradients_of(by_hand)
@@ -215,7 +216,8 @@ def test_attention_layer(causal):
     def fn(x, y):
         return keras.layers.Attention()([x, y], use_causal_mask=causal)
 
-    # The layer subtracts from the scores what a causal mask hides, which is not recognized.
+    # The layer subtracts a number from the scores that a causal mask hides, which is not
+    # recognized.
     compare(
         gradients_of(fn),
         gradients_of(fn),

@@ -29,8 +29,8 @@ ELEMENTWISE = {
 
 
 def built(make, shape, seed=1):
-    """The model `make()` on WGPU and on the CPU, with the same weights, none of them at its initial
-    value.
+    """The model `make()` on WGPU and on the CPU, with the same weights, none of which has its
+    initial value.
     """
     models = []
     for device in (WGPU, CPU):
@@ -54,7 +54,8 @@ def built(make, shape, seed=1):
 def check(make, shape, fused, training=False, left=(), **tolerance):
     """Compares inference on WGPU, optimized and eager, with the CPU.
 
-    `fused` says how many fused contractions there are and `left` which elementwise ops may remain.
+    `fused` is the number of fused contractions, and `left` lists the elementwise ops that may
+    remain.
     """
     wgpu, cpu = built(make, shape)
     x = np.random.default_rng(0).normal(size=shape).astype("float32")

@@ -112,7 +112,7 @@ def run_fused(fn, *arrays, signature=None, most=None, rtol=None, atol=None):
     """Runs `fn` as a tf.function on the device and compares with the CPU and with the device's
     eager, unfused ops.
 
-    Some fused node must be there; `most` is the largest number of elementwise nodes, fused or not.
+    There must be a fused node; `most` is the largest number of elementwise nodes, fused or not.
     """
 
     @tf.function(input_signature=signature, autograph=False)
@@ -242,14 +242,14 @@ def test_errors_name_op_and_shapes():
 
 
 def turned(x, angles):
-    """A rotary embedding, half and half."""
+    """A rotary embedding, by halves."""
     low, high = tf.split(x, 2, -1)
     cos, sin = tf.cos(angles), tf.sin(angles)
     return tf.concat([low * cos - high * sin, low * sin + high * cos], -1)
 
 
 def swapped(x, angles):
-    """The same as others write it."""
+    """The same in another notation."""
     low, high = tf.split(x, 2, -1)
     angles = tf.concat([angles, angles], -1)
     return x * tf.cos(angles) + tf.concat([-high, low], -1) * tf.sin(angles)

@@ -1,7 +1,7 @@
-"""Long functions: what one fused node holds is bounded, so a first call takes time in proportion to
-the steps.
+"""Long functions: the size of one fused node is bounded, so the time of a first call is
+proportional to the number of steps.
 
-Time limits are ten times and more what a call takes; without bounds these did not end.
+Time limits are at least ten times the time of a call; without bounds these calls did not end.
 """
 
 from __future__ import annotations

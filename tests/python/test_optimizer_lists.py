@@ -1,5 +1,5 @@
-"""Gradients of loops: what comes out of lists has a shape and is fused; shapes and counters stay on
-the host.
+"""Gradients of loops: values from lists have a shape and are fused; shapes and counters stay on the
+host.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import tensorflow as tf
 import tensorflow_wgpu
 from support import CPU, WGPU, assert_close
 
-#: What a gradient of a recurrent layer consists of besides products.
+#: The ops of a recurrent layer's gradient besides products.
 ELEMENTWISE = {"AddN", "Mul", "Neg", "SigmoidGrad", "Sub", "TanhGrad"}
 
 
 def gradients(layer, signature=None):
-    """A function of a batch that gives the layer's result with the gradients of its weights and of
-    the batch.
+    """A function of a batch that returns the layer's result, with the gradients of its weights and
+    of the batch.
     """
 
     @tf.function(input_signature=signature)
@@ -33,18 +33,18 @@ def gradients(layer, signature=None):
 
 
 def left_over(nodes):
-    """The elementwise ops of float tensors in the gradient's loop that run on their own."""
+    """The elementwise ops of float tensors in the gradient's loop that are not fused."""
     names = [n for n in nodes if n.op in ELEMENTWISE and "while" in n.name and "gradient" in n.name]
     return [n.name for n in names if n.attr["T"].type == tf.float32.as_datatype_enum]
 
 
 def lstm_loop(units, **options):
-    """An LSTM as the loop that it is on other devices."""
+    """An LSTM as a loop, as on other devices."""
     return keras.layers.LSTM(units, use_cudnn=False, **options)
 
 
 def gru_loop(units, **options):
-    """A GRU as the loop that it is on other devices."""
+    """A GRU as a loop, as on other devices."""
     return keras.layers.GRU(units, use_cudnn=False, **options)
 
 
@@ -65,9 +65,10 @@ def test_gradients_of_recurrent_layers_are_fused(rng, kind, batch):
         x = rng.normal(size=(count, *shape)).astype("float32")
         with tf.device(WGPU):
             got, nodes = graphs.optimized(call, tf.constant(x))
-            # One more may be where a dispatch has no binding left.
+            # There may be one more if a dispatch has no binding left.
             assert len(left_over(nodes)) <= (2 if batch else 3)
-            # Without a known batch, TensorFlow's gradients sum what might have been broadcast.
+            # Without a known batch, TensorFlow's gradients sum tensors that might have been
+            # broadcast.
             assert not [
                 n.name for n in nodes if n.op == "BroadcastGradientArgs" and "while" in n.name
             ]
@@ -79,8 +80,8 @@ def test_gradients_of_recurrent_layers_are_fused(rng, kind, batch):
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_state_that_is_broadcast_in_the_first_step(rng, rows):
-    """The state begins as one row and is a batch from then on: in the first step alone, the
-    gradient is summed.
+    """The state begins as one row and is a batch from then on: the gradient is summed only in the
+    first step.
     """
 
     @tf.function(input_signature=[tf.TensorSpec([3, None, 4]), tf.TensorSpec([None, 4])])
@@ -131,7 +132,7 @@ def test_layers_with_masks_and_in_both_directions(rng):
 
 
 def test_a_list_of_several_shapes(rng):
-    """What a step pushes has another shape each time."""
+    """Each step pushes an element of another shape."""
 
     def call(x):
         with tf.GradientTape() as tape:
@@ -154,7 +155,7 @@ def test_a_list_of_several_shapes(rng):
 
 
 def test_branches_within_a_loop(rng):
-    """A loop whose steps keep one thing or another."""
+    """A loop whose steps keep different values."""
 
     def call(x, steps):
         with tf.GradientTape() as tape:
@@ -181,7 +182,7 @@ def test_branches_within_a_loop(rng):
 
 
 def read_backs(call):
-    """How often the device was read while `call` ran, which reads nothing itself."""
+    """The number of read-backs while `call` runs, which reads nothing itself."""
     before = tensorflow_wgpu.statistics()["WGPU:0"]["downloads"]
     call()
     return tensorflow_wgpu.statistics()["WGPU:0"]["downloads"] - before
@@ -245,7 +246,7 @@ def test_a_stack_is_last_in_first_out(pushes, pops):
 
 
 def test_two_loops_pop_what_one_has_pushed():
-    """Each changes a stack of its own, though elements are popped in place."""
+    """Each loop changes its own stack, though elements are popped in place."""
 
     def call(x):
         raw = tf.raw_ops
@@ -291,7 +292,7 @@ def test_errors_of_stacks_are_those_of_lists():
 
 
 def test_indices_on_the_device_stay_there(rng):
-    """What a gradient needs of an embedding is an int32 tensor that comes out of a list on the
+    """The gradient of an embedding needs an int32 tensor, which comes out of a list on the
     device.
     """
 

@@ -16,7 +16,7 @@ HOST = {"_WgpuHostLogicalAnd", "_WgpuHostLogicalOr", "_WgpuHostLogicalNot"}
 
 
 def read_backs(call):
-    """How often the device was read while `call` ran."""
+    """The number of read-backs while `call` runs."""
     before = tensorflow_wgpu.statistics()["WGPU:0"]["downloads"]
     call()
     return tensorflow_wgpu.statistics()["WGPU:0"]["downloads"] - before
@@ -60,7 +60,7 @@ def test_loops_end_when_they_should(how, limit):
         with tf.device(device):
             result, nodes = graphs.optimized(tf.function(loop), tf.constant(x), tf.constant(limit))
             results.append([t.numpy() for t in result])
-            # TensorFlow turns the negated comparison around itself.
+            # TensorFlow itself turns the negated comparison around.
             if device == WGPU and how != "not":
                 assert HOST & graphs.ops(nodes).keys()
     assert results[0][0] == results[1][0]

@@ -1,5 +1,5 @@
-"""Products of one operand, sums of products and recomputed activations, in transformer blocks:
-which nodes are left, and the numbers beside the CPU's.
+"""Products of one operand, sums of products and recomputed activations, in transformer blocks: the
+nodes that are left, and the results compared with the CPU's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WIDTH, HEADS, LENGTH = 32, 4, 12
 JOINED = "_WgpuFusedJoinedMatMul"
 JOINED_WITH_SUMS = "_WgpuFusedJoinedMatMulWithSums"
 WITH_ARGUMENT = "_WgpuFusedMatMulWithArgument"
-#: What costs nothing on the device.
+#: Ops that cost nothing on the device.
 FREE = {
     "Const",
     "ExpandDims",
@@ -38,7 +38,7 @@ def _hard_placement():
 
 
 def block(activation="gelu", first=False, dtype="float32"):
-    """A transformer block with its normalizations behind or in front."""
+    """A transformer block with its normalizations after or before its parts."""
     inputs = keras.Input((LENGTH, WIDTH))
     attention = keras.layers.MultiHeadAttention(HEADS, WIDTH // HEADS, dtype=dtype)
     norms = [keras.layers.LayerNormalization(dtype=dtype) for _ in range(2)]
@@ -96,15 +96,16 @@ def test_a_block_forward_is_seven_nodes(first):
 @pytest.mark.parametrize("activation", ["gelu", "silu", "relu", "tanh"])
 def test_a_block_with_gradients(activation):
     found = both(lambda: block(activation), gradients)
-    # Query, key and value, and the gradients of their weights, which come with their biases'.
+    # Query, key and value, and the gradients of their weights, which are computed with their
+    # biases'.
     assert (found[JOINED], found[JOINED_WITH_SUMS]) == (1, 1), found
-    # No gradient of a weight is a batch of products that is summed.
+    # No gradient of a weight is a batch of products that is summed afterwards.
     assert found["Sum"] == 0, found
-    # Those of biases come with those of their weights, or with a normalization's.
+    # Gradients of biases are computed with those of their weights, or with a normalization's.
     assert found["_WgpuFusedMatMulWithSums"] >= 2, found
     assert found["BiasAddGrad"] == 0, found
-    # Nothing remains of the activation: its gradient is an epilogue, and the product whose result
-    # it is of stores both where the gradient reads the argument.
+    # Nothing remains of the activation: its gradient is an epilogue, and the product that computes
+    # its argument stores both if the gradient reads the argument.
     assert found["_WgpuFusedElementwise"] == 0, found
     assert found[WITH_ARGUMENT] == (activation in {"gelu", "silu"}), found
 
@@ -113,14 +114,15 @@ def test_a_batch_of_unknown_size():
     signature = [tf.TensorSpec([None, LENGTH, WIDTH])]
     found = both(block, gradients, signature)
     assert (found[JOINED], found[JOINED_WITH_SUMS]) == (1, 1), found
-    # The activation's argument is stored with it, and no value on the way to it.
+    # The activation's argument is stored with its value, and no intermediate value is stored.
     assert (found[WITH_ARGUMENT], found["_WgpuFusedElementwise"]) == (1, 0), found
-    # A normalization is one node with what is added at its end.
+    # A normalization is one node with the addition at its end.
     assert found["AddV2"] == 0, found
-    # Sums over what might have been broadcast are gone; those of the normalizations remain.
+    # Sums over dimensions that might have been broadcast are gone; those of the normalizations
+    # remain.
     assert found["BroadcastGradientArgs"] == 0, found
     assert found["Sum"] <= 2, found
-    # Shapes of layers are constants but for the batch; the loss counts its elements.
+    # Shapes of layers are constants except for the batch; the loss counts its elements.
     assert found["Pack"] == 0, found
     assert max(found["Prod"], found["GatherV2"]) <= 1, found
 
@@ -168,7 +170,7 @@ def test_an_activation_and_its_argument(activation, dtype):
         for value in (a, e):
             assert_close(np.float32(value), np.float32(c), tolerance, tolerance * largest)
     found = ops(nodes)
-    # So may be the result and its gradient.
+    # The result and its gradient may be computed the same way.
     assert found[WITH_ARGUMENT] >= 1, found
     assert found["_WgpuFusedElementwise"] == 0, found
 
@@ -182,7 +184,7 @@ def test_weights_of_normalizations_share_a_node():
 
     found = both(make, gradients)
     counts = {op: count for op, count in found.items() if op not in FREE}
-    # The three whose rows are a program's have theirs in two nodes.
+    # The three whose rows belong to a program have their sums in two nodes.
     one = both(block, gradients)
     assert found["_WgpuFusedReduce"] <= one["_WgpuFusedReduce"] + 1, counts
 

@@ -13,7 +13,7 @@ from support import CPU, WGPU
 
 PRODUCT = "_WgpuFusedBatchMatMulV3"
 ROWS = "_WgpuFusedRowwise"
-#: Ops that take no dispatch: they are on the host, or change a shape alone.
+#: Ops without a dispatch: they are on the host, or only change a shape.
 FREE = {
     "Const",
     "ExpandDims",
@@ -42,7 +42,7 @@ def heads(**kwargs):
 
 
 def projection(**kwargs):
-    """What an attention layer makes of its heads."""
+    """The projection of an attention layer's heads."""
     return lambda: keras.layers.EinsumDense(
         "abcd,cde->abe", output_shape=(None, 10), bias_axes="e", **kwargs
     )
@@ -65,7 +65,7 @@ def quantized(make, shape):
 
 
 def check(make, shape, unknown, exact=1e-3, casts=0):
-    """Compares a layer with the CPU, and counts what runs for it."""
+    """Compares a layer with the CPU, and counts the ops that run for it."""
     wgpu, cpu = quantized(make, shape)
     x = np.random.default_rng(0).normal(size=shape).astype("float32")
     with tf.device(CPU):
@@ -78,7 +78,7 @@ def check(make, shape, unknown, exact=1e-3, casts=0):
     dispatched = {op: count for op, count in found.items() if op not in FREE}
     assert (found[PRODUCT], found[ROWS]) == (1, 1), dispatched
     assert sum(dispatched.values()) <= 2 + casts, dispatched
-    # A number that is nearly between two steps may be rounded to the other one.
+    # A number that is nearly halfway between two steps may be rounded to either.
     got, want = tf.cast(got, "float64").numpy(), want.astype("float64")
     step = 2 * np.abs(x).max() * np.abs(want).max() / 127
     assert np.abs(got - want).max() < step

@@ -1,5 +1,5 @@
-"""Reductions fused with what is in front of them: through Keras and tf.nn, against the CPU and the
-graph as it came.
+"""Reductions fused with the nodes in front of them: through Keras and tf.nn, compared with the CPU
+and with the original graph.
 """
 
 from __future__ import annotations
@@ -28,19 +28,17 @@ def unoptimized():
 
 
 def reductions(nodes):
-    """What the fused reductions compute, one entry for each node."""
+    """The reductions of the fused nodes, one entry for each node."""
     return sorted(node.attr["reductions"].s.decode() for node in nodes if node.op == OP)
 
 
 def epilogues(nodes):
-    """What the fused reductions make of their results, one text for each node that makes something
-    of them.
-    """
+    """The epilogues of the fused reductions, one text for each node that has one."""
     return [text for node in nodes if node.op == OP and (text := node.attr["epilogue"].s.decode())]
 
 
 def compare(make, *arrays, rtol=None, atol=None):
-    """Calls the tf.function that `make` gives: on WGPU with and without the optimizer, and on the
+    """Calls the tf.function that `make` returns: on WGPU with and without the optimizer, and on the
     CPU.
 
     Returns the nodes of the first.
@@ -95,15 +93,15 @@ def test_batch_normalization_trains(rng, shape, policy):
     nodes = compare(make, x, w, rtol=tolerance, atol=tolerance)
     found = reductions(nodes)
     assert ",".join(found).split(",").count("Moments") == 3, found
-    # The gradients of scale and offset share a pass, and the loss is summed with what is in front
-    # of it.
+    # The gradients of scale and offset share a pass, and the loss is summed together with the nodes
+    # in front of it.
     count = graphs.ops(nodes)
     assert count["Mean"] == count["SquaredDifference"] == count["Sum"] == 0, count
     assert any("Sum,Sum" in names for names in found), found
-    # What follows from moments and sums is computed with them.
+    # Nodes that follow moments and sums are computed with them.
     assert count["Rsqrt"] == 0, count
     assert sum("Rsqrt<" in text for text in epilogues(nodes)) == 3, epilogues(nodes)
-    # One node of the three steps has more outputs than it may have.
+    # One node of the three steps would have more outputs than allowed.
     assert sum("RsqrtGrad<" in text for text in epilogues(nodes)) >= 2, epilogues(nodes)
 
 
@@ -169,7 +167,7 @@ def test_moments(rng, axes, keepdims):
     x = rng.normal(loc=50.0, size=(6, 5, 4, 3)).astype("float32")
     for function in (tf.nn.moments, tf.math.reduce_std):
         nodes = compare(lambda function=function: lambda x: function(x, axes, keepdims=keepdims), x)
-        # Functions of rows are another op's.
+        # Functions of rows belong to another op.
         assert reductions(nodes) == ([] if -1 in axes else ["Moments"])
         count = graphs.ops(nodes)
         assert count["Mean"] == count["SquaredDifference"] == count["Square"] == 0, count
@@ -299,7 +297,7 @@ def test_penalties_norms_and_clipping(rng):
 
 @pytest.mark.parametrize("value", [1.0, np.inf, np.nan])
 def test_finiteness_is_that_of_the_rounded_value(value):
-    # The product overflows in float16: what is tested is what a reader of the product would see.
+    # The product overflows in float16: the test must see the same value as a reader of the product.
     x = np.array([[1.0, 300.0], [2.0, value]], "float16")
     nodes = compare(
         lambda: (

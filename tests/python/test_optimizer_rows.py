@@ -1,5 +1,5 @@
-"""Reductions over rows with the elementwise ops around them become one node, and give what the ops
-give.
+"""Reductions over rows with the elementwise ops around them become one node, and give the results
+of the ops.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def stateless(layer, shape):
 
 
 def with_gradients(fn):
-    """`fn` and the gradients of all its arguments but the last, which is the gradient of the
+    """`fn` and the gradients of all its arguments except the last, which is the gradient of the
     result.
     """
 
@@ -113,14 +113,14 @@ def test_layers_of_other_types(rng, make, dtype):
     x, dy = inputs(rng, shape, shape, dtype=dtype.removeprefix("mixed_"))
     given = inputs(rng, *weights, dtype="float32" if dtype.startswith("mixed_") else dtype)
     check(call, x, *given, fused=1, absent=["Mean", "Rsqrt"])
-    # Constants of float64 are tensors, of which a program may have too many.
+    # Constants of float64 are tensors, and a program may have too many of them.
     whole = {"fused": None} if dtype == "float64" else {"fused": 1, "absent": ["Mean", "Tile"]}
     check(with_gradients(call), x, *given, dy, scale=10, **whole)
 
 
 def test_the_forward_pass_keeps_only_what_the_gradient_cannot_compute(rng):
-    """With a product between them, forward and backward are two nodes that share the values of rows
-    alone.
+    """With a product between them, forward and backward pass are two nodes that share only the
+    values of rows.
     """
     call, weights = stateless(L.LayerNormalization(), (24, 8))
 
@@ -190,7 +190,7 @@ def test_functions(rng, name, shape):
 
 
 def test_masked_softmax_gradient(rng):
-    """Softmax is a kernel of its own; what follows it in the gradient is one node."""
+    """Softmax is a separate kernel; the nodes after it in the gradient are one node."""
 
     def masked(x):
         return L.Softmax()(x, mask=x > 0)

@@ -43,7 +43,7 @@ def test_variables_of_several_shapes_change_in_place():
         update(DESCENT, variables, gradients, [tf.constant(0.5)], [0.25], 3)
     for v, g in zip(variables, gradients):
         np.testing.assert_array_equal(v.numpy(), 3 - g.numpy() / 8)
-    # What was read before stays as it was.
+    # A value that was read before does not change.
     np.testing.assert_array_equal(kept.numpy(), np.full([2, 3], 3, "float32"))
 
 
@@ -164,8 +164,8 @@ def trained(device, optimizer, steps=3, restored=None, nested=True):
                 variable.assign(value)
         step = tf.function(lambda x, y: net.train_step((x, y)))
         if nested:
-            # As Keras's `fit` does: what is called within a function is not bound to the names of
-            # its nodes.
+            # As in Keras's `fit`: a function that is called within another is not bound to the
+            # names of its nodes.
             inner = step
             step = tf.function(lambda x, y: inner(x, y))
         data = tf.constant(x), tf.constant(y)

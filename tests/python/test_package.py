@@ -14,7 +14,7 @@ import tensorflow_wgpu
 from support import python
 from tensorflow_wgpu import _doctor, _probe
 
-# As Python writes it: Cargo has 0.1.0-alpha.1 for 0.1.0a1.
+# In Python's notation: Cargo has 0.1.0-alpha.1 for 0.1.0a1.
 VERSION = re.sub(
     r"-(a|b|rc)\w*\.",
     r"\1",
@@ -58,7 +58,7 @@ def test_the_wheel_serves_every_python_on_this_platform():
     assert tag.startswith("py3-none-")
     assert not tag.endswith("-any")
     if sys.platform == "linux":
-        # That of `make wheels` names the glibc that it needs.
+        # The wheel of `make wheels` names the glibc that it needs.
         assert re.fullmatch(
             rf"py3-none-(many)?linux_(2_28_)?{re.escape(platform.machine())}", tag
         ), tag
@@ -108,7 +108,9 @@ def test_tensorflow_may_be_imported_after_a_report():
     ("wanted", "why"), [("GPU", "TensorFlow is built with CUDA"), ("TPU", "neither WGPU nor GPU")]
 )
 def test_devices_keep_their_type_where_another_cannot_be_had(wanted, why):
-    """One line says why; the doctor says what to do. test_drop_in.py is about where it can."""
+    """One line gives the reason; the doctor gives advice. test_drop_in.py covers the case in which
+    it works.
+    """
     assert tf.test.is_built_with_cuda()
     ran = python(
         """
@@ -193,8 +195,8 @@ def test_the_doctor_speaks_to_people():
 
 
 def test_registered_ops_are_the_reported_ones():
-    """TensorFlow's own list of kernels agrees with the library's report, but for the graph
-    optimizer's.
+    """TensorFlow's own list of kernels agrees with the library's report, except for the graph
+    optimizer's ops.
     """
     from tensorflow.python.framework import kernels
 
@@ -358,7 +360,7 @@ def test_supported_versions(version, supported):
 
 
 def test_windows_lacks_two_releases():
-    """Their DLLs have no way into variables."""
+    """Their DLLs export no access to variables."""
     works = [minor for minor in range(15, 24) if _doctor.is_supported(f"2.{minor}.0", "win32")]
     assert works == [16, 17, 18, 19, 22]
 

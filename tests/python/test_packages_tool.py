@@ -1,4 +1,4 @@
-"""`tools/packages`: what it takes for a failure of WGPU alone, and that no outcome is lost."""
+"""`tools/packages`: which failures count as WGPU's alone, and that no outcome is lost."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from runs import Limits, Outcome, Runner
 from table import alone, markdown, row
 
 PROGRAMS = Path(__file__).parents[2] / "tools" / "packages" / "programs"
-# The folder is on the path of a program's process alone: `values` is a common name.
+# Only a program's process has the folder on its path: `values` is a common name.
 sys.path.insert(0, str(PROGRAMS))
 from values import Values  # noqa: E402
 
@@ -62,7 +62,7 @@ def test_outcomes_survive_a_process_that_dies(tmp_path):
     assert "more than 1 s" in messages["test_hangs"]
     assert "torn down" in messages["test_torn_down"]
     assert list(alone(wgpu, cpu)) == ["some_test.py::test_fails_on_wgpu"]
-    # A second run takes the outcomes of the first, and begins no process.
+    # A second run takes the outcomes of the first, and starts no process.
     (tmp_path / "some_test.py").unlink()
     assert runner.run("some_test.py", "wgpu") == wgpu
 

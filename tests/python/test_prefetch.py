@@ -1,5 +1,5 @@
 """`tf.data.experimental.prefetch_to_device` and `copy_to_device`: elements of a dataset wait on the
-device, whoever iterates over them, and are freed when nobody can ask for them any more.
+device, in whatever way they are iterated over, and are freed when they can no longer be requested.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def firsts(dataset: tf.data.Dataset) -> list[float]:
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
-    """Whether something comes true within a while: datasets end in threads of their own."""
+    """Whether the condition holds within a while: datasets end in separate threads."""
     end = time.monotonic() + 20
     while not (held := holds()) and time.monotonic() < end:
         time.sleep(0.01)
@@ -120,7 +120,7 @@ def test_gradients_of_what_elements_are_used_for():
 
 @pytest.fixture
 def soft_placement():
-    """As users have it."""
+    """The default of users."""
     tf.config.set_soft_device_placement(True)
     yield
     tf.config.set_soft_device_placement(False)
@@ -130,7 +130,7 @@ def soft_placement():
 @pytest.mark.parametrize("package", ["keras", "tf_keras"])
 @pytest.mark.parametrize("steps", [1, 3])
 def test_keras_trains_as_without(package: str, steps: int, rng):
-    """With several steps in a call, elements go through optionals."""
+    """With several steps in a call, elements pass through optionals."""
     keras = pytest.importorskip(package)
     x = rng.normal(size=(50, 8)).astype("float32")
     y = (x.sum(1) > 0).astype("int32")
@@ -215,7 +215,7 @@ def test_elements_that_nobody_took_are_freed():
     iterator = iter(rows(100, MIB // 4).apply(prefetch(DEVICE, 4)))
     assert next(iterator)[0] == 0
     assert eventually(lambda: in_use() >= before + 4 * MIB)
-    # Four in the buffer, and the one that it has no place for yet.
+    # Four in the buffer, and one that does not fit into it yet.
     assert in_use() < before + 7 * MIB
     del iterator
     assert eventually(lambda: in_use() <= before + MIB // 2)
@@ -235,7 +235,7 @@ def taken(ticket, dtype):
 
 
 def test_a_ticket_of_another_process_is_no_tensor_of_this_one(tmp_path):
-    """A file that `cache` has written holds tickets, which say nothing to the next process."""
+    """A file that `cache` has written holds tickets, which are meaningless to the next process."""
     code = f"""
         import tensorflow as tf
         made = tf.data.Dataset.from_tensor_slices(tf.fill([4, 8], {{first}}))

@@ -1,8 +1,8 @@
-"""The life of a process around the devices: other allocators, limits, drivers switched off, forks,
+"""The life cycle of a process with devices: other allocators, limits, drivers switched off, forks,
 signals, exit.
 
-Each case is a process of its own, with a limit of time, for what goes wrong here ends processes or
-hangs them.
+Each case runs in a separate process with a time limit, because faults here end processes or hang
+them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="the C library's and kernel's ways of Linux"
 )
 
-# Seconds after which a process hangs. A machine may be slow and busy; none of these takes a tenth
-# of it on an idle one.
+# Seconds after which a process counts as hanging. A machine may be slow and busy; on an idle one
+# none of these takes a tenth of it.
 LIMIT = 240
 
-# Computes on WGPU and on the CPU, with a pipeline that takes the driver's compiler some work.
+# Computes on WGPU and on the CPU, with a pipeline that takes the driver some time to compile.
 COMPUTE = """
 import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -45,12 +45,12 @@ def compute():
 
 
 def program(code: str) -> str:
-    """`code` behind COMPUTE."""
+    """`code` after COMPUTE."""
     return COMPUTE + textwrap.dedent(code)
 
 
 def passed(code: str, **env: str | None) -> subprocess.CompletedProcess[str]:
-    """Runs `code` behind COMPUTE in a process that must end well."""
+    """Runs `code` after COMPUTE in a process that must end well."""
     done = python(program(code), timeout=LIMIT, **env)
     assert done.returncode == 0, f"{done.returncode}: {done.stdout[-1000:]}{done.stderr[-4000:]}"
     return done
@@ -61,7 +61,7 @@ def passed(code: str, **env: str | None) -> subprocess.CompletedProcess[str]:
     [("libjemalloc.so.2", "libjemalloc2"), ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")],
 )
 def test_another_allocator_may_be_preloaded(library: str, package: str) -> None:
-    # The dynamic linker says so when it cannot find the library, and goes on.
+    # The dynamic linker reports a library that it cannot find, and continues.
     probe = subprocess.run(
         ["/bin/true"], env={"LD_PRELOAD": library}, capture_output=True, text=True, check=False
     )
@@ -102,13 +102,13 @@ def test_drivers_may_be_switched_off(env: dict[str, str]) -> None:
 
 
 def test_the_shield_of_drivers_may_be_switched_off() -> None:
-    # Without any driver: whether one works that is bound to TensorFlow's symbols is up to both.
+    # Without any driver: whether a driver that is bound to TensorFlow's symbols works depends on
+    # both.
     env = {"TF_WGPU_DRIVER_SHIELD": "off", "TF_WGPU_LOG": "info", "VK_DRIVER_FILES": "/dev/null"}
     assert "without a shield" in passed("", **env).stderr
 
 
-# Keeps the GPU behind until SIGINT comes from another process. What is computed afterwards must be
-# right.
+# Keeps the GPU behind until SIGINT comes from another process. Later results must be right.
 INTERRUPTED = """
 import signal
 # A shell's background job begins with SIGINT ignored.
@@ -160,8 +160,8 @@ def test_ctrl_c_ends_a_loop_while_the_gpu_is_behind(work: str) -> None:
             process.kill()
     assert process.returncode == 0
     assert first + rest == "interrupted\nright\n"
-    # A second on an idle machine, which those of tests are not. It was as long as the GPU took for
-    # all that was in front of it, without a bound.
+    # It takes a second on an idle machine, but test machines are not idle. Without the bound it
+    # took as long as all of the GPU's earlier work.
     assert took < 5, took
 
 
@@ -182,7 +182,7 @@ def test_a_second_copy_offers_nothing(tmp_path: Path) -> None:
     assert "unset TF_PLUGGABLE_DEVICE_LIBRARY_PATH" in done.stderr
 
 
-# Trains a little in as many bytes of address space as are given.
+# Trains a little within the given number of bytes of address space.
 LIMITED = """
 import resource
 resource.setrlimit(resource.RLIMIT_AS, ({bytes}, {bytes}))
@@ -215,7 +215,7 @@ def test_address_space_may_be_limited(kib: int) -> None:
         assert "ulimit -v" in done.stderr
 
 
-# Each call runs in a forked child, whose outcome the parent prints: its text, or that it took too
+# Each call runs in a forked child. The parent prints its outcome: its text, or that it took too
 # long.
 FORK = """
 import os, signal, sys, time
@@ -352,7 +352,7 @@ def test_sigterm_ends_a_busy_process(tmp_path: Path) -> None:
             process.kill()
     assert process.returncode == -signal.SIGTERM, stderr[-4000:]
     assert time.monotonic() - start < 30
-    # What lies in the cache serves the next process, or is ignored.
+    # The next process uses the files in the cache, or ignores them.
     passed("compute()", TF_WGPU_CACHE=str(tmp_path))
 
 

@@ -1,5 +1,5 @@
-"""The profiler through TensorFlow: what its traces hold, what TensorBoard's converters make of
-them, and `tensorflow_wgpu.profile`.
+"""The profiler through TensorFlow: the contents of its traces, their conversion by TensorBoard, and
+`tensorflow_wgpu.profile`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def model() -> keras.Model:
 
 
 class Terminal(io.StringIO):
-    """A file that says it is a terminal."""
+    """A file that claims to be a terminal."""
 
     def isatty(self) -> bool:  # noqa: D102 (io's)
         return True
@@ -108,7 +108,7 @@ def test_the_trace_has_lines_for_the_gpu_and_the_host(traced: Path):
     assert named
     assert {"bytes_accessed", "tf_op", "shader", "holds"} <= set(named[0]["args"])
     assert any(int(e["args"].get("float_operations", 0)) > 0 for e in named)
-    # Ours are merged into TensorFlow's line of the same thread, not beside it.
+    # Our events are merged into TensorFlow's line of the same thread, not beside it.
     threads = {e["tid"]: e["args"]["name"] for e in events if e.get("name") == "thread_name"}
     launches = {threads[e["tid"]] for e in events if e.get("name") == "WGPU enqueue"}
     assert any(name.startswith("tf_Compute") for name in launches), launches
@@ -184,7 +184,7 @@ def test_one_profiler_at_a_time(tmp_path: Path):
     with tensorflow_wgpu.profile():
         with pytest.raises(RuntimeError, match="one profiler at a time"):
             tensorflow_wgpu.profile().__enter__()
-        # TensorFlow's own goes on without the device.
+        # TensorFlow's own profiler continues without the device.
         tf.profiler.experimental.start(str(tmp_path))
         tf.profiler.experimental.stop()
     with tensorflow_wgpu.profile() as profile, tf.device(WGPU):

@@ -1,9 +1,9 @@
 """Traces of ResNet50 and of a transformer by Keras's callback, in xprof's converter and on
 TensorBoard's pages in a headless Chromium.
 
-`TF_WGPU_TRACES=FOLDER` looks at traces of `profiled.py` instead, in FOLDER/MODEL: `make profiles`
-does it with those of other TensorFlows. Tables of the pages come from Google's chart library, which
-a machine without the internet does not get; their rows are the converter's.
+`TF_WGPU_TRACES=FOLDER` checks traces of `profiled.py` instead, in FOLDER/MODEL: `make profiles`
+does so with those of other TensorFlows. Tables of the pages come from Google's chart library, which
+a machine without the internet cannot load; their rows are the converter's.
 `TF_WGPU_PICTURES=docs/pictures` keeps the pictures of ResNet50's pages.
 """
 
@@ -55,7 +55,7 @@ def path(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(path: Path) -> Iterator[str]:
-    """Where xprof serves the trace."""
+    """The address at which xprof serves the trace."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -81,7 +81,7 @@ def run_of(path: Path) -> str:
 
 
 def browse(url: str, *what: str) -> bytes:
-    """Opens a page and has Chromium do something with it."""
+    """Opens a page in Chromium with an option for the action."""
     command = [
         str(CHROMIUM),
         "--headless",
@@ -147,13 +147,13 @@ def test_the_trace_tells_kernels_copies_and_the_host(name: str, path: Path):
     events = converted(path, "trace_viewer")["traceEvents"]
     lines = {e["args"]["name"] for e in events if e.get("ph") == "M" and "name" in e["args"]}
     assert {"Dispatches", "Copies", "Steps"} <= lines, lines
-    # TensorFlow's own events of the host have the op's name alone.
+    # TensorFlow's own events of the host have only the op's name.
     named = [e for e in events if " [" in e.get("name", "")]
     named = [e for e in named if e["name"].split(" [")[0] in KERNELS[name]]
     assert named
     assert all({"bytes_accessed", "tf_op", "shader"} <= set(e["args"]) for e in named)
     counted = {e["name"].split(" [")[0] for e in named if "float_operations" in e["args"]}
-    # What moves values counts nothing.
+    # Ops that only move values count nothing.
     assert KERNELS[name] - {"GatherV2"} <= counted, counted
 
 

@@ -1,4 +1,4 @@
-"""How many operations on floats profiles count: each family's own formula."""
+"""The number of operations on floats that profiles count: each family's own formula."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDS = np.arange(64, dtype="int32") // 4
 
 
 def counted(call: Callable[[], object]) -> int:
-    """Operations of a call, which compiles nothing new."""
+    """The operations of a call, which compiles nothing new."""
     with tf.device(WGPU):
         call()
         with tensorflow_wgpu.profile() as profile:
@@ -29,7 +29,7 @@ def counted(call: Callable[[], object]) -> int:
     return sum(row.flops for row in profile.devices[0].rows)
 
 
-#: What is called, and what it takes: exactly, or between two bounds.
+#: The call, and its number of operations: exactly, or between two bounds.
 CASES = {
     "reduction": (lambda: tf.reduce_sum(MATRIX, 1), 64 * 64),
     "reduction with a map": (lambda: tf.norm(MATRIX, axis=1), (2 * 64 * 64, 2 * 64 * 64 + 128)),
@@ -102,7 +102,7 @@ def test_fused_rows_count():
         x = tf.constant(MATRIX)
         _, nodes = graphs.optimized(normalize, x)
     assert graphs.ops(nodes)["_WgpuFusedRowwise"] == 1, nodes
-    # Two statistics, and what is done with them.
+    # Two statistics, and the operations that use them.
     assert 4 * 64 * 64 <= counted(lambda: normalize(x)) <= 16 * 64 * 64
 
 

@@ -25,7 +25,7 @@ def in_ulps(got: np.ndarray, want: np.ndarray) -> float:
     return float(np.max(np.abs(got.astype("float64") - wide) / unit))
 
 
-# A float16 or bfloat16 is a rounded float32, which may fall on the other side of a tie.
+# A float16 or bfloat16 is a rounded float32, which may be on the other side of a tie.
 ULPS = {"float32": 4.0, "float16": 1.0, "bfloat16": 1.0}
 
 
@@ -177,8 +177,8 @@ def test_generator() -> None:
 
 
 def state_ops(device: str) -> list[np.ndarray]:
-    """The ops that draw from a variable, which Python's Generator no longer uses but saved graphs
-    hold.
+    """The ops that draw from a variable. Python's Generator no longer uses them, but saved graphs
+    contain them.
     """
     ops = tf.raw_ops
     with tf.device(device):

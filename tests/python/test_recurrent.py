@@ -1,4 +1,4 @@
-"""Recurrent layers of Keras and tf_keras run as one op, with the numbers of the loop."""
+"""Recurrent layers of Keras and tf_keras run as one op, with the results of the loop."""
 
 import contextlib
 import functools
@@ -120,7 +120,7 @@ def test_layers_with_other_activations(activation, mask):
 
 
 def fused_ops(layer, **options):
-    """How many ops of whole layers a layer becomes."""
+    """The number of whole-layer ops that a layer becomes."""
     with tf.device(WGPU):
         fn = tf.function(lambda x: layer(x, **options))
         graph = fn.get_concrete_function(tf.constant(X)).graph
@@ -192,7 +192,7 @@ def test_initial_states(kind):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "mixed_float16"])
 def test_types(kind, dtype):
     def make():
-        # An orthogonal start is QR, which WGPU has no half of.
+        # Orthogonal initialization uses QR, which WGPU lacks for 16-bit types.
         return KINDS[kind](6, return_sequences=True, dtype=dtype, recurrent_initializer="uniform")
 
     x = X.astype("float64" if dtype == "float64" else "float32")
@@ -286,7 +286,7 @@ def test_a_model_trains_as_on_the_cpu(kind):
             fit = model.fit(x, y, batch_size=10, epochs=3, verbose=0, shuffle=False)
             return np.array(fit.history["loss"])
 
-    # WGPU wins where nothing is said.
+    # WGPU is chosen if the program names no device.
     assert_close(losses(contextlib.nullcontext()), losses(tf.device(CPU)), 1e-4, 1e-4)
 
 
@@ -493,7 +493,7 @@ def test_portable_is_of_this_thread_and_nests():
 
 
 def test_types_without_a_kernel_stay_loops():
-    """float64 on an adapter that has none, integers."""
+    """float64 on an adapter that lacks it, integers."""
     assert _recurrent.is_fused(tf.float64)
     assert not _recurrent.is_fused(tf.int32)
     script = """

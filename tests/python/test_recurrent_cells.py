@@ -1,5 +1,5 @@
-"""LSTM, GRU and SimpleRNN layers whose cells programs derive or change: they compute what their
-cells do, in Keras 3 and in tf_keras.
+"""LSTM, GRU and SimpleRNN layers with cells that programs derive or change: they compute the
+results of their cells, in Keras 3 and in tf_keras.
 """
 
 from collections import Counter
@@ -48,8 +48,8 @@ def patch_call(cell):
 
 
 def check(make):
-    """The same numbers on both devices, with the same weights, eagerly: a loop that is traced takes
-    many times longer to compile.
+    """The same numbers on both devices, with the same weights, eagerly: a traced loop takes many
+    times longer to compile.
     """
     x, results, weights = X[:, :3], [], None
     for device in (CPU, WGPU):
@@ -110,7 +110,7 @@ class Scaled(layers.SimpleRNN):
 
 @pytest.mark.parametrize(("own", "ops"), [("layers", 2), ("cells", 0), ("one cell", 1)])
 def test_directions_compute_their_own(own, ops):
-    """Both directions are one op where neither the layers nor the cells add anything."""
+    """Both directions are one op if neither the layers nor the cells add anything."""
 
     def make():
         kind = Scaled if own == "layers" else layers.SimpleRNN

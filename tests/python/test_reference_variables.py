@@ -62,7 +62,7 @@ def test_a_checkpoint_is_restored(tmp_path):
             return graph, v1.train.Saver([a, b]), (a, b), start, doubled
 
     graph, saver, _, start, doubled = make()
-    # Reading and writing files is the CPU's.
+    # Files are read and written on the CPU.
     with session(graph, placement=True) as running:
         running.run(start)
         running.run(doubled)
@@ -82,7 +82,7 @@ def test_an_assignment_of_another_shape_is_an_error_and_nothing_is_lost():
         other = tf.raw_ops.Assign(ref=ref, value=value)
         read = tf.identity(ref)
     with session(graph) as running:
-        # Without a value, too: the variable has its shape from the start.
+        # Also without a value: the variable has its shape from the start.
         for _ in range(2):
             with pytest.raises(
                 tf.errors.InvalidArgumentError, match=r"lhs shape= \[2,3\] rhs shape="
@@ -132,7 +132,7 @@ def test_no_change_is_lost_among_many_at_once():
 
 
 def test_the_optimizer_leaves_such_graphs_alone():
-    """What a variable's value is depends on when it is read, which fusing would change."""
+    """The value of a variable depends on when it is read, and fusing would change that."""
     with tf.Graph().as_default() as graph, tf.device(WGPU):
         variable = v1.get_variable("v", initializer=np.ones(8, "float32"), use_resource=False)
         result = tf.exp(-tf.abs(tf.tanh(variable) * 2.0 + 1.0))

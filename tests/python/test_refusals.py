@@ -1,7 +1,7 @@
-"""Drivers that refuse shaders: other forms of the shaders are used, with a warning. Where the
-driver refuses all forms, the op has an error, and its device goes on.
+"""Drivers that refuse shaders: other forms of the shaders are used, with a warning. If the driver
+refuses all forms, the op fails, and its device continues to work.
 
-The fault layer (tests/fault_layer) plays the driver. Each test is a process of its own.
+The fault layer (tests/fault_layer) simulates the driver. Each test runs in a separate process.
 """
 
 import pytest
@@ -103,8 +103,8 @@ TRAINING = (
 )
 
 
-# A contraction alone is compiled, so the order of its shaders is known: the usual form and the
-# portable one of the tile that is chosen, then those of a simpler tile.
+# Only a contraction is compiled, so the order of its shaders is known: the usual form and the
+# portable one of the chosen tile, then those of a simpler tile.
 PRODUCTS = (
     PROGRAM
     + """
@@ -190,7 +190,7 @@ def test_a_refused_shader_costs_its_op_and_nothing_else(environment):
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("lives"))
     assert "lost" not in done.stderr
-    # An error without the reason has a line in the log with it.
+    # An error without the reason has a line with the reason in the log.
     without_reason = int(line.split()[1])
     assert done.stderr.count("tensorflow-wgpu: error: shader") >= without_reason
 
@@ -240,7 +240,8 @@ def test_a_product_has_a_simpler_tile(environment, count, what, instead):
         ("joined", "contract", "a simpler one computes the same"),
         ("summed", "contract", "a simpler one computes the same"),
         ("attention", "attention", "a simpler one computes the same"),
-        # Its shaders are compiled at the same time: those of one may be refused, or one of each.
+        # Its shaders are compiled at the same time: those of one program may be refused, or one of
+        # each.
         ("attention_grad", "attention", ""),
     ],
 )

@@ -1,6 +1,6 @@
-"""Public reports of programs that other devices or compilers get wrong, in a few lines each: what
-they are about, not their code. Eager, in a function, and in a function that asks for XLA, against
-the CPU.
+"""Public reports of programs that other devices or compilers compute wrongly, rewritten in a few
+lines each without their code. They run eagerly, in a function, and in a function that asks for XLA,
+and are compared with the CPU.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ def small_integers(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def test_cosine_of_a_convolution(rng):
-    """tensorflow/tensorflow 62478: the cosine of a convolution's sums is far off, since the sums
-    are less precise than float32. That of our own sums must be right, whatever their size.
+    """tensorflow/tensorflow 62478: the cosine of a convolution's sums is far off, because the sums
+    are less precise than float32. The cosine of our own sums must be right, whatever their size.
     """
     x, filters = floats(rng, 2, 9, 9, 32, high=30), floats(rng, 3, 3, 32, 4, high=3)
 
@@ -50,8 +50,8 @@ def test_cosine_of_a_convolution(rng):
 
 
 def test_tangent_of_a_long_sum(rng):
-    """tensorflow/tensorflow 62485: a filter of 8,147 taps, dilated where it has one row, and the
-    tangent of what comes out.
+    """tensorflow/tensorflow 62485: a filter of 8,147 taps, dilated along its dimension of one row,
+    and the tangent of the result.
     """
     x, filters = floats(rng, 1, 1, 8160, 1), floats(rng, 1, 8147, 1, 1)
 
@@ -140,8 +140,8 @@ def test_outputs_besides_a_maximum(rng):
 
 @pytest.mark.parametrize("spatial", [2, 3])
 def test_gradient_of_a_pool_without_elements(spatial):
-    """tensorflow/tensorflow 57497 and 57502: the process ended where a dimension of a pool's input
-    has no element.
+    """tensorflow/tensorflow 57497 and 57502: the process ended if a dimension of a pool's input had
+    no elements.
     """
     pool = raw.MaxPool3DGrad if spatial == 3 else raw.MaxPoolGrad
     x = np.zeros((3, *(10, 0, 7)[:spatial], 5), "float32")
@@ -176,7 +176,9 @@ def test_indices_of_maxima_with_the_batch(rng):
 
 
 def test_argmax_out_of_range():
-    """tensorflow/tensorflow 94382: indices that no pool gives ended the process. They read as 0."""
+    """tensorflow/tensorflow 94382: indices that no pool returns ended the process. They read as
+    0.
+    """
     wild = [0, 25288767438848, -1099511627776, -1, 4294967295]
     with tf.device(WGPU):
         got = raw.MaxPoolGradGradWithArgmax(
@@ -211,7 +213,7 @@ def test_singular_values(rng, rows, columns, full):
 
 def test_a_simple_rnn_learns_sentences(rng):
     """tensorflow/tensorflow 56082: a SimpleRNN over 500 words did not run on a GPU at all. Its
-    losses are the CPU's, and fall.
+    losses are the CPU's, and decrease.
     """
     words = rng.integers(1, 10_000, (24, 500))
     # The last words of half of the sentences tell them from the others.

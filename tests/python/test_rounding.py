@@ -1,9 +1,8 @@
-"""Rounding within fused kernels: a function gives the bits of eager mode.
+"""Rounding within fused kernels: a function gives the same bits as eager mode.
 
 Values between the steps of a fused kernel are rounded as memory would round them, so an op with a
-jump, such as a comparison or floor, cannot tell where its argument comes from. Each case has an op
-with a jump behind or in front of a kind of fusion. Sums are of few bits, so that their order is no
-matter.
+jump, such as a comparison or floor, gets the same argument in both. Each case has an op with a jump
+after or before a kind of fusion. Sums have few bits, so that their order does not matter.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def index(z):
     return tf.cast(tf.abs(z) * 8, tf.int64) % 7
 
 
-# `z` is computed just before, `w` is the same value as eager mode has it.
+# `z` was just computed, `w` is the same value from eager mode.
 JUMPS = {
     "Equal": lambda z, w: z == w,
     "NotEqual": lambda z, w: z != w,
@@ -90,7 +89,7 @@ def concat(x, y, m, b):
     return tf.concat(turned, -1)
 
 
-# The jumps that are tried behind every kind of fusion.
+# The jumps that are tried after every kind of fusion.
 SOME = ["Equal", "Less", "IsFinite", "Sign", "Floor", "FloorMod", "ReluGrad", "ArgMax", "OneHot"]
 SOME += ["Cast to float32", "Cast to int64"]
 
@@ -175,7 +174,7 @@ def test_a_reduction_reads_what_memory_would_hold(dtype, reduce):
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (5, 3), (0, 4), (3, 1, 65)])
 @pytest.mark.parametrize("reduce", [tf.reduce_max, tf.reduce_min])
 def test_the_gradient_of_a_maximum(rng, dtype, shape, reduce):
-    """Who equals the maximum: the gradient compares values that it computes again."""
+    """The elements that equal the maximum: the gradient compares recomputed values."""
     x = tf.constant(rng.normal(size=shape), dtype)
 
     def gradient(x):

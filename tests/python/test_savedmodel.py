@@ -88,7 +88,7 @@ def test_a_saved_model_of_the_cpu_runs_on_wgpu(tmp_path):
 
 @pytest.fixture
 def soft_placement():
-    """Keras's fit has an input pipeline, which is the CPU's."""
+    """Keras's fit has an input pipeline, which runs on the CPU."""
     tf.config.set_soft_device_placement(True)
     yield
     tf.config.set_soft_device_placement(False)

@@ -72,7 +72,7 @@ def test_the_formulas_are_the_messages_played(topology: str, n: int):
     if topology == "ring" or (topology == "tree" and n & (n - 1) == 0):
         assert played == pytest.approx(formula)
     else:
-        # The formula is for full trees, and adds all after all has come.
+        # The formula is for full trees, and adds only after all messages have arrived.
         assert 0.65 * formula <= played <= formula * (1 + 1e-12)
 
 
@@ -148,7 +148,7 @@ def test_the_best_plan_is_none_worse_than_any():
     for topology in model.TOPOLOGIES:
         for bucket in model.BUCKETS:
             assert took <= model.step_time(STEP, NETWORK, Plan(topology, bucket), 16)
-    # Messages without latency want small buckets, slow ones few.
+    # Messages without latency favour small buckets, slow ones few buckets.
     slow = Machine(devices=1, network=Link(1.0, 1e-9))
     assert model.best(STEP, slow, 16).bucket == 0
     assert 0 < model.best(STEP, model.without_latency(NETWORK), 16).bucket <= 1e5
@@ -173,10 +173,10 @@ def test_devices_of_one_machine_sum_in_the_host():
 def test_devices_that_share_processors_are_no_faster_than_all_their_work():
     shared = Machine(devices=8, processors=2.0)
     plan = Plan("one")
-    # One takes 0.1 s by the clock and 0.05 s of a processor: four fit on two.
+    # One takes 0.1 s of wall time and 0.05 s of a processor: four fit on two processors.
     times = [model.step_time(STEP, shared, plan, n) for n in (1, 2, 4, 8)]
     assert times == pytest.approx([0.1, 0.1, 0.1, 0.2])
-    # A step beside another takes more of them.
+    # A step beside another takes more processor time.
     crowded = dataclasses.replace(shared, crowding=1.5)
     times = [model.step_time(STEP, crowded, plan, n) for n in (1, 4, 8)]
     assert times == pytest.approx([0.1, 0.15, 0.3])

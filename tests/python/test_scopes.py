@@ -1,5 +1,5 @@
-"""`tf.device` scopes of types that have no device, as programs for other machines write them: with
-soft placement TensorFlow takes WGPU, and so does all that asks where it runs.
+"""`tf.device` scopes of types that have no device, in programs for other machines: with soft
+placement TensorFlow chooses WGPU, and so do all queries for the device.
 """
 
 import keras
@@ -37,7 +37,7 @@ def soft_placement():
 
 @pytest.mark.parametrize("scope", [*OURS, *ABSENT])
 def test_what_runs_on_wgpu(scope):
-    """Eagerly, in a function that is called there, and in one that asks itself."""
+    """Eagerly, in a function that is called there, and in one that has a scope itself."""
     asked = []
 
     def within(x):
@@ -69,14 +69,14 @@ def test_what_runs_on_the_cpu(scope):
         made = [x + 1, tf.Variable(x), tf.function(lambda x: x * 2)(x)]
         with tf.device("/GPU:0" if device_type() == "WGPU" else WGPU):
             asked.append(not _placement.runs_on())
-    # Results of a function lie where its call is placed.
+    # Results of a function are on the device of its call.
     tf.function(within)(x)
     assert not any(asked), asked
     assert all(value.device.endswith("CPU:0") for value in made), [v.device for v in made]
 
 
 def test_scopes_within_scopes():
-    """The innermost counts; `None` leaves them all."""
+    """The innermost scope counts; `None` leaves them all."""
     kinds = []
 
     @tf.function
@@ -96,7 +96,7 @@ def test_scopes_within_scopes():
     within(tf.ones(1))
     assert kinds == ["CPU", "CPU", device_type(), None, None]
     with tf.Graph().as_default(), tf.compat.v1.device(lambda node: "/cpu:0"):
-        # Nobody knows what a function of the node answers.
+        # The result of a function of the node is unknown.
         assert _placement.scope_device_type() is None
 
 

@@ -14,7 +14,7 @@ from tensorflow_wgpu.self_test import _cases, _report, _run
 
 PROGRAM = "import sys; sys.argv = ['doctor', '--self-test'{}]\n{}\n"
 RUN = "from tensorflow_wgpu.__main__ import main; sys.exit(main())"
-#: Only two rows of the table, of which the second one computes something else on WGPU.
+#: Only two rows of the table; the second one computes another result on WGPU.
 PLANTED = """
 from tensorflow_wgpu.self_test import _cases
 def wrong(t):
@@ -117,7 +117,7 @@ def test_comparison(got, want, exact, message):
 def test_types_are_compared():
     case, x = row(None), np.zeros(3, "float32")
     assert "float64 came" in _run.compare(x.astype("float64"), x, case, "float32")[1]
-    # What the CPU computes in float32 for want of a better float16.
+    # The reference that the CPU computes in float32, because it has no better float16.
     assert _run.compare(x.astype("float16"), x, case, "float16") == (0.0, "")
 
 
@@ -145,7 +145,7 @@ def test_a_graph_that_was_not_fused_is_told():
 
 
 def test_graphs_that_others_collected_do_not_count():
-    """A profile of Keras's callback may leave the collection on."""
+    """A profile of Keras's callback may leave the collection of graphs on."""
 
     def plain(t):
         return {"_WgpuFusedMatMul": t.fused("_WgpuFusedMatMul", lambda x: x @ x, t.normal(4, 4))}

@@ -1,5 +1,6 @@
 """A GPU far slower than the driver of the tests, with a watchdog: no submission is so long that it
-loses the device, and the numbers stay. The fault layer (tests/fault_layer) plays that GPU.
+loses the device, and the numbers stay right. The fault layer (tests/fault_layer) simulates that
+GPU.
 """
 
 import pytest
@@ -11,8 +12,8 @@ pytestmark = pytest.mark.nightly
 # As in the layer, in milliseconds.
 WATCHDOG = 2000
 STEPS = 4
-# How many times slower than the driver the GPU is. On the kernels of a GPU, the driver of two cores
-# is a thousand times slower than a usual one.
+# How many times slower than the driver the GPU is. With a GPU's kernels, the driver on two cores is
+# a thousand times slower than a usual GPU.
 FACTOR = 1
 
 PROGRAM = """

@@ -1,5 +1,5 @@
-"""The shortest way through everything. `make versions` runs it on every supported TensorFlow with
-its Keras, and again with devices of the type GPU.
+"""The shortest test of everything. `make versions` runs it on every supported TensorFlow with its
+Keras, and again with devices of the type GPU.
 """
 
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_reference_variables_are_changed_where_they_lie():
 
 
 def test_keras_fits_with_the_default_compile():
-    """In a process of its own: nothing but `import` and `fit`, as a user writes it."""
+    """In a separate process: nothing but `import` and `fit`, as a user writes it."""
     ran = python(
         """
         import numpy as np, tensorflow as tf
@@ -130,7 +130,7 @@ def test_gradients_of_a_recurrent_layer(rng, cell):
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
 def test_a_list_that_a_loop_fills_and_a_tape_reads(dtype):
-    """Of types that TensorFlow's own kernels for pluggable devices leave out, too."""
+    """Lists of types that TensorFlow's own kernels for pluggable devices leave out, too."""
 
     @tf.function
     def collect(x: tf.Tensor) -> tf.Tensor:

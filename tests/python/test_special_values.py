@@ -1,8 +1,8 @@
 """Zeros of both signs, infinities, NaN and extreme numbers through every scalar op of floats, eager
 and fused, against TensorFlow's CPU kernels.
 
-What is compared is of which kind a result is: NaN, an infinity with its sign, a zero with its sign,
-or another number. How precise numbers are is what `test_sweep.py` and the tests in Rust look at.
+The comparison is of the kind of a result: NaN, an infinity with its sign, a zero with its sign, or
+another number. `test_sweep.py` and the tests in Rust check the precision of numbers.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tensorflow_wgpu._library import device_type
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
-#: What computes no number from numbers of its type.
+#: Ops that compute no number from numbers of their type.
 NO_FUNCTIONS = {"AddN", "Bitcast", "Cast", "Select", "SelectV2"}
 
 OPS = sorted(
@@ -27,8 +27,8 @@ OPS = sorted(
     if case.build.__module__ in ("sweep.scalar", "sweep.special") and op not in NO_FUNCTIONS
 )
 
-#: Functions of which TensorFlow's kernels lose all digits for extreme arguments, and those that
-#: overflow on the way in a type of 16 bits: finite arguments stay between 1/2 and 100.
+#: Functions for which TensorFlow's kernels lose all digits for extreme arguments, and those that
+#: overflow on the way in a 16-bit type: finite arguments stay between 1/2 and 100.
 MODERATE = {
     "Betainc",
     "Igamma",
@@ -45,7 +45,7 @@ def is_zero(x: np.ndarray) -> np.ndarray:
     return x == 0
 
 
-#: Where results differ on purpose: op to a function of the type and the arguments.
+#: The intended differences: for each op a function of the type and the arguments.
 ON_PURPOSE: dict[str, Callable[..., np.ndarray]] = {
     # Either zero is right, and which one TensorFlow takes depends on the type.
     "Maximum": lambda t, x, y: (x == 0) & (y == 0),
@@ -74,7 +74,7 @@ ON_PURPOSE: dict[str, Callable[..., np.ndarray]] = {
     # NaN for the largest number; the limits are infinite.
     "Expint": lambda t, x: x > 1e30,
     "Spence": lambda t, x: x > 1e30,
-    # What is new in 2.22 has tests of its own below.
+    # Changes in 2.22 have their own tests below.
     "Betainc": lambda t, a, b, x: is_zero(a),
     "Digamma": lambda t, x: is_zero(x),
     "SeluGrad": lambda t, g, y: np.isnan(y),
@@ -118,7 +118,7 @@ def arguments(op: str, dtype: str) -> list[np.ndarray]:
 
 
 def agree(got: np.ndarray, want: np.ndarray) -> np.ndarray:
-    """Where both are of one kind. Small numbers may vanish."""
+    """Where both are of the same kind. Small numbers may vanish."""
     if got.dtype == bool:
         return got == want
     got, want = got.astype("float64"), want.astype("float64")
@@ -132,8 +132,8 @@ def agree(got: np.ndarray, want: np.ndarray) -> np.ndarray:
 
 
 def on_cpu(op: str, columns: list[np.ndarray]) -> np.ndarray:
-    """TensorFlow's own results; in float32 where it has no kernel of 16 bits. Behind the columns
-    come more elements, so that these are computed in whole vectors.
+    """TensorFlow's own results; in float32 if it has no 16-bit kernel. More elements follow the
+    columns, so that the columns are computed in whole vectors.
     """
     dtype = columns[0].dtype
     more = [np.concatenate([c, np.repeat(c[:1], 64)]) for c in columns]
@@ -167,8 +167,8 @@ def fused(op: str, columns: list[np.ndarray]) -> np.ndarray:
 
 
 def disagreements(op: str, got: np.ndarray, columns: list[np.ndarray]) -> list[str]:
-    """What is of another kind than TensorFlow's result, which may be that of whole vectors, that
-    of single numbers, or that for zeros in the place of subnormal numbers.
+    """The results of another kind than TensorFlow's. TensorFlow's result may be that of whole
+    vectors, of single numbers, or of zeros in place of subnormal numbers.
     """
     dtype = columns[0].dtype
     want = on_cpu(op, columns)
@@ -211,8 +211,8 @@ def test_special_values(op: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_subnormal_numbers(dtype: str) -> None:
-    """They may count as 0 or as themselves, on either side, but make no NaN where their neighbours
-    make none.
+    """They may count as 0 or as themselves, on either side, but give no NaN if their neighbours
+    give none.
     """
     info = np.finfo(dtype)
     sub, least = info.smallest_subnormal, info.smallest_normal
@@ -237,7 +237,9 @@ def test_what_is_compared() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_what_is_new_in_2_22(dtype: str) -> None:
-    """TensorFlow 2.22 gives these; before, Digamma and Betainc gave NaN and SeluGrad a number."""
+    """The results of TensorFlow 2.22; earlier, Digamma and Betainc gave NaN and SeluGrad a
+    number.
+    """
     zero, nan = np.array([0.0, -0.0], dtype), np.array([np.nan, np.nan], dtype)
     with tf.device(WGPU):
         assert (call("Digamma", [zero]) == -np.inf).all()

@@ -1,4 +1,4 @@
-"""`tensorflow_wgpu.statistics` counts what the device did."""
+"""`tensorflow_wgpu.statistics` counts the device's work."""
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +23,7 @@ NAMES = [
 
 
 def counted(call) -> dict[str, int]:
-    """What WGPU:0 does in `call`."""
+    """The work of WGPU:0 in `call`."""
     before = tensorflow_wgpu.statistics()["WGPU:0"]
     call()
     after = tensorflow_wgpu.statistics()["WGPU:0"]
@@ -35,7 +35,7 @@ def test_a_sum_is_one_dispatch_over_its_operands_and_its_result():
     with tf.device(WGPU):
         x, y = tf.ones([1000]), tf.ones([1000])
         (x + y).numpy()
-        # `y` lives on, so that the sum has memory of its own.
+        # `y` stays alive, so that the sum has its own memory.
         seen = counted(
             lambda: np.testing.assert_array_equal((x + y).numpy(), np.full(1000, 2, "float32"))
         )
@@ -72,13 +72,13 @@ def test_a_step_of_a_function_counts_the_same_every_time():
         step().numpy()
         first, second = counted(lambda: step().numpy()), counted(lambda: step().numpy())
     assert first["dispatches"] >= 2
-    # TensorFlow may give a step other memory than the one before had.
+    # TensorFlow may give a step other memory than the step before.
     unlike = {"submissions": 0, "bind_groups": 0, "bind_groups_held": 0}
     assert {**first, **unlike} == {**second, **unlike}
 
 
 def test_dropout_waits_for_nothing():
-    """Keras keeps seeds on the device; the numbers are those of the CPU all the same."""
+    """Keras keeps seeds on the device; the numbers are still those of the CPU."""
     with tf.device(WGPU):
         seeds = tf.Variable([3, 7], dtype="uint32")
 
@@ -101,7 +101,8 @@ def test_what_lies_elsewhere_needs_no_bind_group_of_its_own():
         operands = [(tf.ones([n]), tf.ones([n])) for n in range(64, 1024, 96)]
 
         def step() -> None:
-            # What is kept has the places of this step's sums, so that the next step's get others.
+            # The kept tensors occupy the places of this step's sums, so that the next step's sums
+            # get other places.
             kept.append([x + y for x, y in operands])
 
         for _ in range(20):

@@ -18,7 +18,7 @@ from sweep.core import CASES, LONG, Case, Program, Types, case_of
 from tensorflow.python.framework import kernels, op_def_registry, ops
 from tensorflow_wgpu._library import device_type
 
-#: What a reference is computed in when TensorFlow's CPU lacks the type.
+#: The type in which a reference is computed if TensorFlow's CPU lacks the type.
 WIDER = {
     "bfloat16": "float32",
     "float16": "float32",
@@ -39,7 +39,7 @@ MISSING = (
 def registrations() -> list[tuple[str, dict[str, tf.DType]]]:
     """(op, types) of every kernel of the plug-in.
 
-    Ops of our own are not among them: only the graph optimizer emits them, and its tests are
+    Our own ops are not included: only the graph optimizer makes them, and their tests are
     `test_optimizer_*.py`.
     """
     found = []
@@ -58,7 +58,7 @@ def name(registration: tuple[str, dict[str, tf.DType]]) -> str:
     return "-".join([op, *(f"{k}:{v.name}" for k, v in sorted(types.items()))])
 
 
-#: TensorFlow has kernels of its own, of lower priorities, for the type GPU.
+#: For the type GPU, TensorFlow has its own kernels of lower priorities.
 LEAST_PRIORITY = 2 if device_type() == "GPU" else 0
 
 REGISTRATIONS = registrations()
@@ -140,8 +140,8 @@ def strided(tensors: dict[str, Any]) -> dict[str, Any]:
 
 
 def sweep_gradient(run: Callable, call: dict[str, Any], inputs: set[str], case: Case) -> None:
-    """The gradient of a weighted sum of the outputs, on both devices; no kernel on the CPU: nothing
-    to compare with.
+    """Compares the gradient of a weighted sum of the outputs on both devices. Without a kernel on
+    the CPU there is nothing to compare with.
     """
 
     def gradients(device: str) -> list[np.ndarray | None] | None:
@@ -217,7 +217,7 @@ def tensors_of(
 def reference(
     raw: Callable, call: dict[str, Any], inputs: set[str], types: dict[str, tf.DType], case: Case
 ) -> list[np.ndarray]:
-    """What TensorFlow's CPU computes, in a wider type where it has no kernel."""
+    """The results of TensorFlow's CPU, in a wider type if it has no kernel."""
     attributes = {k: v for k, v in call.items() if k not in inputs}
 
     def run(wider: dict[str, str]) -> list[np.ndarray]:
@@ -250,8 +250,8 @@ def reference(
 
 
 def narrowed(results: list[np.ndarray], wider: dict[str, str]) -> list[np.ndarray]:
-    """Results of a wider reference in the type that was asked for; several narrow types never share
-    a wider one.
+    """Results of a wider reference in the requested type; several narrow types never share a wider
+    one.
     """
     back = {tf.as_dtype(v).as_numpy_dtype: tf.as_dtype(k).as_numpy_dtype for k, v in wider.items()}
     return [r.astype(back.get(r.dtype.type, r.dtype)) for r in results]

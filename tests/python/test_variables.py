@@ -1,5 +1,5 @@
-"""Variables through TensorFlow: updates by the plug-in's kernels, the rest by TensorFlow's own for
-every device.
+"""Variables through TensorFlow: updates by the plug-in's kernels, all else by TensorFlow's own
+kernels for every device.
 """
 
 import gc
@@ -142,7 +142,7 @@ def test_threads_lose_no_update_and_see_whole_ones() -> None:
 
 
 def test_a_wrong_shape_names_op_shapes_and_types() -> None:
-    """The message says what came; the variable and the process live on."""
+    """The message names the given shape; the variable and the process continue to work."""
     with tf.device(DEVICE):
         variable = tf.Variable([1.0, 2.0])
         with pytest.raises(tf.errors.InvalidArgumentError) as error:
@@ -170,7 +170,7 @@ def test_a_wrong_type_is_refused() -> None:
 
 
 def test_a_handle_without_a_variable() -> None:
-    """Never initialized, and destroyed."""
+    """A variable that was never initialized, and one that was destroyed."""
     with tf.device(DEVICE):
         handle = tf.raw_ops.VarHandleOp(
             dtype=tf.float32, shape=[2], shared_name="never_initialized"
@@ -195,8 +195,8 @@ def test_a_handle_without_a_variable() -> None:
 
 
 def test_updates_neither_leak_nor_copy_needlessly() -> None:
-    """Updating a variable that nobody reads takes no second buffer; a deleted variable gives its
-    memory back.
+    """An update of a variable without readers takes no second buffer. A deleted variable gives
+    its memory back.
     """
     with tf.device(DEVICE):
         variable = tf.Variable(tf.zeros([1 << 20]))

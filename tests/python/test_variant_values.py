@@ -1,7 +1,7 @@
-"""Values of type variant, lists and optionals, themselves: errors of their ops, what ops leave
-alone, memory.
+"""Values of type variant, lists and optionals, themselves: errors of their ops, unchanged values,
+memory.
 
-Soft placement is off, so nothing of it may fall back to the CPU.
+Soft placement is off, so nothing may fall back to the CPU.
 """
 
 import json
@@ -205,8 +205,8 @@ MEMORY = """
 
 
 def test_no_memory_is_lost():
-    """Every iteration makes lists, sums, zeros, nested ones and errors: a reference too many keeps
-    device memory.
+    """Every iteration makes lists, sums, zeros, nested lists and errors: one reference too many
+    would keep device memory.
     """
     run = python(MEMORY)
     assert run.returncode == 0, run.stderr

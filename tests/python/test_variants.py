@@ -1,6 +1,6 @@
 """TensorLists on the device: gradients of loops, conditionals and recurrent layers.
 
-Soft placement is off, so nothing of it may fall back to the CPU.
+Soft placement is off, so nothing may fall back to the CPU.
 """
 
 import keras
@@ -13,7 +13,9 @@ raw = tf.raw_ops
 
 
 def gradient(fn, *arrays, rtol=1e-4, atol=1e-5):
-    """Values and gradients of `fn` in every argument, as one function on both devices."""
+    """Values and gradients of `fn` with respect to every argument, as one function on both
+    devices.
+    """
 
     def run(*tensors):
         with tf.GradientTape() as tape:
@@ -127,8 +129,8 @@ CONDITIONALS = {
     ],
 )
 def test_derivatives_of_conditionals(rng, name, order):
-    """Branches keep what their gradients need in optionals; second derivatives make zeros and sums
-    of those.
+    """Branches keep the values for their gradients in optionals; second derivatives make zeros and
+    sums of optionals.
     """
 
     def derivative(fn, n):
@@ -285,7 +287,7 @@ def test_autograph(rng):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_gradients_of_indexed_loops_add_lists(rng, dtype):
-    """A list that several reads and the loop's exit share gets its gradient by AddN."""
+    """A list that is shared by several reads and the loop's exit gets its gradient by AddN."""
 
     def fn(x):
         array = tf.TensorArray(x.dtype, size=4, clear_after_read=False).unstack(x)

@@ -16,7 +16,7 @@ devices = tf.config.list_physical_devices(kind)
 
 
 def told(code: str) -> tuple[list[str], str]:
-    """What a program with two devices prints, line by line, and its stderr."""
+    """The lines that a program with two devices prints, and its stderr."""
     ran = python(PRELUDE + code, **TWO)
     assert ran.returncode == 0, ran.stderr[-4000:]
     return ran.stdout.splitlines(), ran.stderr

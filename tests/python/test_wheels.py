@@ -1,5 +1,5 @@
-"""tools/wheels: the checks of wheels on libraries that are broken on purpose, and what is read from
-src/ffi and from TensorFlow's wheels. `make wheels` itself takes long, and is no test.
+"""tools/wheels: the checks of wheels on intentionally broken libraries, and the data that is read
+from src/ffi and from TensorFlow's wheels. `make wheels` itself takes long, and is no test.
 """
 
 import ctypes
@@ -47,14 +47,14 @@ def good(name: str) -> bytes:
 
 
 def problems(tmp_path: Path, name: str, content: bytes) -> list[str]:
-    """What the checks of a system say of a library."""
+    """The problems that the checks of a system find in a library."""
     path = tmp_path / FILES[name]
     path.write_bytes(content)
     return check.library(path, by_name(name))[1]
 
 
 def replaced(content: bytes, old: bytes, new: bytes) -> bytes:
-    """The content with other bytes of the same number."""
+    """The content with some bytes replaced by others of the same number."""
     assert len(old) == len(new)
     assert old in content
     return content.replace(old, new)
@@ -66,7 +66,7 @@ def patched(content: bytes, offset: int, new: bytes) -> bytes:
 
 
 def load_command(content: bytes, kind: int) -> int:
-    """Where the first load command of a kind is in a Mach-O file."""
+    """The offset of the first load command of a kind in a Mach-O file."""
     offset = 32
     for _ in range(struct.unpack_from("<I", content, 16)[0]):
         found, size = struct.unpack_from("<II", content, offset)
@@ -77,7 +77,7 @@ def load_command(content: bytes, kind: int) -> int:
 
 
 def pe_header(content: bytes) -> int:
-    """Where the COFF header of a PE file is."""
+    """The offset of the COFF header of a PE file."""
     return struct.unpack_from("<I", content, 0x3C)[0] + 4
 
 
@@ -176,7 +176,7 @@ COMPILER = {
 
 @pytest.fixture
 def small_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of a few bytes stands for the shader compiler, which is large."""
+    """A file of a few bytes replaces the shader compiler, which is large."""
     digest = dxcompiler.digest(COMPILER[dxcompiler.IN_WHEEL])
     monkeypatch.setattr(dxcompiler, "SHA256", digest)
 
@@ -188,8 +188,8 @@ def wheel(
     tag: str | None = None,
     compiler: dict[str, bytes] | None = None,
 ) -> check.Report:
-    """What is found in a wheel with a good library. `compiler` has the files of the shader compiler
-    in one for Windows, if others than the right ones.
+    """The report on a wheel with a good library. `compiler` has the files of the shader compiler in
+    a wheel for Windows, if they are not the right ones.
     """
     path = folder / f"tensorflow_wgpu-0.1.0-py3-none-{system.tag}.whl"
     name = f"tensorflow-plugins/{library or check.library_name(system)}"
@@ -280,7 +280,7 @@ def hatch_build(monkeypatch):
 
 
 def test_the_description_leads_to_the_repository(hatch_build):
-    """PyPI shows README.md where none of the repository's files are."""
+    """PyPI shows README.md without the repository's files."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     address = "https://example.com/owner/name"
     described = hatch_build["description"](readme, address + "/")
@@ -318,7 +318,7 @@ def test_targets_without_a_tag_are_refused(hatch_build, monkeypatch):
 
 
 def size_of_wheel(library: Path, folder: Path) -> int:
-    """The bytes of a wheel that holds little else."""
+    """The bytes of a wheel that holds little except the library."""
     wheel = folder / "library.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(library, library.name)
@@ -326,7 +326,7 @@ def size_of_wheel(library: Path, folder: Path) -> int:
 
 
 def test_debug_information_lies_apart(hatch_build, tmp_path):
-    """Names of functions stay in the library, which says where their lines are."""
+    """Function names stay in the library, which says where their line numbers are."""
     compiler = program("cc")
     program("objcopy")
     source = tmp_path / "library.c"
@@ -354,8 +354,8 @@ def test_debug_information_lies_apart(hatch_build, tmp_path):
 
 
 def test_a_wheel_has_at_most_12_mb(hatch_build, tmp_path):
-    """One of the release profile if there is one; otherwise the library of the tests, which is not
-    optimized and larger.
+    """A wheel of the release profile if there is one; otherwise the library of the tests, which is
+    not optimized and larger.
     """
     wheels = [*ROOT.glob("dist/release/*.whl"), *ROOT.glob("dist/wheels/*.whl")]
     sizes = {wheel.name: wheel.stat().st_size for wheel in wheels}
@@ -426,7 +426,7 @@ def test_symbols_are_read_by_release():
 
 
 def test_every_c_function_of_the_plug_in_is_read():
-    """Names in tables, however they are written, are found: as many as there are in the source."""
+    """All names in tables are found, however they are written: as many as in the source."""
     named = set()
     for file in lookups.FFI.rglob("*.rs"):
         text = file.read_text(encoding="utf-8").partition("#[cfg(test)]")[0]
@@ -479,7 +479,7 @@ def test_behaviour_follows_from_what_is_exported():
         linux, "2.21.0", {so: names - official - {"_ZNK10tensorflow6Tensor13RefCountIsOneEv"}}
     )
     assert without.variables == "C++, never in place"
-    # A library that the plug-in does not ask counts for nothing.
+    # A library that the plug-in does not look into is ignored.
     elsewhere = behaviour.behaviour(macos, "2.22.0", {"libother.dylib": names})
     assert set(elsewhere.missing) == lookups.core().required
     assert behaviour.behaviour(windows, "2.22.0rc0", {dll: all_of("2.22")}).variants == "CPU"

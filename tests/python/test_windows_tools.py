@@ -1,4 +1,4 @@
-"""tools/windows: what it leaves out is there, and what it makes of libraries. `make windows` itself
+"""tools/windows: the excluded tests exist, and its changes of libraries. `make windows` itself
 takes long, and is no test.
 """
 

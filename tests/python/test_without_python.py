@@ -1,4 +1,4 @@
-"""SavedModels in programs of other languages: in C against TensorFlow's own libraries, and by
+"""SavedModels in programs of other languages: in C with TensorFlow's own libraries, and with
 TensorFlow's command line.
 """
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="links as on Lin
 
 
 class Regression(tf.Module):
-    """A small network with a signature that predicts, and one that makes a step of training."""
+    """A small network with a signature that predicts, and one that performs a training step."""
 
     def __init__(self):
         rng = np.random.default_rng(7)
@@ -38,7 +38,7 @@ class Regression(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")])
     def predict(self, x):
-        """What is served."""
+        """The served result."""
         return {"y": self.call(x)}
 
     @tf.function(
@@ -48,7 +48,7 @@ class Regression(tf.Module):
         ]
     )
     def train(self, x, y):
-        """A step of gradient descent; the loss before it."""
+        """A step of gradient descent; returns the loss before it."""
         variables = [self.hidden, self.weights]
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((self.call(x) - y) ** 2)
@@ -59,7 +59,7 @@ class Regression(tf.Module):
 
 @pytest.fixture(scope="module")
 def data():
-    """Inputs, and what is to be learnt of them."""
+    """Inputs, and the values to learn from them."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(16, 4)).astype("float32")
     return x, np.sin(x.sum(axis=1, keepdims=True)).astype("float32")
@@ -67,7 +67,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def model(data, tmp_path_factory):
-    """The folder of the model, and what it computes on the CPU."""
+    """The folder of the model, and its results on the CPU."""
     x, y = data
     folder = tmp_path_factory.mktemp("model")
     with tf.device(CPU):
@@ -151,7 +151,7 @@ def test_a_program_in_c_predicts(program, model, data):
 
 
 def test_a_program_in_c_trains(program, model, data):
-    """Each run is a step: the loss of the next depends on the variables that it left."""
+    """Each run is a step: the loss of the next run depends on the variables that it saved."""
     folder, _, losses = model
     results, statistics = run(program, folder, "train", STEPS, x=data[0], y=data[1])
     assert_close(np.concatenate(results), losses)

@@ -1,4 +1,6 @@
-"""GitHub's workflows: who may do what, and whether what they call is there. None has run yet."""
+"""GitHub's workflows: their jobs' permissions, and whether the files that they call exist. None has
+run yet.
+"""
 
 import re
 from pathlib import Path
@@ -8,7 +10,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / ".github/workflows").glob("*.yml"))
-#: What a job may do besides reading, by workflow and job.
+#: The permissions of a job besides reading, by workflow and job.
 RIGHTS = {
     ("release", "attest"): {"attestations", "id-token"},
     ("release", "pypi"): {"id-token"},
@@ -18,7 +20,7 @@ RIGHTS = {
 
 
 def jobs() -> list[tuple[str, str, dict]]:
-    """Each job with the names of its workflow and its own."""
+    """Each job with the names of its workflow and of the job."""
     return [
         (path.stem, name, job)
         for path in FILES

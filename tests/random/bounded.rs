@@ -1,5 +1,5 @@
-//! Normal numbers between bounds: where they lie, their first moments against the density's, NaN
-//! for parameters that are none, and the errors.
+//! Normal numbers between bounds: their range, their first moments against the density's, NaN for
+//! invalid parameters, and the errors.
 
 use super::*;
 

@@ -4,8 +4,8 @@ use tensorflow_wgpu::device::Profile;
 
 use super::*;
 
-/// Box and Muller's numbers as TensorFlow defines them, in double precision but for the rounding of
-/// the angle to float32.
+/// Box and Muller's numbers by TensorFlow's definition, in double precision except for the rounding
+/// of the angle to float32.
 pub fn box_muller(a: u32, b: u32) -> [f64; 2] {
     let unit = |w: u32| f64::from(w & 0x7f_ffff) / f64::from(1 << 23);
     let u = unit(a).max(f64::from(1e-7f32));

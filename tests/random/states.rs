@@ -3,8 +3,8 @@
 use super::distributions::box_muller;
 use super::*;
 
-/// A run of a stateful op with seeds must give the head of TensorFlow's stream, which the generator
-/// on the host predicts further on.
+/// A run of a stateful op with seeds must give the head of TensorFlow's stream. The generator on
+/// the host predicts the rest of it.
 #[test]
 fn stateful_ops_start_as_tensorflow_does() {
     let mut s = session();

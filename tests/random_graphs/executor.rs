@@ -1,10 +1,10 @@
 //! Executes a graph as TensorFlow's executor does, with loops of TensorFlow 1.
 //!
 //! A node runs once in each iteration of its frame, when all its inputs are there, in a random
-//! order. A dead input, or one that waits for a dead node, makes a node dead; a `Merge` runs for
-//! its first live input, and is dead if all inputs are. An `Enter` begins a frame, a
-//! `NextIteration` that is alive the next iteration; an `Exit` that is dead in the last iteration
-//! is so outside once the frame is done.
+//! order. A dead input, or one that waits for a dead node, makes a node dead. A `Merge` runs for
+//! its first live input, and is dead if all inputs are dead. An `Enter` begins a frame, a live
+//! `NextIteration` begins the next iteration. An `Exit` that is dead in the last iteration is dead
+//! outside once the frame is done.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::super::numeric::Random;
 use super::generate::Case;
 use super::run::{Engine, evaluate, tensor};
 
-/// How often the nodes ran that do something besides giving a value.
+/// How often each node with a side effect ran.
 pub type Effects = BTreeMap<String, usize>;
 
 /// The values of the fetches. Handles of variables are their numbers.
@@ -30,7 +30,7 @@ pub fn run(
     run_with_effects(graph, case, random, engine).0
 }
 
-/// The same, with the effects.
+/// Returns the effects, too.
 pub fn run_with_effects(
     graph: &Graph,
     case: &Case,
@@ -72,12 +72,12 @@ struct Step {
 
 const OUTSIDE: Step = Step { frame: 0, iteration: 0 };
 
-/// The outputs of a node: none of a dead one; of one that is alive each may be dead.
+/// The outputs of a node: None for a dead node. Each output of a live node may be dead.
 type Outputs = Option<Vec<Option<Input>>>;
 
 #[derive(Default)]
 struct Frame {
-    /// Where its `Enter`s are.
+    /// The step that contains its `Enter`s.
     parent: Option<Step>,
     /// The `Enter`s that did not run.
     missing: usize,
@@ -90,11 +90,11 @@ struct Frame {
 
 /// A node in an iteration before it runs.
 struct Waiting {
-    /// Edges on which nothing came; of a `Merge` those of control.
+    /// The number of edges without a value yet; for a `Merge` only control edges.
     missing: usize,
     is_dead: bool,
     inputs: Vec<Option<Input>>,
-    /// Of a `Merge`: the inputs that were dead, and the one that was not.
+    /// For a `Merge`: the number of dead inputs, and the live one.
     dead: usize,
     live: Option<usize>,
     has_run: bool,
@@ -105,7 +105,8 @@ type Edge = (NodeId, Option<(usize, usize)>);
 
 struct Executor<'g> {
     graph: &'g Graph,
-    /// By node, its users, with the output and the number of the input; of control without.
+    /// For each node its users, with the output and the number of the input; None for control
+    /// edges.
     edges: BTreeMap<NodeId, Vec<Edge>>,
     frames: Vec<Frame>,
     by_name: BTreeMap<(String, Step), usize>,
@@ -213,7 +214,7 @@ impl<'g> Executor<'g> {
         }
     }
 
-    /// Gives the users what a node made.
+    /// Passes a node's outputs to its users.
     fn send(&mut self, from: NodeId, outputs: &Outputs, to: Step) {
         if to == OUTSIDE {
             let earlier = self.outside.insert(from, outputs.clone());
@@ -244,7 +245,7 @@ impl<'g> Executor<'g> {
                     } else {
                         waiting.dead += 1;
                     }
-                    // Of a loop that does not begin, no next step will come.
+                    // In a loop that does not begin, no next step will come.
                     waiting.is_dead = waiting.live.is_none() && (waiting.dead == data || is_enter);
                     waiting.live.is_some() || waiting.is_dead
                 }

@@ -1,8 +1,8 @@
 //! Loops and branches of TensorFlow 1, as TensorFlow lowers `while_loop`, `cond` and `switch_case`.
 //!
-//! How often a loop runs, and which branch, is decided by integers and bools that are exact. A loop
-//! hands values on whose range holds what a step makes of them, with their error: so a bound of
-//! the error in one step is one in all of them.
+//! Integers and bools that are exact decide how often a loop runs, and which branch runs. The range
+//! of a loop's value includes the result of each step and its error. So a bound of the error in one
+//! step is a bound in all steps.
 
 use tensorflow_wgpu::DType::{Bool, F16, F32, I32};
 use tensorflow_wgpu::HostTensor;
@@ -13,10 +13,10 @@ use super::generate::{Generator, Profile, Value};
 use super::patterns;
 use super::scopes::Kind;
 
-/// Most scopes in each other.
+/// The largest depth of nested scopes.
 const DEPTH: usize = 3;
 
-/// Most steps of a loop.
+/// The most steps of a loop.
 const STEPS: usize = 4;
 
 /// A loop or a branch; inside one, also what is brought in from outside.
@@ -64,7 +64,7 @@ fn reshaped(g: &mut Generator, x: &Value, dims: &[usize]) -> Option<Value> {
     g.node("Reshape", &[x, &shape], &attrs, x.dtype, dims, x.range)
 }
 
-/// What the scope makes of `wanted`: a value of that type and shape, of which late ones are part.
+/// A value of the type and shape of `wanted` that the scope computes from late values.
 fn made_of(g: &mut Generator, wanted: &Value) -> Value {
     let mut made = wanted.clone();
     for _ in 0..g.random.between(1, 4) {
@@ -104,7 +104,7 @@ fn body(g: &mut Generator, profile: Profile, twins: &[(&'static str, Value, usiz
     }
 }
 
-/// What the scope gives, at a node that waits for the statements and runs if the scope does.
+/// The scope's result, at a node that waits for the statements and runs if the scope does.
 fn result(g: &mut Generator, value: Value) -> Value {
     let pivot = g.scopes.pivot().expect("a scope is open").to_owned();
     let waits: Vec<String> = std::mem::take(&mut g.statements);
@@ -130,9 +130,9 @@ fn twins(g: &mut Generator) -> Vec<(&'static str, Value, usize)> {
         .collect()
 }
 
-/// A value that a loop hands on.
+/// A value that a loop carries from step to step.
 struct Carried {
-    /// As it is in each step.
+    /// The value in each step.
     value: Value,
     merge: String,
     switch: String,
@@ -143,7 +143,7 @@ pub fn repeated(g: &mut Generator, profile: Profile) {
     let shared = twins(g);
     let mut carries: Vec<Value> = Vec::new();
     for _ in 0..g.random.between(1, 3) {
-        // More often a large one, which more values can be added to.
+        // More often a large one, to which more values can be added.
         let (one, other) = (g.any_value(), g.any_value());
         let first = if other.dims.len() > one.dims.len() { other } else { one };
         let least = match first.dtype {
@@ -239,7 +239,7 @@ fn leave(g: &mut Generator, carries: &[Carried], counter: &str) {
     }
 }
 
-/// How many steps a loop has: fed, or a constant in the loop, which is none here.
+/// The number of steps of a loop: fed, or None for a constant in the loop.
 fn limit(g: &mut Generator) -> Option<Value> {
     let steps = g.random.below(STEPS + 1);
     let depth = g.scopes.depth();
@@ -274,7 +274,7 @@ fn condition(g: &mut Generator, counter: &str, limit: &Option<Value>, frame: &st
     g.emit("LoopCond", &[&test], "", Bool, &[])
 }
 
-/// What a step makes of a value, within its range and error. Nothing where it stays as it is.
+/// A step's new value, within the range and error of the old one. None if it stays the same.
 fn handed_on(g: &mut Generator, value: &Value) -> Option<Value> {
     if g.random.below(8) == 0 {
         return None;
@@ -313,8 +313,8 @@ fn decided(g: &mut Generator, profile: Profile) -> Option<()> {
     } else {
         index(g, branches)
     };
-    // What comes into a loop as a constant is there after the last step too. TensorFlow has nodes
-    // that read nothing else wait for the step, and so must whatever a decision begins.
+    // A value that enters a loop as a constant is still there after the last step. TensorFlow makes
+    // nodes without other inputs wait for the step, and so must the first node of a decision.
     if let Some(pivot) = g.scopes.pivot().map(str::to_owned) {
         let attrs = format!("T: {}", decision.dtype);
         let inputs = [decision.name.as_str(), &pivot];

@@ -1,7 +1,7 @@
-//! Scalar functions as a generator must know them: where they may be used, what they give, and how
+//! The properties of scalar functions that a generator needs: their domains, their ranges, and how
 //! they magnify errors.
 
-/// Where a tensor's elements lie, and how far rounding may have moved them.
+/// The range of a tensor's elements, and the bound of their rounding errors.
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
     pub low: f64,
@@ -65,7 +65,7 @@ pub const BINARY: &[&str] = &[
 /// Below this, functions with a pole at 0 are not used.
 const POSITIVE: f64 = 0.05;
 
-/// What `op` makes of `x`, without its own rounding; `None` where it must not be used.
+/// The range of `op` of `x`, without its own rounding; `None` if `op` must not be used on it.
 pub fn unary(op: &str, x: Range) -> Option<Range> {
     let Range { low, high, error } = x;
     let size = x.size();
@@ -98,7 +98,8 @@ pub fn unary(op: &str, x: Range) -> Option<Range> {
     })
 }
 
-/// What `op` makes of `x` and `y`, without its own rounding; `None` where it must not be used.
+/// The range of `op` of `x` and `y`, without its own rounding; `None` if `op` must not be used on
+/// them.
 pub fn binary(op: &str, x: Range, y: Range) -> Option<Range> {
     let error = x.error + y.error;
     let corners = |f: fn(f64, f64) -> f64, error: f64| {

@@ -1,5 +1,5 @@
-//! Random graphs for the optimizer's tests: a generator that knows how exact each value can be, and
-//! an interpreter.
+//! Random graphs for the optimizer's tests: a generator that computes the possible error of each
+//! value, and an interpreter.
 
 pub mod executor;
 pub mod flow;

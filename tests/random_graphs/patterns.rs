@@ -1,4 +1,5 @@
-//! What Keras writes out in many nodes, with what a generator must know of the values between them.
+//! Patterns that Keras writes as many nodes, with the generator's facts about the values between
+//! them.
 
 use tensorflow_wgpu::DType::{F32, I32};
 
@@ -207,8 +208,8 @@ pub fn adam(g: &mut Generator) -> Option<()> {
     Some(())
 }
 
-/// The gradient of a mean: something repeated along some of its axes of extent 1, a part of it, and
-/// perhaps what it is added to.
+/// The gradient of a mean: a tensor that is repeated along some of its axes of extent 1, a part of
+/// it, and perhaps the tensor that it is added to.
 pub fn repeat(g: &mut Generator) -> Option<Value> {
     let x = g.any_value();
     let full = g.any_value();
@@ -238,7 +239,7 @@ pub fn repeat(g: &mut Generator) -> Option<Value> {
     if full.dtype == x.dtype { g.combine("AddV2", &full, &scaled) } else { Some(scaled) }
 }
 
-/// A condition, two branches of one value, and what comes out of the one that runs.
+/// A condition, two branches of one value, and the result of the branch that runs.
 pub fn branch(g: &mut Generator) -> Option<Value> {
     let x = g.any_value();
     if x.dtype != F32 {

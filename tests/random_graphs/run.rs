@@ -11,10 +11,10 @@ use tensorflow_wgpu::{DType, HostTensor};
 
 use super::generate::Case;
 
-/// Runs a node with an op that is not the interpreter's own.
+/// Runs a node with an op that the interpreter does not execute itself.
 pub type Engine<'e> = dyn FnMut(&local::Node, &[Input]) -> Vec<Input> + 'e;
 
-/// What a node gives that runs with these inputs; a `Switch`'s outputs are not all alive.
+/// The outputs of a node that runs with these inputs; only some outputs of a `Switch` are alive.
 pub fn evaluate(
     graph: &Graph,
     id: NodeId,
@@ -94,7 +94,7 @@ fn in_host_memory(op: &str, inputs: &[Input]) -> Option<HostTensor> {
     }
 }
 
-/// The tensor that an input is.
+/// The tensor of an input.
 pub fn tensor(input: &Input) -> &HostTensor {
     match input {
         Input::Value(t) => t,
@@ -129,7 +129,7 @@ fn local_attr(name: &str, attr: &attr::Attr) -> Option<local::Attr> {
         Value::F(v) => local::Attr::Float(*v),
         Value::B(v) => local::Attr::Bool(*v),
         Value::S(_) => local::Attr::String(attr.string()?.to_owned()),
-        // An empty list does not say of what.
+        // An empty list does not show its type.
         Value::List(list) if !list.r#type.is_empty() || name.starts_with('T') => {
             local::Attr::Types(attr.dtypes()?)
         }
@@ -149,14 +149,14 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// With fresh variables.
+    /// A device with fresh variables.
     pub fn new(mut session: Session, case: &Case) -> Self {
         let variables =
             case.variables.iter().map(|(_, value)| session.variable(value).unwrap()).collect();
         Self { session, variables }
     }
 
-    /// One node.
+    /// Runs one node.
     pub fn node(&mut self, node: &local::Node, inputs: &[Input]) -> Vec<Input> {
         let fail = |e: tensorflow_wgpu::Error| -> ! { panic!("{} {e}: {node:?}", node.op()) };
         let own = |input: &Input| match input {
@@ -183,7 +183,7 @@ impl OnDevice {
     }
 }
 
-/// Runs nodes by the functions' references: scalar functions and what is fused of them.
+/// Runs nodes by the functions' references: scalar functions and fused expressions of them.
 pub fn on_host(node: &local::Node, inputs: &[Input]) -> Vec<Input> {
     let inputs: Vec<HostTensor> = inputs.iter().map(|i| tensor(i).clone()).collect();
     let (expression, constants) = if node.op() == elementwise::OP {
@@ -207,7 +207,7 @@ pub fn on_host(node: &local::Node, inputs: &[Input]) -> Vec<Input> {
     values.into_iter().map(Into::into).collect()
 }
 
-/// Fails unless both are the same within `tolerance`.
+/// Fails unless both are equal within `tolerance`.
 pub fn assert_same(got: &HostTensor, want: &HostTensor, tolerance: f64, what: &dyn Fn() -> String) {
     assert_eq!((got.dtype, &got.dims), (want.dtype, &want.dims), "{}", what());
     if got.dtype == DType::Bool {

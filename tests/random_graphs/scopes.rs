@@ -1,4 +1,5 @@
-//! The loops and branches around a node that is being written, and how values come into them.
+//! The loops and branches around a node that is being written, and the ways in which values enter
+//! them.
 
 use tensorflow_wgpu::DType::{Bool, F32, I32};
 
@@ -15,9 +16,9 @@ pub struct Scope {
     /// The values of the scope around it.
     around: Vec<Value>,
     statements: Vec<String>,
-    /// Scalars of int32 that are exact, counters.
+    /// Exact scalars of int32: counters.
     pub counters: Vec<Value>,
-    /// What came in, with the value that it was outside.
+    /// The names of entered values, with their values outside.
     brought: Vec<(String, Value)>,
 }
 
@@ -25,7 +26,7 @@ pub struct Scope {
 pub enum Kind {
     /// Frame and condition.
     Loop(String, String),
-    /// The decision, a bool or an index, and the branch's number of how many.
+    /// The decision, a bool or an index; the branch's number; and the number of branches.
     Branch(Value, usize, usize),
 }
 
@@ -35,7 +36,7 @@ pub struct Scopes {
     open: Vec<Scope>,
     /// By node: the scope's number; nothing for nodes that are the frame of loops and branches.
     of: Vec<Option<usize>>,
-    /// By number: the scope around it if a node may wait for one of that.
+    /// For each scope, by number: the scope around it, if a node may wait for a node of that scope.
     waits: Vec<Option<usize>>,
     /// Frames of loops and branches are being written.
     pub is_frame: bool,
@@ -71,7 +72,7 @@ impl Scopes {
     }
 
     /// Whether the node `second` may wait for the earlier node `first`: it is in the same scope, or
-    /// in a branch of that.
+    /// in a branch inside that scope.
     pub fn may_wait(&self, second: usize, first: usize) -> bool {
         let (Some(mut own), Some(wanted)) = (self.of[second], self.of[first]) else { return false };
         while own != wanted {
@@ -108,7 +109,7 @@ impl Generator {
         self.statements = scope.statements;
     }
 
-    /// Writes something outside of all scopes, and brings the value in.
+    /// Writes a node outside of all scopes, and brings its value in.
     pub fn read_outside(&mut self, write: impl FnOnce(&mut Self) -> Value) -> Value {
         let open = std::mem::take(&mut self.scopes.open);
         let values = std::mem::take(&mut self.values);
@@ -169,7 +170,7 @@ impl Generator {
             Kind::Branch(decision, at, of) => self.decide(&value, decision, *at, *of),
         };
         let inner = Value { name, ..value.clone() };
-        // What is at the inside of a Switch runs at the inside alone.
+        // The output of a Switch inside a scope exists only inside.
         let inner = if inner.name.contains(':') && self.random.below(2) == 0 {
             let name = self.emit("Identity", &[&inner.name], &attrs, inner.dtype, &inner.dims);
             Value { name, ..inner }
@@ -180,8 +181,8 @@ impl Generator {
         inner
     }
 
-    /// A value that is the same in every step: entered as a constant, and read as it is or by a
-    /// `Switch`; or handed on from step to step.
+    /// A value that is the same in every step: entered as a constant and read directly or through a
+    /// `Switch`, or carried from step to step.
     fn enter_step(&mut self, value: &Value, frame: &str, condition: &str) -> String {
         let form = self.random.below(3);
         let attrs = format!("T: {}", value.dtype);
@@ -210,7 +211,7 @@ impl Generator {
 
     /// The `Merge` of a value with that of the next step, which [`Self::next`] writes.
     pub fn merge_with_next(&mut self, enter: &str, value: &Value) -> String {
-        // A node's name is known when the one before it is.
+        // The name of the later node can be derived from this one's.
         let name = format!("{enter}_merge");
         let attrs = format!("N: 2, T: {}", value.dtype);
         let outputs = [(value.dtype, &value.dims[..]), (I32, &[])];
@@ -237,7 +238,7 @@ impl Generator {
         if at == 0 { name } else { format!("{name}:{at}") }
     }
 
-    /// A float that a counter is.
+    /// A float with the value of a counter.
     pub fn counted(&mut self, counter: &Value) -> Value {
         let attrs = "SrcT: int32, DstT: float32, Truncate: false";
         let name = self.emit("Cast", &[&counter.name], attrs, F32, &[]);

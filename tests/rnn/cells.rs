@@ -83,7 +83,7 @@ impl Case {
     }
 }
 
-/// Differences of `loss` by every element of every parameter.
+/// Difference quotients of `loss` by every element of every parameter.
 pub fn slopes(parameters: &[Vec<f64>], loss: impl Fn(&[Vec<f64>]) -> f64) -> Vec<Vec<f64>> {
     let step = 1e-5;
     let slope = |k: usize, i: usize| {
@@ -258,8 +258,8 @@ fn gru_cells_and_their_gradients() {
         let slopes = slopes(&values, |p| dot(&gru(batch, width, cells, p)[3], &by));
         close(&gradients[0], &slopes[0], 1e-4, "gradient of x");
         close(&gradients[1], &slopes[1], 1e-4, "gradient of h_prev");
-        // What the gates and the candidate are made from, summed over the batch, has the gradient
-        // of the biases.
+        // The pre-activations of the gates and of the candidate, summed over the batch, have the
+        // gradient of the biases.
         for (gradient, bias) in [(&gradients[3], &slopes[4]), (&gradients[2], &slopes[5])] {
             let values = gradient.to_f64();
             let sums: Vec<f64> =

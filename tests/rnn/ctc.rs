@@ -66,7 +66,7 @@ impl Case {
         ]
     }
 
-    /// The labels of a sequence that count.
+    /// The labels of a sequence that are counted.
     fn counted(&self, b: usize) -> Vec<i32> {
         let mut labels = self.labels[b].clone();
         if self.collapses {
@@ -206,7 +206,7 @@ fn losses_and_gradients_are_those_of_the_forward_pass() {
     }
 }
 
-/// A sequence with more labels than its steps is left out, however many they are.
+/// A sequence with more labels than steps is left out, however many labels it has.
 #[test]
 fn long_sequences_that_are_left_out() {
     let labels: Vec<i32> = (0..40_000).map(|i| i % 3).collect();

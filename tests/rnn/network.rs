@@ -19,7 +19,7 @@ pub struct Network {
     pub batch: usize,
     pub inputs: usize,
     pub units: usize,
-    /// Elements of a projected output, or 0.
+    /// The number of elements of a projected output, or 0.
     pub projection: usize,
     pub skips: bool,
     pub time_major: bool,
@@ -54,7 +54,7 @@ impl Network {
         matches!(self.mode, "gru_reset_before" | "rnn_linear" | "rnn_sigmoid")
     }
 
-    /// The network as its op takes it: ours is one layer with sequences before steps.
+    /// The network in the form that its op supports: ours is one layer with sequences before steps.
     pub fn fitted(&self) -> Self {
         match self.is_ours() {
             true => {
@@ -64,7 +64,7 @@ impl Network {
         }
     }
 
-    /// The newest op that has such networks, or its gradient.
+    /// The newest op that supports the network, or its gradient.
     pub fn op(&self, gradient: bool) -> &'static str {
         match (self.is_ours(), self.has_lengths(), gradient) {
             (true, _, false) => "_WgpuRecurrentLayer",
@@ -89,7 +89,7 @@ impl Network {
         self.layers * self.directions
     }
 
-    /// Elements of an input of a layer, 0 where it has no weights.
+    /// The number of elements of a layer's input, 0 if it has no weights.
     pub fn weighted(&self, layer: usize) -> usize {
         match layer {
             0 if self.skips => 0,
@@ -98,7 +98,7 @@ impl Network {
         }
     }
 
-    /// Elements of an output of a direction.
+    /// The number of elements of a direction's output.
     pub fn outputs(&self) -> usize {
         if self.projects() { self.projection } else { self.units }
     }
@@ -177,7 +177,7 @@ impl Network {
                         let t = if direction == 1 { length - 1 - s } else { s };
                         let before: Vec<f64> =
                             (0..outputs).map(|k| last_h[self.at(states, pseudo, b, k)]).collect();
-                        // Of gate g and unit j.
+                        // The part for gate g and unit j.
                         let x_at = self.at([steps, batch, columns], t, b, 0);
                         let x = &x[x_at..x_at + columns];
                         let input_part = |g: usize, j: usize| {

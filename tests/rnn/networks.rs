@@ -22,7 +22,7 @@ fn forward(
     session.run(node, &inputs).unwrap()
 }
 
-/// A network with random inputs and what the reference makes of them.
+/// A network with random inputs and the reference's results.
 struct Expected {
     n: Network,
     dtype: DType,
@@ -43,7 +43,7 @@ impl Expected {
         let mut random = Random::new(n.units as u64 + 3);
         let (mut inputs, mut values) = super::cells::random(&mut random, dtype, &n.shapes());
         if n.units > 64 {
-            // Saturated gates would hide what the sums are.
+            // Saturated gates would hide errors in the sums.
             let scale = 2.0 / (n.units as f64).sqrt();
             for v in &mut values[3] {
                 *v *= scale;
@@ -55,7 +55,7 @@ impl Expected {
         Self { n, dtype, what, random, inputs, values, want }
     }
 
-    /// Runs the network and compares its values; gives what it made.
+    /// Runs the network and compares its values; returns its results.
     fn check_values(&self, session: &mut Session) -> Vec<HostTensor> {
         let Self { n, dtype, what, inputs, want, .. } = self;
         let bound = match *dtype {
@@ -112,10 +112,10 @@ fn check(session: &mut Session, n: &Network, dtype: DType, slope_bound: Option<f
     }
 }
 
-/// CudnnRNN's kinds of layers, and those that are ops of ours.
+/// CudnnRNN's kinds of layers, and those of our own op.
 const CUDNN: [&str; 4] = ["lstm", "gru", "rnn_tanh", "rnn_relu"];
 const OURS: [&str; 3] = ["gru_reset_before", "rnn_linear", "rnn_sigmoid"];
-/// Those that have a text of their own.
+/// The modes that have a shader text of their own.
 const MODES: [&str; 5] = ["lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu"];
 
 /// LSTMs whose outputs are projected.
@@ -126,7 +126,7 @@ fn projected() -> Vec<Network> {
         let inputs = if n.skips { units } else { n.inputs };
         all.extend([1, 3].map(|projection| Network { projection, units, inputs, ..n.clone() }));
     }
-    // As many as there are units: no projection.
+    // As many outputs as units: no projection.
     all.push(Network { projection: 2, ..SMALL });
     all
 }
@@ -191,7 +191,7 @@ fn extents_of_all_kinds() {
     ];
     let mut all = Vec::new();
     for (at, mode) in MODES.into_iter().enumerate() {
-        // Of the modes that differ in their gates alone, each has some of the extents.
+        // For modes that differ only in their gates, each is tested with some of the extents.
         let is_chosen = |number: usize| mode == "lstm" || number % 3 == at % 3;
         for (number, (steps, batch, inputs, units)) in extents.into_iter().enumerate() {
             if !is_chosen(number) {
@@ -215,12 +215,12 @@ fn extents_of_all_kinds() {
     }
 }
 
-/// The gradients of networks of many units, as far as they go in a random direction, against the
-/// reference's difference quotients in it.
+/// The gradients of networks of many units in a random direction, against the reference's
+/// difference quotients in that direction.
 #[test]
 fn gradients_of_larger_networks() {
     let mut all = Vec::new();
-    // A rectified unit near its kink has no quotient that tells its slope.
+    // A difference quotient of a rectified unit near its kink does not give its slope.
     for mode in ["lstm", "gru", "gru_reset_before", "rnn_tanh"] {
         for (steps, batch, units) in [(4, 11, 96), (3, 5, 260)] {
             let n = Network { mode, steps, batch, inputs: 9, units, ..SMALL };
@@ -245,7 +245,7 @@ struct Slopes {
     n: Network,
     inputs: Vec<HostTensor>,
     d_outputs: Vec<HostTensor>,
-    /// Which input, the direction, and the quotient in it.
+    /// The number of the input, the direction, and the quotient in it.
     quotients: Vec<(usize, Vec<f64>, f64)>,
 }
 
@@ -297,7 +297,7 @@ impl Slopes {
     }
 }
 
-/// Tensors over all steps are cut by sequences where these come first, else by steps.
+/// Tensors over all steps are cut by sequences if these come first, else by steps.
 #[test]
 fn tensors_beyond_one_binding() {
     let mut session = session_of(4096);
@@ -307,7 +307,7 @@ fn tensors_beyond_one_binding() {
         for n in [
             Network { steps: 10, batch: 7, time_major: false, ..base.clone() },
             Network { steps: 10, batch: 7, time_major: false, lengths, ..base.clone() },
-            // Rounding grows from step to step where nothing bounds the outputs.
+            // Rounding errors grow from step to step if nothing bounds the outputs.
             Network { mode: smooth(mode), steps: 40, batch: 3, layers: 2, ..base.clone() },
             Network { mode: smooth(mode), steps: 70, batch: 1, time_major: false, ..base.clone() },
         ] {
@@ -359,7 +359,7 @@ fn dropout_between_layers() {
     // Without training nothing is dropped.
     let plain = forward(&mut session, &n, &node.clone().attr("is_training", false), &inputs);
     assert_eq!(plain[0], whole[0]);
-    // Where all is dropped, nothing of the outputs' gradient reaches the first layer.
+    // If all values are dropped, nothing of the outputs' gradient reaches the first layer.
     let got = forward(&mut session, &n, &node.clone().attr("dropout", 1.0), &inputs);
     let filled = |dims: &[usize], value: f64| {
         HostTensor::floats(DType::F32, dims, &vec![value; dims.iter().product()])
@@ -475,7 +475,7 @@ fn bad_input_is_told() {
     let made = session.run(&node.clone().attr("num_proj", 1i64), &inputs);
     let words = "Invalid input_h and input_c w/ projection size: 1 [1,2,2] [1,2,2]";
     assert!(matches!(&made, Err(Error::InvalidArgument(m)) if m.contains(words)), "{made:?}");
-    // TensorFlow's kernel looks at num_proj for LSTMs alone; cuDNN has no other network with it.
+    // TensorFlow's kernel reads num_proj only for LSTMs; cuDNN has no other network with it.
     let gru = Network { mode: "gru", time_major: false, ..SMALL };
     let (inputs, _) = random(&mut Random::new(1), DType::F32, &gru.shapes());
     let node = gru.node("CudnnRNNV3", DType::F32);

@@ -146,7 +146,7 @@ fn wrap(dtype: DType, v: i128) -> i128 {
     (v - low).rem_euclid(high - low + 1) + low
 }
 
-/// Rows of which either zero is right, or whose reference has no sign of it.
+/// Rows for which either zero is right, or whose reference has no sign of zero.
 const EITHER_ZERO: &[&str] =
     &["BesselI1", "BesselI1e", "Dawsn", "IgammaGradA", "Maximum", "Minimum"];
 

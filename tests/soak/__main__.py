@@ -20,14 +20,14 @@ from pathlib import Path
 
 import worker
 
-# Counts that may not be larger in the last quarter than they have been in the quarters before.
+# Counts that may not be larger in the last quarter than in the quarters before.
 COUNTS = ["descriptors", "threads", "pipelines", "bind groups"]
-# Bytes of resident memory by which a round may outgrow the CPU's.
+# Bytes of resident memory per round by which a worker may exceed the CPU's growth.
 GROWTH = 32 << 10
-# Bytes of the device that a round may keep: constants of the graphs that TensorFlow never frees,
-# 256 for each scalar.
+# Bytes of device memory that a round may keep: constants of the graphs that TensorFlow never frees,
+# 256 bytes for each scalar.
 DEVICE_GROWTH = 4 << 10
-# Bind groups follow TensorFlow's choice of places; a few more are no growth.
+# Bind groups depend on TensorFlow's choice of addresses; a few more are no growth.
 SLACK = {"bind groups": 1.1}
 
 
@@ -50,7 +50,7 @@ def slope(rounds: list[dict[str, float]], key: str = "resident") -> float:
     """Bytes by which memory grows in a round: the median over pairs of rounds (Theil and Sen)."""
     points = [(r["round"], r[key]) for r in rounds]
     half = len(points) // 2
-    # Pairs that are half the run apart tell growth from noise.
+    # Pairs of rounds half the run apart distinguish growth from noise.
     return statistics.median(
         (y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in zip(points, points[half:])
     )
@@ -62,7 +62,7 @@ def settled(rounds: list[dict[str, float]]) -> list[dict[str, float]]:
 
 
 def judge(name: str, rounds: list[dict[str, float]], baseline: float) -> list[str]:
-    """What grew in a worker's run."""
+    """The figures that grew in a worker's run."""
     rounds = settled(rounds)
     last = len(rounds) * 3 // 4
     grown = []
@@ -127,7 +127,7 @@ def main() -> int:
     seconds = options.minutes * 60 * 0.9
 
     def run(names: dict[str, str], seconds: float) -> dict[str, list[dict[str, float]]]:
-        """Workers at the same time, by name and device."""
+        """Runs workers at the same time, by name and device."""
         logs = {name: options.out / f"{name}.jsonl" for name in names}
         workers = [
             start(seconds, device, seed, least, logs[name])

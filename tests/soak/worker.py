@@ -25,9 +25,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_wgpu
 
-# Rounds after which everything has been seen once: kinds of models times shapes.
+# The number of rounds after which everything has been seen once is that of kinds of models times
+# shapes.
 SIZES = [(8, 16), (12, 9), (5, 24)]
-# Enough that a round is mostly training: TensorFlow keeps 17 MB for each round, whatever it trains.
+# Enough for a round to be mostly training: TensorFlow keeps 17 MB for each round, whatever it
+# trains.
 EPOCHS = 60
 # Bytes, a power of two.
 REGION = 64 << 20
@@ -80,8 +82,8 @@ def data(shape: tuple[int, ...], seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def play(number: int, seed: int, directory: Path, device: str) -> dict[str, float]:
-    """One round. Fails where a saved model does not do what the model did, or the model is not on
-    the device.
+    """Plays one round. Fails if a saved model behaves differently from the model, or if the model
+    is not on the device.
     """
     kind = list(KINDS)[number % len(KINDS)]
     batch, size = SIZES[number // len(KINDS) % len(SIZES)]
@@ -129,8 +131,8 @@ def play(number: int, seed: int, directory: Path, device: str) -> dict[str, floa
 def captured() -> int:
     """Bytes on the device of variables that TensorFlow's graphs hold.
 
-    TensorFlow never frees the graph of a function that applies a Keras optimizer, nor what it
-    captured. Without the plug-in it does not either.
+    TensorFlow never frees the graph of a function that applies a Keras optimizer, nor the variables
+    that the graph captured, with or without the plug-in.
     """
     graphs = (o for o in gc.get_objects() if isinstance(o, tf.__internal__.FuncGraph))
     handles = {id(t): t for graph in graphs for t, _ in graph.captures if t.dtype == tf.resource}
@@ -138,13 +140,15 @@ def captured() -> int:
     for handle in handles.values():
         for value in handle._handle_data.shape_and_type if "WGPU" in handle.device else ():
             size = tf.TensorShape(value.shape).num_elements() * tf.as_dtype(value.dtype).size
-            # The allocator's unit.
+            # The allocator rounds to this unit.
             total += -(-size // 256) * 256
     return total
 
 
 def held() -> dict[str, float]:
-    """What the process holds. Memory that malloc keeps for itself is given back first."""
+    """The memory and objects that the process holds. Memory that malloc keeps for itself is
+    released first.
+    """
     gc.collect()
     if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
@@ -175,15 +179,15 @@ def main() -> None:
     end = time.monotonic() + options.seconds
     number = 0
     # The first allocation, and a region of TensorFlow's allocator for itself: all rounds share the
-    # next region, which is as large. What they bind would else have new combinations whenever the
-    # graphs that TensorFlow never frees fill one.
+    # next region, which is as large. Otherwise their bindings would have new combinations whenever
+    # the graphs that TensorFlow never frees fill a region.
     region = (
         tf.raw_ops.Empty(shape=[REGION // 4], dtype=tf.float32)
         if options.device != "CPU:0"
         else None
     )
-    # No device is named: WGPU wins placement by itself, and datasets have kernels for the CPU
-    # alone.
+    # No device is named: WGPU is chosen by placement itself, and datasets have kernels only for the
+    # CPU.
     while time.monotonic() < end or number < options.rounds:
         with tempfile.TemporaryDirectory() as directory:
             losses = play(number, options.seed, Path(directory), options.device)

@@ -3,7 +3,7 @@
 use super::*;
 use tensorflow_wgpu::device::Profile;
 
-/// Greedy suppression, as its definition says.
+/// Greedy suppression, by its definition.
 fn suppressed(boxes: &[f32], scores: &[f32], limit: usize, overlap: f32, lowest: f32) -> Vec<i32> {
     let mut order: Vec<usize> = (0..scores.len()).filter(|i| scores[*i] > lowest).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
@@ -87,7 +87,7 @@ fn non_max_suppression() {
     fails(&node, &inputs(0.5, 1, 3), "boxes must have 4 columns");
 }
 
-/// Selections beyond what a candidate may visit in one program.
+/// Selections beyond the number that a candidate can visit in one program.
 #[test]
 fn non_max_suppression_in_parts() {
     let n = 700;

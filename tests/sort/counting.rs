@@ -86,7 +86,7 @@ fn bucketize() {
     for dtype in offered("Bucketize") {
         let v = [-5.0, 0.0, 1.0, 7.0, 16_777_216.0, 16_777_217.0, 20_000_001.0];
         let node = |b: &[f32]| Node::new("Bucketize").attr("T", dtype).attr("boundaries", b);
-        // The last but one is 2^24 in float32.
+        // The last boundary but one is 2^24 in float32.
         let near = if dtype == DType::F64 { 2 } else { 3 };
         let boundaries =
             [1.0, 7.5, 16_777_216.0 + if dtype == DType::F64 { 2.0 } else { 0.0 }, 2e7];
@@ -303,7 +303,7 @@ fn ragged_tensor_to_tensor() {
     let open = HostTensor::i64(&[], &[-1]);
     for dtype in offered("RaggedTensorToTensor") {
         let of = |dims: &[usize], v: &[f64]| of_f64(dtype, dims, v);
-        // Zeros and ones, for bool has nothing else.
+        // Only zeros and ones, because bool has no other values.
         let [a, b] = [1.0, 0.0];
         let splits = HostTensor::i64(&[4], &[0, 1, 1, 4]);
         let node = ragged(dtype, DType::I64, &["ROW_SPLITS"]);
@@ -380,7 +380,7 @@ fn ragged_tensor_to_tensor() {
     }
 }
 
-/// Windows of rows, where a binding is small.
+/// Windows of rows, for a small binding.
 #[test]
 fn ragged_tensor_to_tensor_in_windows() {
     let lengths: Vec<i64> = (0..300).map(|i| number(i, 3, 9) as i64).collect();

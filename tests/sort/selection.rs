@@ -127,7 +127,7 @@ fn top_k() {
 #[test]
 fn top_k_of_many_rows() {
     let node = Node::new("TopKV2").attr("T", DType::F32).attr("index_type", DType::I32);
-    // Longer than a tournament's segment, of a length that no run divides, and as long as it gets.
+    // Longer than a tournament's segment, a length that no run divides, and the largest length.
     for (rows, n, k) in [(40, 2100, 300), (32, 8192, 8192), (2500, 131, 131)] {
         let v = values(DType::F32, rows * n, 9);
         let positions: Vec<i32> = top(&v, n, k, 1.0).iter().map(|j| *j as i32).collect();
@@ -158,8 +158,8 @@ fn top_k_of_many_rows() {
     assert!(got[0].values::<f32>().chunks(n).all(|row| bits(row)[25..] == bits(&picked)[25..]));
 }
 
-/// Rows in which whole stretches are equal, ascend or descend, so that what a workgroup's
-/// invocations find first crowds in few of them.
+/// Rows in which long stretches are equal, ascending or descending, so that the elements found
+/// first come from few of a workgroup's invocations.
 #[test]
 fn top_k_of_crowded_rows() {
     let n = 9000;
@@ -253,7 +253,7 @@ fn unique() {
     fails(&node, &[HostTensor::f32(&[1, 1], &[1.0])], "unique expects a 1D vector.");
 }
 
-/// Values that a hash table of 4,096 slots would all put in one place: more than it looks at.
+/// Values that a hash table of 4,096 slots would all put into one slot: more than it probes.
 #[test]
 fn unique_of_values_that_crowd() {
     let hash = |key: u32| {

@@ -135,8 +135,8 @@ fn addresses_of_nobody_are_errors() {
 #[cfg(target_os = "linux")]
 const LAVAPIPE: [&str; 3] = ["lvp_icd.x86_64.json", "lvp_icd.aarch64.json", "lvp_icd.json"];
 
-/// With two manifests, and two copies of it, one driver is two devices. The copies run in a process
-/// of their own.
+/// With two manifests, and two copies of it, one driver is two devices. The copies run in a
+/// separate process.
 #[cfg(target_os = "linux")]
 #[test]
 fn copies_between_devices() {
@@ -198,7 +198,8 @@ const SHUT: u64 = 0;
 #[cfg(target_os = "linux")]
 const OPEN: u64 = 1;
 
-/// Holds the device up until the gate is open. It opens by itself in the end, and says so.
+/// Holds the device up until the gate is open. If the test does not open it in time, it continues
+/// and reports that.
 #[cfg(target_os = "linux")]
 unsafe extern "C" fn pass(argument: *mut c_void, _: *mut TF_Status) {
     // SAFETY: the test passes its gate.
@@ -222,7 +223,7 @@ fn between_devices() {
         let shift = round % 4;
         stream_b.memset(on_b.address, 0, n + 8);
         stream_a.write(on_a.address, &data);
-        // As TensorFlow does it: one copy on the sender's stream, then the receiver's stream waits
+        // TensorFlow's sequence: one copy on the sender's stream, then the receiver's stream waits
         // for it.
         stream_a.copy(on_b.address + shift, on_a.address, n);
         let event = a.event();
@@ -237,7 +238,7 @@ fn between_devices() {
         stream_b.block();
         assert!(got == data, "round {round}");
     }
-    // A copy to a device that is busy holds nobody up, and comes behind what is there.
+    // A copy to a busy device blocks no thread, and comes after the work that is there.
     let gate = AtomicU64::new(SHUT);
     let argument = (&raw const gate).cast_mut().cast::<c_void>();
     a.write(on_a.address, &data);
@@ -254,7 +255,7 @@ fn between_devices() {
     assert_eq!(gate.swap(OPEN, Ordering::SeqCst), SHUT, "the sender waited for the receiver");
     stream_b.block();
     assert!(b.read(on_b.address, n as usize) == data);
-    // There and back: what is on its way to the sender is there first.
+    // There and back: earlier copies to the sender finish first.
     for round in 0..20_u8 {
         let data: Vec<u8> = data.iter().map(|byte| byte ^ round).collect();
         stream_b.write(on_b.address, &data);
@@ -265,7 +266,7 @@ fn between_devices() {
         stream_a.block();
         assert!(b.read(on_b.address + 8, n as usize) == data, "round {round}");
     }
-    // Synchronously, in both directions, asked of either device.
+    // Synchronous copies in both directions, requested from either device.
     for d in [&a, &b] {
         b.write(on_b.address, &[5; 64]);
         d.copy(on_a.address + 1, on_b.address, 64);
@@ -280,8 +281,8 @@ fn between_devices() {
         .plugin
         .status(|s| unsafe { a.se().record_event.unwrap()(a.raw, stream_a.raw, b.event().raw, s) });
     assert_eq!(code, INVALID_ARGUMENT as c_int);
-    // TensorFlow ignores that and asks the event, which may have been done when it was recorded
-    // before.
+    // TensorFlow ignores that error and polls the event, which may be complete from an earlier
+    // recording.
     let event = b.event();
     stream_b.record(&event);
     event.block();

@@ -57,7 +57,7 @@ fn an_event_behind_uploads_alone_needs_no_polling() {
     other.read_into(&mut got, memory.address);
     other.block();
     assert_eq!(got, pattern(4096));
-    // With anything else in front of it, an event says when that is done.
+    // Behind other work, an event reports when that work is done.
     let mut got = vec![0; 4096];
     up.read_into(&mut got, memory.address);
     up.write(memory.address, &[0; 4]);

@@ -1,7 +1,7 @@
-/* What the plugin's stream executor and graph optimizer need of TensorFlow. Built under the name of
- * TensorFlow's library, so that the plugin finds it the way it finds TensorFlow. Its objects are
- * counted, so that tests see what was not deleted. What nobody may call here is there to be found.
- * */
+/* The functions of TensorFlow that the plugin's stream executor and graph optimizer need. Built
+ * under the name of TensorFlow's library, so that the plugin finds it the way it finds TensorFlow.
+ * Objects are counted, so that tests find those that were not deleted. Functions that must not be
+ * called are defined because the plugin looks them up. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -73,8 +73,8 @@ void TF_KernelBuilder_TypeConstraint(void* builder, const char* attr, int type,
 void TF_KernelBuilder_HostMemory(void* builder, const char* argument) {}
 void TF_RegisterKernelBuilder(const char* op, void* builder, TF_Status* status) { delete(builder); }
 
-/* A graph of which TensorFlow knows the name of one node to preserve, and the type and shape of
- * every output: TensorProperties of float32[4]. */
+/* A graph with the name of one node to preserve. The type and shape of every output are known:
+ * TensorProperties of float32[4]. */
 static const char kPreserved[] = "kept";
 static const uint8_t kProperties[] = {0x08, 1, 0x12, 4, 0x12, 2, 0x08, 4};
 

@@ -19,14 +19,14 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use abi::*;
 use support::{Device, FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, plugin, registration};
 
-/// Opaque here as it is for the plugin.
+/// Opaque here, as for the plug-in.
 #[derive(Debug)]
 #[repr(C)]
 pub struct TF_Status {
     opaque: [u8; 0],
 }
 
-/// All tests share one device: those that look at its statistics or make it fail run alone.
+/// All tests share one device: tests that read its statistics or make it fail run alone.
 static DEVICE: RwLock<()> = RwLock::new(());
 
 fn shared() -> (Device, RwLockReadGuard<'static, ()>) {
@@ -111,7 +111,7 @@ fn devices_describe_themselves() {
         let (code, message) = p.create_device(ordinal, SP_Device::STRUCT_SIZE).unwrap_err();
         assert_eq!(code, INVALID_ARGUMENT, "{message}");
     }
-    // Destroying and creating again, as nobody forbids.
+    // Destroying and creating again, which is allowed.
     let mut device = p.create_device(0, SP_Device::STRUCT_SIZE).unwrap();
     let handle = device.device_handle;
     // SAFETY: the device is what create_device filled.
@@ -141,7 +141,7 @@ fn null_and_wrong_handles_are_errors() {
             assert_eq!(code, INTERNAL, "{message}");
             assert!(message.contains("TensorFlow passed"), "{message}");
         }
-        // A handle of another kind, which would be read as what it is not.
+        // A handle of another kind, which would be read as the wrong struct.
         let (stream, event) = (d.stream(), d.event());
         for (code, message) in [
             p.status(|s| se.get_stream_status.unwrap()(d.raw, event.raw.cast(), s)),

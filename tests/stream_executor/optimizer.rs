@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_long};
 
 use super::*;
 
-/// c/experimental/grappler/grappler.h, as far as the tests look.
+/// c/experimental/grappler/grappler.h, the part that the tests read.
 #[repr(C)]
 struct Params {
     struct_size: usize,
@@ -59,8 +59,8 @@ fn symbol<T: Copy>(library: &libloading::Library, name: &CStr) -> T {
         .unwrap_or_else(|e| panic!("{name:?}: {e}"))
 }
 
-/// Calls TF_InitGraph with structs that claim these sizes. What it must not touch is filled with
-/// 0x55.
+/// Calls TF_InitGraph with structs that claim these sizes. The bytes that it must not touch are
+/// filled with 0x55.
 fn register(
     params_size: usize,
     configs_size: usize,
@@ -175,7 +175,7 @@ fn graph() -> Vec<u8> {
     .concat()
 }
 
-/// What `optimizer` makes of a graph.
+/// The graph that `optimizer` returns.
 fn optimized(optimize: Optimize, optimizer: *mut c_void, graph: &[u8]) -> Vec<u8> {
     let p = plugin();
     let new: unsafe extern "C" fn() -> *mut Buffer = symbol(&p.framework, c"TF_NewBuffer");
@@ -196,7 +196,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|w| w == text.as_bytes())
 }
 
-/// Fails unless there are no more objects of TensorFlow's than before. Tests that need no device
+/// Fails unless the number of TensorFlow's objects is back to `before`. Tests that need no device
 /// run at the same time, and hold a status now and then.
 fn assert_gives_back(live: extern "C" fn() -> c_long, before: c_long) {
     let start = std::time::Instant::now();
@@ -256,8 +256,8 @@ fn failures_leave_the_graph_as_it_is() {
     let graph = graph();
     let before = live();
     let stream = d.stream();
-    // SAFETY: `fail` is the fake's variable, read by calls of this thread alone; what `create` made
-    // is destroyed once.
+    // SAFETY: `fail` is the fake's variable, read only by calls of this thread; the object of
+    // `create` is destroyed once.
     unsafe {
         *fail = true;
         let optimizer = create();

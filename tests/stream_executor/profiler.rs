@@ -1,10 +1,10 @@
-//! The profiler C API: registration, and sessions from their start to the data that they hand out.
+//! The profiler C API: registration, and sessions from their start to the data that they return.
 
 use std::ffi::{CStr, c_char};
 
 use super::*;
 
-/// c/experimental/pluggable_profiler/pluggable_profiler.h, as far as the tests look.
+/// c/experimental/pluggable_profiler/pluggable_profiler.h, the part that the tests read.
 #[repr(C)]
 struct Params {
     struct_size: usize,
@@ -130,7 +130,7 @@ fn a_session_hands_out_what_the_device_did_once() {
     assert!(wanted > 100, "{wanted} bytes");
     let mut small = vec![0; wanted - 1];
     let mut room = small.len();
-    // SAFETY: the buffer has as many bytes as it says.
+    // SAFETY: the buffer has `room` bytes.
     let refused = p.status(|s| unsafe {
         collect(&raw const profiler, small.as_mut_ptr(), &raw mut room, s);
     });

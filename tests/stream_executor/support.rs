@@ -1,5 +1,5 @@
-//! The built library behind its C tables, as TensorFlow holds it, with a TF_Status library in
-//! TensorFlow's place.
+//! The built library behind its C tables, as TensorFlow holds it, with a TF_Status library in place
+//! of TensorFlow.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ struct StatusApi {
 
 type Init = unsafe extern "C" fn(*mut SE_PlatformRegistrationParams, *mut TF_Status);
 
-/// What TensorFlow gets from the plugin.
+/// The tables that TensorFlow gets from the plug-in.
 pub struct Plugin {
     pub init: Init,
     pub platform: SP_Platform,

@@ -21,10 +21,11 @@ import fetch
 import report
 
 ROOT = Path(__file__).parents[2]
-#: Each N-th variant that is compiled: all where the compiler is fast.
+#: Every N-th variant is compiled: all of them if the compiler is fast.
 EVERY = {"navi31": 1, "dxc": 8, **dict.fromkeys(compilers.INTEL, 32)}
 EVERY_OTHER = 8
-#: The same for continuous integration. Intel's are left out, whose shim is built from source.
+#: The same for continuous integration. Intel's GPUs are left out, because their shim is built from
+#: source.
 SAMPLE = {"navi31": 4, "polaris10": 16, "gfx1150": 16, "dxc": 61}
 
 

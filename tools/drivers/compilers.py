@@ -1,5 +1,5 @@
-"""Real compilers without their GPUs: every shader variant goes through one, and what it says of
-each is counted.
+"""Real compilers without their GPUs: every shader variant is compiled by one, and its reports are
+counted.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from pathlib import Path
 import intel
 from fetch import LIBRARIES, manifest
 
-#: GPUs whose compiler is Mesa's ACO, by the names of its drm shim.
+#: GPUs whose compiler is Mesa's ACO, by their names in the drm shim.
 AMD = ("polaris10", "vega10", "navi10", "navi21", "navi31", "gfx1150")
-#: GPUs of Intel, by the names of its shim.
+#: GPUs of Intel, by their names in the shim.
 INTEL = ("skl", "tgl", "dg2", "bmg")
-#: What is read of the drivers' text: our own lines, figures, and perhaps why a process ended.
+#: The lines that are read from the drivers' text: our own, statistics, and perhaps the reason why a
+#: process ended.
 LINES = r"^@@ |SIMD[0-9]+ shader|^[A-Za-z ]+: +[0-9]+$|rror|ssert|panicked|compile: "
-#: The share of variants that may be the same program as another one.
+#: The largest share of variants that may be the same program as another one.
 MOST_REPEATED = 0.05
 #: Seconds for one variant, after which the compiler counts as hanging.
 PATIENCE = 300
@@ -29,20 +30,20 @@ PATIENCE = 300
 
 @dataclass
 class Variant:
-    """What a compiler made of one variant."""
+    """A compiler's result for one variant."""
 
     family: str
     label: str
     seconds: float = 0.0
     refused: str = ""
     skipped: bool = False
-    #: No kernel chooses it on this kind of adapters.
+    #: Whether no kernel chooses it on this kind of adapters.
     other: bool = False
     #: Registers spilled to memory.
     spills: int = 0
-    #: Scalar registers that AMD's compiler keeps in lanes of vector registers.
+    #: The number of scalar registers that AMD's compiler keeps in lanes of vector registers.
     scalars: int = 0
-    #: The driver had compiled the same program for another variant, and tells nothing.
+    #: Whether the driver had compiled the same program for another variant, and reports nothing.
     repeated: bool = False
     #: Waves that a SIMD holds (AMD), or the SIMD width (Intel).
     occupancy: int | None = None
@@ -62,13 +63,13 @@ class Result:
 
 
 def environment(root: Path, target: str) -> dict[str, str]:
-    """The variables by which the Vulkan loader finds a target's driver, and no GPU is asked."""
+    """The variables that make the Vulkan loader find a target's driver, without access to a GPU."""
     mesa = root / "mesa" / LIBRARIES
     found = os.environ | {
         "LD_LIBRARY_PATH": str(mesa),
         "MESA_SHADER_CACHE_DISABLE": "1",
         "XDG_RUNTIME_DIR": str(root),
-        # A shim answers the calls of the C library in the place of the kernel.
+        # A shim answers the calls of the C library in place of the kernel.
         "TF_WGPU_DRIVER_SHIELD": "off",
         "TF_WGPU_CACHE": "off",
         "TF_WGPU_AUTOTUNE": "off",
@@ -93,7 +94,7 @@ def environment(root: Path, target: str) -> dict[str, str]:
 
 
 def read_amd(variant: Variant, line: str) -> None:
-    """A line of RADV's statistics."""
+    """Reads a line of RADV's statistics."""
     found = re.match(r"\s*([\w ()/-]+?):\s+(\d+)", line)
     if not found:
         return
@@ -111,15 +112,15 @@ def read_amd(variant: Variant, line: str) -> None:
 
 
 def read_intel(variant: Variant, line: str) -> None:
-    """A line of ANV's debug text; the last shader of a variant is the one that runs."""
+    """Reads a line of ANV's debug text; the last shader of a variant is the one that runs."""
     found = re.search(r"SIMD(\d+) shader: .*?(\d+):(\d+) spills:fills", line)
     if found:
         variant.occupancy, variant.spills = int(found[1]), int(found[2])
 
 
 def compile_part(root: Path, program: Path, target: str, part: list[str]) -> Result:
-    """Compiles the variants that the options `part` choose, in processes one after the other: a
-    variant that ends its process, or does not end in time, is one refused.
+    """Compiles the variants that the options `part` choose, in processes one after the other. A
+    variant that ends its process, or does not end in time, counts as refused.
     """
     read = read_amd if target in AMD else read_intel
     result = Result(target)
@@ -131,7 +132,7 @@ def compile_part(root: Path, program: Path, target: str, part: list[str]) -> Res
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
         )
-        # Intel's driver prints whole programs, of which Python would read each line.
+        # Intel's driver prints whole programs. Without grep, Python would read each line.
         lines = subprocess.Popen(
             ["grep", "--text", "--line-buffered", "--extended-regexp", LINES],
             stdin=process.stderr,
@@ -199,7 +200,7 @@ def compile_all(
         ["--every", str(every * jobs), "--offset", str(every * job), *options]
         for job in range(jobs)
     ]
-    environment(root, target)  # Builds what is missing, before threads ask for it.
+    environment(root, target)  # Builds missing parts before threads need them.
     with ThreadPoolExecutor(jobs) as pool:
         found = list(pool.map(lambda part: compile_part(root, program, target, part), parts))
     problems = [part.problem for part in found if part.problem]

@@ -1,4 +1,4 @@
-"""Microsoft's HLSL compiler, which DX12 uses: every text through it, as wgpu asks for it.
+"""Microsoft's HLSL compiler, which DX12 uses: compiles every text with the options that wgpu uses.
 
 This file is also the worker: `dxc.py LIBRARY FILE ...` compiles files in one process, and prints a
 line of JSON for each.
@@ -20,9 +20,9 @@ from uuid import UUID
 
 from compilers import PATIENCE, Result, Variant
 
-#: What wgpu passes on.
+#: The arguments that wgpu passes.
 ARGUMENTS = ("-E", "main", "-T", "cs_6_0", "-HV", "2018", "-no-warnings", "-Ges")
-#: The package that holds the library, and its place there.
+#: The package that holds the library, and its path there.
 PACKAGE = "compushady-lrtu==0.18.0"
 MEMBER = "compushady/backends/libdxcompiler_x86_64.so"
 
@@ -30,7 +30,7 @@ COMPILER_CLASS = "73e22d93-e6ce-47f3-b5bf-f0664f39c1b0"
 COMPILER = "228b4687-5a6a-4730-900c-9702b2203f54"
 RESULT = "58346cda-dde7-4497-9461-6f87af5e0659"
 UTF8 = 65001
-#: Texts for one process.
+#: The number of texts for one process.
 GROUP = 100
 
 
@@ -50,12 +50,12 @@ def guid(text: str) -> ctypes.Array[ctypes.c_char]:
 
 
 class Interface:
-    """A COM object. Methods are known by their places in its table: QueryInterface, AddRef and
+    """A COM object. Methods are identified by their index in its table: QueryInterface, AddRef and
     Release are the first three.
     """
 
     def __init__(self, pointer: ctypes.c_void_p) -> None:
-        """Takes the reference over."""
+        """Takes ownership of the reference."""
         self.pointer = pointer
 
     def call(self, place: int, *arguments: object, result: object = ctypes.c_int32) -> int:
@@ -70,13 +70,13 @@ class Interface:
         return method(self.pointer, *arguments)
 
     def bytes(self) -> bytes:
-        """What a blob holds."""
+        """The contents of a blob."""
         start = self.call(3, result=ctypes.c_void_p)
         size = self.call(4, result=ctypes.c_size_t)
         return ctypes.string_at(start, size) if start else b""
 
     def release(self) -> None:
-        """Gives the reference back."""
+        """Releases the reference."""
         self.call(2, result=ctypes.c_uint32)
 
 
@@ -96,7 +96,7 @@ class Compiler:
         self.arguments = (ctypes.c_wchar_p * len(ARGUMENTS))(*ARGUMENTS)
 
     def compile(self, text: bytes) -> str:
-        """Compiles a text; returns what is wrong with it, or nothing."""
+        """Compiles a text; returns a description of the error, or an empty string."""
         source = Buffer(text, len(text), UTF8)
         pointer = ctypes.c_void_p()
         status = self.compiler.call(
@@ -114,7 +114,7 @@ class Compiler:
         verdict, blob = ctypes.c_int32(), ctypes.c_void_p()
         result.call(3, ctypes.addressof(verdict))
         if verdict.value == 0:
-            # Success without a program would be none.
+            # Success without a program would not count.
             result.call(4, ctypes.addressof(blob))
             program = Interface(blob)
             bad = "" if program.bytes().startswith(b"DXBC") else "no DXIL came out"
@@ -129,10 +129,10 @@ class Compiler:
 
 
 def work(library: Path, files: Iterable[Path]) -> None:
-    """Compiles files, and prints what became of each."""
+    """Compiles files, and prints the result of each."""
     compiler = Compiler(library)
     for path in files:
-        # A crash would leave this line alone.
+        # After a crash only this line of the file is there.
         print(json.dumps({"file": path.name}), flush=True)
         start = time.monotonic()
         bad = compiler.compile(path.read_bytes())
@@ -141,13 +141,13 @@ def work(library: Path, files: Iterable[Path]) -> None:
 
 
 def install(root: Path) -> Path:
-    """The library, which a package of PyPI brings."""
+    """The library, which comes from a package of PyPI."""
     folder = root / "dxc"
     library = folder / "libdxcompiler.so"
     if library.exists():
         return library
     folder.mkdir(exist_ok=True)
-    # A wheel for one version of Python, of which nothing but a library is used.
+    # This is a wheel for one version of Python, but only a library in it is used.
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary=:all:", "--python-version=3.11", "--dest", str(folder), PACKAGE]
     subprocess.run(command, check=True)
@@ -161,7 +161,7 @@ def install(root: Path) -> Path:
 
 
 def compile_files(library: Path, files: list[Path]) -> dict[str, tuple[float, str]]:
-    """Seconds and what is wrong, by a file's name. A file that ends the process is one refused."""
+    """Seconds and the error, by a file's name. A file that ends the process counts as refused."""
     found: dict[str, tuple[float, str]] = {}
     while files:
         try:

@@ -1,5 +1,5 @@
-"""Drivers and compilers from Debian's packages, unpacked into a folder of their own: nothing of the
-system changes, and no rights are needed.
+"""Drivers and compilers from Debian's packages, unpacked into a separate folder: the system is not
+changed, and no rights are needed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PACKAGES = {
     "chromium": {"chromium-common": "security"},
 }
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
-#: The folder of Debian's newest Mesa, the packages that it takes with all that they depend on, and
-#: the loader that starts programs with their libraries, the C library among them.
+#: The folder of Debian's newest Mesa; its packages, which are fetched with all dependencies; and
+#: the loader that starts programs with their libraries, including the C library.
 NEWEST = "sid"
 NEWEST_PACKAGES = ("mesa-vulkan-drivers", "libvulkan1")
 NEWEST_LOADER = "usr/lib64/ld-linux-x86-64.so.2"
@@ -33,7 +33,7 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def is_supported() -> bool:
-    """Whether this machine is the one that the packages are for."""
+    """Whether the packages are for this machine's system."""
     release = Path("/etc/os-release")
     text = release.read_text() if release.exists() else ""
     debian = re.search(r"^ID=debian$", text, re.M) and re.search(r'^VERSION_ID="12"$', text, re.M)
@@ -41,14 +41,16 @@ def is_supported() -> bool:
 
 
 class Repository(NamedTuple):
-    """Where apt gets a suite from."""
+    """The address from which apt gets a suite."""
 
     uri: str
     suite: str
 
 
 def repositories() -> list[Repository]:
-    """What the machine's apt knows of Debian's main archive and of its security updates."""
+    """The repositories of Debian's main archive and of its security updates that the machine's apt
+    knows.
+    """
     listed = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"],
         capture_output=True,
@@ -68,10 +70,10 @@ def repositories() -> list[Repository]:
 
 
 class Apt:
-    """apt-get with lists and a cache of its own, which also reads the backports."""
+    """apt-get with its own lists and cache, which also reads the backports."""
 
     def __init__(self, folder: Path) -> None:
-        """Begins with what is in `folder` from an earlier run."""
+        """Begins with the files in `folder` from an earlier run."""
         self.sources = folder / "sources.list"
         lists, cache = folder / "lists", folder / "cache"
         for needed in (lists / "partial", cache / "archives/partial"):
@@ -87,14 +89,14 @@ class Apt:
         ]
 
     def update(self, sources: bool = False) -> None:
-        """Reads which packages there are, and if asked for which source packages."""
+        """Reads the lists of packages and, if `sources`, of source packages."""
         kinds = ["deb", "deb-src"] if sources else ["deb"]
         lines = (f"{kind} {uri} {suite} main\n" for kind in kinds for uri, suite in repositories())
         self.sources.write_text("".join(lines))
         subprocess.run(["apt-get", *self.options, "update"], check=True)
 
     def download(self, folder: Path, packages: dict[str, str]) -> None:
-        """Downloads packages, those with a suite from that one."""
+        """Downloads packages. A package with a suite comes from that suite."""
         names = [
             f"{name}/bookworm-{suite}" if suite == "backports" else name
             for name, suite in packages.items()
@@ -102,7 +104,7 @@ class Apt:
         subprocess.run(["apt-get", *self.options, "download", *names], cwd=folder, check=True)
 
     def source(self, folder: Path, package: str, suite: str) -> None:
-        """Downloads a source package's original archive, which may be all that a mirror has."""
+        """Downloads a source package's original archive; a mirror may have no other part."""
         command = ["apt-get", *self.options, "source", "--download-only", "--tar-only"]
         command += ["-t", f"bookworm-{suite}", package]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -111,7 +113,9 @@ class Apt:
 
 
 def fetch_newest(root: Path) -> None:
-    """The same for Debian's newest Mesa. About 400 MB; its version is whatever Debian has."""
+    """Fetches Debian's newest Mesa in the same way. About 400 MB; its version is whatever Debian
+    has.
+    """
     if (root / NEWEST).exists():
         return
     apt = Apt(root / "apt-newest")
@@ -129,12 +133,12 @@ def fetch_newest(root: Path) -> None:
     for package in packages:
         subprocess.run(["dpkg", "-x", package, unpacked], check=True)
         package.unlink()
-    # Last, so that the folder is whole.
+    # This comes last, so that the folder is complete.
     unpacked.rename(root / NEWEST)
 
 
 def fetch(root: Path) -> None:
-    """Downloads and unpacks what is missing in `root`."""
+    """Downloads and unpacks the packages that are missing in `root`."""
     missing = [name for name in PACKAGES if not (root / name).exists()]
     if not missing:
         return
@@ -149,7 +153,7 @@ def fetch(root: Path) -> None:
         for package in packed.glob("*.deb"):
             subprocess.run(["dpkg", "-x", package, unpacked], check=True)
         shutil.rmtree(packed)
-        # Last, so that a folder is whole.
+        # This comes last, so that a folder is complete.
         unpacked.rename(root / name)
 
 

@@ -1,5 +1,5 @@
-"""The shim that stands for Intel's kernel driver. No package has it: it is built from Mesa's source
-package, with tools that are unpacked beside it. Half a minute of processor time.
+"""The shim that replaces Intel's kernel driver. No package has it: it is built from Mesa's source
+package, with tools that are unpacked beside it. This takes half a minute of processor time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import fetch
 
-#: What the build needs besides a C compiler and Python.
+#: The packages that the build needs besides a C compiler and Python.
 PACKAGES = {
     "bison": "",
     "flex": "",
@@ -30,7 +30,7 @@ PACKAGES = {
 }
 PYTHON = ("meson", "ninja", "mako", "pyyaml", "packaging")
 TARGET = "src/intel/tools/libintel_noop_drm_shim.so"
-#: Nothing but the shim, and that without optimization.
+#: Builds only the shim, without optimization.
 OPTIONS = (
     "-Dbuildtype=plain",
     "-Dtools=drm-shim,intel",
@@ -53,7 +53,7 @@ OPTIONS = (
 
 
 def relink(tools: Path) -> None:
-    """Absolute links of packages lead into the folder that they were unpacked into."""
+    """Points absolute links of packages into the folder where they were unpacked."""
     for link in (tools / fetch.LIBRARIES).glob("*.so"):
         aim = link.readlink() if link.is_symlink() else Path()
         if aim.is_absolute() and not aim.is_relative_to(tools):
@@ -62,7 +62,7 @@ def relink(tools: Path) -> None:
 
 
 def build(root: Path) -> Path:
-    """The shim, which is built where it is missing."""
+    """The shim, which is built if it is missing."""
     shim = root / "intel" / Path(TARGET).name
     if shim.exists():
         return shim

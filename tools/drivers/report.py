@@ -1,4 +1,4 @@
-"""Tables of what compilers said."""
+"""Tables of the compilers' results."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ HEAD = (
     "| Scalars in lanes | Worst occupancy | Seconds | Slowest |"
     "\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
-#: Around the table in a page.
+#: The markers around the table in a page.
 BEGIN, END = "<!-- drivers: begin -->", "<!-- drivers: end -->"
 
 
 def is_bad(variant: Variant) -> bool:
-    """Whether a variant fails a run: refused, or spilling where kernels choose it."""
+    """Whether a variant fails a run: it was refused, or it spills and kernels choose it."""
     return bool(variant.refused) or (variant.spills > 0 and not variant.other)
 
 
 def unit(target: str) -> str:
-    """What occupancy counts."""
+    """The unit of occupancy."""
     return "waves" if target in AMD else "lanes"
 
 

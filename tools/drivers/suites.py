@@ -28,11 +28,11 @@ PRESETS = ("amd", "intel", "nvidia", "apple", "webgpu", "llvmpipe", "swiftshader
 NEWEST = "mesa-newest"
 DRIVERS = ("swiftshader-driver", "mesa25", NEWEST)
 VALIDATION = "validation"
-#: Shaders as a compiler with fast mathematics takes them, such as Metal's: tests/fault_layer.
+#: Shaders as a compiler with fast mathematics, such as Metal's, treats them: tests/fault_layer.
 FAST_MATH = "fast-math"
 TARGETS = (*DRIVERS, *PRESETS, FAST_MATH, VALIDATION)
 
-#: Suites without a device, and those that are about processes and files around one.
+#: Suites without a device, and suites about processes and files around a device.
 WITHOUT_DEVICE = {
     "docs",
     "fast_math",
@@ -50,22 +50,23 @@ WITHOUT_DEVICE = {
     "stream_executor",
     "tensorflow_headers",
 }
-#: What runs under the validation layer: every step of a training, its copies and its variables.
+#: The suites that run under the validation layer: every step of a training, its copies and its
+#: variables.
 TRAINING = ("device", "variable", "fused_update", "pipelines", "norm", "softmax")
-#: What CI runs: few suites, of which each covers much.
+#: The suites that CI runs: a few, each of which covers much.
 SAMPLE = {
     "swiftshader-driver": ("gather", "reduce", "softmax"),
     "webgpu": ("gather", "reduce", "segment", "softmax"),
     FAST_MATH: ("scalar", "checkup", "softmax", "norm"),
     VALIDATION: ("variable", "fused_update"),
-    # Its product of float16 takes cooperative matrices. `matmul` has not ended in seven minutes.
+    # Its product of float16 uses cooperative matrices. `matmul` did not finish in seven minutes.
     NEWEST: ("checkup",),
 }
-#: Messages of the validation layer that are not ours, with their reason.
+#: Messages of the validation layer that are not our fault, with the reason.
 KNOWN_MESSAGES = {
     "StandaloneSpirv-None-10684": "naga gives workgroup arrays an ArrayStride",
 }
-#: Tests that a driver cannot run, with their reason.
+#: Tests that a driver cannot run, with the reason.
 LEFT_OUT = {
     ("swiftshader-driver", "matmul"): {
         "schedules::every_tile_of_workgroup_memory": "its compiler takes 20 GB for the tiles of "
@@ -75,12 +76,12 @@ LEFT_OUT = {
         "determinants_at_the_edges": "the reciprocal of a subnormal pivot is infinite",
     },
 }
-#: The longest that one suite may take on one driver. SwiftShader compiles slowly.
+#: The most seconds that one suite may take on one driver. SwiftShader compiles slowly.
 SUITE_SECONDS = 3600
 
 
 class Outcome(NamedTuple):
-    """What a suite did on a target."""
+    """The outcome of a suite on a target."""
 
     suite: str
     passed: int
@@ -123,7 +124,7 @@ def all_suites() -> list[str]:
 
 
 def compile_suites(names: list[str]) -> dict[str, Path]:
-    """Compiles suites, and tells where their programs are."""
+    """Compiles suites, and returns the paths of their programs."""
     wanted = [part for name in names for part in ("--test", name)]
     command = ["cargo", "test", "--locked", "--no-run", "--message-format=json", *wanted]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
@@ -136,7 +137,7 @@ def compile_suites(names: list[str]) -> dict[str, Path]:
 
 
 def environment(folder: Path, target: str) -> dict[str, str]:
-    """What chooses a target, beside the caller's own environment."""
+    """The variables that choose a target, beside the caller's own environment."""
     chromium = folder / "chromium/usr/lib/chromium"
     mesa = folder / "mesa" / fetch.LIBRARIES
     if target == "swiftshader-driver":
@@ -156,7 +157,7 @@ def environment(folder: Path, target: str) -> dict[str, str]:
         return {
             "VK_DRIVER_FILES": str(icd),
             "VK_ICD_FILENAMES": str(icd),
-            # Software adapters have theirs used where somebody asks for it.
+            # Software adapters use their matrices only if this variable asks for it.
             "TF_WGPU_COOPERATIVE_MATRIX": "1",
         }
     if target == VALIDATION:
@@ -171,14 +172,14 @@ def environment(folder: Path, target: str) -> dict[str, str]:
         return {
             **behind_faults(folder / "fault-layer"),
             "FAULT_LAYER_FAST_MATH": "on",
-            # What is compiled this way is nobody else's.
+            # Shaders compiled this way must not be used elsewhere.
             "TF_WGPU_CACHE": "off",
         }
     return {"TF_WGPU_PROFILE": target}
 
 
 def starter(folder: Path, target: str) -> list[str | Path]:
-    """What starts a program on a target: the newest Mesa needs a newer C library."""
+    """The command that starts a program on a target: the newest Mesa needs a newer C library."""
     if target != NEWEST:
         return []
     newest = folder / fetch.NEWEST
@@ -202,7 +203,7 @@ def behind(folder: Path, name: str, library: Path) -> dict[str, str]:
 
 
 def behind_faults(folder: Path) -> dict[str, str]:
-    """Variables for a process behind the layer of tests/fault_layer, which is compiled."""
+    """Variables for a process behind the layer of tests/fault_layer, which is compiled here."""
     command = ["cargo", "build", "--locked", "--package", "fault_layer", "--message-format=json"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     files = [f for line in done.stdout.splitlines() for f in json.loads(line).get("filenames", [])]
@@ -211,7 +212,7 @@ def behind_faults(folder: Path) -> dict[str, str]:
     name = re.search(r'NAME: &str = "(\w+)"', text)[1]
     return {
         **behind(folder, name, Path(library)),
-        # Mesa's layer that orders devices reads memory that nobody wrote where its calls fail.
+        # Mesa's layer that orders devices reads uninitialized memory if its calls fail.
         "NODEVICE_SELECT": "1",
         "TF_WGPU_FAULT_LAYER": library,
     }
@@ -219,7 +220,7 @@ def behind_faults(folder: Path) -> dict[str, str]:
 
 def run(name: str, program: list[str | Path], extra: dict[str, str]) -> Outcome:
     """Runs the program of a suite on a target."""
-    # CI means "whatever the system's driver has must be there", which other drivers may lack.
+    # CI means "all features of the system's driver must be there", which other drivers may lack.
     variables = {k: v for k, v in {**os.environ, **extra}.items() if k != "CI"}
     variables.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     begin = time.monotonic()
@@ -262,7 +263,7 @@ def smoke(python: str) -> list[str | Path]:
 
 
 def left_out(target: str, suite: str) -> list[str]:
-    """Arguments that leave out what a driver cannot run, which is told."""
+    """Arguments that leave out the tests that a driver cannot run. Prints the reasons."""
     tests = LEFT_OUT.get((target, suite), {})
     for test, reason in tests.items():
         print(f"{target}: {suite}: {test} is left out: {reason}", flush=True)
@@ -270,7 +271,7 @@ def left_out(target: str, suite: str) -> list[str]:
 
 
 def is_own_harness(name: str) -> bool:
-    """Whether a suite has a main function of its own, which captures no output."""
+    """Whether a suite has its own main function, which captures no output."""
     text = (ROOT / "Cargo.toml").read_text()
     return f'name = "{name}"\nharness = false' in text
 
@@ -291,12 +292,12 @@ def row(target: str, outcomes: list[Outcome]) -> str:
 
 
 def is_bad(outcome: Outcome) -> bool:
-    """Whether a suite failed, or had a message of validation that is not known."""
+    """Whether a suite failed, or had an unknown message of the validation layer."""
     return bool(outcome.failed or outcome.problem or set(outcome.messages) - set(KNOWN_MESSAGES))
 
 
 def tell(target: str, outcome: Outcome, logs: Path | None) -> None:
-    """Prints why a suite is bad, and keeps its output."""
+    """Prints the reason if a suite is bad, and keeps its output."""
     if logs:
         logs.mkdir(parents=True, exist_ok=True)
         (logs / f"{target}-{outcome.suite}.log").write_text(outcome.log)

@@ -4,7 +4,7 @@
 set -u
 kit=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
-# Whether the system has a library; ldconfig is in /sbin, which users may not have in PATH.
+# Returns whether the system has a library; ldconfig is in /sbin, which users may not have in PATH.
 has_library() {
     PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -q "$1" && return 0
     for folder in /lib /lib64 /usr/lib /usr/lib64 /lib/*-linux-gnu /usr/lib/*-linux-gnu; do
@@ -19,7 +19,7 @@ look_into() {
     export LD_LIBRARY_PATH
 }
 
-# The kit's own copies serve where the system has none.
+# The kit's own copies are used if the system has none.
 has_library libgcc_s.so.1 || look_into "$kit/lib/gcc"
 if [ "${GPU_KIT_LOADER:-}" = kit ] || ! has_library libvulkan.so.1; then
     look_into "$kit/lib/vulkan"
@@ -29,7 +29,7 @@ else
 fi
 export GPU_KIT_LOADER
 
-# Containers may hold a driver where no loader looks for it.
+# Containers may hold a driver in a folder where no loader looks for it.
 if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}${VK_ADD_DRIVER_FILES:-}" ]; then
     found=
     for manifest in /usr/local/*/share/vulkan/icd.d/*.json /opt/*/share/vulkan/icd.d/*.json; do
@@ -40,7 +40,7 @@ if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}${VK_ADD_DRIVER_FILES:-}" ]; t
     fi
 fi
 [ ! -d /usr/local/nvidia/lib64 ] || look_into /usr/local/nvidia/lib64
-# Mesa's drivers ask for it.
+# Mesa's drivers require it.
 : "${XDG_RUNTIME_DIR:=/tmp}"
 export XDG_RUNTIME_DIR
 

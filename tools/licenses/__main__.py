@@ -34,19 +34,21 @@ def install() -> None:
 
 
 def write_licenses() -> None:
-    """The licences. Texts come from the crates' packages alone."""
+    """Writes the licences. Texts come only from the crates' packages."""
     about = [TOOLS / "bin/cargo-about", "about", "generate", "--locked", "--offline", "--fail"]
     run(*about, "--config", HERE / "about.toml", "--output-file", LICENSES, HERE / "about.hbs")
 
 
 def write_sbom() -> None:
-    """The SBOM, without the time and this machine's paths: the same of the same Cargo.lock."""
+    """Writes the SBOM, without the time and this machine's paths, so that it depends only on
+    Cargo.lock.
+    """
     cyclonedx = [TOOLS / "bin/cargo-cyclonedx", "cyclonedx", "--format", "json", "--all"]
     cyclonedx += ["--target", "all", "--no-build-deps", "--spec-version", "1.5"]
     run(*cyclonedx, "--override-filename", SBOM.stem, SOURCE_DATE_EPOCH="0")
     text = SBOM.read_text(encoding="utf-8")
     SBOM.write_text(text.replace(f"{ROOT.as_uri()}#", "file:///tensorflow-wgpu#"), encoding="utf-8")
-    # It writes one for each package of the workspace.
+    # cargo-cyclonedx writes one for each package of the workspace.
     (ROOT / "tests/fault_layer" / SBOM.name).unlink(missing_ok=True)
 
 

@@ -41,10 +41,10 @@ def files(package: Package, folder: Path, sample: bool) -> list[str]:
 
 
 def both(runner: Runner, file: str) -> tuple[dict[str, Outcome], dict[str, str]]:
-    """WGPU's outcomes of a file, and what failed there alone.
+    """WGPU's outcomes of a file, and the cases that failed only there.
 
-    The CPU runs what failed on WGPU. A program's values on WGPU are compared with the CPU's, so
-    there the CPU is first.
+    The CPU runs a file if it failed on WGPU. A program's values on WGPU are compared with the
+    CPU's, so for programs the CPU runs first.
     """
     cpu = runner.run(file, "cpu") if runner.package.programs else {}
     wgpu = runner.run(file, "wgpu")
@@ -54,7 +54,7 @@ def both(runner: Runner, file: str) -> tuple[dict[str, Outcome], dict[str, str]]
 
 
 def forget(results: Path, fresh: bool, keep: bool) -> None:
-    """Removes WGPU's outcomes that another library had."""
+    """Removes WGPU's outcomes that came from another library."""
     library, marker = hashlib.sha256(library_path().read_bytes()).hexdigest(), results / "library"
     old = not marker.exists() or marker.read_text() != library
     if fresh or (old and not keep):
@@ -158,13 +158,13 @@ def main() -> int:
         write(options.write, rows, machine())
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{passed():.0f} s, of processor time {used.ru_utime + used.ru_stime:.0f} s")
-    # The last line is what CI looks for.
+    # CI reads the last line.
     print(f"{sum(r.passed for r in rows)} passed, {len(failed)} failed")
     return bool(failed)
 
 
 def machine() -> str:
-    """On what the table was made."""
+    """The machine on which the table was made."""
     import tensorflow as tf
 
     details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("WGPU")[0])

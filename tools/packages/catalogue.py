@@ -1,8 +1,8 @@
-"""What is run: packages that others wrote, with the tests that their own wheels and source
-distributions hold, and programs of ours on libraries whose tests are not published.
+"""The packages that are run: packages by other authors, with the tests in their own wheels and
+source distributions, and our own programs on libraries whose tests are not published.
 
-A row is the whole truth about a package. How its environment is made is `environments.py`; how a
-file is run, `runs.py`.
+A row contains everything about a package. `environments.py` makes its environment; `runs.py` runs a
+file.
 """
 
 from pathlib import Path
@@ -15,16 +15,16 @@ class Package(NamedTuple):
     """A package and its test files."""
 
     name: str
-    #: What is installed with dependencies, all pinned.
+    #: Packages installed with their dependencies, all pinned.
     requires: tuple[str, ...]
-    #: What is installed without: packages that pin another TensorFlow.
+    #: Packages installed without dependencies: they pin another TensorFlow.
     alone: tuple[str, ...] = ()
-    #: The source distribution that holds the tests. Without it they are in `alone`'s or
-    #: `requires`' wheel, and `files` are relative to `site-packages`.
+    #: The source distribution that holds the tests. Without it the tests are in the wheel of
+    #: `alone` or `requires`, and `files` are relative to `site-packages`.
     source: str | None = None
     #: Patterns of files.
     files: tuple[str, ...] = ()
-    #: Parts of paths that are left out. `why` tells the reason.
+    #: Parts of paths that are left out, for the reason in `why`.
     without: tuple[str, ...] = ()
     why: str = ""
     #: An expression for `pytest -k`.
@@ -34,8 +34,8 @@ class Package(NamedTuple):
     sample: tuple[str, ...] = ()
     #: The cases of the sample, for `pytest -k`.
     sample_select: str = ""
-    #: The files are programs of ours: the CPU runs first and leaves values that WGPU is compared
-    #: with.
+    #: Whether the files are our own programs: the CPU runs first and stores the values with which
+    #: WGPU is compared.
     programs: bool = False
 
 

@@ -1,8 +1,8 @@
-"""An environment for each package: what it needs lies there, TensorFlow and the plug-in are those
-of the environment that runs this tool.
+"""An environment for each package: it holds the package's dependencies. TensorFlow and the plug-in
+are those of the environment that runs this tool.
 
-A `.pth` file lends the latter's `site-packages`. pip sees them, so it installs what lacks; a
-package that insists on another TensorFlow is installed without its dependencies.
+A `.pth` file adds the latter's `site-packages`. pip sees them, so it installs only missing
+packages; a package that insists on another TensorFlow is installed without its dependencies.
 """
 
 import subprocess
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from catalogue import HERE, Package
 
-# `tensorly` needs scipy to be built, which pip would do for its metadata alone.
+# `tensorly` needs scipy for its build, and pip would build it only for its metadata.
 PIP = ["-m", "pip", "--disable-pip-version-check"]
 
 
 def environment(package: Package, folder: Path) -> Path:
-    """The Python of the package's environment, which is made when it is not there."""
+    """The Python of the package's environment, which is made if it does not exist."""
     venv = folder / "environments" / package.name.replace(" ", "-")
     python = venv / "bin" / "python"
     marker = venv / ".setup"
@@ -40,20 +40,20 @@ def environment(package: Package, folder: Path) -> Path:
 
 
 def site_packages(python: Path) -> Path:
-    """Where the environment's own packages lie."""
+    """The folder of the environment's own packages."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return python.parent.parent / "lib" / version / "site-packages"
 
 
 def root(package: Package, python: Path, folder: Path) -> Path:
-    """The folder that the package's files are relative to."""
+    """The folder to which the package's files are relative."""
     if package.programs:
         return HERE / "programs"
     if package.source is None:
         return site_packages(python)
     sources = folder / "sources"
     name, _, version = package.source.partition("==")
-    # A source distribution's name has underscores, or had not when that was no rule yet.
+    # A source distribution's name has underscores. Before that became a rule it could have hyphens.
     names = [f"{name.replace('-', '_')}-{version}", f"{name}-{version}"]
     if not any((sources / n).exists() for n in names):
         download = [sys.executable, *PIP, "download", "--quiet", "--no-deps", "--no-binary", name]

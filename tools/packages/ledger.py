@@ -1,5 +1,5 @@
 """The files that have run, with their counts, in a file that is committed: a whole run takes days,
-which several machines share.
+and several machines share it.
 """
 
 import json
@@ -11,27 +11,29 @@ from runs import Outcome
 
 
 class Counts(NamedTuple):
-    """What became of a file's cases."""
+    """The counts of a file's outcomes."""
 
     cases: int
     passed: int
     skipped: int
     failed_on_both: int
-    #: Cases that failed on WGPU alone, with their errors.
+    #: Cases that failed only on WGPU, with their errors.
     alone: dict[str, str]
     #: The plug-in's version.
     version: str
 
 
 def count(wgpu: dict[str, Outcome], only: dict[str, str], version: str) -> Counts:
-    """Counts the outcomes of a file on WGPU, of which `only` failed there and not on the CPU."""
+    """Counts the outcomes of a file on WGPU. The cases of `only` failed there and not on the
+    CPU.
+    """
     counts = Counter(outcome.outcome for outcome in wgpu.values())
     both = counts["failed"] - len(only)
     return Counts(len(wgpu), counts["passed"], counts["skipped"], both, only, version)
 
 
 class Ledger:
-    """The file, or without a path nothing."""
+    """The ledger in a file; without a path it is empty and not stored."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -40,13 +42,13 @@ class Ledger:
             self.rows = json.loads(path.read_text(encoding="utf-8"))
 
     def find(self, package: str, file: str) -> Counts | None:
-        """The counts of a file that has run without a failure of WGPU alone."""
+        """The counts of a file that has run without a failure on WGPU only."""
         row = self.rows.get(package, {}).get(file)
         counts = Counts(*row) if row else None
         return counts if counts and not counts.alone else None
 
     def add(self, package: str, file: str, counts: Counts) -> None:
-        """Adds a file, and writes the ledger at once: a line for each file."""
+        """Adds a file, and writes the ledger at once, a line for each file."""
         if not self.path:
             return
         self.rows.setdefault(package, {})[file] = list(counts)

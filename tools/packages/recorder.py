@@ -1,8 +1,8 @@
-"""A plugin of pytest, loaded into the process that runs a file: it writes each case's outcome at
-once, ends a case that takes too long, and leaves out what an earlier process has an outcome of.
+"""A pytest plugin, loaded into the process that runs a file: it writes each case's outcome at once,
+ends a case that takes too long, and leaves out cases for which an earlier process has an outcome.
 
-So a process that dies loses no outcome but that of the case that it died in, whose name stands in
-the file too, and the next process goes on behind it.
+So a process that dies loses only the outcome of the case in which it died. The name of that case is
+in the file too, and the next process continues behind it.
 """
 
 import json
@@ -13,7 +13,7 @@ import pytest
 
 #: A line for each case that began, and one for its outcome.
 FILE = os.environ["PACKAGES_OUTCOMES"]
-#: Seconds of processor time that a case may take. By the clock it may take `WAIT` times as long, so
+#: Seconds of processor time that a case may take. Its wall time may be `WAIT` times as long, so
 #: that a busy machine fails no case.
 LIMIT = int(os.environ["PACKAGES_CASE_LIMIT"])
 WAIT = 5
@@ -41,7 +41,9 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out the cases that have an outcome, and TensorFlow's `test_session`, which is none."""
+    """Leaves out the cases that have an outcome, and TensorFlow's `test_session`, which is no
+    test.
+    """
     done = {line["case"] for line in _lines() if "case" in line}
     left = [i for i in items if i.nodeid not in done and i.name != "test_session"]
     config.hook.pytest_deselected(items=[i for i in items if i not in left])
@@ -49,14 +51,16 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collectreport(report):
-    """A file that cannot be imported is a case that fails."""
+    """Records a file that cannot be imported as a case that fails."""
     if report.failed:
         _write(case="(import)", outcome="failed", message=_short(str(report.longrepr)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Ends a case after its time. A case that waits in C is ended by the limit for the process."""
+    """Ends a case after its time. A case that waits in C code is ended by the limit for the
+    process.
+    """
 
     def expired(*_):
         raise TimeoutError(f"more than {LIMIT} s of processor time, or {WAIT * LIMIT} s")

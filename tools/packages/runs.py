@@ -1,6 +1,6 @@
-"""Runs one test file on one device, in a process of its own, and reads the outcomes.
+"""Runs one test file on one device, in a separate process, and reads the outcomes.
 
-What a package's tests are, and whether an outcome is bad, is not known here.
+This module does not know what a package's tests are, or whether an outcome is bad.
 """
 
 import json
@@ -12,21 +12,21 @@ from typing import NamedTuple
 
 from catalogue import HERE, Package
 
-#: How often a file whose process died goes on behind the case that it died in.
+#: How often a file whose process died is continued behind the case in which it died.
 RESTARTS = 5
 #: The case that stands for a file which cannot be imported.
 IMPORT = "(import)"
 
 
 class Limits(NamedTuple):
-    """Seconds that a case and a process may take."""
+    """The seconds that a case and a process may take."""
 
     case: int
     process: int
 
 
 class Outcome(NamedTuple):
-    """What became of a case: "passed", "skipped" or "failed", and the error's text."""
+    """The outcome of a case: "passed", "skipped" or "failed", and the error's text."""
 
     outcome: str
     message: str = ""
@@ -43,13 +43,13 @@ class Runner(NamedTuple):
     limits: Limits
 
     def outcomes(self, file: str, device: str) -> Path:
-        """Where the outcomes of a file on a device are kept. It exists when the file has run to
-        its end.
+        """The path at which the outcomes of a file on a device are kept. It exists when the file
+        has run to its end.
         """
         return self.results / device / (file.replace("/", ".") + ".jsonl")
 
     def run(self, file: str, device: str) -> dict[str, Outcome]:
-        """The outcome of each case of a file, out of an earlier run or a new one."""
+        """The outcome of each case of a file, from an earlier run or a new one."""
         kept = self.outcomes(file, device)
         if not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class Runner(NamedTuple):
         return outcomes_in(kept)
 
     def process(self, file: str, device: str, outcomes: Path) -> int | str:
-        """Runs pytest once; its exit status, or what ended it."""
+        """Runs pytest once; returns its exit status, or the reason why it was ended."""
         environment = {
             **os.environ,
             "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -82,7 +82,7 @@ class Runner(NamedTuple):
         }
         if device == "cpu":
             environment["TF_WGPU_VISIBLE_DEVICES"] = "-1"
-        # `-c` keeps the package's own configuration out, which asks for plugins.
+        # `-c` keeps out the package's own configuration, which asks for plugins.
         options = ["-q", "-c", os.devnull, f"--rootdir={self.root}", "-p", "no:cacheprovider"]
         if self.select:
             options += ["-k", self.select]
@@ -111,7 +111,7 @@ def outcomes_in(file: Path) -> dict[str, Outcome]:
 
 
 def blame(outcomes: Path, ended: int | str) -> None:
-    """Writes the outcome of the case that the process died in."""
+    """Writes the outcome of the case in which the process died."""
     text = outcomes.read_text(encoding="utf-8") if outcomes.exists() else ""
     lines = [json.loads(line) for line in text.splitlines()]
     done = {line["case"] for line in lines if "case" in line}

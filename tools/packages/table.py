@@ -1,5 +1,6 @@
 """Compares a package's outcomes on the two devices, and writes the table."""
 
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,6 @@ HEAD = """# Other people's packages
 none, on WGPU and on the CPU: [CONTRIBUTING.md](../CONTRIBUTING.md#other-peoples-packages). A case
 that fails on WGPU alone is a fault of the plug-in. A case that fails on both is the package's own,
 often because it was written for an older TensorFlow. The table holds the files that have run.
-
 """
 
 
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def alone(wgpu: dict[str, Outcome], cpu: dict[str, Outcome]) -> dict[str, str]:
-    """The cases that fail on WGPU and not on the CPU, with the error."""
+    """The cases that fail on WGPU and not on the CPU, with their errors."""
     return {
         case: outcome.message
         for case, outcome in wgpu.items()
@@ -58,5 +58,12 @@ def markdown(rows: list[Row]) -> str:
 
 
 def write(page: Path, rows: list[Row], machine: str) -> None:
-    """Writes the page of docs/."""
-    page.write_text(HEAD + machine + "\n\n" + markdown(rows), encoding="utf-8")
+    """Writes the page of docs/: a table of the packages that have run, and the names of the
+    others.
+    """
+    ran = [row for row in rows if row.files]
+    others = ", ".join(row.package for row in rows if not row.files)
+    sentence = f"Not run yet: {others}." if others else ""
+    head = "\n".join(textwrap.wrap(sentence, 100))
+    text = [HEAD, *([head + "\n"] if head else []), machine + "\n", markdown(ran)]
+    page.write_text("\n".join(text), encoding="utf-8")

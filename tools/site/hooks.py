@@ -1,7 +1,7 @@
-"""Hooks of mkdocs: pages of the repository that lie outside of docs/, and links between all pages.
+"""Hooks of mkdocs: pages of the repository outside of docs/, and links between all pages.
 
-Texts are written for GitHub, where a link is a path from the file that holds it. On the site the
-pages of docs/ and those of the root lie in one folder.
+Texts are written for GitHub, where a link is a path relative to the file that holds it. On the site
+the pages of docs/ and those of the root lie in one folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGES = (
     "SECURITY.md",
     "benches/RESULTS.md",
 )
-#: How much a page counts in a search against others, 1: users' answers come before internals.
+#: The weight of a page in a search; others have 1. Answers for users come before internals.
 BOOST = {
     "FAQ.md": 4,
     "BROKEN.md": 2,
@@ -41,9 +41,9 @@ BOOST = {
 }
 #: The landing page: its template has the title, and cards in front of its text.
 HOME = "README.md"
-#: A page of one wide table, which takes the room of the list of headings.
+#: A page with one wide table, which also takes the space of the list of headings.
 WIDE = "OPS.md"
-#: What docs/ holds besides pages and their pictures.
+#: Files in docs/ that are neither pages nor their pictures.
 NO_PAGES = ("*.py",)
 FENCE = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(
@@ -52,7 +52,7 @@ LINK = re.compile(
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Names the repository where GitHub's workflows tell it."""
+    """Sets the repository's address if GitHub's workflows provide it."""
     if repository := os.environ.get("GITHUB_REPOSITORY"):
         config.repo_url = f"https://github.com/{repository}"
         config.repo_name = repository
@@ -95,7 +95,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
             uri = Path(os.path.relpath(pages[target], start or ".")).as_posix()
             return f"{text}({uri}{anchor})"
         if not target.exists() or ROOT not in target.parents:
-            return match[0]  # mkdocs tells of it.
+            return match[0]  # mkdocs reports it.
         return outside(text, target.relative_to(ROOT).as_posix(), config.repo_url)
 
     parts, at = [], 0
@@ -106,7 +106,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def outside(text: str, path: str, repository: str | None) -> str:
-    """A link to a file that is no page: to the repository, or the words alone."""
+    """A link to a file that is no page: to the repository, or only the text of the link."""
     if not repository:
         return text[1:-1]
     if path.startswith(".github/ISSUE_TEMPLATE/"):

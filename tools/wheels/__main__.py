@@ -42,7 +42,7 @@ def main() -> int:
     """Runs it."""
     options = arguments()
     environment.enter()
-    # These need what the environment has.
+    # These modules need the packages of the environment.
     import build
     import check
     import page

@@ -1,9 +1,9 @@
 """The part of a macOS SDK that the linker reads, written from a list of names.
 
-For each library of the system an SDK has a text file (.tbd) that says where the library lies and
-which names it exports; the libraries themselves are part of macOS. zig brings that of libSystem.
-The others are here, with the names that the plug-in imports, or may. The linker refuses a name that
-is missing here.
+For each library of the system an SDK has a text file (.tbd) with the path of the library and the
+names that it exports; the libraries themselves are part of macOS. zig includes the text file of
+libSystem. The others are here, with the names that the plug-in imports, or may import. The linker
+refuses a name that is missing here.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import NamedTuple
 class Library(NamedTuple):
     """A library of macOS."""
 
-    #: Where it lies there.
+    #: Its path on macOS.
     path: str
-    #: The oldest version that it is compatible with, as its own file says.
+    #: The oldest version that it is compatible with, from its own file.
     compatible: str
-    #: What the plug-in imports, as C names it, with blanks between.
+    #: The names that the plug-in imports, as in C, separated by blanks.
     names: str
 
     @property
     def stub(self) -> str:
-        """Where an SDK has the text file."""
+        """The path of the text file in an SDK."""
         folder, _, name = self.path.rpartition("/")
         if folder == "/usr/lib":
             return f"usr/lib/{name.partition('.')[0]}.tbd"
@@ -107,7 +107,7 @@ exports:
 
 
 def write_sdk(folder: Path) -> Path:
-    """Writes the files into `folder`, which is then what SDKROOT means."""
+    """Writes the files into `folder`, to which SDKROOT must point."""
     for library in LIBRARIES:
         file = folder / library.stub
         file.parent.mkdir(parents=True, exist_ok=True)

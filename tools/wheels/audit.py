@@ -1,4 +1,4 @@
-"""What auditwheel says of a wheel for Linux: the rules of PEP 600 in the words of PyPA."""
+"""auditwheel's findings about a wheel for Linux: it applies the rules of PEP 600."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TAG = re.compile(r"platform\s+tag: \"manylinux_(\d+)_(\d+)_(\w+)\"")
 
 
 def audit(wheel: Path, system: System) -> tuple[list[str], list[str]]:
-    """auditwheel's tag for the wheel, and what is wrong with it."""
+    """auditwheel's tag for the wheel, and the problems with it."""
     command = [sys.executable, "-m", "auditwheel", "show", str(wheel)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return judge(f"{done.stdout}{done.stderr}", system)
 
 
 def judge(said: str, system: System) -> tuple[list[str], list[str]]:
-    """The tag in what auditwheel said."""
+    """Finds the tag in auditwheel's output, and the problems."""
     found = TAG.search(said)
     if found is None:
         return [], [f"auditwheel finds no tag for it: {' '.join(said.split())[-300:]}"]

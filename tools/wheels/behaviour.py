@@ -1,7 +1,7 @@
-"""What the plug-in finds in one of TensorFlow's wheels, and how it behaves there.
+"""The functions that the plug-in finds in one of TensorFlow's wheels, and its behaviour there.
 
-The rules are those of src/ffi: `variables/mod.rs`, `variants/mod.rs` and `copy_function.rs` say
-which way is taken where.
+The rules are those of src/ffi: `variables/mod.rs`, `variants/mod.rs` and `copy_function.rs` choose
+between the ways.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import NamedTuple
 import lookups
 from systems import System
 
-#: The C++ runtime's, which no library of TensorFlow's needs to export.
+#: Symbols of the C++ runtime, which TensorFlow's libraries need not export.
 RUNTIME = frozenset({"_Znwm", "_ZdlPv"})
-#: Tells whether a variable may be updated in place.
+#: The function that tells whether a variable may be updated in place.
 UNIQUE = "RefCountIsOne"
-#: Makes TensorFlow's own kernels for types that TensorFlow does not register.
+#: The function that makes TensorFlow's own kernels for types that TensorFlow does not register.
 CREATE_KERNEL = "CreateOpKernel"
 
 
 class Behaviour(NamedTuple):
-    """What is there, in one wheel."""
+    """The behaviour with one wheel."""
 
-    #: The libraries that have what is looked up.
+    #: The libraries that export the names that are looked up.
     modules: tuple[str, ...]
-    #: Functions without which there is no device.
+    #: Missing functions without which there is no device.
     missing: tuple[str, ...]
-    #: Functions of variables and variants that are not exported; C++ symbols may stand in.
+    #: Functions for variables and variants that are not exported; C++ symbols may replace them.
     unofficial: tuple[str, ...]
     #: `official`, `C++`, `C++, never in place`, or `no device`.
     variables: str
@@ -35,7 +35,7 @@ class Behaviour(NamedTuple):
     variants: str
     #: Whether TensorFlow's own kernels of lists serve types that it does not register.
     native: bool
-    #: Whether `enable_op_determinism` is seen; else the environment variable alone is.
+    #: Whether `enable_op_determinism` is seen; otherwise only the environment variable is.
     determinism: bool
     #: Whether loops may copy within a device; TensorFlow 2.17 cannot.
     copies: bool
@@ -49,7 +49,7 @@ def configuration(system: System) -> str:
 
 
 def behaviour(system: System, version: str, exports: Mapping[str, frozenset[str]]) -> Behaviour:
-    """How the plug-in behaves, by what the libraries export that it asks."""
+    """The behaviour of the plug-in, given the exports of the libraries that it looks into."""
     kind = configuration(system)
     asked = lookups.modules(kind)
     serving = {
@@ -66,7 +66,7 @@ def behaviour(system: System, version: str, exports: Mapping[str, frozenset[str]
     absent: set[str] = set()
 
     def complete(file: str, but: str | None = None) -> bool:
-        """Whether all C++ symbols of a file are there, but for those with a word in their name."""
+        """Whether all C++ symbols of a file are there, except those that contain the word `but`."""
         wanted = lookups.symbols(lookups.read(file)).of(series)
         if wanted is None:
             return False

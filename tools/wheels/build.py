@@ -1,7 +1,7 @@
 """Builds the wheel of a system, on any Linux.
 
-hatch_build.py compiles; what is here are the linkers: zig, which brings the C libraries of Linux
-in every version and that of macOS, and mingw for Windows.
+hatch_build.py compiles; this module provides the linkers: zig, which includes the C libraries of
+Linux in every version and that of macOS, and mingw for Windows.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import dxcompiler
 from systems import System
 
 ROOT = Path(__file__).parents[2]
-#: What cargo compiles for other systems, apart from the tests' so that it can be thrown away.
+#: The folder for cargo's output for other systems, apart from the tests' so that it can be deleted.
 TARGET = ROOT / "target/wheels"
-#: What is downloaded.
+#: The folder for downloads.
 CACHE = ROOT / "target/wheels-cache"
 
 
@@ -53,7 +53,7 @@ def environment(system: System, profile: str) -> dict[str, str]:
         "TF_WGPU_CARGO_COMMAND": "zigbuild" if system.linker == "zig" else "build",
         "CARGO_TARGET_DIR": str(TARGET),
         "CARGO_INCREMENTAL": "0",
-        # Names of functions stay, for backtraces.
+        # Function names stay, for backtraces.
         f"CARGO_PROFILE_{profile.upper().replace('-', '_')}_STRIP": "debuginfo",
     }
     if "windows" in system.triple:

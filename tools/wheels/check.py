@@ -1,7 +1,7 @@
 """check WHEEL...: whether a wheel holds what its name promises.
 
-A wheel's name says on which systems its library loads. So the library must be of that system and
-processor, ask for no newer C library or macOS, need no library that such a system lacks, and export
+A wheel's name says on which systems its library loads. So the library must be for that system and
+processor, require no newer C library or macOS, need no library that the system lacks, and export
 the functions that TensorFlow looks for.
 """
 
@@ -26,21 +26,21 @@ import pe
 from entries import ENTRIES, FOLDER
 from systems import System, by_tag
 
-# What lief cannot read of a library is what the checks find missing.
+# If lief cannot read a part of a library, the checks report that part as missing.
 lief.logging.disable()
-#: A check's facts for people, and what is wrong.
+#: A check's facts for people, and the problems.
 Checked = tuple[list[str], list[str]]
 
 
 class Report(NamedTuple):
-    """What was found in a wheel."""
+    """The findings about a wheel."""
 
     facts: list[str]
     problems: list[str]
 
 
 def check(wheel: Path, audited: bool = False) -> Report:
-    """Looks into a wheel; if asked for, auditwheel does so as well."""
+    """Checks a wheel; if asked for, auditwheel does so as well."""
     facts, problems = [f"{wheel.name}: {wheel.stat().st_size / 2**20:.1f} MiB"], []
     name = re.fullmatch(r"tensorflow_wgpu-[^-]+-(py3-none-(\w+))\.whl", wheel.name)
     system = by_tag(name[2]) if name else None
@@ -67,7 +67,7 @@ def check(wheel: Path, audited: bool = False) -> Report:
 
 
 def dxc_problems(archive: zipfile.ZipFile) -> list[str]:
-    """What is wrong with the shader compiler of a wheel for Windows."""
+    """The problems of the shader compiler in a wheel for Windows."""
     names = archive.namelist()
     if dxcompiler.IN_WHEEL not in names:
         return [f"there is no {dxcompiler.IN_WHEEL}"]
@@ -80,7 +80,7 @@ def dxc_problems(archive: zipfile.ZipFile) -> list[str]:
 
 
 def library_name(system: System) -> str:
-    """What the library is called on a system: TensorFlow goes by the ending."""
+    """The library's file name on a system: TensorFlow looks at the suffix."""
     if "windows" in system.triple:
         return "tensorflow_wgpu.dll"
     return f"libtensorflow_wgpu.{'dylib' if 'apple' in system.triple else 'so'}"
@@ -96,7 +96,7 @@ def library(path: Path, system: System) -> Checked:
 
 
 def metadata_problems(archive: zipfile.ZipFile, tag: str) -> list[str]:
-    """What is wrong with the file WHEEL, which installers read and not the name alone."""
+    """The problems of the file WHEEL, which installers read besides the name."""
     names = [n for n in archive.namelist() if n.endswith(".dist-info/WHEEL")]
     if len(names) != 1:
         return [f"there are {len(names)} files WHEEL"]

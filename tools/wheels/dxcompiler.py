@@ -1,12 +1,12 @@
 """dxc FOLDER: Microsoft's shader compiler for the wheel of Windows. Downloads it to the folder and
 prints its path.
 
-Without it, wgpu would compile shaders for DX12 by an older one, which lacks 16-bit floats, 64-bit
-integers and subgroups, so the plug-in does not offer DX12.
+Without it, wgpu would compile shaders for DX12 with an older compiler, which lacks 16-bit floats,
+64-bit integers and subgroups, so the plug-in does not offer DX12.
 
-The file is Microsoft's own release, out of a package on PyPI that carries it. Package and file are
-pinned by their hashes. From 1.8.2502 on it validates and signs what it compiles by itself, without
-dxil.dll, whose licence is another one.
+The file is Microsoft's own release, taken from a package on PyPI that contains it. Package and file
+are pinned by their hashes. From 1.8.2502 on the compiler validates and signs its output by itself,
+without dxil.dll, which has another licence.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PACKAGE = "slangpy==0.43.1"
 PACKAGE_SHA256 = "3da28207fa1f173c81b22efc1cd02e4804066b975a18749b1a7b09c0708018d6"
 MEMBER = "slangpy/dxcompiler.dll"
 SHA256 = "b86a738ece4c05dbe2d9bbb29668a2ccb28a0740773c9b027cdc61e8d07b4d75"
-#: Where it lies in a wheel, beside its licence. Not in the folder of plug-ins, out of which
-#: TensorFlow loads everything.
+#: Its path in a wheel, beside its licence. It is not in the folder of plug-ins, from which
+#: TensorFlow loads every file.
 IN_WHEEL = "tensorflow_wgpu/dxcompiler.dll"
 
 

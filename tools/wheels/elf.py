@@ -9,9 +9,9 @@ from pathlib import Path
 import lief
 from systems import System
 
-#: What every distribution with glibc has: a part of what PEP 600 allows.
+#: Libraries that every distribution with glibc has: a part of those that PEP 600 allows.
 NEEDED = re.compile(r"lib(c|m|dl|pthread|rt|gcc_s)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+")
-#: Versions of symbols: glibc's, whose newest is what a system must have, and libgcc's.
+#: Versions of symbols: glibc's, of which a system must have the newest one, and libgcc's.
 GLIBC = re.compile(r"GLIBC_(\d+(?:\.\d+)+)")
 #: The unwinder's functions, which are older than glibc 2.17.
 GCC = ("GCC_3.0", "GCC_3.3", "GCC_4.2.0")
@@ -19,7 +19,7 @@ MACHINES = {"x86_64": lief.ELF.ARCH.X86_64, "aarch64": lief.ELF.ARCH.AARCH64}
 
 
 def check(path: Path, system: System, entries: Collection[str]) -> tuple[list[str], list[str]]:
-    """What the library needs, and what is wrong with that."""
+    """The libraries that the library needs, and the problems with them."""
     elf = lief.ELF.parse(str(path)) if lief.is_elf(str(path)) else None
     if elf is None:
         return [], [f"{path.name} is no ELF file"]
@@ -58,5 +58,5 @@ def is_needed(entry: lief.ELF.DynamicEntry) -> bool:
 
 
 def number(version: str) -> list[int]:
-    """A version to compare by."""
+    """A version as a key for comparisons."""
     return [int(part) for part in version.split(".")] if version[0].isdigit() else []

@@ -1,4 +1,4 @@
-"""The virtual environment of this tool, with what requirements.txt names."""
+"""The virtual environment of this tool, with the packages of requirements.txt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 
 def enter() -> None:
-    """Goes on in the environment, which is made where it is missing or out of date."""
+    """Continues in the environment, which is made if it is missing or out of date."""
     made_of = f"{REQUIREMENTS.read_text(encoding='utf-8')}{sys.version}"
     marker, python = VENV / ".setup", VENV / "bin/python"
     if Path(sys.prefix).resolve() == VENV.resolve():

@@ -1,7 +1,7 @@
-"""What TensorFlow's own wheels export, system by system.
+"""The exports of TensorFlow's own wheels, for each system.
 
-Downloads a wheel with pip, reads the export tables of its libraries and throws the wheel away: what
-is kept, in `exports/`, is a compressed list of names for each.
+Downloads a wheel with pip, reads the export tables of its libraries and deletes the wheel. Only a
+compressed list of names for each wheel is kept, in `exports/`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import lief
 from systems import System
 
-#: The releases that are supported, and the Python whose wheels are read.
+#: The supported releases, and the Python whose wheels are read.
 VERSIONS = ("2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0", "2.22.0rc0")
 PYTHON = "3.11"
 #: TensorFlow's packages for each kind of system, all of which hold the module `tensorflow`.
@@ -29,7 +29,7 @@ PACKAGES = {
     "windows-x86_64": ("tensorflow",),
     "macos-arm64": ("tensorflow",),
 }
-#: Where a package holds nothing itself and requires another one.
+#: Packages that are required in place of one that holds nothing itself.
 BEHIND = {"tensorflow": ("tensorflow-intel", "tensorflow-cpu-aws", "tensorflow-macos")}
 #: The libraries of a wheel that may hold the C API.
 LIBRARY = re.compile(
@@ -65,7 +65,7 @@ def exports(cache: Path, system: System, package: str, version: str) -> Exports:
 
 
 def download(cache: Path, system: System, package: str, version: str) -> Exports:
-    """Downloads a wheel, or the one behind it, and reads it."""
+    """Downloads a wheel, or the package that it requires in its place, and reads it."""
     for name in (package, *BEHIND.get(package, ())):
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
@@ -114,5 +114,5 @@ def exported(library: Path) -> frozenset[str]:
     config = lief.MachO.ParserConfig()
     config.parse_dyld_bindings = config.parse_dyld_rebases = False
     binary = lief.MachO.parse(str(library), config).at(0)
-    # dlsym writes the underscore in front itself.
+    # dlsym adds the leading underscore itself.
     return frozenset(str(s.name)[1:] for s in binary.exported_symbols)

@@ -1,7 +1,7 @@
-"""What the plug-in looks up in the running TensorFlow, read from src/ffi.
+"""The names that the plug-in looks up in the running TensorFlow, read from src/ffi.
 
-Functions of the C API stand in tables (`symbol_table!`), C++ symbols are C strings with mangled
-names. Where a table holds names by release, its entries start with `version: "2.21."`.
+Functions of the C API are in tables (`symbol_table!`), C++ symbols are C strings with mangled
+names. If a table holds names by release, its entries start with `version: "2.21."`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 FFI = ROOT / "src/ffi"
-#: How the `cfg` of src/ffi/symbols.rs calls a system.
+#: The conditions with which the `cfg` of src/ffi/symbols.rs names a system.
 CONFIGURATIONS = {
     "linux": 'target_os = "linux"',
     "apple": 'target_vendor = "apple"',
@@ -33,13 +33,13 @@ class Functions(NamedTuple):
 
 
 class Symbols(NamedTuple):
-    """The C++ symbols of one file: those of every release, and those of one."""
+    """The C++ symbols of one file: those for every release, and those for one."""
 
     common: frozenset[str]
     releases: dict[str, frozenset[str]]
 
     def of(self, series: str) -> frozenset[str] | None:
-        """What a release needs; None where the file does not know it."""
+        """The symbols that a release needs; None if the file does not know the release."""
         if series not in self.releases:
             return None
         return self.common | self.releases[series]
@@ -58,7 +58,7 @@ def functions(text: str) -> Functions:
 
 
 def names(fields: str) -> set[str]:
-    """The names of a table's fields, whose types may go over several lines."""
+    """The names of a table's fields, whose types may span several lines."""
     return set(FIELD.findall(re.sub(r"//.*", "", fields)))
 
 
@@ -83,8 +83,9 @@ def read(path: str) -> str:
 
 
 def core() -> Functions:
-    """The functions without which nothing works, and those that may be missing: all tables but
-    Python's, and those of variables and variants, which have C++ symbols in their place.
+    """The functions without which nothing works, and those that may be missing. They come from all
+    tables except Python's, and those of variables and variants, which have C++ symbols as a
+    replacement.
     """
     apart = {"python.rs", "symbols.rs", "variables/official.rs", "variants/official.rs"}
     required, optional = {"TF_Version"}, set()
@@ -97,7 +98,7 @@ def core() -> Functions:
 
 
 def modules(configuration: str) -> tuple[str, ...]:
-    """The file names of the libraries that the plug-in asks on a system."""
+    """The file names of the libraries in which the plug-in looks on a system."""
     found = re.search(
         rf"^#\[cfg\({re.escape(CONFIGURATIONS[configuration])}\)\]\n"
         r"const LIBRARIES: &\[&str\] =\s*&\[(.*?)\];",

@@ -10,14 +10,14 @@ import lief
 import signature
 from systems import System
 
-#: What macOS has by itself: the frameworks, and what Rust's standard library asks for.
+#: Libraries that macOS itself has: the frameworks, and those that Rust's standard library needs.
 SYSTEM = re.compile(
     r"/System/Library/Frameworks/(\w+)\.framework/(?:Versions/[A-C]/)?\1"
     r"|/usr/lib/(libSystem\.B|libobjc\.A|libiconv\.2|libcharset\.1)\.dylib"
 )
-#: Numbers of libraries that are none: a name that is searched for in all of them.
+#: Library ordinals that stand for no library: the name is searched for in all of them.
 ANY_LIBRARY = (-2, 0xFE)
-#: Which libraries are named how: as needed, and as not.
+#: The load commands that name needed libraries.
 LOADS = {
     lief.MachO.LoadCommand.TYPE.LOAD_DYLIB,
     lief.MachO.LoadCommand.TYPE.LOAD_WEAK_DYLIB,
@@ -30,7 +30,7 @@ OWN_NAME = lief.MachO.LoadCommand.TYPE.ID_DYLIB
 
 
 def check(path: Path, system: System, entries: Collection[str]) -> tuple[list[str], list[str]]:
-    """What the library needs, and what is wrong with that."""
+    """The libraries that the library needs, and the problems with them."""
     fat = lief.MachO.parse(str(path)) if lief.is_macho(str(path)) else None
     if fat is None:
         return [], [f"{path.name} is no Mach-O file"]
@@ -71,8 +71,8 @@ def check(path: Path, system: System, entries: Collection[str]) -> tuple[list[st
 
 
 def namespace_problems(macho: lief.MachO.Binary) -> list[str]:
-    """Names that are not bound to the library that has them: a linker that knew no better leaves
-    them to be searched for when the library is loaded.
+    """The problem of names that are not bound to the library that has them: if the linker did not
+    know the library, they are searched for when the library is loaded.
     """
     if not macho.header.has(lief.MachO.Header.FLAGS.TWOLEVEL):
         return ["its names are bound to no libraries"]
@@ -86,7 +86,7 @@ def namespace_problems(macho: lief.MachO.Binary) -> list[str]:
 
 
 def signature_problems(macho: lief.MachO.Binary, content: bytes) -> list[str]:
-    """What is wrong with the signature."""
+    """The problems of the signature."""
     if not macho.has_code_signature:
         return ["it is not signed: Apple's processors run signed code alone"]
     command = macho.code_signature

@@ -11,7 +11,7 @@ import lookups
 from behaviour import Behaviour, behaviour
 from systems import System
 
-#: Around the tables in the page.
+#: The markers around the tables in the page.
 BEGIN, END = "<!-- platforms: begin -->", "<!-- platforms: end -->"
 HEAD = (
     "| TensorFlow | Devices | Variables | Lists | Their other types | `while_loop` | Determinism "
@@ -20,7 +20,9 @@ HEAD = (
 
 
 def fingerprint() -> str:
-    """What the tables depend on in this repository: every name that is looked up, and where."""
+    """The inputs from this repository that the tables depend on: every name that is looked up, and
+    the libraries in which it is looked up.
+    """
     core = lookups.core()
     parts = [*sorted(core.required), "", *sorted(core.optional)]
     for file in ("variables", "variants"):
@@ -46,7 +48,7 @@ def write(page: Path, cache: Path, systems: Iterable[System]) -> None:
 
 
 def table(system: System, cache: Path) -> str:
-    """What each release offers on a system."""
+    """The table of a system: the features that each release offers."""
     rows, modules = [], set()
     for package in exports.PACKAGES[system.name]:
         for version in exports.VERSIONS:

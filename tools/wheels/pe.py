@@ -9,19 +9,19 @@ from pathlib import Path
 import lief
 from systems import System
 
-#: What Windows 10 has by itself, without the endings. A library of the compiler's (libgcc_s_seh-1,
-#: libwinpthread-1, vcruntime140) is not part of it.
+#: Libraries that Windows 10 itself has, without their suffixes. A library of the compiler
+#: (libgcc_s_seh-1, libwinpthread-1, vcruntime140) is not part of Windows.
 SYSTEM = (
     "advapi32 bcrypt bcryptprimitives combase crypt32 d3d12 d3dcompiler_47 dbghelp dcomp dxgi"
     " gdi32 kernel32 msvcrt ntdll ole32 oleaut32 opengl32 propsys rpcrt4 setupapi shell32"
     " shlwapi ucrtbase user32 userenv ws2_32"
 )
-#: Sets of functions, behind which Windows has its libraries.
+#: API sets, which Windows maps to its libraries.
 API_SET = re.compile(r"(api|ext)-ms-win-[\w-]+\.dll")
 
 
 def check(path: Path, system: System, entries: Collection[str]) -> tuple[list[str], list[str]]:
-    """What the library imports, and what is wrong with that."""
+    """The libraries that the library imports, and the problems with them."""
     pe = lief.PE.parse(str(path)) if lief.is_pe(str(path)) else None
     if pe is None:
         return [], [f"{path.name} is no PE file"]

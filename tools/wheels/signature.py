@@ -1,8 +1,8 @@
-"""The signature of a Mach-O file, which linkers write without anybody's key.
+"""The signature of a Mach-O file, which linkers write without a key.
 
 A directory holds a hash of each page of the code. macOS on Apple's processors ends a process as
-soon as a page does not fit its hash, as when a file was changed behind the linker's back. The
-format is that of Apple's `cs_blobs.h`; all numbers are big-endian.
+soon as a page does not match its hash, for instance if a file was changed after linking. The format
+is that of Apple's `cs_blobs.h`; all numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import hashlib
 import struct
 
 SUPER_BLOB, CODE_DIRECTORY = 0xFADE0CC0, 0xFADE0C02
-#: In the directory: the signature holds no certificate, and nobody vouches for the code.
+#: A flag of the directory: the signature holds no certificate, so no identity vouches for the code.
 AD_HOC = 2
 SHA256 = 2
 
 
 def problems(code: bytes, signature: bytes) -> list[str]:
-    """What is wrong with the signature of a file; `code` is all in front of the signature."""
+    """The problems of the signature of a file; `code` is everything before the signature."""
     try:
         return directory_problems(code, directory(signature))
     except struct.error:
@@ -38,7 +38,7 @@ def directory(signature: bytes) -> bytes:
 
 
 def directory_problems(code: bytes, found: bytes) -> list[str]:
-    """What is wrong with the directory."""
+    """The problems of the directory."""
     if not found:
         return ["its signature holds no directory of the code"]
     flags, hashes, _, _, slots, limit = struct.unpack_from(">IIIIII", found, 12)

@@ -1,4 +1,4 @@
-"""The systems that have a wheel, and what the wheel of each is called and built with."""
+"""The systems that have a wheel, with the names and the build settings of each wheel."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 class System(NamedTuple):
     """One wheel."""
 
-    #: What the command line calls it.
+    #: Its name on the command line.
     name: str
-    #: What cargo calls it.
+    #: Its name for cargo.
     triple: str
-    #: The wheel's platform tag, as hatch_build.py makes it of the target.
+    #: The wheel's platform tag, which hatch_build.py derives from the target.
     tag: str
-    #: The glibc, or the macOS, that it runs on at the earliest.
+    #: The oldest glibc or macOS on which it runs.
     oldest: str
     #: The linker: `zig`, or `mingw` from the system's packages.
     linker: str
@@ -23,11 +23,11 @@ class System(NamedTuple):
 
     @property
     def target(self) -> str:
-        """What cargo builds for; cargo-zigbuild takes a glibc behind a target for Linux."""
+        """cargo's target; cargo-zigbuild accepts a glibc version behind a target for Linux."""
         return f"{self.triple}.{self.oldest}" if "linux" in self.triple else self.triple
 
 
-#: glibc 2.28 is that of RHEL 8 and Debian 10; TensorFlow's own wheels ask for 2.17 or 2.27.
+#: glibc 2.28 is that of RHEL 8 and Debian 10; TensorFlow's own wheels require 2.17 or 2.27.
 SYSTEMS = (
     System(
         "linux-x86_64",

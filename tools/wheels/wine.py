@@ -1,8 +1,8 @@
 """wine: the wheel for Windows, loaded on Linux by Wine, whose Vulkan is that of Linux.
 
-Builds a small program that loads the DLL, and prints which adapters it computes on. That is not
-Windows: Wine has its own loader and C library. What it tells is that the DLL loads, that its
-imports are found, and that its kernels run by Windows's calling convention.
+Builds a small program that loads the DLL, and prints the adapters it computes on. This is not
+Windows: Wine has its own loader and C library. It shows that the DLL loads, that its imports are
+found, and that its kernels run with Windows's calling convention.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from entries import ENTRIES
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).parent / "wine"
-#: Where Debian has Wine's loader for 64 bits when the one for 32 is not installed.
+#: The paths of Wine's 64-bit loader; the second one is Debian's if the 32-bit loader is not
+#: installed.
 LOADERS = ("wine64", "/usr/lib/wine/wine64", "wine")
 
 
@@ -42,9 +43,9 @@ def main() -> int:
             library = Path(archive.extract("tensorflow-plugins/tensorflow_wgpu.dll", folder))
         host = folder / "host.exe"
         compile_c("host.c", host)
-        # Beside the program, and taken where Wine has none of its own.
+        # It lies beside the program, and is used if Wine has none of its own.
         compile_c("bcryptprimitives.c", folder / "bcryptprimitives.dll", "-shared", "-ladvapi32")
-        # The prefix is Wine's drive C: thrown away with the folder.
+        # The prefix is Wine's drive C:, which is deleted with the folder.
         environment = {**os.environ, "WINEPREFIX": str(folder / "prefix")}
         environment.setdefault("WINEDEBUG", "-all")
         environment.setdefault("WGPU_BACKEND", "vulkan")
@@ -67,7 +68,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def display() -> Iterator[str]:
-    """A display that nobody sees: Wine reaches Vulkan through its driver for windows."""
+    """A virtual display: Wine reaches Vulkan through its driver for windows."""
     command = ["Xvfb", "-displayfd", "1", "-nolisten", "tcp"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=quiet, text=True) as server:
@@ -85,7 +86,9 @@ def compile_c(source: str, output: Path, *options: str) -> None:
 
 
 def described(report: dict) -> int:
-    """Prints what the DLL says of itself; 1 where it has no device, or one that does not work."""
+    """Prints the DLL's report about itself; returns 1 if it has no device, or one that does not
+    work.
+    """
     print(f"tensorflow-wgpu {report['version']}: {len(report['ops'])} ops")
     problems = [report["problem"]] if report["problem"] else []
     for adapter in report["adapters"]:

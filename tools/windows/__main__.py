@@ -21,10 +21,10 @@ from pathlib import Path
 import interpreter
 
 ROOT = Path(__file__).parents[2]
-#: The root system of tools/roots whose Wine it is.
+#: The root system of tools/roots whose Wine is used.
 SYSTEM = "debian-13"
 TRIPLE = "x86_64-pc-windows-gnu"
-#: The crate's tests in one program, by suites. Others need no adapter or are Linux's.
+#: The crate's tests in one program, by suites. Others need no adapter or are only for Linux.
 KIT = "kit"
 PROGRAMS = (KIT, "scalar", "proto", "pipeline_cache", "optimizer_rows", "optimizer_limits")
 #: Suites that do not run, with the reason.
@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def rust(suites: list[str]) -> int:
-    """Compiles the crate's tests for Windows and runs them, each suite in a process of its own."""
+    """Compiles the crate's tests for Windows and runs them, each suite in a separate process."""
     programs = dict(executables())
     runs = [(name, [programs[name]]) for name in programs if name != KIT]
     modules = re.findall(r"^mod (\w+);", (ROOT / "tests/kit/main.rs").read_text("utf-8"), re.M)

@@ -1,7 +1,7 @@
 // The functions of <complex.h> that Wine's ucrtbase.dll lacks, and TensorFlow and NumPy for Windows import.
 //
 // The types are Microsoft's, structures of two numbers, passed as such; a long double is a double
-// there. What is computed is mingw's.
+// there. The computations are mingw's.
 
 #include <complex.h>
 

@@ -1,8 +1,9 @@
 """A Python for Windows from PyPI, with TensorFlow and the plug-in's wheel, made on Linux.
 
-No package of PyPI is CPython for Windows itself. panda3d's wheels carry the interpreter's DLL and
-its modules in C, as python.org signed them, for programs that it freezes. The modules in Python are
-the same on all systems: they are those of the Python that runs this, of the same minor version.
+No package of PyPI is CPython for Windows itself. panda3d's wheels contain the interpreter's DLL and
+its C modules, as python.org signed them, for programs that panda3d freezes. The Python modules are
+the same on all systems: they are taken from the Python that runs this, which has the same minor
+version.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from pathlib import Path
 import lief
 
 HERE = Path(__file__).parent
-#: The Python that TensorFlow for Windows with devices has wheels for, and Debian 12 as well.
+#: A Python for which TensorFlow for Windows with devices has wheels, and which Debian 12 has.
 VERSION = (3, 11)
 PANDA3D = "panda3d==1.10.16"
-#: The newest TensorFlow that has WGPU devices on Windows (docs/PLATFORMS.md), and what tests need.
+#: The newest TensorFlow that has WGPU devices on Windows (docs/PLATFORMS.md), and the packages that
+#: tests need.
 REQUIREMENTS = (
     "tensorflow==2.19.1",
     "msvc-runtime",
@@ -29,15 +31,15 @@ REQUIREMENTS = (
     "pytest-xdist==3.8.0",
     "colorama",
 )
-#: Without what it requires, which would be all of a second TensorFlow.
+#: Installed without dependencies, which would include a second TensorFlow.
 ALONE = ("tf_keras==2.19.0",)
-#: The C library's DLL of mathematics, and ours in its place.
+#: The C library's DLL of mathematics, and our own DLL in its place.
 MATH = "api-ms-win-crt-math-l1-1-0.dll"
 OURS = "wgp" + MATH[3:]
 
 
 def make(folder: Path, wheel: Path) -> Path:
-    """Makes it where it is not there yet, installs the wheel anew, and returns python.exe."""
+    """Makes it if it is not there yet, installs the wheel anew, and returns python.exe."""
     if sys.version_info[:2] != VERSION:
         wanted = ".".join(map(str, VERSION))
         raise SystemExit(f"windows: run this with Python {wanted}, whose library it takes")
@@ -74,7 +76,7 @@ def unpack(folder: Path) -> None:
         shutil.move(libraries / name, folder)
     left_out = shutil.ignore_patterns("__pycache__", "site-packages", "lib-dynload", "config-*")
     shutil.copytree(sysconfig.get_path("stdlib"), folder / "Lib", ignore=left_out)
-    # Debian's says where its own packages go, which no other system's pip would find.
+    # Debian's file redirects to its own packages, and would stop pip on another system.
     (folder / "Lib/EXTERNALLY-MANAGED").unlink(missing_ok=True)
 
 
@@ -92,10 +94,11 @@ def pip(command: str, *arguments: str) -> None:
 
 
 def replace_math(packages: Path, folder: Path) -> None:
-    """Has the packages' libraries take the C library's mathematics from a DLL of ours.
+    """Makes the packages' libraries import the C library's mathematics from our own DLL.
 
-    It hands all on to Wine's, but for the complex functions, which Wine lacks: `complex.c`. The
-    libraries' imports name it, so the name in them is changed, by one as long.
+    It forwards all functions to Wine's, except the complex functions, which Wine lacks:
+    `complex.c`. The libraries' imports name the DLL, so the name in them is changed, to one of the
+    same length.
     """
     names: set[str] = set()
     for library in [*packages.rglob("*.pyd"), *packages.rglob("*.dll")]:

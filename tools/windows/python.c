@@ -1,4 +1,4 @@
-// python.exe: the interpreter of python3X.dll, as the one that CPython brings.
+// python.exe: the interpreter of python3X.dll, like the one in CPython.
 
 #include <wchar.h>
 

@@ -7,16 +7,16 @@ command -v wine >/dev/null && command -v Xvfb >/dev/null || {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
         wine wine64 xvfb >/dev/null
 }
-# Wine's drive C:, of this run alone: ending it ends all programs of its prefix.
+# Wine's drive C:, for this run alone: ending it ends all programs of its prefix.
 WINEPREFIX=$(mktemp --directory)
 export WINEPREFIX
 export WINEDEBUG="${WINEDEBUG:--all}"
-# The C++ library is Microsoft's, which TensorFlow brings: Wine's lacks functions. A crash ends the
-# program, with no debugger's window.
+# The C++ library is Microsoft's, which TensorFlow brings, because Wine's lacks functions. A crash
+# ends the program without a debugger's window.
 export WINEDLLOVERRIDES='winedbg=d;concrt140,msvcp140,vcruntime140,vcruntime140_1=n,b'
 # Wine's own DX12 opens no device.
 export WGPU_BACKEND=vulkan
-# Its Vulkan ends the process where a driver is given names of objects, as in builds with assertions.
+# Builds with assertions give the driver names of objects, at which Wine's Vulkan ends the process.
 export WGPU_DEBUG=0
 export RUST_BACKTRACE=1
 # Wine reaches Vulkan through its driver for windows, which asks for a display.

@@ -1,5 +1,5 @@
-//! Elementwise ops as TensorFlow runs them one by one: whole vectors, broadcast operands, narrow
-//! types, conversions.
+//! Elementwise ops, run one by one by TensorFlow: whole vectors, broadcast operands, narrow types,
+//! conversions.
 
 use tensorflow_wgpu::DType;
 use tensorflow_wgpu::local::Node;
@@ -71,7 +71,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     let four: Vec<Source> = (0..4).map(|_| f32s(&[4 << 20])).collect();
     let node = Node::new("AddN").attr("T", DType::F32).attr("N", 4);
     cases.push(Case::new("scalar", "AddN of 4, 4 M", node, four));
-    // What a single small op costs: the figure is the host's time.
+    // The cost of a single small op: the figure is the host's time.
     cases
         .push(typed("AddV2", DType::F32, [f32s(&[64]), f32s(&[64])], "64, 1000 times").calls(1000));
     cases.push(
@@ -82,7 +82,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
 }
 
 fn typed(op: &'static str, dtype: DType, inputs: impl Into<Vec<Source>>, what: &str) -> Case {
-    // BiasAdd has a layout; other rows do not look at the attribute.
+    // BiasAdd has a layout; other rows ignore the attribute.
     let node = Node::new(op).attr("T", dtype).attr("data_format", "NHWC");
     Case::new(
         if op == "BiasAdd" { "bias" } else { "scalar" },

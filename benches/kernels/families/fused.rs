@@ -1,4 +1,4 @@
-//! What the graph optimizer puts in place of many ops.
+//! Ops that the graph optimizer puts in place of several ops.
 
 use tensorflow_wgpu::DType;
 use tensorflow_wgpu::local::Node;
@@ -10,7 +10,7 @@ const GELU: &str = "s0 = Square<T>(x0); s1 = Mul<T>(s0, x0); s2 = Mul<T>(s1, c0)
                     AddV2<T>(x0, s2); s4 = Mul<T>(s3, c1); s5 = Tanh<T>(s4); s6 = AddV2<T>(s5, \
                     c2); s7 = Mul<T>(x0, c3); s8 = Mul<T>(s7, s6); return s8";
 const GELU_CONSTANTS: [f32; 4] = [0.044_715, 0.797_884_6, 1.0, 0.5];
-/// A layer normalization as Keras writes it.
+/// A layer normalization as in Keras.
 const LAYER_NORM: &str = "Mean: x: T, T, T; c: 1; return x0 | Mean: x: T, T, T, T; c: 1; s0 = \
                           SquaredDifference<T>(x0, x3); return s0 | row: x: T, T, T, T, T; c: 1; \
                           s0 = AddV2<T>(x4, c0); s1 = Rsqrt<T>(s0); return s1 | full: x: T, T, T, \
@@ -200,7 +200,7 @@ fn with_argument([m, k, n]: [usize; 3]) -> Case {
     Case::new("fused", name, epilogue(node, 1, text, &[]), inputs).flops(2.0 * (m * k * n) as f64)
 }
 
-/// Which operands of a product are turned.
+/// The node, with the operands of its product that are transposed.
 fn adjoint(node: Node, [x, y]: [bool; 2]) -> Node {
     node.attr("adj_x", x).attr("adj_y", y)
 }
@@ -233,7 +233,7 @@ fn with_sums([m, k, n]: [usize; 3]) -> Case {
     Case::new("fused", name, node, [f32s(&[m, k]), f32s(&[m, n])]).flops(2.0 * (m * k * n) as f64)
 }
 
-/// The gradient of what query, key and value read.
+/// The gradient of the input that query, key and value share.
 fn added([m, k, n]: [usize; 3]) -> Case {
     let node = adjoint(Node::new("_WgpuFusedAddedMatMul"), [false, true]).attr("N", 3_i64);
     let left = (0..3).map(|_| f32s(&[m, n]));

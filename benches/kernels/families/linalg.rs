@@ -5,8 +5,8 @@ use tensorflow_wgpu::{DType, HostTensor};
 
 use crate::case::{Case, Source, by, f32s};
 
-/// The rows. The arithmetic is that of the textbooks' direct algorithms with what the op returns;
-/// of iterations that of one sweep's worth.
+/// The rows. The arithmetic is that of the textbooks' direct algorithms for the results of the op;
+/// for iterations it is that of one sweep.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let square = |[b, n, _]: [usize; 3]| (b * n.pow(3)) as f64;
@@ -36,7 +36,7 @@ pub fn cases() -> Vec<Case> {
     }
     for dims in [[16, 64, 64], [1, 1024, 64], [1, 256, 256]] {
         let [b, m, n]: [usize; 3] = dims;
-        // The factor, and as much again for Q.
+        // The factor, and the same amount again for Q.
         let flops = 2.0 * (b * 2 * n * n * m) as f64 - 4.0 / 3.0 * (b * n.pow(3)) as f64;
         cases.push(
             Case::new("linalg", format!("Qr {}", by(&dims)), node("Qr"), [f32s(&dims)])
@@ -54,7 +54,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// A node with every attribute that one of these ops has.
+/// A node with all attributes that any of these ops has.
 fn node(op: &str) -> Node {
     let node = Node::new(op).attr("T", DType::F32).attr("adjoint", false).attr("lower", true);
     let node = node.attr("output_idx_type", DType::I32).attr("full_matrices", false);

@@ -57,8 +57,8 @@ fn batched(dtype: DType, [batch, m, k, n]: [usize; 4], transposed: bool) -> Case
     Case::new("matmul", name, node, inputs).flops(2.0 * (batch * m * k * n) as f64)
 }
 
-/// A projection onto heads, as attention layers write it: all of `b` but its first dimension is
-/// new.
+/// A projection onto heads, as in attention layers: the result has all dimensions of `b` except its
+/// first.
 fn einsum(a: &[usize], b: &[usize], equation: &str) -> Case {
     let node = Node::new("Einsum").attr("T", DType::F32).attr("N", 2).attr("equation", equation);
     let flops = 2.0 * (a.iter().product::<usize>() * b[1..].iter().product::<usize>()) as f64;

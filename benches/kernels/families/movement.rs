@@ -118,7 +118,7 @@ fn concat(dtype: DType, x: &[usize], axis: i32) -> Case {
     Case::new("movement", name, node, [tensor(dtype, x), tensor(dtype, x), index(axis)])
 }
 
-/// U-Net's way up.
+/// The upsampling of U-Net.
 fn resize(cases: &mut Vec<Case>, n: usize) {
     let (small, large) = ([n.div_ceil(2), 64, 64, 64], [n.div_ceil(2), 128, 128, 64]);
     let node = |op: &str| {
@@ -133,7 +133,7 @@ fn resize(cases: &mut Vec<Case>, n: usize) {
         } else {
             [f32s(&large), host(&[64, 64])]
         };
-        // The bilinear gradient looks at its second operand's shape only.
+        // The bilinear gradient reads only its second operand's shape.
         let moved = bytes(&small) + bytes(&large);
         cases.push(
             Case::new("image", name(", gradient"), node(&format!("{op}Grad")), inputs).bytes(moved),

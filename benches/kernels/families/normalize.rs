@@ -66,7 +66,7 @@ fn batch_norm(cases: &mut Vec<Case>, dtype: DType, x: &[usize]) {
     let name = |what: &str| format!("{what} {dtype} {}", by(x));
     let half = || positive(&channels);
     let count: usize = x.iter().product();
-    // Statistics come before their use: the input is read twice.
+    // Statistics are computed before they are used, so the input is read twice.
     let bytes = (dtype.size() * count) as f64;
     let inference = [tensor(dtype, x), half(), half(), half(), half()];
     cases.push(Case::new(

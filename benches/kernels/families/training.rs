@@ -5,8 +5,7 @@ use tensorflow_wgpu::local::Node;
 
 use crate::case::{Case, Fill, Sizes, Source, f32s, scalar};
 
-/// Adam as Keras writes it: m, v and the variable, a gradient, the rate; 1 - beta1, 1 - beta2 and
-/// epsilon.
+/// Adam as in Keras: m, v and the variable, a gradient, the rate; 1 - beta1, 1 - beta2 and epsilon.
 const ADAM: &str = "x: float32, float32, float32, float32, float32; c: 3; s0 = Sub<float32>(x3, \
                     x0); s1 = Mul<float32>(s0, c0); s2 = AddV2<float32>(x0, s1); s3 = \
                     Square<float32>(x3); s4 = Sub<float32>(s3, x1); s5 = Mul<float32>(s4, c1); s6 \

@@ -1,5 +1,5 @@
-//! Random numbers, sorting, Fourier transforms; linear algebra and recurrent layers from files of
-//! their own.
+//! Random numbers, sorting, Fourier transforms, and the rows of other files for linear algebra and
+//! recurrent layers.
 
 use tensorflow_wgpu::local::Node;
 use tensorflow_wgpu::{DType, HostTensor};

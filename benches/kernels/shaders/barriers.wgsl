@@ -1,5 +1,6 @@
-// A chain of `p.steps` multiply-adds for each element of `x`, in place: what it reads is what the
-// dispatch before wrote, if that had the same part of memory. Grid: one invocation per element.
+// A chain of `p.steps` multiply-adds for each element of `x`, in place. A dispatch reads the
+// values that the dispatch before wrote, if both have the same part of memory. Grid: one invocation
+// per element.
 
 {{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);

@@ -1,4 +1,4 @@
-// Copies `p.count` vectors of four floats: what the adapter's memory allows.
+// Copies `p.count` vectors of four floats, to measure the bandwidth of the adapter's memory.
 // Grid: one invocation per vector. Offsets are in vectors.
 
 {{ENTRY}} {

@@ -1,5 +1,5 @@
-// {{ACCUMULATORS}} independent chains of multiply-adds of {{TYPE}}, `p.count` steps each: what the
-// adapter's arithmetic allows. Grid: p.invocations invocations, each of which writes one element.
+// {{ACCUMULATORS}} independent chains of multiply-adds of {{TYPE}}, `p.count` steps each, to
+// measure the adapter's arithmetic. Grid: p.invocations invocations. Each writes one element.
 // The factors are parameters, so that nothing is computed ahead.
 
 fn step(acc: {{TYPE}}, factor: {{TYPE}}, summand: {{TYPE}}) -> {{TYPE}} {

@@ -1,5 +1,5 @@
 """Benchmarks through TensorFlow: `python -m tensorflow_wgpu.bench`.
 
 `workloads` makes models and steps, `measure` times them on several devices in turn, `report` writes
-what came of it. Importing this package imports no TensorFlow.
+the results. Importing this package imports no TensorFlow.
 """

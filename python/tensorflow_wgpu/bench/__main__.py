@@ -6,8 +6,8 @@ where there is one.
     r.png
 
 The devices take turns in one process and start from the same weights. Host time lasts until the
-call returns, before anybody waits for the result; CPU seconds are the process's, in which a
-software adapter's work is contained.
+call returns, before the result is waited for. CPU seconds are those of the process, which include a
+software adapter's work.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def main() -> int:
 
 
 def conclusion(results: dict[str, Any]) -> list[str]:
-    """What is printed when all is measured: the figures first, the verdicts last."""
+    """The text printed at the end: the figures first, the verdicts last."""
     rows = results["rows"]
     parts = [report.table(rows), verdict.bars(rows, sys.stdout.encoding)]
     if row := verdict.adapter_row(results):
@@ -125,12 +125,14 @@ def conclusion(results: dict[str, Any]) -> list[str]:
 
 
 def first_of_each(known: list[str]) -> list[str]:
-    """WGPU, TensorFlow's own GPU, and the CPU, which comes last: results are compared with its."""
+    """WGPU, TensorFlow's own GPU, and the CPU. The CPU comes last: results are compared with its
+    results.
+    """
     return [name for name in ("WGPU:0", "GPU:0", "CPU:0") if name in known]
 
 
 def chosen(options: argparse.Namespace, adapter: dict[str, Any] | None, workloads: Any) -> Any:
-    """The sizes that the options and the adapter call for."""
+    """The sizes that follow from the options and the adapter."""
     gpu = adapter is not None and adapter["type"] != "Cpu"
     sizes = (
         workloads.TINY
@@ -154,7 +156,7 @@ def attempt(
     repeat: int,
     tell: bool,
 ) -> list[dict[str, Any]]:
-    """The rows of a workload, or rows that say why there are none."""
+    """The rows of a workload, or rows that give the reason why there are none."""
     import tensorflow as tf
 
     try:

@@ -1,5 +1,5 @@
-"""The models and phases that can be measured, without TensorFlow: a wrong name is known before a
-process has loaded it.
+"""The models and phases that can be measured. It needs no TensorFlow: a wrong name is found before
+a process has loaded TensorFlow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A model, as people call it."""
+    """A model, with names for people."""
 
     #: Its name in sentences.
     title: str
@@ -30,9 +30,9 @@ PHASES = ("inference", "training")
 
 
 def chosen(text: str | None, kind: str, known: Iterable[str]) -> list[str]:
-    """The names in a list with commas; all without one.
+    """The names in a comma-separated list; all names if there is no list.
 
-    Raises ValueError for a name that is not known, with the nearest one that is.
+    Raises ValueError for an unknown name, and suggests the nearest known one.
     """
     known = list(known)
     names = [name.strip() for name in (text or ",".join(known)).split(",") if name.strip()]

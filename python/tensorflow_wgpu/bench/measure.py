@@ -1,4 +1,4 @@
-"""Times steps on several devices in turn, in one process, so that what else the machine does hits
+"""Times steps on several devices in turn, in one process, so that other load on the machine affects
 all of them.
 """
 
@@ -18,7 +18,7 @@ from tensorflow_wgpu._library import statistics
 from tensorflow_wgpu._profile import profile
 from tensorflow_wgpu.bench.workloads import MODELS, PHASES, Sizes
 
-#: Counters of a device that a row has, for one step.
+#: The counters of a device that are in a row, for one step.
 COUNTERS = (
     "dispatches",
     "barriers",
@@ -57,8 +57,8 @@ class Side:
         self.times: list[tuple[float, float, float]] = []
 
     def call(self) -> tuple[np.ndarray, tuple[float, float, float]]:
-        """A step's result; the seconds until it is there, until the call returns, and of the
-        process's CPU time.
+        """A step's result, and three times in seconds: until the result is there, until the call
+        returns, and the process's CPU time.
         """
         cpu, start = time.process_time(), time.perf_counter()
         with tf.device(self.device):
@@ -69,7 +69,9 @@ class Side:
         return value, (end - start, returned - start, time.process_time() - cpu)
 
     def first(self) -> np.ndarray:
-        """The first step, which traces and compiles; looks at where its nodes were placed."""
+        """Runs the first step, which traces and compiles, and records where its nodes were
+        placed.
+        """
         before = self.counters()
         with _fallbacks.collected() as graphs:
             value, (seconds, _, _) = self.call()
@@ -80,15 +82,15 @@ class Side:
         return value
 
     def count(self) -> None:
-        """A step that is counted: the second, since the first one also initializes."""
+        """Runs a step whose counters are read: the second, since the first one also initializes."""
         before = self.counters()
         self.call()
         after = self.counters()
         self.row |= {name: after[name] - before[name] if after else None for name in COUNTERS}
 
     def profile(self, tell: bool) -> None:
-        """The GPU's time in a step, which is profiled for that; `tell` prints what took how long.
-        Nothing for a device that is not ours.
+        """Profiles a step for the GPU's time in it. `tell` prints the time of each row. Does
+        nothing for a device that is not ours.
         """
         if not self.counters():
             return
@@ -115,8 +117,8 @@ class Side:
 
 
 def placement(graphs: Sequence[Any], device: str) -> dict[str, Any]:
-    """How many nodes that compute something are on the device, how many on the CPU, and which of
-    those have floats.
+    """The number of nodes that compute something on the device, the number on the CPU, and which of
+    the latter have floats.
     """
     on: Counter[str] = Counter()
     floats: Counter[str] = Counter()
@@ -153,8 +155,8 @@ def measure(
     repeat: int,
     tell: bool = False,
 ) -> list[dict[str, Any]]:
-    """A row for each device. All start from the same weights; `difference` is that of first results
-    to the last's. `tell` prints what took how long.
+    """A row for each device. All start from the same weights. `difference` compares the first
+    results with those of the last device. `tell` prints the profile.
     """
     import keras
 

@@ -1,4 +1,4 @@
-"""What was measured: a table, JSON, a picture. Imports TensorFlow for its version alone."""
+"""Output of the measurements: a table, JSON, a picture. Imports TensorFlow only for its version."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def environment(adapter: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The CPU's name, as far as the system tells it."""
+    """The CPU's name, if the system reports it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             names = [
@@ -88,7 +88,7 @@ COLUMNS = (
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown."""
+    """The rows as a Markdown table."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     for row in rows:
         start = f"| {row['model']} | {row['phase']} | {row['device'].removeprefix('/device:')} |"

@@ -1,5 +1,5 @@
-"""What the figures mean: a sentence for each model, bars, and a row for the table of adapters. All
-of it is text, made of the rows that `measure` returns.
+"""The meaning of the figures: a sentence for each model, bars, and a row for the table of adapters.
+All of it is text, made from the rows that `measure` returns.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Any
 
 from tensorflow_wgpu.bench.catalogue import MODELS
 
-#: Speeds within this share of each other are the same.
+#: Speeds that differ by at most this share count as equal.
 ALIKE = 0.05
-#: Results that differ by more than this share of the largest are worth a word.
+#: Results that differ by more than this share of the largest are reported.
 APART = 1e-2
 #: Characters of the longest bar.
 WIDTH = 40
@@ -30,18 +30,20 @@ def title(row: dict[str, Any]) -> str:
 
 
 def device(row: dict[str, Any]) -> str:
-    """The device of a row, as people write it."""
+    """The device of a row, as it is written in text."""
     name = row["device"].removeprefix("/device:")
     return "the CPU" if name == "CPU:0" else name
 
 
 def times(ratio: float) -> str:
-    """A ratio with two digits, or all of those before the point."""
+    """A ratio with two digits, or with all digits before the decimal point."""
     return f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
 
 
 def verdicts(rows: list[dict[str, Any]]) -> list[str]:
-    """A sentence for each model, phase, and device beside the last one, which is the CPU."""
+    """A sentence for each model, phase and device that compares it with the last device, the
+    CPU.
+    """
     lines = []
     for group in groups(rows):
         *others, last = group
@@ -56,7 +58,7 @@ def verdicts(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def sentence(row: dict[str, Any], other: dict[str, Any]) -> str:
-    """How fast a row's device is beside another one's."""
+    """A sentence that compares a row's device with another one's."""
     ratio = row["units_per_s"] / other["units_per_s"]
     if abs(ratio - 1) <= ALIKE:
         said = f"{device(row)} is as fast as {device(other)}"
@@ -72,7 +74,7 @@ def sentence(row: dict[str, Any], other: dict[str, Any]) -> str:
 
 
 def bars(rows: list[dict[str, Any]], encoding: str | None) -> str:
-    """A bar for each device's speed, in the characters that `encoding` has."""
+    """A bar for each device's speed, in characters that `encoding` has."""
     try:
         "█".encode(encoding or "ascii")
         mark = "█"
@@ -105,7 +107,7 @@ def adapter_row(results: dict[str, Any]) -> str | None:
 
 
 def ratios(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """How many times as fast as the last device the first one is, for each model and phase."""
+    """For each model and phase, how many times as fast the first device is as the last one."""
     for group in groups(rows):
         first, last = group[0], group[-1]
         if "error" in first:

@@ -1,7 +1,7 @@
-"""Models, and steps of them and of smaller things, that benchmarks run.
+"""Models, and steps of them and of smaller workloads, for benchmarks.
 
-A step is a function without arguments whose result depends on everything that it computes. It is
-made, with its data, on the device in whose scope its maker is called.
+A step is a function without arguments whose result depends on everything that it computes. The step
+and its data are made on the device in whose scope its maker is called.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def layer_norm_gradient() -> Step:
 
 
 def softmax() -> Step:
-    """A softmax of 4096 rows of 1024 floats in elementary ops, as `logsumexp` and masked softmaxes
-    have it.
+    """A softmax of 4096 rows of 1024 floats in elementary ops, as in `logsumexp` and masked
+    softmaxes.
     """
     x = tf.random.normal([4096, 1024])
 
@@ -113,7 +113,7 @@ PHASES = {"inference": inference, "training": training}
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How large models and their batches are."""
+    """The sizes of models and of their batches."""
 
     #: Images or sequences of a step.
     batch: int = 4
@@ -127,9 +127,9 @@ class Sizes:
     blocks: int = 2
 
 
-#: For GPUs. The defaults end in minutes on a software adapter.
+#: For GPUs. With the defaults, the benchmark ends in minutes on a software adapter.
 FULL = Sizes(batch=32, image=224, length=256, width=768, blocks=12)
-#: Shows that everything works.
+#: Only shows that everything works.
 TINY = Sizes(batch=2, image=32, length=8, width=16, blocks=1)
 
 
@@ -178,9 +178,9 @@ def lstm_model(sizes: Sizes) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A model and what its speed is counted in."""
+    """A model and the unit of its speed."""
 
-    #: One line about it.
+    #: A description in one line.
     what: str
     #: Makes the model.
     make: Callable[[Sizes], Any]

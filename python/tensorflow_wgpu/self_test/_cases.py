@@ -1,8 +1,8 @@
-"""The table of the self-test: a case for each family of kernels, and more where a family has parts
-that share little.
+"""The table of the self-test: a case for each family of kernels, and more if a family has parts
+that share little code.
 
-A case makes its arguments by `t` (`_values.Values`) and returns results by the name of the op that
-made each. It runs once for each type, on WGPU and on the CPU.
+A case makes its arguments with `t` (`_values.Values`) and returns results by the names of the ops
+that made them. It runs once for each type, on WGPU and on the CPU.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ CASES: list[Case] = []
 
 
 def case(family: str, types: tuple[str, ...] = FLOATS, *, exact: bool = False, **loose: float):
-    """Adds the decorated function as a row. `float16=2e-2` is a tolerance of its own, relative and
-    absolute.
+    """Adds the decorated function as a row. `float16=2e-2` sets a special tolerance, both relative
+    and absolute.
     """
 
     def add(run: Callable[[Values], dict[str, Any]]) -> Callable[[Values], dict[str, Any]]:
@@ -126,7 +126,7 @@ def products(t):
 @case("einsum", float32=1e-4, float16=2e-2)
 def einsum(t):
     a, b = t.normal(2, 9, 12), t.normal(12, 3, 4)
-    # tf.einsum of such an equation is a single op on every version.
+    # tf.einsum with such an equation is a single op on every version.
     return {"Einsum": raw.Einsum(inputs=[a, b], equation="abc,cde->abde")}
 
 
@@ -197,7 +197,7 @@ def softmax(t):
 def normalization(t):
     x, scale, offset = t.normal(3, 7, 8, 6), t.uniform(0.5, 2, 6), t.normal(6)
     empty = tf.zeros([0])
-    # What the op saves for its gradient is the device's own affair, hence a tape.
+    # The device chooses the data that the op saves for its gradient, so the test uses a tape.
     with tf.GradientTape() as tape:
         tape.watch([x, scale, offset])
         y, mean, variance, *_ = raw.FusedBatchNormV3(
@@ -251,7 +251,7 @@ def fused_product(t):
     return {"_WgpuFusedMatMul": t.fused("_WgpuFusedMatMul", dense, x, w, b)}
 
 
-#: What the gradients of layers take.
+#: The fused ops in the gradients of layers.
 LAYERS = (
     "AddedMatMul",
     "JoinedMatMul",
@@ -370,7 +370,7 @@ def segments(t):
 
 @case("sort", exact=True)
 def sorting(t):
-    # Different values: the order of equal ones is the device's own.
+    # All values differ: the order of equal values depends on the device.
     x = t.of(t.rng.permutation(9 * 130).reshape(9, 130))
     values, places = tf.math.top_k(x, 7)
     return {"TopKV2": [values, places], "TopKV2 (sort)": tf.sort(x), "Where": tf.where(x > 500.0)}
@@ -472,7 +472,7 @@ def checks(t):
     bad = t.of([1.0, np.nan])
     message = ""
     try:
-        # The error comes with the result where kernels run asynchronously.
+        # The error comes with the result if kernels run asynchronously.
         raw.CheckNumerics(tensor=bad, message="self-test").numpy()
     except tf.errors.InvalidArgumentError as error:
         message = error.message
@@ -501,7 +501,7 @@ def recurrent_cells(t):
 
 @case("rnn", float16=2e-2)
 def recurrent_layers(t):
-    """TensorFlow has no CPU kernel: the CPU runs a loop."""
+    """TensorFlow has no CPU kernel, so the CPU runs a loop."""
     x, h = t.uniform(-1, 1, 4, 3, 5), t.uniform(-1, 1, 1, 3, 7)
     params, lengths = t.uniform(-0.7, 0.7, 3 * 7 * (5 + 7 + 2)), tf.constant([4, 2, 3])
     if "CPU" in x.device:

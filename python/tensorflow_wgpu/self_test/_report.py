@@ -1,4 +1,4 @@
-"""Tells what the self-test finds: a line for each family, and a block for an issue."""
+"""Prints the findings of the self-test: a line for each family, and a block for an issue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main(as_json: bool, seed: int = SEED) -> int:
     """Runs the self-test on the first device and prints it. The exit code is 0 if nothing failed,
     else 1.
     """
-    # TensorFlow's own notes about this machine say nothing about the device.
+    # TensorFlow's own messages about this machine say nothing about the device.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
@@ -43,7 +43,7 @@ def main(as_json: bool, seed: int = SEED) -> int:
         found = run(_cases.CASES)
     else:
         print("\n".join(head(about)) + "\n", flush=True)
-        # A device's first use may print a line about the device, which would stand in the table.
+        # A device's first use may print a line, which would otherwise appear in the table.
         with tf.device(_library.first_device()):
             tf.zeros([1]).numpy()
         found = list(told(_cases.CASES, run))
@@ -81,7 +81,7 @@ def environment(tensorflow: str) -> dict[str, Any]:
 
 
 def head(about: dict[str, Any]) -> Iterator[str]:
-    """What is tested, for people."""
+    """The lines that name the adapter and the versions."""
     adapter = about["adapter"]
     if adapter:
         driver = " ".join(filter(None, (adapter["driver"], adapter["driver_info"]))) or "unknown"
@@ -96,8 +96,8 @@ def head(about: dict[str, Any]) -> Iterator[str]:
 
 
 def told(cases: Iterable[Any], run: Callable[[Iterable[Any]], list[Any]]) -> Iterator[Any]:
-    """Prints a line for each family, its name first: if a driver takes the process along, the last
-    line says in which family.
+    """Prints a line for each family, its name first: if a driver crashes the process, the last line
+    shows the family.
     """
     for family, group in itertools.groupby(cases, key=lambda case: case.family):
         print(f"{family:16} ", end="", flush=True)
@@ -107,7 +107,7 @@ def told(cases: Iterable[Any], run: Callable[[Iterable[Any]], list[Any]]) -> Ite
 
 
 def line(found: list[Any]) -> str:
-    """What came of a family, behind its name."""
+    """The outcome of a family, printed behind its name."""
     types = ", ".join(dict.fromkeys(result.dtype for result in found))
     failed = [result for result in found if result.status == "failed"]
     if failed:
@@ -127,7 +127,7 @@ def line(found: list[Any]) -> str:
 
 
 def summary(found: list[Any]) -> str:
-    """How many cases ended how."""
+    """The number of cases for each status."""
     counts = {
         status: sum(result.status == status for result in found)
         for status in ("passed", "failed", "not offered")
@@ -137,7 +137,7 @@ def summary(found: list[Any]) -> str:
 
 
 def block(about: dict[str, Any], failed: list[Any]) -> Iterator[str]:
-    """What an issue needs."""
+    """The text to paste into an issue."""
     yield "```"
     yield from head(about)
     for result in failed:

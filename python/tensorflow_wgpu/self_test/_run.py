@@ -1,4 +1,4 @@
-"""Runs cases on a device and on the CPU, and compares what comes out."""
+"""Runs cases on a device and on the CPU, and compares the results."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tensorflow_wgpu.self_test._values import Values
 
 #: Most characters of an error that are kept.
 MOST_OF_ERROR = 1000
-#: What TensorFlow says of an op without a kernel for the device.
+#: Parts of TensorFlow's messages about an op without a kernel for the device.
 NO_KERNEL = ("Could not satisfy", "No OpKernel was registered", "no kernel", "not find device")
 
 
 @dataclass
 class Result:
-    """What came of a case in one type."""
+    """The outcome of a case in one type."""
 
     family: str
     case: str
@@ -32,7 +32,7 @@ class Result:
     worst: float | None = 0.0
     #: The op that has the largest error, or that failed.
     op: str = ""
-    #: What is wrong.
+    #: A description of the error.
     message: str = ""
     #: The arguments' types and shapes.
     arguments: list[str] = field(default_factory=list)
@@ -43,7 +43,9 @@ class Result:
 
 
 def run(cases: Iterable[Case], device: str, seed: int, lacks: Iterable[str]) -> Iterator[Result]:
-    """Each case in each of its types. `lacks` names types that the adapter has not in shaders."""
+    """Runs each case in each of its types. `lacks` names the types that the adapter's shaders
+    lack.
+    """
     tf.config.set_soft_device_placement(False)
     lacks = list(lacks)
     for case in cases:
@@ -52,7 +54,7 @@ def run(cases: Iterable[Case], device: str, seed: int, lacks: Iterable[str]) -> 
 
 
 def one(case: Case, dtype: str, device: str, seed: int, lacks: list[str]) -> Result:
-    """A case in one type."""
+    """Runs a case in one type."""
     result = Result(case.family, case.name, dtype, seed)
     values = Values(seed, dtype)
     try:
@@ -66,7 +68,7 @@ def one(case: Case, dtype: str, device: str, seed: int, lacks: list[str]) -> Res
         result.message = f"the adapter lacks {', '.join(lacks)}" if is_missing else text
         return result
     result.arguments = values.made
-    # float16 sums up in float32 here as it does on the device.
+    # float16 is summed in float32 here, as it is on the device.
     reference = Values(seed, dtype, wide=dtype == "float16" and not case.exact)
     try:
         with tf.device("CPU:0"):
@@ -93,7 +95,9 @@ def arrays(results: dict[str, Any]) -> dict[str, list[np.ndarray]]:
 
 
 def compare(got: np.ndarray, want: np.ndarray, case: Case, dtype: str) -> tuple[float | None, str]:
-    """The largest error as a share of the tolerance, and what is wrong, if something is."""
+    """The largest error as a share of the tolerance, and a description of the error, if there is
+    one.
+    """
     if got.shape != want.shape:
         return None, f"shape {list(got.shape)} came, {list(want.shape)} was expected"
     same_type = got.dtype == want.dtype or (got.dtype.name, want.dtype.name) == (dtype, "float32")
@@ -117,14 +121,14 @@ def compare(got: np.ndarray, want: np.ndarray, case: Case, dtype: str) -> tuple[
 
 
 def unequal_to_itself(x: np.ndarray) -> np.ndarray:
-    """Where NaNs are, in any type."""
+    """The positions of NaNs, in any type."""
     return x != x
 
 
 def where(
     got: np.ndarray, want: np.ndarray, off: np.ndarray, how: str, share: np.ndarray | None = None
 ) -> str:
-    """Which values are off, in words."""
+    """A description of the wrong values."""
     place = np.unravel_index(int(np.argmax(off if share is None else share)), off.shape)
     index = [int(i) for i in place]
     return (

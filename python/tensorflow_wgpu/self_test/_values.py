@@ -1,4 +1,4 @@
-"""What a case of the self-test computes with: arguments of one type, the same on every device."""
+"""The operands of a case of the self-test: arguments of one type, the same on every device."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tensorflow_wgpu._library import device_type
 
 
 class NotFusedError(Exception):
-    """The graph optimizer left an op out that a case is for."""
+    """The graph optimizer did not make an op that a case is for."""
 
 
 class Values:
-    """Makes arguments from a seed. `wide` computes with float32 what the device computes with
-    float16: the CPU's own float16 kernels add up in float16, and are no reference.
+    """Makes arguments from a seed. With `wide`, values that are float16 on the device are float32:
+    the CPU's own float16 kernels add up in float16, and are no reference.
     """
 
     def __init__(self, seed: int, dtype: str, *, wide: bool = False) -> None:
         self.rng = np.random.default_rng(seed)
         self.dtype = tf.as_dtype("float32" if wide else dtype)
         self._given = tf.as_dtype(dtype).as_numpy_dtype
-        #: What was made, such as `float32[3,4]`, for the report.
+        #: The arguments made, such as `float32[3,4]`, for the report.
         self.made: list[str] = []
 
     def of(self, array: Any, dtype: Any = None) -> tf.Tensor:
@@ -45,7 +45,7 @@ class Values:
         return self.of(self.rng.normal(size=shape))
 
     def uniform(self, low: float, high: float, *shape: int) -> tf.Tensor:
-        """Values in [low, high); whole ones in an integer type."""
+        """Values in [low, high); whole numbers in an integer type."""
         return self.of(self.rng.uniform(low, high, shape))
 
     def complex(self, *shape: int) -> tf.Tensor:
@@ -62,8 +62,8 @@ class Values:
         return tf.Variable(self.uniform(0.5, 1.5, *shape))
 
     def fused(self, ops: str, fn: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls `fn` as a tf.function, in which the graph optimizer must make each of `ops` on
-        WGPU; blanks are between them.
+        """Calls `fn` as a tf.function, in which the graph optimizer must make each op of `ops`, a
+        list separated by blanks, on WGPU.
         """
         with _fallbacks.collected() as graphs:
             result = tf.function(fn)(*arguments)

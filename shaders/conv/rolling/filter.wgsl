@@ -1,9 +1,9 @@
 // Parts of the gradient of the filter, (part, k1, k2, channel): the sums over p.chunk of p.runs
 // runs. A run is {{WIDTH}} neighbouring columns of p.run output rows. A step takes the input's rows
-// of one stride; `dy`m is the output row of m steps ago. Products of what lies outside are not
-// added; positions before the input are large unsigned numbers. Grid: one invocation for each of
-// p.count parts of four channels; all indices are in units of four channels. Bindings: x, dy,
-// result.
+// of one stride; `dy`m is the output row of m steps ago. Products of positions outside the input
+// are not added; positions before the input are large unsigned numbers. Grid: one invocation for
+// each of p.count parts of four channels; all indices are in units of four channels. Bindings: x,
+// dy, result.
 
 {{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);
@@ -24,7 +24,7 @@
             let dy_at = ((image * p.out1 + row) * p.out2 + column) * p.units + unit;
 {{LOADS}}{{ROWS}}{{MOVES}}        }
     }
-    // A row at a time, with the next one moved into its place.
+    // One row at a time; the next one is then moved into its place.
     for (var k1 = 0u; k1 < p.kernel; k1 += 1u) {
         let at = (part * p.kernel + k1) * {{KERNEL}} * p.units + unit;
 {{STORES}}    }

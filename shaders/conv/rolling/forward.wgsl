@@ -1,8 +1,8 @@
 // {{WIDTH}} neighbouring columns of a run of output rows, four channels of each. A step takes the
-// input's rows of one stride; `sum`m is the output row that began m steps ago, and the last of them
-// is complete at the end of a step. What lies outside the input counts as zero. Positions before
-// the input are large unsigned numbers. Grid: one invocation for each of p.count runs; all indices
-// are in units of four channels. Bindings: x, weight, result, the epilogue's operands.
+// input's rows of one stride; `sum`m is the output row that began m steps ago, and the oldest of
+// them is complete at the end of a step. Positions outside the input count as zero. Positions
+// before the input are large unsigned numbers. Grid: one invocation for each of p.count runs; all
+// indices are in units of four channels. Bindings: x, weight, result, the epilogue's operands.
 
 {{ENTRY}} {
     let t = linear_id(workgroup_id, num_workgroups, local_index);

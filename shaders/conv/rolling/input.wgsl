@@ -1,8 +1,8 @@
 // The gradient of the input: {{WIDTH}} neighbouring columns of strides and a run of rows of
 // strides, counted with the padding, four channels of each. A step takes a row of the output's
-// gradient; `sum`m is what the m-th row of strides from there on has so far, and the first of them
-// is complete at the end of a step. Rows and columns outside are large unsigned numbers, and count
-// as zero. Grid: one invocation for each of p.count runs; all indices are in units of four
+// gradient; `sum`m is the sum so far of the m-th row of strides from there on, and the first of
+// them is complete at the end of a step. Rows and columns outside are large unsigned numbers, and
+// count as zero. Grid: one invocation for each of p.count runs; all indices are in units of four
 // channels. Bindings: weight, dy, result.
 
 {{ENTRY}} {

@@ -1,6 +1,6 @@
 // The gradient where no window is larger than its stride: an invocation reads a window's gradient
-// and writes the block of as many elements as the strides, of which the window is the first corner;
-// what is outside windows becomes zero. Units: those of `blocks()` positions. Bindings: dy, result.
+// and writes a block with the extents of the strides, at whose first corner the window lies;
+// elements outside windows become zero. Units: those of `blocks()` positions. Bindings: dy, result.
 
 fn unit(t: u32) {
     let at = place_of(t, blocks());

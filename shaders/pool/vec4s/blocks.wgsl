@@ -1,5 +1,5 @@
-// Blocks of as many elements as the strides, one for each window and, behind the last, for what is
-// left of the input.
+// Blocks with the extents of the strides: one for each window and, behind the last one, blocks for
+// the rest of the input.
 fn blocks() -> vec3<u32> {
     return vec3<u32>(p.blocks0, p.blocks1, p.blocks2);
 }

@@ -6,7 +6,7 @@ fn is_nan(v: vec4<f32>) -> vec4<bool> {
     return (bitcast<vec4<u32>>(v) & vec4(0x7fffffffu)) > vec4(0x7f800000u);
 }
 
-// Whether an element is what its window took.
+// Whether an element is the one selected from its window.
 fn matches(v: vec4<f32>, best: vec4<f32>) -> vec4<bool> {
     return (v == best) | (is_nan(v) & is_nan(best));
 }

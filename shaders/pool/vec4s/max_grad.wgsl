@@ -1,4 +1,4 @@
-// Each element of the input sums the gradients of the windows that took it, by the numbers that
+// Each element of the input sums the gradients of the windows that selected it, by the numbers that
 // `taps` wrote. Units: the result's. Bindings: taps, dy, result.
 
 fn unit(t: u32) {

@@ -1,6 +1,6 @@
-// The gradient where no window is larger than its stride: an invocation writes the block of as many
-// elements as the strides, of which the window is the first corner. A window's gradient goes to the
-// first element that its output equals; all others become zero. Units: those of `blocks()`
+// The gradient where no window is larger than its stride: an invocation writes a block with the
+// extents of the strides, at whose first corner the window lies. A window's gradient goes to the
+// first element that equals its output; all others become zero. Units: those of `blocks()`
 // positions. Bindings: x, y, dy, result.
 
 fn unit(t: u32) {

@@ -1,6 +1,6 @@
-// Which element each window took: the number, in row-major order of the window with its padding, of
-// the first element that equals the output; 255 where none does. Units: the output's. Bindings: x,
-// y, result.
+// The element that was selected from each window, by its number in row-major order of the window
+// with its padding: the first element that equals the output; 255 if none does. Units: the
+// output's. Bindings: x, y, result.
 
 fn unit(t: u32) {
     let at = place_of(t, out_extent());

@@ -1,47 +1,47 @@
-//! A file of a cache: a header that proves that the bytes behind it are what was written, for this
-//! key.
+//! A file of a cache: a header proves that the bytes behind it were written for this key and are
+//! not damaged.
 //!
-//! A driver may crash on bytes that it did not make, so nothing reaches it unchecked. Files are
-//! replaced as a whole, by renaming: a reader sees an old one or a new one, whoever else writes.
-//! Files and directories that other users may write are left alone, and nothing but a plain file is
-//! opened for more than to find that out.
+//! A driver may crash on bytes that it did not make, so no bytes reach it unchecked. Files are
+//! replaced as a whole, by renaming: a reader sees an old one or a new one, whichever processes
+//! write. Files and directories that other users may write are left alone. A path is opened only to
+//! check that it is a plain file; anything else is not read.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Larger ones are not kept. Drivers only ever add to their caches, so one that is too large starts
-/// anew.
+/// Larger files are not kept. Drivers only ever add to their caches, so a cache that is too large
+/// starts anew.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
-/// What a process that was killed while writing left behind is removed after this time.
+/// The time after which the file of a process that was killed while writing is removed.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// With what the names of such files begin.
+/// The beginning of the names of such files.
 const TEMPORARY: &str = "tensorflow-wgpu-";
 /// How long another process may hold a lock.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a file may be in the way of another that replaces it, on Windows.
+/// How long, on Windows, another process may have a file open that is to be replaced.
 const RENAME_PATIENCE: Duration = Duration::from_secs(2);
 /// The last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"TFWGPUC\x01";
-/// Magic, checksum, length of the key, length of the data.
+/// The size of the header: magic, checksum, length of the key, length of the data.
 const HEADER: usize = 32;
 
-/// What was found at a path.
+/// The outcome of reading a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// What was stored for this key.
+    /// The data stored for this key.
     Data(Vec<u8>),
     Nothing,
-    /// A sound file of another driver or version, which the next write replaces.
+    /// A sound file of another driver or version. The next write replaces it.
     Foreign,
-    /// Not what any process wrote, and why.
+    /// A file that no process wrote like this, and the reason.
     Corrupt(String),
-    /// In a directory that others may write, and how.
+    /// A file in a directory that others may write, and the reason.
     Untrusted(String),
 }
 
-/// Reads what was stored for `key`.
+/// Reads the data stored for `key`.
 pub(super) fn read(path: &Path, key: &[u8]) -> Found {
     match read_checked(path, key) {
         Ok(found) => found,
@@ -87,12 +87,12 @@ fn read_checked(path: &Path, key: &[u8]) -> std::io::Result<Found> {
     Ok(if stored_key == key { Found::Data(data.to_vec()) } else { Found::Foreign })
 }
 
-/// Stores `data` for `key` in the place of whatever is there. Makes the directory.
+/// Stores `data` for `key`, replacing any file there. Makes the directory.
 pub(super) fn write(path: &Path, key: &[u8], data: &[u8]) -> std::io::Result<()> {
     write_by(path, key, data, &mut temporary_name)
 }
 
-/// The same by way of a file of a name from `names`, the first that nobody has.
+/// Does the same by way of a temporary file with the first unused name from `names`.
 fn write_by(
     path: &Path,
     key: &[u8],
@@ -115,7 +115,8 @@ fn write_by(
         .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
 }
 
-/// A new file in a directory that only this user may write, which is made if there is none.
+/// Makes a new file in a directory that only this user may write. Makes the directory if there is
+/// none.
 fn new_file(
     directory: &Path,
     names: &mut dyn FnMut() -> String,
@@ -144,8 +145,9 @@ pub(super) fn try_out(directory: &Path) -> std::io::Result<()> {
     std::fs::remove_file(temporary)
 }
 
-/// Has no other process change the file at `path` until the value is dropped. None where that
-/// cannot be had: the directory cannot be written, or somebody has kept the lock for long.
+/// Keeps other processes from changing the file at `path` until the value is dropped. None if that
+/// is impossible: the directory cannot be written, or another process has held the lock for too
+/// long.
 pub(super) fn lock(path: &Path) -> Option<File> {
     make_directory(parent(path)).ok()?;
     let mut name = path.file_name()?.to_owned();
@@ -174,7 +176,7 @@ fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
     Ok(crate::sys::process::try_lock(&file)?.then_some(file))
 }
 
-/// A file that is open for one handle alone is its own lock.
+/// A file that can be opened by one handle only is its own lock.
 #[cfg(windows)]
 fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
     const SHARING_VIOLATION: i32 = 32;
@@ -188,7 +190,7 @@ fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
 }
 
 /// Renames a file onto another. Windows refuses that while another process reads or replaces the
-/// old one, where the file system has no renames as POSIX defines them.
+/// old one, if the file system has no POSIX renames.
 fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
     let patience = if cfg!(windows) { RENAME_PATIENCE } else { Duration::ZERO };
     let start = Instant::now();
@@ -202,8 +204,8 @@ fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Processes of the same number write into a directory that containers or computers share, so the
-/// number alone is no name.
+/// Containers or computers may share the directory and have processes of the same number, so the
+/// number alone is no unique name.
 fn temporary_name() -> String {
     let random = std::hash::BuildHasher::hash_one(
         &std::hash::RandomState::new(),
@@ -212,8 +214,8 @@ fn temporary_name() -> String {
     format!("{TEMPORARY}{}-{random:016x}.tmp", std::process::id())
 }
 
-/// Whether [`temporary_name`] gives such names. The directory may be anybody's, with files of
-/// others.
+/// Whether [`temporary_name`] makes names like this. The directory may be any directory, with files
+/// of other programs.
 fn is_temporary(name: &str) -> bool {
     let numbers = name.strip_prefix(TEMPORARY).and_then(|n| n.strip_suffix(".tmp"));
     numbers.and_then(|n| n.split_once('-')).is_some_and(|(process, random)| {
@@ -227,8 +229,8 @@ fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or_else(|| Path::new("."))
 }
 
-/// FNV-1a of 64 bits. It finds damage, not malice: who may write the file may run programs as its
-/// owner.
+/// FNV-1a of 64 bits. It detects damage, not malice: a user who may write the file may run programs
+/// as its owner.
 pub(super) fn checksum(parts: &[&[u8]]) -> u64 {
     parts.iter().copied().flatten().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -251,8 +253,8 @@ fn make_directory(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// Opens a file for reading, without waiting for whoever holds the other end of a pipe, and without
-/// following a link.
+/// Opens a file for reading, without waiting for the other end of a pipe, and without following a
+/// link.
 fn open_plain(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -264,13 +266,13 @@ fn open_plain(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-/// Why somebody else may have written a file or may put files into a directory, if so.
+/// The reason if another user may have written a file or may put files into a directory.
 #[cfg(unix)]
 fn untrusted(metadata: &std::fs::Metadata) -> Option<&'static str> {
     use std::os::unix::fs::MetadataExt;
 
-    // In a directory as /tmp is, others cannot replace what is ours, and what is theirs has its
-    // owner.
+    // In a sticky directory like /tmp, other users cannot replace our files, and the owner of a
+    // file shows that it is theirs.
     let sticky = metadata.is_dir() && metadata.mode() & 0o1000 != 0;
     if ![0, crate::sys::process::user()].contains(&metadata.uid()) {
         Some("belongs to another user")
@@ -347,7 +349,7 @@ mod tests {
         let scratch = Scratch::new("foreign");
         write(&scratch.file(), b"adapter, driver 1.1", &data(100)).unwrap();
         assert_eq!(read(&scratch.file(), KEY), Found::Foreign);
-        // A key that is the other's beginning, so that the boundary between key and data counts.
+        // This key is a prefix of the other one, so the boundary between key and data counts.
         write(&scratch.file(), b"adapter", &data(100)).unwrap();
         assert_eq!(read(&scratch.file(), KEY), Found::Foreign);
     }
@@ -387,7 +389,7 @@ mod tests {
     fn a_directory_that_cannot_be_made_is_an_error() {
         let scratch = Scratch::new("unwritable");
         std::fs::create_dir_all(&scratch.0).unwrap();
-        // A file where the directory should be: not even root can write below it.
+        // A file in place of the directory: not even root can write below it.
         std::fs::write(scratch.0.join("below"), b"").unwrap();
         assert!(write(&scratch.file(), KEY, &data(4)).is_err());
         assert!(!matches!(read(&scratch.file(), KEY), Found::Data(_) | Found::Foreign));

@@ -1,11 +1,11 @@
-//! What earlier processes left on disk: where it lies, and the pipeline cache, which is what a
-//! driver made of shaders.
+//! The data that earlier processes left on disk: its directory, and the pipeline cache, which holds
+//! a driver's compiled shaders.
 //!
-//! One file for each adapter and driver, read when the device is opened and replaced by a thread of
-//! its own once no pipeline was compiled for a moment. Nothing here may fail: without a cache
-//! pipelines are compiled. Most desktop drivers keep a cache of their own; this one serves those
-//! that do not. Processes that compile at once overwrite each other's file; what is lost is
-//! compiled and stored again by the next.
+//! There is one file for each adapter and driver. It is read when the device is opened. A separate
+//! thread replaces it once no pipeline has been compiled for a moment. Nothing here may fail:
+//! without a cache, pipelines are compiled. Most desktop drivers keep a cache of their own; this
+//! one serves the drivers that do not. Processes that compile at once overwrite each other's file;
+//! the lost pipelines are compiled and stored again by the next process.
 
 mod file;
 mod store;
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use store::{Lock, Saver, Store};
 
-/// The directory of caches: `TF_WGPU_CACHE` as `lookup` gives it, or the platform's place for them.
-/// None if it is `off` or empty, or where the user has no such place.
+/// The directory of caches: `TF_WGPU_CACHE` as `lookup` gives it, or the platform's directory for
+/// caches. None if the variable is `off` or empty, or if the user has no such directory.
 pub fn directory(lookup: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let set = |name: &str| lookup(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(value) = lookup("TF_WGPU_CACHE") {
@@ -34,7 +34,8 @@ pub fn directory(lookup: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     Some(caches?.join("tensorflow-wgpu")).filter(|p| p.is_absolute())
 }
 
-/// Why nothing is kept in the directory that `TF_WGPU_CACHE` names, as `lookup` gives it, if so.
+/// The reason if nothing can be kept in the directory that `TF_WGPU_CACHE` names, as `lookup` gives
+/// it.
 pub fn problem(lookup: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let value = lookup("TF_WGPU_CACHE")?;
     let why = file::try_out(&directory(lookup)?).err()?;
@@ -64,17 +65,17 @@ impl DiskCache {
         Store::of("pipeline cache", info, directory, "bin")
     }
 
-    /// For the descriptor of a pipeline.
+    /// The handle for the descriptor of a pipeline.
     pub const fn raw(&self) -> &wgpu::PipelineCache {
         &self.raw
     }
 
-    /// Where it is stored.
+    /// The path at which it is stored.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Says that a pipeline was compiled.
+    /// Notes that a pipeline was compiled.
     pub fn changed(&self) {
         self.saver.changed();
     }
@@ -114,7 +115,7 @@ mod tests {
         }
     }
 
-    /// A device of the first adapter, if that can keep pipelines.
+    /// A device of the first adapter, if the device can keep pipelines.
     fn device() -> Option<(wgpu::Device, wgpu::AdapterInfo)> {
         let selection = crate::device::Selection::enumerate(&|name| std::env::var(name).ok());
         let adapter = selection.adapters.into_iter().next().expect("a Vulkan driver");
@@ -132,7 +133,7 @@ mod tests {
         let store = DiskCache::store(&info, &directory);
         let open = || DiskCache::open(&device, &info, &directory).raw().get_data().unwrap();
         let given = open();
-        // The second is what wgpu's own check must find: it is whole, and not the driver's.
+        // wgpu's own check must reject the second data: it is whole, but not the driver's.
         for data in [&given[..], b"whole, but no driver's", &given[..given.len() / 2]] {
             store.write(data);
             assert_eq!(store.read().as_deref(), Some(data));

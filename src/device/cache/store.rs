@@ -1,5 +1,5 @@
-//! What is kept for one adapter and driver from process to process: a checked file, read once and
-//! replaced by a thread of its own when what it holds has changed.
+//! Data kept for one adapter and driver from process to process: a checked file, read once and
+//! replaced by a separate thread when its data has changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, Sender};
 use super::file::{self, Found};
 use crate::device::process::{self, Save};
 
-/// The file is written when nothing has changed for this long, or after `LATEST` in any case.
+/// The file is written when nothing has changed for `QUIET`, or after `LATEST` in any case.
 const QUIET: Duration = Duration::from_millis(500);
 const LATEST: Duration = Duration::from_secs(5);
 
@@ -20,7 +20,7 @@ pub(crate) struct Lock(#[expect(dead_code, reason = "it unlocks at its end")] st
 
 /// A file of an adapter and driver.
 pub(crate) struct Store {
-    /// For the log.
+    /// A name for the log.
     what: &'static str,
     path: PathBuf,
     key: Vec<u8>,
@@ -37,18 +37,19 @@ impl Store {
         Self { what, path: directory.join(file_name(info, extension)), key: key(info) }
     }
 
-    /// The file `what` of this name in a directory, which holds what was stored for this key.
+    /// The file `name` in a directory, which holds the data stored for this key. `what` is its name
+    /// in the log.
     #[cfg(any(has_examination, windows))]
     pub fn named(what: &'static str, name: &str, key: &[u8], directory: &Path) -> Self {
         Self { what, path: directory.join(name), key: key.to_vec() }
     }
 
-    /// Where it is stored.
+    /// The path at which it is stored.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was stored for this adapter, driver and version. A damaged file is removed.
+    /// The data stored for this adapter, driver and version. A damaged file is removed.
     pub fn read(&self) -> Option<Vec<u8>> {
         let data = match file::read(&self.path, &self.key) {
             Found::Data(data) => Some(data),
@@ -77,7 +78,7 @@ impl Store {
         drop(std::fs::remove_file(&self.path));
     }
 
-    /// Starts a thread that stores what `data` gives, if anything, after changes.
+    /// Starts a thread that stores the result of `data`, if there is one, after changes.
     pub fn keep(self, mut data: impl FnMut() -> Option<Vec<u8>> + Send + 'static) -> Saver {
         let (changes, received) = crossbeam_channel::bounded(1);
         let (hurry, hurried) = crossbeam_channel::unbounded();
@@ -91,14 +92,14 @@ impl Store {
         }
     }
 
-    /// A lock of all processes, until it is dropped. [`Store::change`] takes it by itself. None
-    /// where files cannot be locked, as in a read-only directory, or if it takes too long.
+    /// A lock among all processes, held until it is dropped. [`Store::change`] takes it by itself.
+    /// None if files cannot be locked, as in a read-only directory, or if it takes too long.
     pub fn lock(&self) -> Option<Lock> {
         file::lock(&self.path).map(Lock)
     }
 
-    /// Replaces the stored rows by the result of `change`, under a lock of all processes.
-    /// Without the lock, which a read-only directory has not, it is no such step.
+    /// Replaces the stored rows by the result of `change`, under a lock among all processes. If
+    /// there is no lock, as in a read-only directory, the change is not atomic.
     pub fn change(&self, change: impl FnOnce(Option<Vec<u8>>) -> Vec<u8>) {
         let _lock = self.lock();
         self.write(&change(self.read()));
@@ -112,10 +113,10 @@ impl Store {
     }
 }
 
-/// What the thread is told. It ends when nobody is left to tell it anything.
+/// The orders to the thread. It ends when all senders are gone.
 struct Orders {
     changes: Sender<()>,
-    /// Asks for what has changed to be stored at once; the answer follows.
+    /// Asks the thread to store the changes at once; it answers when they are stored.
     hurry: Sender<Sender<()>>,
 }
 
@@ -128,17 +129,17 @@ impl Save for Orders {
     }
 }
 
-/// The thread that stores, which the value ends.
+/// The thread that stores. Dropping the value ends it.
 pub(crate) struct Saver {
     orders: Option<Arc<Orders>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Saver {
-    /// Says that there is something new to store.
+    /// Notes that the data has changed.
     pub fn changed(&self) {
         if let Some(orders) = &self.orders {
-            // Full means that the thread knows already.
+            // If the channel is full, the thread has a notice already.
             let _ = orders.changes.try_send(());
         }
     }
@@ -154,8 +155,7 @@ impl Drop for Saver {
     }
 }
 
-/// Stores until nobody can report changes any more. `stored` is the checksum of what the file
-/// holds.
+/// Stores the data until no sender of changes is left. `stored` is the checksum of the file's data.
 fn run(
     store: &Store,
     mut stored: Option<u64>,
@@ -184,7 +184,7 @@ fn run(
             }
         }
     };
-    // When to store what has changed, and the latest time for it.
+    // When to store the changes, and the latest time for it.
     let mut due: Option<(Instant, Instant)> = None;
     loop {
         let until = due.map_or_else(crossbeam_channel::never, |(quiet, latest)| {
@@ -192,7 +192,7 @@ fn run(
         });
         crossbeam_channel::select_biased! {
             recv(hurried) -> done => {
-                // Also what nobody has reported yet.
+                // This also stores changes that were not reported yet.
                 save();
                 due = None;
                 let Ok(done) = done else { return };
@@ -213,7 +213,7 @@ fn run(
     }
 }
 
-/// One file for each adapter and driver; a newer version of either replaces it.
+/// The name of the file for an adapter and driver. A newer version of either replaces it.
 fn file_name(info: &wgpu::AdapterInfo, extension: &str) -> String {
     let names = file::checksum(&[info.name.as_bytes(), &[0], info.driver.as_bytes()]);
     format!(
@@ -224,7 +224,7 @@ fn file_name(info: &wgpu::AdapterInfo, extension: &str) -> String {
     )
 }
 
-/// Everything that decides whether what was stored is of use.
+/// Everything that decides whether stored data is usable.
 fn key(info: &wgpu::AdapterInfo) -> Vec<u8> {
     let wgpu::AdapterInfo { name, vendor, device, driver, driver_info, backend, .. } = info;
     let version = env!("CARGO_PKG_VERSION");
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    // On Windows it is the end of Python alone that is waited for.
+    // On Windows only Python's exit is waited for.
     #[cfg(not(windows))]
     #[test]
     fn a_process_that_ends_at_once_keeps_what_changed() {
@@ -277,7 +277,7 @@ mod tests {
             crate::device::process::watch_exit();
             *kept.lock() = b"after".to_vec();
             saver.changed();
-            // As TensorFlow does with a device: it is never dropped.
+            // TensorFlow never drops a device.
             std::mem::forget(saver);
             std::process::exit(0);
         }

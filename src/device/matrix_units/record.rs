@@ -1,4 +1,4 @@
-//! What is known of matrix units, as bytes for the next process.
+//! The knowledge about matrix units, as bytes for the next process.
 
 use std::time::SystemTime;
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::sys;
 use crate::sys::process::Started;
 
-/// Grows whenever rows mean something else than before, or programs of matrices change.
+/// Grows whenever the meaning of rows changes, or programs of matrices change.
 const LAYOUT: u32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
@@ -22,7 +22,7 @@ struct Record {
     rows: Vec<Row>,
 }
 
-/// What is known of the matrices of one size and element type.
+/// The knowledge about the matrices of one size and element type.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct Row {
     /// `MatrixSize::id`.
@@ -33,7 +33,7 @@ pub(super) struct Row {
     wide: bool,
     #[prost(enumeration = "State", tag = "3")]
     state: i32,
-    /// Lanes of a verdict, or probes that did not end.
+    /// The lanes of a verdict, or the number of probes that did not end.
     #[prost(uint32, tag = "4")]
     number: u32,
     /// Probes under way, as far as is known.
@@ -47,10 +47,10 @@ pub(super) struct Probe {
     /// The process.
     #[prost(uint32, tag = "1")]
     process: u32,
-    /// When it started, by its system; 0 where that is not known.
+    /// The process's start time, by its system; 0 if it is unknown.
     #[prost(uint64, tag = "2")]
     started: u64,
-    /// Where its number means something, see [`sys::process::place`].
+    /// The system on which the process number is valid, see [`sys::process::place`].
     #[prost(string, tag = "3")]
     place: String,
     /// When the probe began: seconds since 1970.
@@ -58,11 +58,11 @@ pub(super) struct Probe {
     began: u64,
 }
 
-/// How long a probe counts as under way where nobody can look for its process.
+/// How many seconds a probe counts as under way if its process cannot be looked up.
 const PATIENCE: u64 = 600;
 
 impl Probe {
-    /// One of the process of this number, which begins now.
+    /// A probe of the process with this number, which begins now.
     pub fn of(process: u32) -> Self {
         let started = match sys::process::started(process) {
             Started::At(at) => at,
@@ -71,12 +71,12 @@ impl Probe {
         Self { process, started, place: sys::process::place(), began: now() }
     }
 
-    /// Another one of the same process.
+    /// Another probe of the same process.
     pub fn begun_now(&self) -> Self {
         Self { began: now(), ..self.clone() }
     }
 
-    /// Whether its process may still be at it.
+    /// Whether its process may still be probing.
     pub fn is_under_way(&self) -> bool {
         let is_young = now().saturating_sub(self.began) < PATIENCE;
         if self.place != sys::process::place() {
@@ -116,15 +116,15 @@ impl Row {
         Self { size: offered.size.id(), wide, state: state as i32, number, probes: Vec::new() }
     }
 
-    /// The same row with something else known. Nothing is a row too, as long as probes are under
-    /// way.
+    /// The same row with other knowledge. A row without knowledge is kept, as long as probes are
+    /// under way.
     pub fn knowing(&self, offered: &Cooperative, known: Option<Known>) -> Self {
         let known = known.map(|known| Self::of(offered, known));
         let nothing = Self { state: State::Nothing as i32, number: 0, ..self.clone() };
         Self { probes: self.probes.clone(), ..known.unwrap_or(nothing) }
     }
 
-    /// A row of which nothing is known.
+    /// A row without knowledge.
     pub fn nothing(offered: &Cooperative) -> Self {
         Self { state: State::Nothing as i32, ..Self::of(offered, Known::Begun(0)) }
     }
@@ -149,7 +149,7 @@ pub(super) fn encode(rows: &[Row]) -> Vec<u8> {
     Record { layout: LAYOUT, rows: rows.to_vec() }.encode_to_vec()
 }
 
-/// The rows, or what is wrong with the bytes.
+/// The rows, or an error that describes the bytes.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Row>> {
     let record = Record::decode(bytes).map_err(|e| Error::InvalidArgument(e.to_string()))?;
     if record.layout != LAYOUT {

@@ -24,13 +24,13 @@ fn units(policy: Policy, scratch: Option<&Scratch>) -> MatrixUnits {
     MatrixUnits::open(policy, &BOTH, &info("1"), directory, Arc::new(|| false))
 }
 
-/// Lanes of what is used of F16 where a probe says `found`.
+/// The lanes of the usable matrices of F16 if a probe finds `found`.
 fn used(units: &MatrixUnits, found: Option<Verdict>) -> Option<u32> {
     let finding = found.map_or(Finding::Nothing, Finding::Verdict);
     units.usable(F16, |_| finding).map(|c| c.lanes)
 }
 
-/// The same where nothing may be tried.
+/// The same if no probe may run.
 fn known(units: &MatrixUnits) -> Option<u32> {
     units.usable(F16, |_| unreachable!("it is known")).map(|c| c.lanes)
 }
@@ -82,7 +82,7 @@ fn a_refusal_is_final() {
     assert_eq!(used(&units, Some(PAYS)), Some(16));
     assert!(units.refuse(&F16) && !units.refuse(&F16));
     assert_eq!(known(&units), None);
-    // One in the middle of a probe, too.
+    // A refusal in the middle of a probe counts, too.
     let found = units.usable(F32, |_| {
         units.refuse(&F32);
         Finding::Verdict(PAYS)
@@ -118,7 +118,7 @@ fn verdicts_are_there_for_the_next_process() {
         let next = units(Policy::Probed, Some(&scratch));
         assert_eq!((next.verdict(DType::F16), known(&next)), (Some(found), lanes));
         assert_eq!(next.verdict(DType::F32), Some(PAYS));
-        // Another driver knows nothing, and a smaller matrix is another question.
+        // Another driver has no verdicts, and a smaller matrix needs its own.
         let open = |matrices, driver| {
             let directory = Some(&*scratch.0);
             MatrixUnits::open(Policy::Probed, matrices, &info(driver), directory, Arc::new(|| true))
@@ -127,7 +127,7 @@ fn verdicts_are_there_for_the_next_process() {
         let smaller = Matrices { f16: Some(smaller), ..BOTH };
         assert_eq!(open(&smaller, "1").verdict(DType::F16), None);
         assert_eq!(open(&BOTH, "2").verdict(DType::F16), None);
-        // Lanes that this adapter does not have.
+        // The verdict's lanes are too few for this adapter.
         let wide =
             Matrices { f16: Some(Cooperative { fewest_lanes: 64, lanes: 64, ..F16 }), ..BOTH };
         let wrong = Some(found).filter(|v| *v == Verdict::Wrong);
@@ -171,8 +171,8 @@ fn processes_that_start_together_agree_and_count_no_crash() {
     let scratch = Scratch::new("matrix-units-together");
     let all: Vec<MatrixUnits> =
         (0..MOST_BEGUN + 1).map(|_| units(Policy::Probed, Some(&scratch))).collect();
-    // Each waits for the one before, in vain, begins before any has ended, and has a time of its
-    // own.
+    // Each process waits in vain for the one before, begins its probe before any has ended, and has
+    // its own start time.
     fn together(all: &[MatrixUnits], scratch: &Scratch) {
         let Some((first, rest)) = all.split_first() else {
             assert_eq!(units(Policy::Probed, Some(scratch)).verdict(DType::F16), None);
@@ -196,7 +196,7 @@ fn a_process_asks_before_it_tries() {
     let [first, second] = [(); 2].map(|()| units(Policy::Probed, Some(&scratch)));
     assert_eq!(used(&first, Some(PAYS)), Some(16));
     assert_eq!(known(&second), Some(16), "it was opened before the first one knew");
-    // What is forced is tried even if it was wrong.
+    // Forced matrices are tried even if they were wrong.
     let forced = units(Policy::Forced, Some(&scratch));
     assert_eq!(used(&forced, Some(Verdict::Wrong)), Some(16), "it pays, as is known");
 }
@@ -223,7 +223,7 @@ fn processes_keep_each_others_rows() {
     second.usable(F32, |_| Finding::Verdict(SLOWER));
     let next = units(Policy::Probed, Some(&scratch));
     assert_eq!((next.verdict(DType::F16), next.verdict(DType::F32)), (Some(PAYS), Some(SLOWER)));
-    // What one finds wrong is wrong for all that come after it.
+    // Matrices that one process finds wrong are wrong for all later processes.
     assert!(second.refuse(&F16));
     assert_eq!(units(Policy::Probed, Some(&scratch)).verdict(DType::F16), Some(Verdict::Wrong));
     assert_eq!(units(Policy::Probed, Some(&scratch)).verdict(DType::F32), Some(SLOWER));

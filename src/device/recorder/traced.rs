@@ -1,4 +1,4 @@
-//! The recorder's part in a session of the tracer: where timestamps are written.
+//! The recorder's part in a session of the tracer: it writes the timestamps.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::device::trace::{Tracer, Work};
 use crate::error::Result;
 
 impl Recorder {
-    /// Opens a pass for one dispatch where the device is traced and that is how it is timed.
+    /// Opens a pass for one dispatch if the device is traced and times dispatches by passes.
     pub(super) fn open_own_pass(&mut self) -> Option<[u32; 2]> {
         if !self.probe.as_ref()?.has_own_passes() {
             return None;
@@ -26,7 +26,7 @@ impl Recorder {
         Some([first, last])
     }
 
-    /// Records a copy, with the time that it takes while the device is traced.
+    /// Records a copy, and times it while the device is traced.
     pub(super) fn timed(
         &mut self,
         work: Work,
@@ -42,21 +42,21 @@ impl Recorder {
         probe.copy(work, bytes, begin.zip(end).map(|(begin, end)| [begin, end]));
     }
 
-    /// Ends the batch where it has no queries left for another command.
+    /// Ends the batch if it has no queries left for another command.
     pub(super) fn make_room(&mut self) {
         if self.probe.as_ref().is_some_and(|probe| !probe.has_room()) {
             self.submit();
         }
     }
 
-    /// Begins to time what is recorded from now on.
+    /// Starts timing the work that is recorded from now on.
     pub fn begin_probe(&mut self, tracer: &Arc<Tracer>, timestamps: Timestamps) -> Result<()> {
         self.submit();
         self.probe = Some(Box::new(Probe::new(tracer, timestamps, &self.gpu)?));
         Ok(())
     }
 
-    /// Has a batch tell what time it is on the GPU.
+    /// Makes a batch report the GPU's time.
     pub fn calibrate(&mut self) {
         self.make_room();
         if self.probe.is_none() {
@@ -73,7 +73,7 @@ impl Recorder {
         }
     }
 
-    /// Ends that. How the GPU was timed.
+    /// Stops timing. Returns how the GPU was timed.
     pub fn end_probe(&mut self) -> Timestamps {
         self.submit();
         self.probe.take().map_or(Timestamps::None, |probe| probe.timestamps())

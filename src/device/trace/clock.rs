@@ -1,40 +1,40 @@
-//! The GPU's clock on the host's.
+//! Converts times of the GPU's clock to the host's clock.
 //!
 //! A submission's work happens after the host has given it to the driver and before the host sees
 //! its end. So each submission bounds the difference of the clocks from both sides, and the
-//! narrowest bounds of many serve. Clocks drift: where a submission contradicts the bounds so far,
-//! a new window begins, with bounds of its own.
+//! narrowest bounds of many submissions are used. Clocks drift: if a submission contradicts the
+//! bounds so far, a new window begins, with its own bounds.
 
 /// The longest window in nanoseconds: two quartz clocks part by some microseconds in that time.
 const WINDOW: i64 = 1_000_000_000;
 
-/// When something happened.
+/// The time of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
     /// By the host's clock.
     Host(i64),
-    /// By the GPU's, in nanoseconds, with the window that it belongs to.
+    /// By the GPU's clock, in nanoseconds, with the window that it belongs to.
     Gpu(i64, usize),
 }
 
-/// Bounds of what is to be added to the GPU's nanoseconds.
+/// Bounds of the number to be added to the GPU's nanoseconds.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     low: i64,
     high: i64,
-    /// When it began, by the GPU's clock.
+    /// The beginning of the window, by the GPU's clock.
     began: i64,
 }
 
-/// What is known of both clocks.
+/// The relation of both clocks.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     windows: Vec<Window>,
 }
 
 impl Clock {
-    /// Learns of a submission that the host gave away at `submitted` and saw done at `done`, and
-    /// whose first and last timestamps are `gpu`. Returns its window.
+    /// Learns from a submission. The host gave it to the driver at `submitted` and saw its end at
+    /// `done`; `gpu` are its first and last timestamps. Returns its window.
     pub fn observe(&mut self, gpu: [i64; 2], submitted: i64, done: i64) -> usize {
         let [first, last] = gpu;
         let (low, high) = (submitted - first, done - last);
@@ -57,7 +57,7 @@ impl Clock {
         }
     }
 
-    /// Half the widest bounds.
+    /// Half the width of the widest bounds.
     pub fn error(&self) -> Option<i64> {
         self.windows.iter().map(|w| (w.high - w.low + 1) / 2).max()
     }

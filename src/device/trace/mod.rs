@@ -1,9 +1,9 @@
-//! What a device does over time, while somebody wants to know: dispatches and copies by the GPU's
-//! clock, what the host does for them, and memory.
+//! Records a device's activity over time, while a session asks for it: dispatches and copies by the
+//! GPU's clock, the host's work for them, and memory.
 //!
-//! [`Device::trace`] begins a session and [`Device::end_trace`] returns what it saw. Without a
-//! session all this costs one load of a flag for each op. The recorder's [`probe`] writes
-//! timestamps around what it records; [`clock`] brings them onto the host's clock.
+//! [`Device::trace`] begins a session and [`Device::end_trace`] returns its events. Without a
+//! session the cost is one load of a flag for each op. The recorder's [`probe`] writes timestamps
+//! around the recorded work; [`clock`] converts them to the host's clock.
 
 mod clock;
 pub(super) mod probe;
@@ -26,14 +26,14 @@ use crate::error::{Error, Result};
 use crate::tensor::Dims;
 use clock::{Clock, Moment};
 
-/// Events of one kind that a session keeps; later ones are only counted. TensorFlow takes 1.6
-/// kB for each when it writes them.
+/// The number of events of one kind that a session keeps; later ones are only counted. TensorFlow
+/// takes 1.6 kB for each when it writes them.
 const MAX_EVENTS: usize = 1 << 19;
 
-/// When the host gave a batch to the driver, by [`Tracer::now`]; 0 before.
+/// When the host gave a batch to the driver, by [`Tracer::now`]; 0 before that.
 pub(crate) type Submitted = Arc<AtomicI64>;
 
-/// What is known of a pipeline's shader.
+/// A description of a pipeline's shader.
 #[derive(Debug, PartialEq, Eq)]
 pub struct About {
     /// Its label.
@@ -42,7 +42,7 @@ pub struct About {
     pub workgroup: [u32; 3],
 }
 
-/// What the GPU did.
+/// A kind of work of the GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
     /// A dispatch.
@@ -51,7 +51,7 @@ pub enum Work {
         shader: Arc<About>,
         /// Number of workgroups in each dimension.
         grid: [u32; 3],
-        /// Operations on floats by the kernel's description, 0 where it states none. See
+        /// Operations on floats by the kernel's description, 0 if it states none. See
         /// [`crate::device::Device::enqueue_counted`].
         flops: u64,
     },
@@ -61,14 +61,14 @@ pub enum Work {
     Download,
 }
 
-/// Something that the GPU did. Times are nanoseconds since the session began.
+/// Work that the GPU did. Times are nanoseconds since the session began.
 #[derive(Debug, Clone)]
 pub struct DeviceEvent {
-    /// What it was.
+    /// The kind of work.
     pub work: Work,
     /// The op that asked for it, if one did.
     pub origin: Option<Arc<Origin>>,
-    /// Common to an op's [`HostEvent`] and what it asked of the GPU; 0 without an op.
+    /// The same number for an op's [`HostEvent`] and the GPU's work for it; 0 without an op.
     pub correlation: u64,
     /// Bytes that it read and wrote by its description.
     pub bytes: u64,
@@ -76,13 +76,14 @@ pub struct DeviceEvent {
     pub begin: i64,
     /// When it ended.
     pub end: i64,
-    /// Whether the times are its own, by the GPU's clock; else they are those of the submission.
+    /// Whether the times are its own, by the GPU's clock. Otherwise they are those of the
+    /// submission.
     pub is_timed: bool,
     /// The submission that it belongs to.
     pub submission: u64,
 }
 
-/// What a thread of the host did.
+/// A kind of work of a host thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostWork {
     /// Ran an op's kernel, which enqueues work.
@@ -91,20 +92,20 @@ pub enum HostWork {
     Submit,
     /// Waited until the GPU was done with a submission.
     WaitForGpu,
-    /// Waited, as a caller, until the device was done with what was enqueued.
+    /// Waited, as a caller, until the device had finished the enqueued work.
     WaitForDevice,
     /// Compiled the pipeline of a shader.
     Compile(String),
-    /// Copied so many bytes into memory that the GPU reads.
+    /// Copied this number of bytes into memory that the GPU reads.
     Stage(u64),
-    /// Handed out so many bytes that the GPU wrote.
+    /// Passed on this number of bytes that the GPU wrote.
     ReadBack(u64),
 }
 
-/// Something that the host did. Times are nanoseconds since the session began.
+/// Work that the host did. Times are nanoseconds since the session began.
 #[derive(Debug, Clone)]
 pub struct HostEvent {
-    /// What it was.
+    /// The kind of work.
     pub work: HostWork,
     /// The thread that did it.
     pub thread: Arc<Thread>,
@@ -138,27 +139,27 @@ pub struct LargeTensor {
     pub bytes: u64,
 }
 
-/// What a session saw.
+/// The events of a session.
 #[derive(Debug)]
 pub struct Trace {
     /// Unix time in nanoseconds when it began.
     pub began: u64,
-    /// Nanoseconds that it took.
+    /// Its duration in nanoseconds.
     pub duration: i64,
-    /// What the GPU did, in the order of recording.
+    /// The GPU's work, in the order of recording.
     pub device: Vec<DeviceEvent>,
-    /// What the host did, in the order of its ends.
+    /// The host's work, in the order of its ends.
     pub host: Vec<HostEvent>,
     /// Changes of memory.
     pub memory: Vec<MemoryEvent>,
     /// The largest tensors that ops made, the largest first.
     pub tensors: Vec<LargeTensor>,
-    /// Events that were too many to keep.
+    /// The number of events that were too many to keep.
     pub dropped: u64,
     /// How the GPU was timed.
     pub timestamps: Timestamps,
-    /// By how many nanoseconds the GPU's events may be off on the host's clock, all of a window
-    /// together; None when the GPU was not timed.
+    /// The error in nanoseconds of the GPU's times on the host's clock, the same for all events of
+    /// a window; None if the GPU was not timed.
     pub clock_error: Option<i64>,
 }
 
@@ -182,7 +183,8 @@ struct Session {
     dropped: u64,
 }
 
-/// A tensor by its op's address, which the set keeps from being another's.
+/// A tensor, identified by the address of its op's origin. The set keeps the origin alive, so that
+/// the address is not used again.
 #[derive(Debug)]
 struct Made(LargeTensor);
 
@@ -201,10 +203,10 @@ impl Hash for Made {
     }
 }
 
-/// Large tensors that a trace lists.
+/// The number of large tensors that a trace lists.
 const MAX_TENSORS: usize = 32;
 
-/// Appends an event, or counts it where there are too many.
+/// Appends an event, or counts it if there are too many.
 fn keep<T>(events: &mut Vec<T>, dropped: &mut u64, event: T) {
     if events.len() < MAX_EVENTS {
         events.push(event);
@@ -235,7 +237,7 @@ impl Tracer {
         self.session.lock().as_ref().map_or(0, |s| nanoseconds(s.start, Instant::now()))
     }
 
-    /// A number that no other op of the process's life has.
+    /// A number that no other op of this process has.
     fn correlation(&self) -> u64 {
         self.correlations.fetch_add(1, Ordering::Relaxed)
     }
@@ -284,7 +286,7 @@ impl Tracer {
         })
     }
 
-    /// Adds what the host did from `begin` until now.
+    /// Adds work of the host that lasted from `begin` until now.
     fn host(&self, work: HostWork, begin: Instant, correlation: u64) {
         let thread = Thread::current();
         let mut session = self.session.lock();
@@ -295,7 +297,7 @@ impl Tracer {
         keep(&mut session.host, &mut session.dropped, event);
     }
 
-    /// Adds that the device's memory changed.
+    /// Adds a change of the device's memory.
     pub fn memory(&self, in_use: u64) {
         if !self.is_active() {
             return;
@@ -306,7 +308,7 @@ impl Tracer {
         keep(&mut session.memory, &mut session.dropped, MemoryEvent { at, in_use });
     }
 
-    /// Adds that the op whose kernel this thread runs made a tensor.
+    /// Adds a tensor that was made by the op whose kernel this thread runs.
     pub fn tensor(&self, dtype: DType, dims: &[usize]) {
         if !self.is_active() {
             return;
@@ -321,20 +323,21 @@ impl Tracer {
         }
     }
 
-    /// Begins what the host does until the value is dropped, if somebody wants to know.
+    /// Begins work of the host that lasts until the value is dropped, if there is a session.
     #[inline]
     pub fn span(self: &Arc<Self>, work: impl FnOnce() -> HostWork) -> Option<HostSpan> {
         self.is_active().then(|| HostSpan::begin(self, work()))
     }
 
-    /// The same for an op's kernel: what this thread enqueues meanwhile is the op's.
+    /// Like [`Self::span`], for an op's kernel: work that this thread enqueues meanwhile is
+    /// attributed to the op.
     #[inline]
     pub fn op(self: &Arc<Self>, origin: &Arc<Origin>) -> Option<OpSpan> {
         self.is_active().then(|| OpSpan::begin(self, origin.clone()))
     }
 }
 
-/// The largest of them.
+/// The largest tensors.
 fn largest(tensors: FxHashSet<Made>) -> Vec<LargeTensor> {
     let mut tensors: Vec<_> = tensors.into_iter().map(|made| made.0).collect();
     tensors.sort_unstable_by(|a, b| (b.bytes, &a.origin.node).cmp(&(a.bytes, &b.origin.node)));
@@ -342,7 +345,7 @@ fn largest(tensors: FxHashSet<Made>) -> Vec<LargeTensor> {
     tensors
 }
 
-/// From one moment to another, which may be earlier.
+/// The nanoseconds from one moment to another, which may be earlier.
 fn nanoseconds(from: Instant, to: Instant) -> i64 {
     match to.checked_duration_since(from) {
         Some(later) => later.as_nanos() as i64,
@@ -351,13 +354,13 @@ fn nanoseconds(from: Instant, to: Instant) -> i64 {
 }
 
 impl Device {
-    /// Begins a session: from now on what the device does is kept with its times, until
-    /// [`Device::end_trace`]. Fails when there is one already.
+    /// Begins a session: from now on the device's work is kept with its times, until
+    /// [`Device::end_trace`]. Fails if there is a session already.
     pub fn trace(&self) -> Result<()> {
         self.synchronize()?;
         self.tracer.begin()?;
         let probed = self.recorder.lock().begin_probe(&self.tracer, self.capabilities().timestamps);
-        // Two submissions of their own tell how the clocks relate before anything else happens.
+        // Two submissions of their own relate the clocks before anything else happens.
         let calibrated = probed.and_then(|()| {
             (0..2).try_for_each(|_| {
                 self.recorder.lock().calibrate();
@@ -376,7 +379,7 @@ impl Device {
         self.tracer.is_active()
     }
 
-    /// Waits for what is enqueued and ends the session. None without one.
+    /// Waits for the enqueued work and ends the session. None without a session.
     pub fn end_trace(&self) -> Result<Option<Trace>> {
         if !self.tracer.is_active() {
             return Ok(None);
@@ -389,14 +392,15 @@ impl Device {
         waited.map(|()| trace)
     }
 
-    /// Notes that the op whose kernel this thread runs made a tensor, while there is a session.
+    /// Notes a tensor that was made by the op whose kernel this thread runs, while there is a
+    /// session.
     #[inline]
     pub(crate) fn note_tensor(&self, dtype: DType, dims: &[usize]) {
         self.tracer.tensor(dtype, dims);
     }
 
-    /// Begins the kernel of an op: what this thread enqueues until the value is dropped is the
-    /// op's. None without a session.
+    /// Begins the kernel of an op: work that this thread enqueues until the value is dropped is
+    /// attributed to the op. None without a session.
     #[inline]
     pub(crate) fn op_span(&self, origin: &Arc<Origin>) -> Option<OpSpan> {
         self.tracer.op(origin)

@@ -1,9 +1,9 @@
-//! Timestamps around what the recorder records.
+//! Timestamps around the work that the recorder records.
 //!
-//! Where the adapter writes timestamps between dispatches, one follows each dispatch, and a
+//! If the adapter can write timestamps between dispatches, one follows each dispatch, and a
 //! dispatch begins where the one before it in its pass ended: the GPU runs on as it does without a
-//! session. Elsewhere each dispatch has a pass of its own, and where there are no timestamps at all
-//! the submission's bounds serve.
+//! session. Otherwise each dispatch has a pass of its own. If there are no timestamps at all, the
+//! submission's bounds are used.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,13 +19,14 @@ use crate::device::completion::AfterWork;
 use crate::device::gpu::{Gpu, Readback};
 use crate::error::Result;
 
-/// Queries of a set: more than a batch's dispatches need. Many uploads in one batch may exceed it;
-/// the batch ends there.
+/// The number of queries in a set: more than a batch's dispatches need. Many uploads in one batch
+/// may need more; the batch ends then.
 const QUERIES: u32 = 512;
-/// Queries that one recorded command takes at most: a pass of its own, and a stamp behind it.
+/// The largest number of queries for one recorded command: two for a pass of its own, and a stamp
+/// behind it.
 const NEEDED: u32 = 3;
 
-/// Who asked for a dispatch, noted when it was enqueued.
+/// The op that asked for a dispatch, noted when it was enqueued.
 #[derive(Debug)]
 pub(crate) struct Asked {
     origin: Option<(Arc<Origin>, u64)>,
@@ -33,7 +34,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// By the op whose kernel this thread runs.
+    /// Asked for by the op whose kernel this thread runs.
     pub fn now(flops: u64) -> Self {
         Self { origin: current_op(), flops }
     }
@@ -46,7 +47,7 @@ struct Queries {
     resolved: wgpu::Buffer,
 }
 
-/// What was recorded, with the queries around it.
+/// Recorded work, with the queries around it.
 #[derive(Debug)]
 struct Recorded {
     event: DeviceEvent,
@@ -61,14 +62,14 @@ pub(crate) struct Probe {
     /// Nanoseconds of a tick.
     period: f64,
     idle: Arc<Mutex<Vec<Queries>>>,
-    /// Of the open batch.
+    /// The queries of the open batch.
     queries: Option<Queries>,
     used: u32,
     recorded: Vec<Recorded>,
     submitted: Submitted,
     /// The query behind the last dispatch of the open pass.
     last: Option<u32>,
-    /// The batch asks nothing but the time.
+    /// Whether the batch only reads the GPU's time.
     calibrates: bool,
 }
 
@@ -87,7 +88,7 @@ impl Probe {
             calibrates: false,
         };
         if timestamps > Timestamps::None {
-            // What fails, fails here: later sets are like this one.
+            // An error is returned here: later sets are like this one.
             probe.queries = Some(Queries::new(gpu)?);
         }
         Ok(probe)
@@ -108,7 +109,7 @@ impl Probe {
         self.used + NEEDED <= QUERIES
     }
 
-    /// The next query of the open batch; none where the driver has no memory for a set.
+    /// The next query of the open batch; None if the driver has no memory for a set.
     fn query(&mut self, gpu: &Gpu) -> Option<(&wgpu::QuerySet, u32)> {
         if self.queries.is_none() {
             let kept = self.idle.lock().pop();
@@ -127,7 +128,8 @@ impl Probe {
         Some((set, [first, second]))
     }
 
-    /// The query where the next dispatch of the open pass begins, written if it is the first.
+    /// The query at the beginning of the next dispatch of the open pass. It is written if the
+    /// dispatch is the first.
     pub fn before(&mut self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>) -> Option<u32> {
         if self.timestamps < Timestamps::Dispatches {
             return None;
@@ -138,7 +140,7 @@ impl Probe {
         self.last
     }
 
-    /// The query where it ends.
+    /// The query at the end of a dispatch.
     pub fn after(&mut self, gpu: &Gpu, pass: &mut wgpu::ComputePass<'_>) -> Option<u32> {
         self.last = self.write(gpu, pass);
         self.last
@@ -150,7 +152,7 @@ impl Probe {
         Some(query)
     }
 
-    /// A query written between the commands of an encoder, where that can be.
+    /// A query written between the commands of an encoder, if that is possible.
     pub fn stamp(&mut self, gpu: &Gpu, encoder: &mut wgpu::CommandEncoder) -> Option<u32> {
         if self.timestamps < Timestamps::Encoders {
             return None;
@@ -160,7 +162,7 @@ impl Probe {
         Some(query)
     }
 
-    /// The open pass has ended.
+    /// Notes that the open pass has ended.
     pub const fn end_pass(&mut self) {
         self.last = None;
     }
@@ -200,13 +202,13 @@ impl Probe {
         self.recorded.push(Recorded { event, queries });
     }
 
-    /// Has the next batch tell what time it is.
+    /// Makes the next batch report the GPU's time.
     pub const fn calibrate(&mut self) {
         self.calibrates = true;
     }
 
-    /// Ends the batch of number `serial`: what is to follow its GPU work, and where the submitter
-    /// notes the time.
+    /// Ends the batch of number `serial`. Returns the work that must follow its GPU work, and the
+    /// place where the submitter notes the time.
     pub fn end_batch(
         &mut self,
         gpu: &Gpu,
@@ -231,7 +233,7 @@ impl Probe {
         let queries = if used == 0 { None } else { self.queries.take() };
         let bytes = u64::from(used) * wgpu::QUERY_SIZE as u64;
         let resolved = queries.and_then(|queries| {
-            // Without memory for it, the batch is not timed.
+            // If there is no memory for it, the batch is not timed.
             let buffer = gpu.readback_buffer(bytes).ok()?;
             encoder.resolve_query_set(&queries.set, 0..used, &queries.resolved, 0);
             encoder.copy_buffer_to_buffer(&queries.resolved, 0, &buffer, 0, bytes);
@@ -270,7 +272,7 @@ impl Queries {
     }
 }
 
-/// What happens when a batch is done.
+/// The work to do when a batch is done.
 struct Finish {
     tracer: Arc<Tracer>,
     recorded: Vec<Recorded>,
@@ -279,7 +281,7 @@ struct Finish {
 }
 
 impl Finish {
-    /// Adds the batch's events. `ticks` are the results of its queries, none if it has none.
+    /// Adds the batch's events. `ticks` are the results of its queries, empty if it has none.
     fn run(self, ticks: &[u8]) {
         let done = self.tracer.now();
         let submitted = self.submitted.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What the host does, from its beginning to the end of a scope, and for which op.
+//! Spans of the host's work, from the beginning to the end of a scope, with their op.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::time::Instant;
 use super::{HostWork, Tracer};
 use crate::sys::threads;
 
-/// An op of a graph, or one that was called by itself.
+/// An op of a graph, or one that was called outside a graph.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Its op, as in `MatMul`.
+    /// Its op, such as `MatMul`.
     pub op: String,
     /// Its node's name.
     pub node: String,
-    /// The ops that a fused one does, as in `MatMul, BiasAdd, Relu`; else empty.
+    /// The ops that a fused op replaces, such as `MatMul, BiasAdd, Relu`; empty for other ops.
     pub holds: String,
 }
 
@@ -23,7 +23,7 @@ pub struct Origin {
 pub struct Thread {
     /// Its name, which may be empty.
     pub name: String,
-    /// What the system calls it: pthread_t, or the id on Windows.
+    /// Its id in the system: pthread_t, or the id on Windows.
     pub id: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn current_op() -> Option<(Arc<Origin>, u64)> {
     OP.with_borrow(Clone::clone)
 }
 
-/// What the host does until this is dropped.
+/// Work of the host, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct HostSpan {
     tracer: Arc<Tracer>,
@@ -70,7 +70,7 @@ impl Drop for HostSpan {
     }
 }
 
-/// The time in which an op's kernel runs. An op within an op gives way to it and comes back.
+/// The time in which an op's kernel runs. A nested op takes its place, and it continues afterwards.
 #[derive(Debug)]
 pub(crate) struct OpSpan {
     tracer: Arc<Tracer>,

@@ -1,10 +1,11 @@
-//! Tuning: which of several programs that give the same result is the fastest on this adapter,
-//! found out by timing them.
+//! Tuning: finds which of several programs with the same result is the fastest on this adapter, by
+//! timing them.
 //!
-//! Owns the answers and the file that keeps them; the caller knows what a question and a candidate
-//! are. The first call of a question waits while its candidates are timed, on a device of their own
-//! ([`Device::beside`]), so that a driver that fails in one harms nobody's tensors. An answer stays
-//! for the rest of the process. Processes that start together take turns and have the same answers.
+//! This module owns the answers and the file that keeps them; the caller knows the meaning of a
+//! question and of a candidate. The first call with a question waits while its candidates are
+//! timed, on a separate device ([`Device::beside`]), so that a driver that fails in one harms no
+//! tensors. An answer stays for the rest of the process. Processes that start together take turns
+//! and have the same answers.
 
 mod record;
 mod search;
@@ -23,18 +24,18 @@ use crate::error::{Error, Result};
 use record::Kept;
 pub use search::{Fastest, Name, Names};
 
-/// Most questions. Further ones get no answer.
+/// The largest number of questions. Further ones get no answer.
 const MOST_QUESTIONS: usize = 4096;
 
 /// Whether `TF_WGPU_AUTOTUNE`, as `lookup` gives it, asks for tuning on an adapter. It is off by
-/// default, since which program runs decides in which order sums are added; and on software
-/// adapters always, since other processes decide what is fast there.
+/// default, because the order in which sums are added depends on the program. It is always off on
+/// software adapters, because the load of other processes decides what is fast there.
 pub(crate) fn is_wanted(lookup: &dyn Fn(&str) -> Option<String>, software: bool) -> bool {
     let value = lookup("TF_WGPU_AUTOTUNE").map(|v| v.trim().to_lowercase());
     !software && matches!(value.as_deref(), Some("1" | "on" | "true"))
 }
 
-/// The answers: none where timing came to nothing.
+/// The answers: None if timing gave no result.
 type Table = FxHashMap<Key, Option<Name>>;
 
 /// The answers for one device.
@@ -42,7 +43,7 @@ pub struct Tuner {
     table: RwLock<Table>,
     /// Held while candidates are timed.
     searching: Mutex<()>,
-    /// The device on which they are, once there is one.
+    /// The device on which candidates are timed, once there is one.
     apart: Mutex<Option<Arc<Device>>>,
     /// Whether that device was lost. It is not opened again.
     given_up: AtomicBool,
@@ -58,8 +59,8 @@ impl std::fmt::Debug for Tuner {
 }
 
 impl Tuner {
-    /// The answers that a directory holds for an adapter, and none without one. While
-    /// `deterministic` says so, no answer is given and nothing is timed.
+    /// The answers that a directory holds for an adapter, none without a directory. While
+    /// `deterministic` returns true, no answer is given and nothing is timed.
     pub(crate) fn open(
         info: &wgpu::AdapterInfo,
         directory: Option<&Path>,
@@ -82,13 +83,13 @@ impl Tuner {
         Store::of("tuning file", info, directory, "tuning")
     }
 
-    /// What the file holds.
+    /// The rows of the file.
     fn kept(&self) -> Vec<Kept> {
         self.store.as_ref().map_or_else(Vec::new, |store| rows(store, store.read()))
     }
 
-    /// Takes answers of other processes for questions that have none here. A search `that_ended`
-    /// without an answer is one whose process is gone: its estimate's choice is the answer.
+    /// Takes answers of other processes for questions that have none here. If `that_ended`, the
+    /// process of every unfinished search is gone, and the estimate's choice becomes the answer.
     fn adopt(&self, kept: &[Kept], that_ended: bool) {
         let mut table = self.table.write();
         for Kept { question, name, is_begun } in kept {
@@ -99,8 +100,9 @@ impl Tuner {
         }
     }
 
-    /// Stores a row, under a lock of all processes or with the one that this process has. An answer
-    /// that is there already stays, and becomes this process's. None removes what has begun.
+    /// Stores a row, under a lock among all processes or with the lock that this process has. An
+    /// answer that is there already stays, and becomes this process's answer. None removes the row
+    /// of an unfinished search.
     fn keep(&self, question: &Key, row: Option<Kept>, has_lock: bool) {
         let Some(store) = &self.store else { return };
         let change = |mut kept: Vec<Kept>| {
@@ -121,10 +123,10 @@ impl Tuner {
         }
     }
 
-    /// The fastest candidate, or None for what is estimated to be. For a question without an
-    /// answer, `candidates` gives the candidates, the estimate's choice first, and `device` is the
-    /// one that is to run the fastest; `time` brings the nanoseconds of a candidate on a device of
-    /// its own.
+    /// The fastest candidate, or None for the estimate's choice. For a question without an answer,
+    /// `candidates` returns the candidates, the estimate's choice first. `device` is the device
+    /// that will run the fastest one. `time` returns the nanoseconds of a candidate on a separate
+    /// device.
     pub fn answer(
         &self,
         question: &Key,
@@ -132,14 +134,15 @@ impl Tuner {
         candidates: &dyn Fn() -> Names,
         time: &mut dyn FnMut(&Arc<Device>, Name) -> Result<u64>,
     ) -> Option<Name> {
-        // Asked each time: a program may ask for determinism at any moment.
+        // Checked each time: a program may ask for determinism at any moment.
         if (self.deterministic)() {
             return None;
         }
         if let Some(answer) = self.table.read().get(question) {
             return *answer;
         }
-        // Where nobody may wait, or there is nothing to choose, the next call may be luckier.
+        // There is no answer yet if this thread may not wait or there is nothing to choose; a later
+        // call may search.
         if self.given_up.load(Ordering::Relaxed) || device.may_wait().is_err() {
             return None;
         }
@@ -154,7 +157,7 @@ impl Tuner {
         })
     }
 
-    /// The device on which candidates are timed, once `device` has nothing to do.
+    /// The device on which candidates are timed. Waits until `device` is idle.
     fn apart(&self, device: &Device) -> Result<Arc<Device>> {
         device.wait_idle()?;
         let mut apart = self.apart.lock();
@@ -164,7 +167,7 @@ impl Tuner {
         }
     }
 
-    /// Has the candidates timed, unless another thread or process did meanwhile.
+    /// Times the candidates, unless another thread or process did meanwhile.
     fn search(
         &self,
         question: &Key,
@@ -172,7 +175,8 @@ impl Tuner {
         time: &mut dyn FnMut(Name) -> Result<u64>,
     ) -> Option<Name> {
         let _searching = self.searching.lock();
-        // The process that is at it has the lock: without it, marks of searches mean nothing.
+        // A process that searches holds the lock: without the lock, marks of searches are
+        // meaningless.
         let lock = self.store.as_ref().and_then(Store::lock);
         if self.table.read().get(question).is_none() {
             self.adopt(&self.kept(), lock.is_some());
@@ -199,7 +203,7 @@ impl Tuner {
             Ok(None) | Err(Error::ResourceExhausted(_)) => {
                 self.keep(question, None, lock.is_some());
             }
-            // What has begun stays: no process tries that again.
+            // The mark of the search stays: no process tries it again.
             Err(e) => {
                 log::warn!("tuning ends: {e}");
                 self.given_up.store(true, Ordering::Relaxed);
@@ -210,7 +214,7 @@ impl Tuner {
         *self.table.write().entry(question.clone()).or_insert(name)
     }
 
-    /// Forgets an answer that means nothing, here and in the file.
+    /// Removes an invalid answer, here and in the file.
     pub fn forget(&self, question: &Key) {
         self.table.write().remove(question);
         if let Some(store) = &self.store {
@@ -228,25 +232,25 @@ impl Tuner {
         table.iter().filter_map(|(question, name)| Some((question.clone(), (*name)?))).collect()
     }
 
-    /// Timings so far.
+    /// The number of timings so far.
     pub fn timings(&self) -> u64 {
         self.timings.load(Ordering::Relaxed)
     }
 
-    /// What was asked so far.
+    /// The questions so far.
     #[cfg(test)]
     pub(crate) fn questions(&self) -> Vec<Key> {
         self.table.read().keys().cloned().collect()
     }
 
-    /// Answers a question, as a file does.
+    /// Stores the answer to a question, like a file does.
     #[cfg(test)]
     pub(crate) fn tell(&self, question: &Key, name: Name) {
         self.table.write().insert(question.clone(), Some(name));
     }
 }
 
-/// The rows that a file holds. One that holds something else is discarded.
+/// The rows that a file holds. A file with other contents is discarded.
 fn rows(store: &Store, bytes: Option<Vec<u8>>) -> Vec<Kept> {
     let Some(bytes) = bytes else { return Vec::new() };
     record::decode(&bytes).unwrap_or_else(|e| {

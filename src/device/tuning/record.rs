@@ -1,4 +1,4 @@
-//! What tuning has found out, as bytes for the next process.
+//! The answers of tuning, as bytes for the next process.
 
 use prost::Message;
 
@@ -6,7 +6,7 @@ use super::search::Name;
 use crate::device::Key;
 use crate::error::{Error, Result};
 
-/// Grows whenever questions or names mean something else than before.
+/// Grows whenever the meaning of questions or names changes.
 const LAYOUT: u32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
@@ -31,13 +31,13 @@ struct Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Kept {
     pub question: Key,
-    /// The answer; of a search that has begun, the estimate's choice.
+    /// The answer; for an unfinished search, the estimate's choice.
     pub name: Name,
-    /// Whether the search has begun, and not ended.
+    /// Whether the search has begun and not ended.
     pub is_begun: bool,
 }
 
-/// The bytes of these rows, whatever their order.
+/// The bytes of these rows, independent of their order.
 pub(super) fn encode(kept: Vec<Kept>) -> Vec<u8> {
     let mut answers: Vec<_> = kept
         .into_iter()
@@ -51,7 +51,7 @@ pub(super) fn encode(kept: Vec<Kept>) -> Vec<u8> {
     Record { layout: LAYOUT, answers }.encode_to_vec()
 }
 
-/// The rows, or what is wrong with the bytes.
+/// The rows, or an error that describes the bytes.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Kept>> {
     let record = Record::decode(bytes).map_err(|e| Error::InvalidArgument(e.to_string()))?;
     if record.layout != LAYOUT {

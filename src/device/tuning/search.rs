@@ -1,21 +1,21 @@
-//! The search for the fastest of several programs that give the same result. No clock, no device:
-//! times are numbers that the caller brings.
+//! The search for the fastest of several programs with the same result. It uses no clock and no
+//! device: the caller supplies the times.
 
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 
-/// Timings of each candidate. The least counts: whatever disturbs one makes it longer, and so does
-/// a program's first run.
+/// The number of timings of each candidate. The least time counts: any disturbance makes a run
+/// longer, and so does a program's first run.
 const TIMINGS: u32 = 3;
-/// By how many percent the estimate's choice must be beaten. Less is noise.
+/// By how many percent a candidate must beat the estimate's choice. A smaller difference is noise.
 const MARGIN: u64 = 5;
 /// A candidate that takes this many times the least time is not timed again.
 const MOST_SLOWER: u64 = 2;
 /// Nanoseconds after which no further round of timings begins.
 const MOST_SPENT: u64 = 1_000_000_000;
 
-/// What stands for a candidate, in every process.
+/// The name of a candidate, the same in every process.
 pub type Name = u64;
 /// Names of candidates.
 pub type Names = SmallVec<[Name; 8]>;
@@ -23,12 +23,12 @@ pub type Names = SmallVec<[Name; 8]>;
 /// A candidate, and the percentage of the time of the estimate's choice that it takes.
 pub type Fastest = (Name, u64);
 
-/// The fastest of the candidates, of which the first is the estimate's choice. `time` brings the
-/// nanoseconds of one. A candidate that does not run is left out; if that is the first, there is
-/// nothing to compare with, and no result.
+/// The fastest of the candidates, of which the first is the estimate's choice. `time` returns the
+/// nanoseconds of one. A candidate that does not run is left out. If the first one does not run,
+/// there is nothing to compare with, and no result.
 ///
 /// # Errors
-/// Full memory and a lost device, which are no fault of one candidate.
+/// Full memory and a lost device, which are not the fault of one candidate.
 pub(super) fn fastest(
     names: &[Name],
     time: &mut dyn FnMut(Name) -> Result<u64>,
@@ -38,7 +38,7 @@ pub(super) fn fastest(
     for round in 0..TIMINGS {
         let best = least.iter().map(|(_, least)| *least).min().unwrap_or(u64::MAX);
         for (name, least) in &mut least {
-            // All are compared with the first.
+            // All are compared with the first candidate.
             let is_first = *name == names[0];
             if round > 0 && !is_first && *least / MOST_SLOWER > best {
                 continue;
@@ -98,12 +98,12 @@ mod tests {
     fn less_than_five_percent_keep_the_estimate() {
         assert_eq!(run(&[[1000; 3], [951; 3], [960; 3]]), Some((0, 100)));
         assert_eq!(run(&[[1000; 3], [950; 3], [960; 3]]), Some((1, 95)));
-        // A clock too coarse for any of it.
+        // The clock is too coarse for these times.
         assert_eq!(run(&[[0; 3], [0; 3]]), Some((0, 0)));
         assert_eq!(run(&[[u64::MAX - 1; 3], [u64::MAX / 2; 3]]), Some((1, 50)));
     }
 
-    /// How often each of `times` is timed.
+    /// How often each of the candidates is timed if their times are `times`.
     fn counts(times: &[u64]) -> Vec<u32> {
         let names: Vec<Name> = (0..times.len() as u64).collect();
         let mut counts = vec![0; times.len()];

@@ -4,7 +4,7 @@ use super::*;
 use crate::device::Selection;
 use crate::device::scratch::Scratch;
 
-/// The device of all tests, which is the one that waits; and the one beside it.
+/// The device of all tests, which waits for the searches.
 fn device() -> &'static Device {
     static DEVICE: OnceLock<Arc<Device>> = OnceLock::new();
     DEVICE.get_or_init(|| {
@@ -21,7 +21,7 @@ fn question(n: u32) -> Key {
     Key::new("question").number(n)
 }
 
-/// The answer to a question of these candidates, each of which takes what `time` says.
+/// The answer to a question with these candidates. `time` gives the time of each.
 fn ask(
     tuner: &Tuner,
     question: &Key,
@@ -31,12 +31,12 @@ fn ask(
     tuner.answer(question, device(), &|| Names::from_slice(names), &mut |_, name| time(name))
 }
 
-/// The answer that is known already.
+/// The answer that is known without a search.
 fn known(tuner: &Tuner, question: &Key) -> Option<Name> {
     ask(tuner, question, &[1, 2], |_| unreachable!("it is known"))
 }
 
-/// The second candidate of two is the fastest.
+/// Times by which the second of two candidates is the fastest.
 fn second(name: Name) -> Result<u64> {
     Ok(1000 / name)
 }
@@ -155,7 +155,7 @@ fn answers_are_there_for_the_next_process() {
     read.sort_unstable_by_key(|(key, _)| key.bytes().to_vec());
     assert_eq!((read.len(), read), (3, answers));
     assert_eq!(ask(&next, &question(3), &[1, 2], second), Some(2), "nothing was found out");
-    // One that means nothing is gone for good.
+    // A forgotten answer is removed for good.
     next.forget(&question(0));
     assert_eq!(tuner(Some(&scratch.0)).answers().len(), 3);
 }
@@ -164,7 +164,7 @@ fn answers_are_there_for_the_next_process() {
 fn processes_that_start_together_agree() {
     let scratch = Scratch::new("together");
     let [first, second_one, third] = [(); 3].map(|()| tuner(Some(&scratch.0)));
-    // The second one waits for the first in vain, and finds out something else.
+    // The second one waits for the first in vain, and finds another answer.
     let inner = std::cell::Cell::new(None);
     let found = ask(&first, &question(0), &[1, 2], |name| {
         if inner.get().is_none() {
@@ -188,7 +188,7 @@ fn answers_of_other_drivers_and_garbage_are_none() {
     let newer = wgpu::AdapterInfo { driver_info: "another version".into(), ..here.clone() };
     assert_eq!(Tuner::open(&newer, Some(&scratch.0), || false).answers(), []);
     assert_eq!(tuner(Some(&scratch.0)).answers(), answers, "which harms nobody");
-    // Whole, and none of ours.
+    // The file is whole, but not a record.
     store.write(b"no record");
     assert_eq!(tuner(Some(&scratch.0)).answers(), []);
     assert!(!store.path().exists());

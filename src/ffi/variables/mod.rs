@@ -1,11 +1,11 @@
 //! Variables: reads and updates of a value behind a handle, or in TensorFlow 1 behind a reference
 //! ([`reference`]).
 //!
-//! The kernel C API has functions for this ([`official`]), which most releases of TensorFlow export.
-//! 2.20, 2.21 and tensorflow-cpu 2.19 declare them but do not export them. There we call the
-//! underlying C++ functions ([`cxx`]), by a table of releases, and check every symbol. A release for
-//! which neither way works gets no device at all: DEVICE_DEFAULT's kernels would run CPU code on
-//! device addresses.
+//! The kernel C API has functions for this ([`official`]), which most releases of TensorFlow
+//! export. 2.20, 2.21 and tensorflow-cpu 2.19 declare them but do not export them. There we call
+//! the underlying C++ functions ([`cxx`]), by a table of releases, and check every symbol. A
+//! release for which neither way works gets no device at all: DEVICE_DEFAULT's kernels would run
+//! CPU code on device addresses.
 //!
 //! Both ways hold the variable's lock during an update. They never switch on `copy_on_read_mode`,
 //! for TensorFlow's own ReadVariableOp cannot copy on a pluggable device. An update is in place

@@ -1,4 +1,4 @@
-//! Complex arithmetic in Rust, on pairs of f64: what the rows are tested against.
+//! Complex arithmetic in Rust, on pairs of f64: the reference for the rows' tests.
 
 use crate::kernels::scalar::row::Complex;
 
@@ -27,8 +27,8 @@ pub fn div(x: Complex, y: Complex) -> Complex {
     if largest.is_infinite() && x[0].is_finite() && x[1].is_finite() {
         return [0.0, 0.0];
     }
-    // Halves of the exponent's range: the divisor near 1, and the dividend where its products stay
-    // finite.
+    // Both are scaled to half of the exponent's range: the divisor near 1, and the dividend so that
+    // its products stay finite.
     let (half, d) = (0.5 * x[0].abs().max(x[1].abs()), [y[0] / largest, y[1] / largest]);
     let scale = if half.is_finite() && half > 1e300 { 0.25 } else { 1.0 };
     let x = [x[0] * scale, x[1] * scale];
@@ -54,7 +54,7 @@ pub fn sign(z: Complex) -> Complex {
     if z == [0.0, 0.0] { z } else { [z[0] / abs(z), z[1] / abs(z)] }
 }
 
-/// A product that is 0 where a factor is.
+/// A product that is 0 if a factor is 0.
 fn part(a: f64, b: f64) -> f64 {
     if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
 }

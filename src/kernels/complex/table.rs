@@ -1,8 +1,8 @@
 //! The elementwise ops of complex numbers: rows like those of `scalar`, run by the same program.
 //!
-//! TensorFlow's CPU kernels divide by zero and by infinity in one way in whole vectors (NaN) and in
-//! another in what is left of them (C's Annex G); its GPU kernels follow Annex G throughout, and so
-//! do these rows.
+//! TensorFlow's CPU kernels divide by zero and by infinity in two ways: in whole vectors the result
+//! is NaN, in the remaining elements it follows C's Annex G. Its GPU kernels follow Annex G
+//! throughout, and so do these rows.
 
 use super::reference as r;
 use crate::dtype::DType::*;
@@ -10,8 +10,8 @@ use crate::dtype::types::COMPLEX;
 use crate::kernels::scalar::row::Reference::Complex;
 use crate::kernels::scalar::row::{self, Case, Input, Row, Shapes, binary, case, input, unary};
 
-/// A definition by the function libraries for complex numbers, whose functions end in the type of a
-/// part.
+/// A definition by the function libraries for complex numbers, whose functions' names end in the
+/// type of a part.
 const fn function(wgsl: &'static str, reference: fn(&[row::Complex]) -> row::Complex) -> Case {
     case(COMPLEX, wgsl, Complex(reference)).lib(&["complex"]).ulps(8)
 }
@@ -92,7 +92,7 @@ pub const ROWS: &[Row] = &[
     binary("NotEqual", NOT_EQUAL).test().shapes(Shapes::BroadcastOr(true)),
     binary(
         "Pow",
-        // As C has it: 0 to the power of 0 is NaN. An exponent's error grows with it.
+        // 0 to the power of 0 is NaN, as in C. An exponent's error grows with it.
         &[function("complex_exp_{R}(complex_mul_{R}(y, complex_log_{R}(x)))", |v| {
             r::exp(r::mul(v[1], r::log(v[0])))
         })

@@ -1,5 +1,5 @@
-//! Programs on a device of their own, where they are tried before they are used: a driver that
-//! hangs in one, or loses the device, harms nobody's tensors.
+//! Programs are tried on a device of their own before they are used: a driver that hangs in one, or
+//! loses the device, then harms no tensor.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use crate::tensor::Tensor;
 
 /// 1.875 as float16, 1 as bfloat16 and as float32: zeros may take less power, and so less time.
 const ONES: u32 = 0x3f80_3f80;
-/// Places in a block that a device tells apart: bindings begin at multiples of it.
+/// The alignment of bindings: each begins at a multiple of it in its block.
 const ALIGNMENT: u64 = 256;
 
-/// Such a device, with memory for operands.
+/// A device apart, with memory for operands.
 pub(super) struct Apart {
     device: Arc<Device>,
     /// Blocks of tensors.
     blocks: Vec<u64>,
     /// Blocks of the last plan's temporaries.
     temporaries: Vec<u64>,
-    /// Where bindings of another device lie on this one: by address and bytes.
+    /// Where bindings of another device lie on this one, by their address and bytes.
     operands: FxHashMap<(u64, u64), u64>,
 }
 
 impl Apart {
-    /// Memory on a device that somebody opened by [`Device::beside`].
+    /// Memory on a device that was opened by [`Device::beside`].
     pub fn on(device: Arc<Device>) -> Self {
         let (blocks, temporaries) = (Vec::new(), Vec::new());
         Self { device, blocks, temporaries, operands: FxHashMap::default() }
@@ -58,8 +58,8 @@ impl Apart {
         Ok(tensor)
     }
 
-    /// Where a binding lies here: its own address if that is one of this device, else memory of the
-    /// same size and alignment.
+    /// Where a binding lies here: at its own address if that is one of this device, else in memory
+    /// of the same size and alignment.
     fn place(&mut self, binding: &Binding) -> Result<u64> {
         let Binding { address, bytes, .. } = *binding;
         if bytes == 0 || self.device.owns(address) {
@@ -77,10 +77,10 @@ impl Apart {
     }
 
     /// The dispatches of a plan whose steps are programs. Its operands may be those of another
-    /// device; then numbers near 1 stand for them.
+    /// device; then numbers near 1 stand in for them.
     fn gathered(&mut self, plan: Plan<'_>) -> Result<Dispatches> {
         let device = self.device.clone();
-        // What is enqueued keeps its memory.
+        // Enqueued programs keep their memory.
         self.temporaries.drain(..).try_for_each(|address| device.deallocate(address))?;
         let memory = plan.memory_by(&mut |words| {
             let address = device.allocate(4 * words as u64)?;
@@ -90,13 +90,13 @@ impl Apart {
         plan.gather_on(&device, &memory, &mut |binding| self.place(binding))
     }
 
-    /// Runs a plan. Nothing waits for it.
+    /// Runs a plan without waiting for it.
     pub fn run(&mut self, plan: Plan<'_>) -> Result<()> {
         let dispatches = self.gathered(plan)?;
         self.device.enqueue_gathered(dispatches)
     }
 
-    /// Runs a plan. Nanoseconds that it takes once its programs are compiled.
+    /// Runs a plan. Returns the nanoseconds that it takes once its programs are compiled.
     pub fn time(&mut self, plan: Plan<'_>) -> Result<u64> {
         plan.prepare(&self.device)?;
         let dispatches = self.gathered(plan)?;
@@ -111,7 +111,7 @@ impl Apart {
 impl Drop for Apart {
     fn drop(&mut self) {
         for address in self.blocks.drain(..).chain(self.temporaries.drain(..)) {
-            // Of a lost device nothing is left to free.
+            // A lost device has nothing left to free.
             let _ = self.device.deallocate(address);
         }
     }

@@ -20,7 +20,8 @@ fn result(shader: Shader, name: &'static str, v: &Variant) -> Shader {
     }
 }
 
-/// Binds the tensor of the sums, or those of all parts, of which the stores take their own.
+/// Binds the tensor of the sums, or the tensors of all parts; the stores use that of their own
+/// part.
 fn bind_sums(shader: Shader, v: &Variant) -> Shader {
     let (name, dtype) = (column_sums::NAME, v.a.0);
     let bind = |shader: Shader, name: &'static str| match v.sums {
@@ -43,7 +44,7 @@ fn bind_sums(shader: Shader, v: &Variant) -> Shader {
     }
 }
 
-/// Binds the right operands of all parts, of which the loads of `b` take their own.
+/// Binds the right operands of all parts; the loads of `b` use that of their own part.
 fn parts_of_b(shader: Shader, v: &Variant) -> Shader {
     let names = &parts::B[..v.parts];
     let shader = names.iter().fold(parts::declare(shader, v.parts), |s, b| operand(s, b, v.b));

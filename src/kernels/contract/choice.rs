@@ -1,8 +1,8 @@
 //! Which tile of an adapter's table a contraction takes, and into how many parts its contracted
-//! index is cut: whatever is estimated to be done first.
+//! index is cut: the choice that is estimated to finish first.
 //!
-//! An estimate counts products of one invocation, as if a machine ran a number of invocations at
-//! once and all others after them. No adapter tells how wide it is; its profile does.
+//! An estimate counts products of one invocation, as if a machine ran a fixed number of invocations
+//! at once and all others after them. No adapter reports that number; its profile has it.
 
 mod schedule;
 
@@ -12,12 +12,12 @@ use super::tile::{COOPERATIVE_DEPTH, OperandMemory, Tile};
 use super::{software, tables};
 use crate::device::{Cooperative, Profile, Schedule};
 
-/// What there is to choose for.
+/// The contraction and the adapter that a choice is made for.
 #[derive(Debug, Clone, Copy)]
 pub struct Demand {
     /// The adapter.
     pub profile: Profile,
-    /// 32-bit words by which tiles shrink.
+    /// 32-bit words of a sum, by which tiles shrink.
     pub words: usize,
     /// Rows of the result.
     pub m: usize,
@@ -25,20 +25,20 @@ pub struct Demand {
     pub n: usize,
     /// Length of the contracted index.
     pub depth: usize,
-    /// Results.
+    /// Number of results.
     pub batch: usize,
-    /// Whether neighbours of `b` lie along the contracted index, not along columns.
+    /// Whether neighbouring elements of `b` lie along the contracted index, not along columns.
     pub by_depth: bool,
     /// Cooperative matrices of the operands' type that are used.
     pub cooperative: Option<Cooperative>,
 }
 
-/// What was chosen.
+/// A tile with its parts and its schedule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     /// A tile of the adapter's table.
     pub tile: &'static Tile,
-    /// Parts of the contracted index that parallelism is worth.
+    /// Parts that the contracted index is cut into for parallelism.
     pub split_k: usize,
     /// How workgroups share the tiles.
     pub schedule: Schedule,
@@ -50,27 +50,27 @@ pub fn choose(d: &Demand) -> Choice {
     schedule::scheduled(d, best.expect("a table has a tile for every element and adapter").0)
 }
 
-/// The same among tiles that are offered.
+/// The same, among `tiles` alone.
 pub fn choose_among(d: &Demand, tiles: &[&'static Tile]) -> Choice {
     let among = estimates(d).filter(|(choice, _)| tiles.contains(&choice.tile));
     let best = among.min_by(|x, y| order(d, x, y));
     best.expect("tiles that are offered").0
 }
 
-/// The tile of four sums in registers for each invocation: no workgroup memory, no barrier, and the
-/// shortest text.
+/// The tile of four sums in registers for each invocation: it has no workgroup memory, no barrier
+/// and the shortest text.
 pub fn plainest(d: &Demand) -> Option<Choice> {
     let is_plain = |t: &&Tile| t.memory == OperandMemory::Registers && (t.rows, t.vec4s) == (1, 1);
     let tile = offered(d).find(is_plain)?;
     Some(choose_among(d, &[tile]))
 }
 
-/// Most choices that are worth timing.
+/// The most choices that are worth timing.
 pub const MOST_CANDIDATES: usize = 5;
-/// How many times the least estimate a candidate's may be: estimates are not so wrong, and each is
-/// run a few times.
+/// A candidate's estimate may be at most this many times the least one: estimates are not further
+/// off than that, and each candidate is run a few times.
 const MOST_COST: f64 = 4.0;
-/// An adapter may be this much narrower than its profile says.
+/// An adapter may have this many times fewer invocations than its profile says.
 const NARROWER: usize = 4;
 
 /// The choices that are worth timing, the one of [`choose`] first.
@@ -87,9 +87,9 @@ pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
     own.chain(cut).chain(others).take(MOST_CANDIDATES).collect()
 }
 
-/// Where the schedule is in a choice's name, above its parts and its tile.
+/// The bit of a choice's name at which the schedule begins, above its parts and its tile.
 const SCHEDULE: u32 = 62;
-/// Most parts in a name.
+/// The most parts that a name holds.
 const MOST_PARTS: u64 = (1 << 30) - 1;
 
 impl Choice {
@@ -103,7 +103,7 @@ impl Choice {
         Self { tile, split_k, schedule: Schedule::DataParallel }
     }
 
-    /// A number that no other choice has, in any process.
+    /// A number that identifies the choice in every process.
     pub const fn name(&self) -> u64 {
         let schedule = match self.schedule {
             Schedule::DataParallel => 0,
@@ -113,7 +113,7 @@ impl Choice {
         schedule << SCHEDULE | (self.split_k as u64 & MOST_PARTS) << 32 | self.tile.id() as u64
     }
 
-    /// The choice of this name, if the adapter has its tile for such a contraction.
+    /// The choice of this name, if the adapter has its tile for the contraction.
     pub fn named(name: u64, d: &Demand) -> Option<Self> {
         let tile = offered(d).find(|t| u64::from(t.id()) == name & u64::from(u32::MAX))?;
         let schedule = match name >> SCHEDULE {
@@ -132,7 +132,7 @@ fn fits(d: &Demand, t: &Tile) -> bool {
         && t.workgroup_memory() <= d.profile.capabilities.workgroup_memory
 }
 
-/// The tiles of the adapter that are for such a contraction.
+/// The adapter's tiles that suit the contraction.
 fn offered(d: &Demand) -> impl Iterator<Item = &'static Tile> {
     tables::table(&d.profile)
         .iter()
@@ -140,7 +140,7 @@ fn offered(d: &Demand) -> impl Iterator<Item = &'static Tile> {
         .filter(|t| fits(d, t))
 }
 
-/// What there is to choose among, with its cost.
+/// All possible choices, with their estimated costs.
 fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
     let is_offered = |t: &&Tile| match t.memory {
         OperandMemory::Cooperative { .. } => tables::cooperative(d.cooperative).any(|o| o == *t),
@@ -159,33 +159,35 @@ fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
         .flatten()
 }
 
-/// By cost; at equal cost the tile that computes less beyond the result.
+/// Orders choices by cost; at equal cost, the tile that computes less beyond the result comes
+/// first.
 fn order(d: &Demand, (a, x): &(Choice, f64), (b, y): &(Choice, f64)) -> std::cmp::Ordering {
     let covered = |t: &Tile| t.tiles(d.m, d.n) * t.m() * t.n();
     x.total_cmp(y).then_with(|| covered(a.tile).cmp(&covered(b.tile)))
 }
 
-/// What a load from memory costs a GPU, in products of an invocation: the same as those of the
-/// neighbouring invocations, next to them, or apart from them.
+/// The cost of a load from memory on a GPU, in products of an invocation, where the neighbouring
+/// invocations load the same element, the elements next to it, or elements apart from it.
 const SAME: f64 = 4.0;
 const NEAR: f64 = 8.0;
 const APART: f64 = 24.0;
-/// What a load from workgroup memory costs. Half of what filling it costs is hidden where the next
-/// steps are loaded ahead.
+/// The cost of a load from workgroup memory. Half of the cost of filling it is hidden where the
+/// next steps are loaded ahead.
 const SHARED: f64 = 1.5;
-/// What a workgroup costs before its first step, and each addition of two groups' sums with its
+/// The cost of a workgroup before its first step, and of each addition of two groups' sums with its
 /// barrier.
 const START: f64 = 100.0;
 const BARRIER: f64 = 20.0;
-/// How many products cooperative matrices of f16 make in the time of one, and those of f32.
+/// The number of products that cooperative matrices of f16 compute in the time of one, and the
+/// number that those of f32 compute.
 const COOPERATIVE_SPEED: f64 = 8.0;
 const COOPERATIVE_SPEED_F32: f64 = 2.0;
-/// Fewest steps of an invocation when the contracted index is cut.
+/// The fewest steps of an invocation when the contracted index is cut.
 const LEAST: usize = 128;
 /// The same for invocations that share a sum: their steps are loads without products in between.
 const LEAST_GEMV: usize = 16;
 
-/// What a step of the contracted index costs an invocation.
+/// The cost of a step of the contracted index for an invocation.
 fn step_cost(d: &Demand, t: &Tile) -> f64 {
     let groups = t.groups();
     let (rows, columns) = (f64::from(t.rows), f64::from(t.vec4s * 4));
@@ -215,12 +217,13 @@ fn step_cost(d: &Demand, t: &Tile) -> f64 {
     rows * columns / speed + loads
 }
 
-/// What it costs to add up `partial` sums by a second dispatch.
+/// The cost of adding up `partial` sums in a second dispatch.
 fn finish_cost(d: &Demand, partial: usize) -> f64 {
     f64::from(d.profile.dispatch_cost) + NEAR * partial as f64 / d.profile.invocations as f64
 }
 
-/// In one part, and in as many as there is room for.
+/// The choices with this tile: the contracted index in one part, and in as many parts as there is
+/// room for.
 fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
     let width = d.profile.invocations;
     let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize;
@@ -247,7 +250,7 @@ mod tests {
 
     const GPUS: [Profile; 2] = [Profile::INTEL, Profile::NVIDIA];
 
-    /// With so many bytes of workgroup memory.
+    /// The profile with `workgroup_memory` bytes of workgroup memory.
     fn with_memory(profile: Profile, workgroup_memory: u32) -> Profile {
         let capabilities = Capabilities { workgroup_memory, ..profile.capabilities };
         Profile { capabilities, ..profile }
@@ -293,7 +296,7 @@ mod tests {
     fn large_results_get_large_tiles() {
         let discrete = demand(Profile::NVIDIA, 4096, 4096, 4096);
         assert_eq!(choose(&discrete).tile.m(), 128);
-        // With as much memory as most have, loads are ahead of products.
+        // With as much memory as most adapters have, loads run ahead of products.
         let ahead =
             choose(&Demand { profile: with_memory(Profile::NVIDIA, 32 << 10), ..discrete }).tile;
         assert!(ahead.m() == 128, "{ahead:?}");
@@ -304,8 +307,8 @@ mod tests {
         }
     }
 
-    /// A vector times a matrix reads the matrix once, and what counts is that neighbours read
-    /// neighbours and enough of them.
+    /// A vector times a matrix reads the matrix once. What counts is that neighbouring invocations
+    /// read neighbouring elements, and that enough of them read.
     #[test]
     fn vectors_take_groups_that_share_sums() {
         for profile in GPUS {
@@ -322,7 +325,7 @@ mod tests {
                     "{profile:?} {m}: {tile:?}"
                 );
             }
-            // Sixteen rows share what they read of the matrix through workgroup memory, and the
+            // Sixteen rows share the elements of the matrix through workgroup memory, and the
             // contracted index is cut.
             let choice = choose(&demand(profile, 16, 4096, 4096));
             assert!(

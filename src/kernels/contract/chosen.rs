@@ -1,4 +1,4 @@
-//! A contraction with a chosen tile: its programs are enqueued.
+//! Enqueues the programs of a contraction with a chosen tile.
 
 use super::Contraction;
 use super::choice::{self, Choice};
@@ -18,14 +18,14 @@ pub(super) fn enqueue(
 ) -> Result<()> {
     let plan = c.programs(choice, cooperative, epilogue, &ctx.device().profile())?;
     if let Some(offered) = cooperative.filter(|_| choice.is_cooperative()) {
-        // Found out before it is enqueued, its failure is nobody's error.
+        // A failure that is found before the program is enqueued is not an error of the op.
         plan.prepare(ctx.device()).inspect_err(|e| refuse(ctx.device(), &offered, e))?;
     }
     with_reserve(ctx, plan, |ctx| in_reserve(c, ctx, choice, epilogue))
 }
 
-/// Enqueues the programs of `plan`, or those that `reserve` gives, which compute the same, if the
-/// driver refuses one of the first.
+/// Enqueues the programs of `plan`. If the driver refuses one of them, the programs that `reserve`
+/// gives run instead; they compute the same.
 pub(super) fn with_reserve<'p>(
     ctx: &mut dyn OpContext,
     plan: Plan<'_>,
@@ -33,19 +33,20 @@ pub(super) fn with_reserve<'p>(
 ) -> Result<()> {
     let memory = plan.memory(ctx)?;
     let first = plan.gather(ctx.device(), &memory, false)?;
-    // Otherwise it is not known yet whether the driver takes them.
+    // It is not known yet whether the driver takes programs that are not compiled.
     if ctx.device().are_compiled(&first) {
         return ctx.device().enqueue_gathered(first);
     }
     let Some(plan) = reserve(ctx)? else { return ctx.device().enqueue_gathered(first) };
-    // An op must not fail for want of memory for what it most likely does not need.
+    // An op must not fail for want of memory that it most likely does not need.
     let Ok(memory) = plan.memory(ctx) else { return ctx.device().enqueue_gathered(first) };
     let second = plan.gather(ctx.device(), &memory, true)?;
     ctx.device().enqueue_either(first, second)
 }
 
-/// Another choice than `choice` for a driver that refuses its programs, with its profile: that of
-/// an adapter that has no more than WebGPU promises, or else the plainest.
+/// A choice other than `choice`, with its profile, for a driver that refuses the programs of
+/// `choice`: the choice of an adapter that has no more than WebGPU promises, or else the plainest
+/// one.
 pub(super) fn portable(c: &Contraction, own: Profile, choice: Choice) -> Option<(Choice, Profile)> {
     let profile = own.portable();
     let demand = c.demand(profile, None);
@@ -54,7 +55,7 @@ pub(super) fn portable(c: &Contraction, own: Profile, choice: Choice) -> Option<
     others.into_iter().flatten().find(is_other).map(|other| (other, profile))
 }
 
-/// Its programs.
+/// The programs of the [`portable`] choice.
 fn in_reserve(
     c: &Contraction,
     ctx: &dyn OpContext,

@@ -1,17 +1,17 @@
-//! The texts of sums of the right operand's columns, see [`super::summed`].
+//! The shader text for sums of the right operand's columns, see [`super::summed`].
 
 use std::fmt::Write;
 
 use super::Variant;
 use super::element::lane;
 
-/// The name of the sums' binding. What begins with c is a result.
+/// The name of the sums' binding. Names of results begin with c.
 pub(super) const NAME: &str = "c_sums";
 
 /// Where a program puts sums of the right operand's columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SumsKind {
-    /// It makes none.
+    /// The program makes no sums.
     None,
     /// To a tensor, four at a time.
     Vec4s,
@@ -54,7 +54,7 @@ pub(super) fn declare(v: &Variant) -> String {
     sums.chain(["    let has_sums = place.m == 0u;\n".to_owned()]).collect()
 }
 
-/// Adds up what `steps` inner steps have loaded.
+/// Adds the values of the right operand that `steps` inner steps have loaded.
 pub(super) fn steps(v: &Variant, steps: u32, indent: &str) -> String {
     if v.sums == SumsKind::None {
         return String::new();

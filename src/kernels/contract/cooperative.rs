@@ -1,9 +1,10 @@
 //! The program of cooperative matrices: operands in workgroup memory, which whole subgroups
 //! multiply and sum in f32.
 //!
-//! How many invocations a subgroup has is the driver's choice within limits. A program is for
-//! subgroups of so many, and right on others: more subgroups than blocks repeat what others do,
-//! fewer take several rounds over the operands. Sums are added in the same order in any case.
+//! The driver chooses the subgroup size within limits. A program is written for one subgroup size
+//! and is correct with any other: if there are more subgroups than blocks, some repeat the work of
+//! others; if there are fewer, each takes several rounds over the operands. Sums are added in the
+//! same order in any case.
 
 use std::fmt::Write;
 
@@ -17,7 +18,8 @@ use crate::shader::Shader;
 const COOPERATIVE: &str = include_str!("../../../shaders/contract/cooperative.wgsl");
 const EMULATED: &str = include_str!("../../../shaders/contract/emulated.wgsl");
 
-/// Blocks of a tile of so many matrices in both directions: those of a column and of a row.
+/// Cuts a tile of `matrices_m` by `matrices_n` matrices into `count` blocks. Returns the number of
+/// blocks in a column and in a row.
 fn blocks(count: u32, matrices_m: u32, matrices_n: u32) -> (u32, u32) {
     let (mut blocks_m, mut blocks_n) = (1, 1);
     while blocks_m * blocks_n < count {
@@ -121,7 +123,7 @@ pub(super) fn program(shader: Shader, v: &Variant, cooperative: Cooperative) -> 
         .body(COOPERATIVE)
 }
 
-/// Lines of a loop within another.
+/// Indents the lines of a loop within another loop.
 fn indented(texts: impl Iterator<Item = String>) -> String {
     texts.flat_map(|t| t.lines().map(|line| format!("    {line}\n")).collect::<Vec<_>>()).collect()
 }
@@ -134,7 +136,7 @@ struct Text {
 }
 
 impl Text {
-    /// The type of what is multiplied. Emulations compute what f16 would hold exactly in f32.
+    /// The type of the factors. Emulations compute in f32, which holds values of f16 exactly.
     const fn value(&self) -> &'static str {
         match (self.means, self.element) {
             (Means::Adapter, DType::F16) => "f16",

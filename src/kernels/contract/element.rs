@@ -1,5 +1,5 @@
-//! What a contraction computes in: the scalar and the group of four columns that the generated text
-//! calls `Scalar` and `Vec4`.
+//! The types that a contraction computes in: the scalar and the group of four columns that the
+//! generated text calls `Scalar` and `Vec4`.
 //!
 //! 16-bit floats are computed in f32. A `Vec4` of complex numbers is a struct of two vectors, so
 //! that its parts multiply as vectors do. One of int64 is a struct of scalars: there are no vectors
@@ -14,8 +14,8 @@ pub(super) fn words(dtype: DType) -> usize {
 }
 
 /// Words by which tiles shrink so that sums fit the registers. An int32 counts as two where
-/// registers are few: Intel's compiler takes some for its products, and spilled 2 to 17 of tiles of
-/// four rows (dg2, Mesa 25.0.7).
+/// registers are few: Intel's compiler takes some of them for its products, and spilled 2 to 17
+/// registers in tiles of four rows (dg2, Mesa 25.0.7).
 pub(super) fn registers(dtype: DType, kind: Kind) -> usize {
     if dtype.accumulator() == DType::I32 && kind == Kind::FewRegisters { 2 } else { words(dtype) }
 }
@@ -86,8 +86,8 @@ pub(super) fn element(dtype: DType, name: &str, k: u32) -> String {
     }
 }
 
-/// The statement `c += a * b` for a scalar and two vec4s. `fma` is not for f64, which not every
-/// driver has it for.
+/// The statement `c += a * b` for a scalar and two vec4s. f64 does without `fma`, which not every
+/// driver has for it.
 pub(super) fn multiply_add(dtype: DType, a: &str, b: &str, c: &str) -> String {
     match dtype.accumulator() {
         DType::F32 => format!("{c} = fma(Vec4({a}), {b}, {c});"),
@@ -96,8 +96,8 @@ pub(super) fn multiply_add(dtype: DType, a: &str, b: &str, c: &str) -> String {
     }
 }
 
-/// How single elements of operand `x` are loaded, and the declaration that this takes: conjugated
-/// or as they are.
+/// The function that loads single elements of operand `x`, conjugated or as they are, and its
+/// declaration if it needs one.
 pub(super) fn loader(x: &str, conjugated: bool) -> (String, String) {
     if !conjugated {
         return (format!("load_{x}"), String::new());

@@ -1,12 +1,13 @@
-//! What happens to the elements of a contraction's result before they are stored: an [`Expression`]
-//! of the element and of up to five further operands. It may have a second value, such as the
-//! argument of an activation, which a gradient reads: that is stored to a result of its own.
+//! An epilogue is applied to the elements of a contraction's result before they are stored. It is
+//! an [`Expression`] of the element and of up to five further operands. It may have a second value,
+//! such as the argument of an activation, which a gradient reads: that value is stored to a result
+//! of its own.
 //!
 //! A further operand is a scalar, a vector with one element for each channel, a column with one for
-//! each row of channels that are last, or has the result's shape; which of them is part of the
+//! each row of channels that are last, or has the result's shape; its kind is part of the
 //! pipeline's key, its extents are not. Everything else that broadcasts is computed by an
 //! elementwise program behind the contraction ([`Epilogue::after`]), so that an op with an epilogue
-//! takes all shapes that the ops in its place would take.
+//! accepts all shapes that the ops it replaces accept.
 
 mod text;
 
@@ -35,11 +36,11 @@ const CONSTANTS: [&str; 24] = [
     "c15", "c16", "c17", "c18", "c19", "c20", "c21", "c22", "c23",
 ];
 
-/// Most further operands; an elementwise program behind the contraction takes so many, too.
+/// The most further operands; an elementwise program behind the contraction takes the same number.
 pub const MAX_EXTRAS: usize = NAMES.len();
 /// Bindings of a contraction: its operands, its result and partial sums.
 const CONTRACTION: usize = 4;
-/// Most parameters.
+/// The most parameters.
 pub const MAX_CONSTANTS: usize = CONSTANTS.len();
 
 /// A node's epilogue.
@@ -49,14 +50,14 @@ pub struct Epilogue {
     constants: Vec<f32>,
 }
 
-/// All of an epilogue that shader text depends on.
+/// The part of an epilogue that shader text depends on.
 #[derive(PartialEq)]
 struct Function {
     expression: Expression,
     text: String,
 }
 
-/// As it stands in a shader's label.
+/// The text that stands in a shader's label.
 impl std::fmt::Debug for Function {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
@@ -66,7 +67,7 @@ impl std::fmt::Debug for Function {
 /// How a further operand is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broadcast {
-    /// Its only element.
+    /// The operand's only element.
     Scalar,
     /// The element of the channel.
     Channel,
@@ -88,7 +89,7 @@ pub struct Bound<'a> {
     channels: usize,
 }
 
-/// What shader text depends on.
+/// The properties of a bound epilogue that shader text depends on.
 #[derive(Debug, Clone)]
 pub(crate) struct EpilogueVariant {
     function: Arc<Function>,
@@ -103,13 +104,13 @@ impl PartialEq for EpilogueVariant {
 }
 
 impl Epilogue {
-    /// Reads the attributes `expression`, `constants`, `T_extra` and `T_out` of a node whose
-    /// contraction is of type `dtype`.
+    /// Reads the epilogue of a node whose contraction is of type `dtype` from the attributes
+    /// `expression`, `constants`, `T_extra` and `T_out`.
     pub fn read(attrs: &dyn Attrs, dtype: DType) -> Result<Self> {
         Self::read_values(attrs, dtype, 1)
     }
 
-    /// The same of a node with two results of one type.
+    /// The same for a node with two results of one type.
     pub fn read_pair(attrs: &dyn Attrs, dtype: DType) -> Result<Self> {
         Self::read_values(attrs, dtype, 2)
     }
@@ -132,12 +133,12 @@ impl Epilogue {
         Ok(epilogue)
     }
 
-    /// An epilogue of its parts.
+    /// An epilogue of an expression with one value.
     pub fn new(expression: Expression, constants: Vec<f32>) -> Result<Self> {
         Self::of(expression, constants, 1)
     }
 
-    /// The same with two values.
+    /// The same for an expression with two values.
     pub fn pair(expression: Expression, constants: Vec<f32>) -> Result<Self> {
         Self::of(expression, constants, 2)
     }
@@ -160,7 +161,7 @@ impl Epilogue {
         Ok(Self { function: Arc::new(Function { expression, text }), constants })
     }
 
-    /// The function.
+    /// The expression of the epilogue.
     pub fn expression(&self) -> &Expression {
         &self.function.expression
     }
@@ -184,8 +185,8 @@ impl Epilogue {
         })
     }
 
-    /// Whether an adapter that binds so many storage buffers can apply an epilogue that binds so
-    /// many more tensors: beside them a contraction binds its three, and perhaps partial sums.
+    /// Whether an adapter that binds `max_bindings` storage buffers can apply an epilogue that
+    /// binds `more` tensors: the contraction itself binds three, and perhaps partial sums.
     pub fn fits(more: usize, max_bindings: u32) -> bool {
         CONTRACTION + more <= max_bindings as usize
     }
@@ -237,15 +238,15 @@ fn broadcast(dims: &[usize], axis: usize, extra: &[usize]) -> Option<Broadcast> 
 }
 
 impl Broadcast {
-    /// Whether neighbouring columns have elements of their own.
+    /// Whether each of the neighbouring columns has an element of its own.
     const fn is_along_columns(self) -> bool {
         matches!(self, Self::Channel | Self::Full)
     }
 }
 
 impl Bound<'_> {
-    /// The same with a tensor for the second value. It goes where the result's element goes, four
-    /// at once: see [`super::plan::Plan::stores_pairs`].
+    /// The same with a tensor for the second value. It is stored at the index of the result's
+    /// element, four elements at once: see [`super::plan::Plan::stores_pairs`].
     pub fn with_second(self, second: Tensor) -> Self {
         Self { second: Some(second), ..self }
     }
@@ -260,8 +261,8 @@ impl Bound<'_> {
         full.chain([self.epilogue.output().size()]).max().unwrap_or(1)
     }
 
-    /// The same for elements `first` to `first + len` of the result: whole rows of channels, or
-    /// some channels of one position, or a part of one channel.
+    /// The same for elements `first` to `first + len` of the result. They are whole rows of
+    /// channels, some channels of one position, or a part of one channel.
     pub(crate) fn window(&self, first: usize, len: usize) -> Self {
         let channel = first / self.inner % self.channels;
         let seen = (first % self.inner + len).div_ceil(self.inner).min(self.channels - channel);
@@ -284,8 +285,8 @@ impl Bound<'_> {
         }
     }
 
-    /// What shader text depends on; with `vec4s` four neighbouring elements of the result are
-    /// stored at once.
+    /// Its [`EpilogueVariant`]; with `vec4s` four neighbouring elements of the result are stored at
+    /// once.
     pub(crate) fn variant(&self, vec4s: bool) -> EpilogueVariant {
         let four = |broadcast: Broadcast, t: &Tensor| {
             let typed = t.dtype.is_single();
@@ -317,7 +318,7 @@ impl Bound<'_> {
             .chain(self.second.iter().map(move |t| Binding::raw(t, unit(true, t))))
     }
 
-    /// What it binds: further operands and the second result.
+    /// The number of tensors that it binds: further operands and the second result.
     pub(super) fn tensors(&self) -> usize {
         self.extras.len() + usize::from(self.second.is_some())
     }

@@ -60,7 +60,7 @@ pub(super) fn vec4_text(
         .body(include_str!("../../../shaders/contract/finish_vec4s.wgsl"))
 }
 
-/// Declares what is done with four sums.
+/// Declares `finish`, which is applied to four sums.
 fn finished(shader: Shader, epilogue: Option<&EpilogueVariant>) -> Shader {
     match epilogue {
         Some(variant) => variant.declare(shader, vec4s_of).body(&variant.finish("", false)),
@@ -68,7 +68,7 @@ fn finished(shader: Shader, epilogue: Option<&EpilogueVariant>) -> Shader {
     }
 }
 
-/// The text for four neighbours at a time, of which those from `split` on are sums of columns and
+/// The text for four neighbours at a time. The neighbours from `split` on are sums of columns and
 /// go to a result of their own.
 pub(super) fn both_text(
     partial: DType,

@@ -52,15 +52,15 @@ impl Geometry {
         self.batch * self.channels * self.output_positions() * self.taps()
     }
 
-    /// 2 when the outermost spatial dimension is trivial, else 3: shaders leave a trivial one out.
+    /// 2 if the outermost spatial dimension is trivial, else 3: shaders leave a trivial one out.
     pub fn spatial_class(&self) -> usize {
         let trivial =
             self.input[0] == 1 && self.output[0] == 1 && self.kernel[0] == 1 && self.pad[0] == 0;
         if trivial { 2 } else { 3 }
     }
 
-    /// Padding in front; what crops an image or a kernel may leave it negative, which shaders' sums
-    /// of u32 wrap as they need.
+    /// Padding in front. It may be negative after an image or a kernel is cropped; the shaders'
+    /// sums of u32 then wrap as needed.
     const fn padding(&self, d: usize) -> i64 {
         self.pad[d] as u32 as i32 as i64
     }
@@ -69,7 +69,7 @@ impl Geometry {
         self.pad[d] = pad as i32 as u32 as usize;
     }
 
-    /// Leaves `count` kernel positions from `first` on along dimension `d`.
+    /// Keeps `count` kernel positions from `first` on along dimension `d`.
     pub fn crop_kernel(&mut self, d: usize, first: usize, count: usize) {
         let pad = self.padding(d) - (first * self.dilation[d]) as i64;
         self.kernel[d] = count;
@@ -81,8 +81,8 @@ impl Geometry {
         ((self.kernel[d] - 1) * self.dilation[d]) as i64
     }
 
-    /// Leaves `count` output positions from `first` on along dimension `d`, and the input positions
-    /// that they see, whose first is returned.
+    /// Keeps `count` output positions from `first` on along dimension `d`, and the input positions
+    /// that they see. Returns the first of those.
     pub fn crop_output(&mut self, d: usize, first: usize, count: usize) -> usize {
         let start = (first * self.stride[d]) as i64 - self.padding(d);
         let end = start + ((count - 1) * self.stride[d]) as i64 + self.reach(d) + 1;
@@ -93,8 +93,8 @@ impl Geometry {
         low as usize
     }
 
-    /// Leaves `count` input positions from `first` on along dimension `d`, and the output positions
-    /// that see them, whose first is returned.
+    /// Keeps `count` input positions from `first` on along dimension `d`, and the output positions
+    /// that see them. Returns the first of those.
     pub fn crop_input(&mut self, d: usize, first: usize, count: usize) -> usize {
         let (start, stride) = (first as i64 + self.padding(d), self.stride[d] as i64);
         let low = (start - self.reach(d)).div_euclid(stride).clamp(0, self.output[d] as i64 - 1);

@@ -1,33 +1,34 @@
-//! Windows of images: what convolutions, pooling and patches do for images beyond one binding.
-//! Whole images first; of an image that does not fit by itself, planes where channels come first
-//! and do not see each other, else slabs along the outermost spatial dimension with the rows that
-//! they see of their neighbours.
+//! Windows of images, for convolutions, pooling and patches whose images exceed one binding. A
+//! window is a number of whole images. An image that does not fit by itself is cut into planes
+//! where channels come first and do not see each other, else into slabs along the outermost spatial
+//! dimension, with the rows of neighbouring slabs that they see.
 
 use super::geometry::Geometry;
 use crate::kernels::windows::{largest, ranges};
 
-/// Whose elements belong to one window each; of the other tensor a window has what these see.
+/// The tensor whose elements belong to one window each. Of the other tensor, a window has the
+/// elements that these see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The input's.
+    /// The input.
     Input,
-    /// The input's, with all of the windows that these are in: gradients of pooling look at what a
-    /// window takes.
+    /// The input, with the whole pooling windows that its elements are in: gradients of pooling
+    /// look at all elements of such a window.
     Surrounded,
-    /// The output's.
+    /// The output.
     Output,
 }
 
 /// A part of a convolution or pooling.
 #[derive(Debug, Clone)]
 pub struct Window {
-    /// Its shape.
+    /// The shape of the part.
     pub geometry: Geometry,
     /// Where it begins in the input, in elements.
     pub input: usize,
     /// Where it begins in the output, in elements.
     pub output: usize,
-    /// First element and number of the elements of its input that belong to it alone.
+    /// The first element and the number of those elements of its input that belong to it alone.
     pub own: (usize, usize),
 }
 
@@ -42,7 +43,7 @@ impl Geometry {
         self.batch * self.filters * self.output_positions()
     }
 
-    /// The largest windows for which `fits` holds, if there are any. `apart` says that channels do
+    /// The largest windows for which `fits` holds, if there are any. `apart` tells that channels do
     /// not see each other.
     pub fn windows(
         &self,

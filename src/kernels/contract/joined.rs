@@ -2,13 +2,13 @@
 //! of an attention, or the gradients of their weights. Each right operand and each result is a
 //! tensor of its own; a workgroup computes a tile of one of them, its part.
 //!
-//! What is loaded and stored by part costs a branch that is the same for a whole workgroup. So
-//! contractions are joined only where one of them would leave the adapter idle, and neither tuned
-//! nor computed by cooperative matrices. Others are enqueued one after the other.
+//! Loads and stores that depend on the part cost a branch, which is the same for a whole workgroup.
+//! So contractions are joined only where one alone would leave the adapter idle, and where they are
+//! neither tuned nor computed by cooperative matrices. Others are enqueued one after the other.
 //!
 //! With the sums of their right operands' columns ([`super::summed`]), as the gradients of the
-//! biases of query, key and value are, each part has one tensor more, which takes more bindings
-//! than every adapter has.
+//! biases of query, key and value are, each part has one tensor more. Not every adapter has
+//! bindings for them all.
 
 use smallvec::SmallVec;
 
@@ -32,8 +32,8 @@ pub fn enqueue(ctx: &mut dyn OpContext, plans: Vec<Plan<'_>>) -> Result<()> {
     plans.into_iter().try_for_each(|plan| plan.enqueue(ctx))
 }
 
-/// Enqueues the plans as one program that makes the sums of each right operand's columns as well,
-/// one for each column. Where that does not pay, or cannot be, it gives the plans back.
+/// Enqueues the plans as one program that also computes the sums of each right operand's columns,
+/// one sum for each column. Where that does not pay, or is not possible, it gives the plans back.
 pub fn enqueue_with_sums<'p>(
     ctx: &mut dyn OpContext,
     plans: Vec<Plan<'p>>,
@@ -42,7 +42,8 @@ pub fn enqueue_with_sums<'p>(
     Ok(if joined(ctx, &plans, sums)? { None } else { Some(plans) })
 }
 
-/// Enqueues one program for all plans, and for the sums, if any. Whether there is one.
+/// Enqueues one program for all plans, and for the sums, if any. Returns whether there is such a
+/// program.
 fn joined(ctx: &mut dyn OpContext, plans: &[Plan<'_>], sums: &[Tensor]) -> Result<bool> {
     let profile = ctx.device().profile();
     let parts: Option<SmallVec<[Part<'_>; MOST]>> = plans.iter().map(Part::of).collect();
@@ -70,7 +71,7 @@ struct Part<'p> {
 }
 
 impl<'p> Part<'p> {
-    /// The part that a plan is, if it is nothing else.
+    /// The contraction of a plan that consists of nothing else.
     fn of(plan: &'p Plan<'_>) -> Option<Self> {
         match plan.steps() {
             [Step::Contract(c, epilogue)] if plan.temporaries().is_empty() => {
@@ -115,7 +116,7 @@ fn choice(parts: &[Part<'_>], profile: &Profile) -> Option<Choice> {
     (whole && idle).then(|| Choice::of_tiles(choice.tile, 1))
 }
 
-/// How all sums are stored; `None` where the program cannot make them.
+/// How all sums are stored; `None` if the program cannot make them.
 fn sums_kind(c: &Contraction, choice: Choice, sums: &[Tensor]) -> Option<SumsKind> {
     let Some(first) = sums.first() else { return Some(SumsKind::None) };
     let aligned = |t: &Tensor| t.address.is_multiple_of(4 * t.dtype.size() as u64);
@@ -128,7 +129,7 @@ fn sums_kind(c: &Contraction, choice: Choice, sums: &[Tensor]) -> Option<SumsKin
     fits.then_some(if four { SumsKind::Vec4s } else { SumsKind::Elements })
 }
 
-/// The program, if the adapter binds so many tensors.
+/// The program, if the adapter has bindings for its tensors.
 fn dispatch(
     parts: &[Part<'_>],
     sums: &[Tensor],

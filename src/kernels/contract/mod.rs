@@ -2,18 +2,18 @@
 //! matrix products and convolutions.
 //!
 //! The contracted index k is `outer * inner` long: a convolution walks its kernel positions outside
-//! and its channels inside, a matrix product has one outer step. What the rows of `a` are (matrix
-//! rows, image patches, …) is a [`Rows`] and one WGSL file for each; everything else is strides.
-//! Two shapes of program exist, see [`tile`]: operands in registers, and in workgroup memory. Which
-//! one, and how large, is [`choice`], or found out by `tuned`. A [`plan`] is what is enqueued:
-//! `windows` and `programs` make it, `run` and `chosen` carry it out.
+//! and its channels inside, a matrix product has one outer step. The rows of `a` may be matrix
+//! rows, image patches, …: each kind is a [`Rows`] with a WGSL file of its own; everything else is
+//! strides. Two shapes of program exist, see [`tile`]: operands in registers, and in workgroup
+//! memory. [`choice`] selects one and its size, or `tuned` finds the fastest. A [`plan`] holds the
+//! steps to enqueue: `windows` and `programs` make it, `run` and `chosen` carry it out.
 //!
 //! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see
 //! [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial
 //! sums go to a temporary buffer and are added in order by [`finish`]: deterministic, precise for
 //! any length, and parallel when the result is small. An [`epilogue`] (bias, activation, residual)
 //! is applied once, to whole sums: where they are stored, or in [`finish`]. Tensors beyond one
-//! binding are cut by `windows`. Cooperative matrices are on [`validation`].
+//! binding are cut by `windows`. For cooperative matrices see [`validation`].
 
 mod apart;
 mod assembly;
@@ -72,11 +72,11 @@ pub enum Rows {
         /// Elements between rows.
         stride: usize,
     },
-    /// The same of several tensors: an outer step is a term, see [`terms`].
+    /// The same for several tensors: each outer step is a term, see [`terms`].
     Terms {
         /// Elements between rows.
         stride: usize,
-        /// Both operands of the terms behind the first one.
+        /// Both operands of each term behind the first one.
         others: terms::Others,
     },
     /// Row m is an output position of a convolution; outer steps are kernel positions, inner ones
@@ -120,9 +120,9 @@ pub enum Store {
         /// Elements between images.
         image: usize,
     },
-    /// Rows are positions of images, of which further ones lie in between: at `m / (e0 * e1) * s0 +
-    /// m / e1 % e0 * s1 + m % e1 * s2`, with columns next to each other. Not for contractions that
-    /// are cut.
+    /// Rows are positions of images that have further positions in between. Row m starts at `m /
+    /// (e0 * e1) * s0 + m / e1 % e0 * s1 + m % e1 * s2`, with columns next to each other. Not for
+    /// contractions that are cut.
     Places {
         /// Positions in both directions.
         extents: [usize; 2],
@@ -164,7 +164,7 @@ pub struct Contraction {
     pub b_column: usize,
     /// Elements between matrices of `b`.
     pub b_matrix: usize,
-    /// The result, in which every element belongs to one (z, m, n). With an epilogue, the
+    /// The result, in which every element belongs to one (z, m, n). With an epilogue, it is the
     /// epilogue's result.
     pub c: Tensor,
     /// Its layout.
@@ -203,9 +203,9 @@ struct Variant {
     cooperative: Option<Cooperative>,
     /// None for a single matrix.
     batch: Option<AccessClass>,
-    /// Right operands and results that one left operand has: [`joined`].
+    /// The number of right operands and results that share the left operand: [`joined`].
     parts: usize,
-    /// Terms of a sum of products: [`terms`].
+    /// The number of terms of a sum of products: [`terms`].
     terms: usize,
     /// Where sums of the right operand's columns go: [`summed`].
     sums: SumsKind,

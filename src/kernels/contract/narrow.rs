@@ -1,13 +1,13 @@
-//! Results of few columns: an invocation computes four, of which a narrow result leaves most
-//! without work. The transpose is wide: `c^T = b^T a^T`, where operands and result change places
-//! and nothing is moved.
+//! Results of few columns: an invocation computes four columns, and most of them do no work for a
+//! narrow result. The transpose is wide: `c^T = b^T a^T`, where the operands change places and no
+//! data is moved.
 
 use super::{Contraction, Lines, Rows, Store};
 
 /// Columns of an invocation.
 const WIDE: usize = 4;
 
-/// The contraction, or its transpose where lanes have more to do.
+/// The contraction, or its transpose if that gives lanes more to do.
 pub(super) fn widened(mut c: Contraction) -> Contraction {
     let (Rows::Dense { stride }, Lines::Dense, Store::Rows(line)) = (&c.rows, c.lines, c.store)
     else {

@@ -1,18 +1,18 @@
-//! The texts of contractions that are [`super::joined`]: accessors of right operands, results and
-//! epilogues' operands that take those of the workgroup's part.
+//! The text of contractions that are [`super::joined`]: accessors that select the right operand,
+//! the result and the epilogue's operands of the workgroup's part.
 
 use crate::shader::Shader;
 
-/// Most parts.
+/// The most parts.
 pub const MOST: usize = B.len();
 
 /// The names of the parts' right operands.
 pub(super) const B: [&str; 4] = ["b_0", "b_1", "b_2", "b_3"];
-/// Those of their results.
+/// The names of the parts' results.
 pub(super) const C: [&str; 4] = ["c_0", "c_1", "c_2", "c_3"];
-/// Those of the sums of their right operands' columns.
+/// The names of the sums of their right operands' columns.
 pub(super) const SUMS: [&str; 4] = ["c_sums_0", "c_sums_1", "c_sums_2", "c_sums_3"];
-/// Those of their epilogues' operands.
+/// The names of their epilogues' operands.
 pub(super) const EXTRAS: [[&str; 5]; 4] = [
     ["e1_0", "e2_0", "e3_0", "e4_0", "e5_0"],
     ["e1_1", "e2_1", "e3_1", "e4_1", "e5_1"],
@@ -20,8 +20,8 @@ pub(super) const EXTRAS: [[&str; 5]; 4] = [
     ["e1_3", "e2_3", "e3_3", "e4_3", "e5_3"],
 ];
 
-/// Declares which part a workgroup computes, and `part_of`, which finds it out and gives the rest
-/// of a matrix's number.
+/// Declares `part`, the part that a workgroup computes, and `part_of`, which derives it from a
+/// matrix's number and returns the rest of that number.
 pub(super) fn declare(shader: Shader, parts: usize) -> Shader {
     shader.body(&format!(
         "var<private> part: u32;\n\nfn part_of(matrix: u32) -> u32 {{\n    part = matrix % \
@@ -29,7 +29,7 @@ pub(super) fn declare(shader: Shader, parts: usize) -> Shader {
     ))
 }
 
-/// A function `PREFIX_NAME` that loads a `value` from the operand of the part, by the functions
+/// A function `PREFIX_NAME` that loads a `value` from the part's operand. It calls the functions
 /// `PREFIX_` of the parts' `names`.
 pub(super) fn load(prefix: &str, name: &str, names: &[&str], value: &str) -> String {
     let mut text = format!("fn {prefix}_{name}(i: u32) -> {value} {{\n");

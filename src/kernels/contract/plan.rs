@@ -1,9 +1,9 @@
-//! What contractions and convolutions are about to run. A plan is made from shapes, types,
-//! addresses and an adapter's profile, without a device; then it is enqueued, or its programs are
-//! compiled.
+//! The steps that contractions and convolutions are about to run. A plan is made from shapes,
+//! types, addresses and an adapter's profile, without a device; then it is enqueued, or its
+//! programs are compiled.
 //!
 //! Temporary tensors have addresses that no device has, until the plan is enqueued and memory is
-//! taken for them.
+//! allocated for them.
 
 use smallvec::SmallVec;
 
@@ -17,10 +17,10 @@ use crate::kernels::windows::Scratch;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
-/// Addresses from here on are those of planned temporaries: reserved addresses of a process end
-/// below.
+/// Addresses from here on are those of planned temporaries: the addresses that a process reserves
+/// end below.
 const PLANNED: u64 = 1 << 63;
-/// Addresses of one temporary.
+/// Bits of an address within one temporary.
 const ROOM: u32 = 48;
 
 /// Steps in order, over operands and temporaries.
@@ -33,14 +33,14 @@ pub struct Plan<'e> {
     held: usize,
 }
 
-/// What is enqueued at once.
+/// A step of a plan.
 #[derive(Debug)]
 pub enum Step<'e> {
     /// All elements become zero.
     Zero(Tensor),
     /// The elements of the first tensor are copied to the second one.
     Copy(Tensor, Tensor),
-    /// A contraction that fits the bindings, with what is done with its result. Its tile is chosen
+    /// A contraction that fits the bindings, with the epilogue of its result. Its tile is chosen
     /// when it is enqueued.
     Contract(Box<Contraction>, Option<Bound<'e>>),
     /// A program.
@@ -53,13 +53,13 @@ pub struct Dispatch {
     pub key: Key,
     /// Makes the shader.
     pub shader: Box<dyn Fn() -> Shader>,
-    /// What to bind, in the shader's order.
+    /// The bindings, in the shader's order.
     pub bindings: SmallVec<[Binding; 8]>,
     /// Parameters, in the shader's order.
     pub params: Params,
     /// Workgroups.
     pub grid: Grid,
-    /// Operations on floats: two for each product that is added.
+    /// Floating-point operations: two for each product that is added.
     pub flops: u64,
 }
 
@@ -84,7 +84,8 @@ impl Dispatch {
         self.with_program(memory, |program, flops| device.enqueue_counted(program, flops))
     }
 
-    /// Has `f` see it with its temporaries in `memory`, and its operations on floats.
+    /// Calls `f` with the program, whose temporaries lie in `memory`, and with its number of
+    /// floating-point operations.
     fn with_program<R>(self, memory: &Temporaries, f: impl FnOnce(&Program<'_>, u64) -> R) -> R {
         let Self { key, shader, mut bindings, params, grid, flops } = self;
         for binding in &mut bindings {
@@ -93,7 +94,7 @@ impl Dispatch {
         f(&Program { key, shader: &*shader, bindings, params, grid }, flops)
     }
 
-    /// Has `f` see it as a program for a compiler, to which it does not matter what is bound.
+    /// Calls `f` with the program as a compiler sees it: its bindings do not matter.
     fn compiled<R>(&self, f: impl FnOnce(&Program<'_>) -> R) -> R {
         f(&Program {
             key: self.key.clone(),
@@ -170,8 +171,8 @@ impl<'e> Plan<'e> {
         tensor
     }
 
-    /// Has `f` append steps whose temporaries nothing needs afterwards: the next ones take their
-    /// memory, for steps run in order.
+    /// Lets `f` append steps whose temporaries are not needed afterwards: steps run in order, so
+    /// the next ones reuse that memory.
     pub fn window<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         let held = self.held;
         let result = f(self);
@@ -179,9 +180,10 @@ impl<'e> Plan<'e> {
         result
     }
 
-    /// Has `f` append what writes `y`, a range of a result. Programs store whole words: a range of
-    /// packed elements that begins within one takes the way through temporary memory. What stores
-    /// beyond its end is written by the next window, so windows go upwards.
+    /// Lets `f` append the steps that write `y`, a range of a result. Programs store whole words: a
+    /// range of packed elements that begins within a word is written to temporary memory first. A
+    /// program may store beyond the end of its range. The next window overwrites those elements, so
+    /// windows go upwards.
     pub fn write(
         &mut self,
         y: &Tensor,
@@ -196,8 +198,8 @@ impl<'e> Plan<'e> {
         Ok(())
     }
 
-    /// Whether it is one contraction that stores its result four elements at once, as an epilogue
-    /// with a second value needs. That lies at `second`.
+    /// Whether the plan is one contraction that stores four elements of its result at once, as an
+    /// epilogue with a second value needs. `second` is the tensor of that value.
     pub fn stores_pairs(&self, second: &Tensor) -> bool {
         let four = second.address.is_multiple_of(4 * second.dtype.size() as u64);
         matches!(&self.steps[..], [Step::Contract(c, _)] if four && c.stores_vec4s())
@@ -213,17 +215,17 @@ impl<'e> Plan<'e> {
         &self.temporaries
     }
 
-    /// Takes memory for the temporaries.
+    /// Allocates memory for the temporaries.
     pub(super) fn memory(&self, ctx: &mut dyn OpContext) -> Result<Temporaries> {
         self.memory_by(&mut |words| Ok(ctx.temp(DType::I32, &[words])?.address))
     }
 
-    /// The same where `take` allocates words and gives their address.
+    /// The same, where `take` allocates a number of words and returns their address.
     pub(super) fn memory_by(
         &self,
         take: &mut dyn FnMut(usize) -> Result<u64>,
     ) -> Result<Temporaries> {
-        // In words: an allocation of bytes is padded to whole words anyway.
+        // Sizes are in words: an allocation of bytes is padded to whole words anyway.
         let words = self.temporaries.iter().map(|bytes| bytes.div_ceil(4) as usize);
         words.map(take).collect::<Result<_>>().map(Temporaries)
     }
@@ -256,8 +258,8 @@ impl<'e> Plan<'e> {
         Ok(())
     }
 
-    /// Adds its programs to `dispatches`, with `memory` for the temporaries. Shaders are compiled
-    /// `later` if so, as by [`Device::gather`].
+    /// Adds its programs to `dispatches`, with `memory` for the temporaries. With `later`, shaders
+    /// are compiled later, as by [`Device::gather`].
     pub(super) fn gather(
         self,
         device: &Device,
@@ -276,7 +278,8 @@ impl<'e> Plan<'e> {
         Ok(dispatches)
     }
 
-    /// The same on a device that is not the operands', which lie there where `place` says.
+    /// The same on a device other than the operands' own. `place` gives the operands' addresses
+    /// there.
     pub(super) fn gather_on(
         self,
         device: &Device,
@@ -294,8 +297,8 @@ impl<'e> Plan<'e> {
         plan.gather(device, memory, false)
     }
 
-    /// Whether all its programs are compiled, which begins with the first call. Not for steps that
-    /// are contractions: their programs are not chosen yet.
+    /// Whether all its programs are compiled; the first call starts their compilation. Not for
+    /// plans with contractions, whose programs are not chosen yet.
     pub(super) fn is_ready(&self, device: &Device) -> Result<bool> {
         self.programs()
             .map(|dispatch| dispatch.compiled(|program| device.is_ready(program)))
@@ -353,7 +356,7 @@ mod tests {
         }
     }
 
-    /// An adapter that binds so many bytes at once.
+    /// An adapter that binds `max_binding` bytes at once.
     fn binding(max_binding: u64) -> Profile {
         let capabilities = Capabilities { max_binding, ..Profile::NVIDIA.capabilities };
         Profile { capabilities, ..Profile::NVIDIA }
@@ -393,7 +396,7 @@ mod tests {
         assert_eq!(addresses(finish), [PLANNED, C]);
     }
 
-    /// A second program adds up the tiles that shares cut; it needs the result and their parts.
+    /// A second program adds up the tiles that shares cut; it needs the result and the parts' sums.
     #[test]
     fn shares_of_tiles_take_a_second_program_where_they_cut_them() {
         let of = |schedule| Profile { schedule: Some(schedule), ..Profile::NVIDIA };
@@ -417,7 +420,7 @@ mod tests {
         assert_eq!(programs(&c, &software).programs().count(), 1);
     }
 
-    /// Two elements of a word are two invocations' where columns are odd.
+    /// Where the number of columns is odd, the two elements of a word belong to two invocations.
     #[test]
     fn packed_results_of_odd_columns_are_stored_by_a_second_program() {
         for (n, programs_wanted) in [(64, 1), (63, 2)] {

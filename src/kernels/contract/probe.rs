@@ -1,5 +1,5 @@
 //! Whether cooperative matrices are worth it: the order in which they are tried, and when to give
-//! up. What is tried is a [`Trial`]; here is no device.
+//! up. A [`Trial`] does the trying; nothing here needs a device.
 //!
 //! Some drivers list matrices that they compute a thousand times slower than the vector units. So
 //! small products come first, and each is a reason to stop.
@@ -7,34 +7,34 @@
 use crate::device::{Finding, Policy, Verdict};
 use crate::error::{Error, Result};
 
-/// What a probe asks of a device.
+/// The measurements that a probe asks of a device.
 pub(super) trait Trial {
-    /// Computes a product with known results, number `product` of them, by programs for subgroups
-    /// of `lanes`. Nanoseconds that it took, or None if there is no such product.
+    /// Computes product number `product` of those with known results, by programs for subgroups of
+    /// `lanes` lanes. Returns the nanoseconds that it took, or None if there is no such product.
     fn check(&mut self, lanes: u32, product: usize) -> Result<Option<u64>>;
 
-    /// Nanoseconds of a product of `n` by `n` by `n`, by programs for subgroups of so many lanes,
-    /// or by the vector units.
+    /// Returns the nanoseconds of a product of `n` by `n` by `n`, by programs for subgroups of
+    /// `lanes` lanes, or by the vector units.
     fn time(&mut self, n: usize, lanes: Option<u32>) -> Result<u64>;
 }
 
-/// Most nanoseconds that all products with known results may take together, most of which is the
-/// host's part.
+/// The most nanoseconds that all products with known results may take together. Most of that time
+/// is the host's.
 const MOST_CHECKED: u64 = 500_000_000;
 /// Extents of the products that are timed. The last one decides.
 const SIZES: [usize; 3] = [128, 512, 1024];
 /// Timings of each; the least counts.
 const TIMINGS: usize = 3;
-/// Most nanoseconds of one timing.
+/// The most nanoseconds of one timing.
 const MOST_TIMED: u64 = 250_000_000;
-/// How many times as long as the vector units matrices may take for a product that does not
-/// decide: small ones leave most of a GPU idle.
+/// For a product that does not decide, matrices may take this many times as long as the vector
+/// units: small products leave most of a GPU idle.
 const MOST_SLOWER: u64 = 4;
 /// Percent of the vector units' time below which matrices pay.
 const PAYS: u64 = 95;
 
-/// What `trial` says of matrices whose programs may be for subgroups of each of `lanes`, of which
-/// the first is the adapter's largest. `timed` tells whether times say anything here.
+/// Runs `trial` and returns the finding. Programs may be for subgroups of each of `lanes`, the
+/// adapter's largest size first. `timed` tells whether times mean anything on this adapter.
 pub(super) fn finding(
     trial: &mut dyn Trial,
     lanes: &[u32],
@@ -69,7 +69,7 @@ fn attempt(trial: &mut dyn Trial, lanes: &[u32], policy: Policy, timed: bool) ->
     }
     let mut left = lanes.to_vec();
     for n in SIZES {
-        // The first one of each is a warm-up, too.
+        // The first timing of each is a warm-up, too.
         let vectors = least(trial, n, None, u64::MAX)?.max(1);
         let mut times = Vec::new();
         for lanes in &left {
@@ -87,8 +87,9 @@ fn attempt(trial: &mut dyn Trial, lanes: &[u32], policy: Policy, timed: bool) ->
     Ok(slower)
 }
 
-/// The least of several times. One above `most` may be a program's first, so it is taken twice, but
-/// no more; one that is beyond all measure is not repeated.
+/// The least of several timings. A timing above `most` may be that of a program's first run, so it
+/// is taken twice, but not more often. A timing far beyond `most` or above [`MOST_TIMED`] is not
+/// repeated.
 fn least(trial: &mut dyn Trial, n: usize, lanes: Option<u32>, most: u64) -> Result<u64> {
     let mut least = u64::MAX;
     for timing in 0..TIMINGS {
@@ -112,7 +113,7 @@ mod tests {
         vectors: u64,
         checks: Vec<Result<u64>>,
         failure: Option<Error>,
-        /// What was timed: extents, and whether by matrices.
+        /// The products that were timed: extents, and whether by matrices.
         timed: Vec<(usize, bool)>,
     }
 

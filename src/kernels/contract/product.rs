@@ -21,8 +21,8 @@ pub trait Product: Send + Sync {
     /// The dimension of the channels in a result of shape `dims`.
     fn channel(&self, dims: &[usize]) -> usize;
 
-    /// What it runs for a result that is not empty: operands a, b and the result. An epilogue needs
-    /// operands that are not empty.
+    /// The plan for a result that is not empty, from operands a and b to the result. An epilogue
+    /// needs operands that are not empty.
     fn plan<'e>(
         &self,
         profile: &Profile,

@@ -1,5 +1,5 @@
-//! The programs of a contraction that fits the bindings: the contraction itself, and where it is
-//! cut or its result is packed, what adds the sums of its parts.
+//! The programs of a contraction that fits the bindings: the contraction itself, and, if it is cut
+//! or its result is packed, the program that adds the sums of its parts.
 
 use smallvec::SmallVec;
 
@@ -15,11 +15,11 @@ use crate::error::Result;
 use crate::kernels::windows::limit;
 use crate::tensor::Tensor;
 
-/// Most steps of the contracted index that one f32 sum runs over (twice as many at most), which
-/// bounds the rounding error of long contractions and keeps loops below
+/// One f32 sum runs over about this many steps of the contracted index (at most twice this number).
+/// The limit bounds the rounding error of long contractions and keeps loops below
 /// [`crate::device::Profile::loop_limit`].
 const MAX_CHUNK: usize = 8192;
-/// Most elements of the buffer of partial sums that parallelism alone is worth.
+/// The most elements of partial sums that are worth storing for parallelism alone.
 const MAX_PARTIAL: usize = 1 << 24;
 
 impl Contraction {
@@ -60,9 +60,9 @@ impl Contraction {
         Ok(plan)
     }
 
-    /// Steps of the contracted index that one workgroup takes when it is to be cut into `wanted`
-    /// parts: whole outer steps, or a multiple of 4 where an outer step is too long or the only
-    /// one. Both respect loads in vec4s, which need `inner` to be a multiple of 4.
+    /// Steps of the contracted index that one workgroup takes if the index is to be cut into
+    /// `wanted` parts: whole outer steps, or a multiple of 4 where an outer step is too long or the
+    /// only one. Both respect loads in vec4s, which need `inner` to be a multiple of 4.
     pub(super) fn chunk(&self, limit: u64, wanted: usize) -> usize {
         let depth = self.depth();
         if matches!(self.store, Store::Places { .. }) {
@@ -105,7 +105,7 @@ impl Contraction {
         Work::new(choice.tile, choice.schedule, &tiles, profile)
     }
 
-    /// Appends the programs of `variant` that store to `c`, sums of `chunk` steps each.
+    /// Appends the programs of `variant` that store sums of `chunk` steps each to `c`.
     fn add_tiles(
         &self,
         plan: &mut Plan<'static>,
@@ -127,7 +127,7 @@ impl Contraction {
             Work::Shares(shares) => {
                 let slot = variant.tile.m() * variant.tile.n();
                 let computed = self.a.dtype.accumulator();
-                // Bound in vec4s of sums, which allocators align: they give 64 bytes or more.
+                // The buffer is bound as vec4s of sums. Allocators align them: to 64 bytes or more.
                 let partial = plan.temporary(computed, &[shares.slots(), slot]);
                 add(plan, Walk::StreamK, shares.count, Some((&shares, &partial)));
                 add(plan, Walk::FixUp, shares.count - 1, Some((&shares, &partial)));
@@ -135,8 +135,8 @@ impl Contraction {
         }
     }
 
-    /// The program of `variant` that stores to `c`, sums of `chunk` steps each. `cut` is how tiles
-    /// are cut and where sums of their parts are.
+    /// The program of `variant` that stores sums of `chunk` steps each to `c`. `cut` says how tiles
+    /// are cut and where the sums of their parts are.
     pub(super) fn dispatch(
         &self,
         variant: Variant,
@@ -218,8 +218,8 @@ impl Contraction {
         }
     }
 
-    /// Operations on floats of the program of `variant`: a product and a sum for each step of each
-    /// result. A fix-up adds few numbers, which do not count.
+    /// Floating-point operations of the program of `variant`: a product and a sum for each step of
+    /// each result. The few additions of a fix-up do not count.
     fn flops(&self, variant: &Variant) -> u64 {
         if variant.walk == Walk::FixUp {
             return 0;

@@ -1,7 +1,8 @@
 //! The program of tiles in registers. An element of `a` belongs to a row, which all lanes along the
-//! columns share. Each of them loads it, or ([`OperandMemory::Subgroup`]) eight lanes load eight
-//! different ones and broadcast them. Where groups of invocations share sums
-//! ([`OperandMemory::Gemv`]), each takes every so many-th step, and the first one adds and stores.
+//! columns share. Each lane loads the element itself, or ([`OperandMemory::Subgroup`]) eight lanes
+//! load eight different elements and broadcast them. Where groups of invocations share sums
+//! ([`OperandMemory::Gemv`]), the groups take turns at the steps, and the first group adds the sums
+//! and stores them.
 
 use std::fmt::Write;
 
@@ -17,7 +18,7 @@ const REGISTERS: &str = include_str!("../../../shaders/contract/registers.wgsl")
 pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
     let tile = v.tile;
     let shared = tile.memory == OperandMemory::Subgroup;
-    // Loads by depth bring four steps, of which the contracted index then has a multiple.
+    // Loads by depth bring four steps; the contracted index is then a multiple of four.
     let by_depth = v.a.1 == Lanes::Depth || v.b.1 == Lanes::Depth;
     let steps = if by_depth || steps_of_load(v) > 1 { 4 } else { 1 };
     let guarded = steps > 1 && !by_depth;
@@ -67,17 +68,18 @@ pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
         .body(REGISTERS)
 }
 
-/// Which tile is computed. With barriers every workgroup does the same.
+/// Selects the tile where there are barriers, which all workgroups must meet: surplus ones repeat a
+/// tile.
 const REPEATED: &str = "    let workgroup = repeated(workgroup_id, num_workgroups);\n";
 const ONCE: &str = "    let workgroup = workgroup_id.y * num_workgroups.x + workgroup_id.x;\n    \
                     if workgroup >= p.total {\n        return;\n    }\n";
 
-/// Declares `shared_sums`, where groups hand their sums over, and `plus`.
+/// Declares `shared_sums`, through which groups hand their sums over, and `plus`.
 pub(super) fn shared_sums(tile: &Tile, dtype: DType) -> String {
     format!("var<workgroup> shared_sums: array<Vec4, {}>;\n\n{}", tile.threads(), plus(dtype))
 }
 
-/// Adds the groups' sums in pairs, one sum of an invocation after the other.
+/// Adds the groups' sums in pairs, for one sum of an invocation after the other.
 fn reduction(v: &Variant) -> String {
     let (tile, plane) = (v.tile, v.tile.lanes_m * v.tile.lanes_n);
     let of_rows = (0..tile.rows)
@@ -101,7 +103,7 @@ fn reduction(v: &Variant) -> String {
     text
 }
 
-/// Stores of an invocation, or of those of the first group.
+/// The stores of every invocation, or of the first group's invocations alone.
 fn stores(v: &Variant) -> String {
     let text = super::text::stores(v);
     if v.tile.groups() == 1 {
@@ -162,7 +164,7 @@ fn broadcasts(v: &Variant, steps: u32) -> String {
     text
 }
 
-/// What a lane loads of `a`: `groups` loads for each step or, by [`Lanes::Depth`], for four.
+/// The loads of `a` by a lane: `groups` loads for each step or, by [`Lanes::Depth`], for four.
 struct Rows {
     groups: u32,
     /// Statements before the loops.
@@ -205,7 +207,7 @@ impl Rows {
         Self { groups, rows, lines }
     }
 
-    /// With `guarded` loads, steps may lie beyond the last one and bring zeros.
+    /// With `guarded` loads, steps may lie beyond the last one; they bring zeros.
     fn load(&self, v: &Variant, steps: u32, guarded: bool, step: &mut String) {
         let load_a = loader("a", v.conjugated[0]).0;
         let per = steps_of_load(v);

@@ -16,8 +16,8 @@ impl Contraction {
         self.plan(&ctx.device().profile(), None)?.enqueue(ctx)
     }
 
-    /// What the contraction runs, with an epilogue, which needs a contracted index that is not
-    /// empty.
+    /// The plan of the contraction, with an epilogue if there is one; that needs a contracted index
+    /// that is not empty.
     pub fn plan<'e>(self, profile: &Profile, epilogue: Option<Bound<'e>>) -> Result<Plan<'e>> {
         let mut plan = Plan::new();
         self.add_to(&mut plan, profile, epilogue)?;
@@ -46,7 +46,7 @@ impl Contraction {
         plan.contract(self, epilogue)
     }
 
-    /// What there is to choose a tile for.
+    /// The demand that a tile is chosen for.
     pub(super) fn demand(&self, profile: Profile, cooperative: Option<Cooperative>) -> Demand {
         Demand {
             profile,
@@ -80,7 +80,7 @@ fn whole(ctx: &mut dyn OpContext, c: &Contraction, epilogue: Option<&Bound<'_>>)
         None => chosen::enqueue(c, ctx, choice::choose(&demand), cooperative, epilogue),
     };
     match done {
-        // Without cooperative matrices, where they turned out to be unusable.
+        // Cooperative matrices turned out to be unusable: go on without them.
         Err(_)
             if cooperative.is_some()
                 && validation::usable(ctx.device(), c.a.dtype, c.b.dtype).is_none() =>

@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::layout::Iteration;
 use crate::shader::Shader;
 
-/// All of them.
+/// Every variant of such products.
 pub fn product_variants() -> Vec<Shader> {
     [with_sums(), of_terms(), of_pairs()].concat()
 }

@@ -1,5 +1,6 @@
-//! How workgroups share tiles once a choice is made: what [`Schedule`] comes to for so many tiles,
-//! and the arithmetic of stream-K's shares, which shaders/contract/shares.wgsl repeats.
+//! How workgroups share tiles once a choice is made: the work that a [`Schedule`] gives for a
+//! number of tiles, and the arithmetic of stream-K's shares, which shaders/contract/shares.wgsl
+//! repeats.
 
 use super::tile::Tile;
 use crate::device::{Params, Profile, Schedule};
@@ -7,7 +8,7 @@ use crate::kernels::windows::limit;
 
 /// Tiles that are to be shared.
 pub(super) struct Tiles {
-    /// How many, those of all results and splits.
+    /// The number of tiles of all results and splits.
     pub count: usize,
     /// Length of the contracted index.
     pub depth: usize,
@@ -17,26 +18,27 @@ pub(super) struct Tiles {
     pub may_cut: bool,
 }
 
-/// What is carried out.
+/// The work that is carried out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// A workgroup for each tile.
     Tiles,
     /// This many workgroups that take tile after tile.
     Persistent(usize),
-    /// A workgroup for each share, and what adds up cut tiles.
+    /// A workgroup for each share, and a program that adds up cut tiles.
     Shares(Shares),
 }
 
 impl Work {
-    /// The work of a schedule, or of a simpler one where that is the same or does not fit.
+    /// The work of a schedule. It is that of a simpler schedule if the two are the same, or if this
+    /// one does not fit.
     pub fn new(tile: &Tile, schedule: Schedule, tiles: &Tiles, profile: &Profile) -> Self {
         let resident = resident(profile, tile);
         let (Some(steps), true) = (tile.steps(tiles.sum / 4), resident > 0) else {
             return Self::Tiles;
         };
         let of_tile = tiles.depth.div_ceil(steps);
-        // Steps of a workgroup, each with the quads of its loop.
+        // Iterations of a workgroup: two for each step, and its inner loop by fours.
         let fits = |workgroups: usize| {
             (tiles.count * of_tile).div_ceil(workgroups) * (2 + steps / 4) <= profile.loop_limit
         };
@@ -61,12 +63,14 @@ impl Work {
     }
 }
 
-/// Workgroups of a tile that the adapter runs at once: fewer invocations are more workgroups.
+/// Workgroups of a tile that the adapter runs at once: the fewer invocations each has, the more
+/// workgroups run.
 pub(super) fn resident(profile: &Profile, tile: &Tile) -> usize {
     profile.resident_workgroups * 256 / tile.threads() as usize
 }
 
-/// The steps of all tiles one after the other, cut into shares of the same length or one more.
+/// The steps of all tiles one after the other, cut into shares whose lengths differ by at most one
+/// step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     /// Steps of a tile.
@@ -80,14 +84,14 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// At most `most` shares of tiles of `steps` each. None if they cut no tile, or if there are
-    /// too many steps.
+    /// At most `most` shares of tiles of `steps` steps each. None if they cut no tile, or if there
+    /// are too many steps.
     pub fn new(tiles: usize, steps: usize, most: usize) -> Option<Self> {
         let total = tiles * steps;
         let count = most.min(total);
         let shares = Self { steps, count, share: total / count, longer: total % count };
         let cuts = (1..count).any(|share| !shares.start(share).is_multiple_of(steps));
-        // So that no sum in a shader wraps.
+        // The limit keeps sums in shaders from wrapping.
         (cuts && total < 1 << 31).then_some(shares)
     }
 
@@ -112,7 +116,8 @@ mod tests {
     use super::super::tables::MANY_REGISTERS;
     use super::*;
 
-    /// What share `share` computes: a tile, its steps from and to, and its slot if it is cut.
+    /// The segments that share `share` computes: a tile, its steps from and to, and its slot if it
+    /// is cut.
     fn segments(s: &Shares, share: usize) -> Vec<(usize, usize, usize, Option<usize>)> {
         let (mut step, end, mut out) = (s.start(share), s.start(share + 1), Vec::new());
         while step < end {

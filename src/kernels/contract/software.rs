@@ -1,13 +1,13 @@
-//! Tiles of software adapters, and what they cost. A processor loads for each lane of a vector in
-//! turn, so what counts is how few loads feed how many products.
+//! Tiles of software adapters, and their costs. A processor loads for each lane of a vector in
+//! turn, so the number of products for each load decides.
 
 use super::tile::{OperandMemory, SUBGROUP, Tile, registers, subgroup};
 use crate::device::Profile;
 
 /// Tiles of software adapters whose subgroups have eight lanes or more. llvmpipe loads lane by
-/// lane, in a loop that costs as much as a hundred multiplications of whole subgroups, so what
-/// counts is how few loads feed how many products. Few tiles, and none of 32 rows, which is a
-/// seventh faster: a model's first step compiles them all.
+/// lane, in a loop that costs as much as a hundred multiplications of whole subgroups, so the
+/// number of products for each load decides. The tiles are few, and none has 32 rows, which would
+/// be a seventh faster: a model's first step compiles them all.
 pub const SUBGROUPS: &[Tile] = &[
     subgroup(16, 1, 8),
     subgroup(8, 1, 8),
@@ -34,9 +34,9 @@ pub const fn tiles(profile: &Profile) -> &'static [Tile] {
     if profile.shares_loads() { SUBGROUPS } else { LANES }
 }
 
-/// What a load of a software adapter costs in products of an invocation.
+/// The cost of a load on a software adapter, in products of an invocation.
 const LOAD: f64 = 80.0;
-/// Fewest steps of a software adapter's workgroup when the contracted index is cut.
+/// The fewest steps of a software adapter's workgroup when the contracted index is cut.
 const LEAST_DEPTH: usize = 512;
 
 /// Parts of the contracted index, and the estimated cost of a contraction of `depth` steps by
@@ -52,8 +52,8 @@ pub(super) fn estimate(
     }
     let busy = profile.workgroups;
     let (rows, columns) = (f64::from(t.rows), f64::from(t.vec4s * 4));
-    // Per step of the contracted index an invocation loads rows + columns elements, four at a time,
-    // for rows * columns products.
+    // For each step of the contracted index an invocation loads rows + columns elements, four at a
+    // time, for rows * columns products.
     let own = if t.memory == OperandMemory::Subgroup { rows / f64::from(SUBGROUP) } else { rows };
     let step = rows * columns + LOAD * (own + columns) / 4.0;
     // Idle invocations cost as much as busy ones; too few workgroups leave the machine idle.

@@ -1,11 +1,11 @@
 //! A product with the sums of its right operand's columns: the gradients of a layer's weights and
-//! of its bias. Workgroups of the first rows add up what they load of the right operand for their
-//! products anyway, so that it is not read once more.
+//! of its bias. The workgroups of the first rows add up the elements of the right operand that they
+//! load for their products anyway, so that the operand is not read again.
 //!
 //! The sums are one more row of the result, stored to a tensor of its own. Where the contracted
 //! index is cut they are a row of the partial sums, and the program that adds those stores both. A
 //! tile of cooperative matrices or of lanes that share loads has no place for them, nor have shares
-//! of tiles: there they are not computed, and the caller reduces the operand itself.
+//! of tiles: there the sums are not computed, and the caller reduces the operand itself.
 
 use super::choice::{self, Choice};
 use super::column_sums::SumsKind;
@@ -19,11 +19,11 @@ use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
 use crate::tensor::Tensor;
 
-/// Bindings in front of it: both operands and the result.
+/// Bindings in front of the sums' tensor: both operands and the result.
 const AT: usize = 3;
 
-/// Enqueues a plan, and where it is one program that can, the sums of the right operand's columns,
-/// one for each column. Returns whether it has computed them.
+/// Enqueues a plan. If it is one program that can also compute the sums of the right operand's
+/// columns, one for each column, it does so. Returns whether it has computed the sums.
 pub fn enqueue(ctx: &mut dyn OpContext, plan: Plan<'_>, sums: &Tensor) -> Result<bool> {
     if let [Step::Contract(c, epilogue)] = plan.steps()
         && plan.temporaries().is_empty()
@@ -34,7 +34,7 @@ pub fn enqueue(ctx: &mut dyn OpContext, plan: Plan<'_>, sums: &Tensor) -> Result
     plan.enqueue(ctx).map(|()| false)
 }
 
-/// Enqueues the programs of a contraction that makes sums as well, if there are such programs.
+/// Enqueues the programs of a contraction that also computes sums, if there are such programs.
 fn with_sums(
     ctx: &mut dyn OpContext,
     c: &Contraction,
@@ -92,7 +92,7 @@ fn programs(
         plan.dispatch(dispatch);
         return Ok(Some(plan));
     }
-    // With one row more, the partial sums of the result are those of all.
+    // With one row more, the result's partial sums are the partial sums of everything.
     let rows = Tensor::new(c.c.dtype, &[c.m + 1, c.n], c.c.address);
     let long = Contraction { c: rows, ..c.clone() };
     let chunk = long.chunk(limit(&profile.capabilities), split_k);
@@ -109,7 +109,8 @@ fn programs(
     Ok(Some(plan))
 }
 
-/// Whether the invocations of a tile can make sums: those that share loads hold no whole operand.
+/// Whether the invocations of a tile can make sums: those that share loads do not hold a whole
+/// operand.
 pub(super) const fn has_place(tile: &Tile) -> bool {
     !matches!(tile.memory, OperandMemory::Subgroup | OperandMemory::Cooperative { .. })
 }

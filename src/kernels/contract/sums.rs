@@ -9,7 +9,7 @@ use crate::tensor::Tensor;
 
 /// Sums over windows, added in order in the type that products are computed in, and rounded once.
 pub struct Sums {
-    /// What was added so far, and the next window's.
+    /// The sums so far, and those of the next window.
     slices: Tensor,
     added: usize,
 }
@@ -20,12 +20,12 @@ impl Sums {
         Self { slices: plan.temporary(dtype.accumulator(), &[2, len]), added: 0 }
     }
 
-    /// Bytes that they bind at once.
+    /// Bytes that the sums bind at once.
     pub fn bytes(dtype: DType, len: usize) -> u64 {
         2 * (len * dtype.accumulator().size()) as u64
     }
 
-    /// Where the next window's sums go, all of which it writes.
+    /// The tensor for the next window's sums. The window writes all of it.
     pub fn next(&mut self, plan: &mut Plan<'_>) -> Tensor {
         let len = self.slices.dims[1];
         if self.added > 1 {

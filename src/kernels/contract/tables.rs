@@ -29,8 +29,8 @@ pub const FEW_REGISTERS: &[Tile] = &[
     gemv(1, 1, 64),
 ];
 
-/// Tiles of GPUs with more registers. One whose workgroup memory exceeds what an adapter has is not
-/// for it; each shape has one of at most 16 KiB.
+/// Tiles of GPUs with more registers. An adapter does not use a tile that needs more workgroup
+/// memory than it has; each shape has a tile of at most 16 KiB.
 ///
 /// AMD's compiler spills none of their variants for MatMul (navi31, float32, without cooperative
 /// ones: registers, waves for a SIMD):

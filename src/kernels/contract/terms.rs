@@ -1,7 +1,7 @@
-//! Sums of products as one contraction: `x0 y0 + x1 y1 + …` has a contracted index as long as those
-//! of all its terms. An outer step of it is a term, whose operands are tensors of their own. So the
-//! gradient of what query, key and value are computed from is one program, and nothing is stored in
-//! between.
+//! Sums of products as one contraction: `x0 y0 + x1 y1 + …` has one contracted index, as long as
+//! those of all its terms together. Each of its outer steps is a term, whose operands are tensors
+//! of their own. So the gradient of the tensor that query, key and value are computed from takes
+//! one program, and no intermediate result is stored.
 
 use smallvec::SmallVec;
 
@@ -13,24 +13,24 @@ use crate::kernels::windows::limit;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
-/// Most terms: each binds two tensors.
+/// The most terms: each binds two tensors.
 pub const MOST: usize = A.len();
 
 /// The names of the terms' left operands.
 pub(super) const A: [&str; 3] = ["a_0", "a_1", "a_2"];
-/// Those of the right ones.
+/// The names of the terms' right operands.
 pub(super) const B: [&str; 3] = ["b_0", "b_1", "b_2"];
 
-/// Bindings of a program of so many terms with so many further operands of an epilogue.
+/// Bindings of a program of `terms` terms with `extras` further operands of an epilogue.
 pub const fn bindings(terms: usize, extras: usize) -> usize {
     2 * terms + 1 + extras
 }
 
-/// Operands of the terms behind the first one.
+/// Operands of each term behind the first one.
 pub type Others = SmallVec<[[Tensor; 2]; MOST - 1]>;
 
-/// The contraction of all plans, each of a product without an epilogue, and with an epilogue on
-/// their sum; none where that does not go.
+/// One contraction for all plans, each of which is a product without an epilogue. `epilogue`
+/// applies to their sum. None if the plans do not fit together.
 pub fn plan<'e>(
     plans: &[Plan<'_>],
     profile: &Profile,
@@ -63,7 +63,7 @@ pub fn plan<'e>(
     Some(plan)
 }
 
-/// The contraction that a plan is, if it is nothing else.
+/// The contraction of a plan that consists of nothing else.
 fn term<'p>(plan: &'p Plan<'_>) -> Option<&'p Contraction> {
     match plan.steps() {
         [Step::Contract(c, None)] if plan.temporaries().is_empty() => Some(c),
@@ -87,19 +87,19 @@ fn are_alike(x: &Contraction, y: &Contraction) -> bool {
         && (x.store, x.conjugated) == (y.store, y.conjugated)
 }
 
-/// How a term's operand is loaded, given how the others' are.
+/// The way to load the operands of all terms: theirs if they agree, else element by element.
 pub(super) fn common(lanes: impl Iterator<Item = Lanes>) -> Lanes {
     let mut lanes = lanes;
     let first = lanes.next().unwrap_or(Lanes::One);
     if lanes.all(|other| other == first) { first } else { Lanes::One }
 }
 
-/// Declares which term the next loads are of.
+/// Declares `part`, the term that the next loads belong to.
 pub(super) fn declare(shader: Shader) -> Shader {
     shader.body("var<private> part: u32;\n")
 }
 
-/// Loads of the operand `name` from that of the term.
+/// The functions that load operand `name` from the tensor of the term.
 pub(super) fn load(v: &Variant, name: &str) -> String {
     let (source, names) = if name == "a" { (v.a, &A) } else { (v.b, &B) };
     let value = source.0.value();

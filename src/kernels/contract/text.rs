@@ -16,7 +16,7 @@ pub(super) const TERMS: &str = include_str!("../../../shaders/contract/rows_term
 pub(super) const PATCH: &str = include_str!("../../../shaders/contract/rows_patch.wgsl");
 pub(super) const SPREAD: &str = include_str!("../../../shaders/contract/rows_spread.wgsl");
 pub(super) const WINDOW: &str = include_str!("../../../shaders/contract/rows_window.wgsl");
-/// What happens to four sums on their way to the result without an epilogue: nothing.
+/// The finish of four sums without an epilogue, which leaves them as they are.
 pub(crate) const FINISH: &str =
     "alias Stored = Vec4;\n\nfn finish(v: Vec4, line: u32, n: u32) -> Stored {\n    return v;\n}\n";
 
@@ -30,8 +30,8 @@ pub(super) fn operand(
     if lanes == Lanes::One { shader.bind(name, dtype) } else { vec4s_of(shader, name, dtype) }
 }
 
-/// Binds four elements at a time, with `store4_NAME` for results, whose names begin with c, else
-/// with `load4_NAME`.
+/// Binds a tensor of which four elements are accessed at a time: with `store4_NAME` for results,
+/// whose names begin with c, else with `load4_NAME`.
 pub(crate) fn vec4s_of(shader: Shader, x: &'static str, dtype: DType) -> Shader {
     let (value, word) = (dtype.value(), format!("{x}[p.off_{x} + (i >> 2u)]"));
     let shader = shader.bind_raw(x, codec::storage(dtype), vec4::unit(dtype));
@@ -63,7 +63,7 @@ pub(super) fn batch(mut shader: Shader, v: &Variant) -> Shader {
     )
 }
 
-/// By what a column's number is multiplied.
+/// The factor of a column's number in an index.
 pub(super) fn column(kind: StoreKind) -> &'static str {
     match kind {
         StoreKind::Planes => " * p.c_plane",
@@ -113,7 +113,7 @@ pub(super) fn store_text(v: &Variant) -> String {
     }
 }
 
-/// What differs between two and three spatial dimensions.
+/// Defines the text that differs between two and three spatial dimensions.
 pub(super) fn spatial_defines(shader: Shader, spatial: usize) -> Shader {
     let three = spatial == 3;
     let pick = |text: &str| if three { text.to_owned() } else { String::new() };

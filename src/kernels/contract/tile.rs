@@ -3,7 +3,7 @@
 use crate::device::MatrixSize;
 use crate::kind::Kind;
 
-/// Most blocks of a workgroup, which bounds the memory of staged sums.
+/// The most blocks of a workgroup, which bounds the memory of staged sums.
 pub(super) const MOST_BLOCKS: u32 = 8;
 
 /// Where operands wait for their use.
@@ -11,9 +11,9 @@ pub(super) const MOST_BLOCKS: u32 = 8;
 pub enum OperandMemory {
     /// Loaded straight into registers.
     Registers,
-    /// The same, but the lanes of a subgroup share what they load of rows: each loads what belongs
-    /// to one of eight rows and broadcasts it. For subgroups of eight or more, and sums of one
-    /// word.
+    /// The same, but the lanes of a subgroup share the loads of rows: each lane loads the elements
+    /// of one of eight rows and broadcasts them. For subgroups of eight lanes or more, and sums of
+    /// one word.
     Subgroup,
     /// Loaded straight into registers by this many groups of invocations, a power of two, which
     /// take turns at the steps of the contracted index; their sums are added in pairs through
@@ -24,21 +24,22 @@ pub enum OperandMemory {
         /// Steps of the contracted index at a time: a multiple of 16, so that elements of 16 bytes
         /// take a quarter of the steps.
         depth: u32,
-        /// Places for each operand, one or two. With two the next steps are loaded into registers
-        /// while these are multiplied, and go to the other place: one barrier instead of two.
+        /// Places for each operand, one or two. With two, the next steps are loaded into registers
+        /// while the current ones are multiplied, and then go to the other place: one barrier
+        /// instead of two.
         buffers: u32,
     },
     /// Loaded into workgroup memory, and multiplied by subgroups as cooperative matrices.
     Cooperative {
-        /// What one multiplication takes.
+        /// The size of the matrices of one multiplication.
         size: MatrixSize,
         /// Bytes of an element: 2 for f16, 4 for f32.
         bytes: u32,
     },
 }
 
-/// A workgroup of `lanes_m * lanes_n` invocations, or as many in each group that shares sums.
-/// An invocation computes `rows` rows of `vec4s` times four columns.
+/// A workgroup of `lanes_m * lanes_n` invocations, or of groups of that size that share sums. An
+/// invocation computes `rows` rows of `vec4s` times four columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
     /// Rows of an invocation.
@@ -57,12 +58,12 @@ pub(super) const fn registers(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32)
     Tile { rows, vec4s, lanes_m, lanes_n, memory: OperandMemory::Registers }
 }
 
-/// Lanes in a row, whose number is that of the lanes that share.
+/// A tile with its lanes in a row; the lanes share loads.
 pub(super) const fn subgroup(rows: u32, vec4s: u32, lanes_n: u32) -> Tile {
     Tile { rows, vec4s, lanes_m: 1, lanes_n, memory: OperandMemory::Subgroup }
 }
 
-/// Lanes in a row, in `groups` that share sums.
+/// A tile with its lanes in a row, in `groups` groups that share sums.
 pub(super) const fn gemv(rows: u32, lanes_n: u32, groups: u32) -> Tile {
     Tile { rows, vec4s: 1, lanes_m: 1, lanes_n, memory: OperandMemory::Gemv(groups) }
 }
@@ -87,8 +88,8 @@ pub(super) const fn double(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) ->
     }
 }
 
-/// A tile of `edge` by `edge` sums for matrices of this size, with elements of so many bytes. 128
-/// and 32 take 256 invocations, 64 takes 128.
+/// A tile of `edge` by `edge` sums for matrices of this size, with elements of `bytes` bytes. Edges
+/// of 128 and 32 take 256 invocations, an edge of 64 takes 128.
 pub(super) const fn cooperative_tile(edge: u32, size: MatrixSize, bytes: u32) -> Tile {
     let (rows, vec4s, lanes_m, lanes_n) = match edge {
         128 => (8, 2, 16, 16),
@@ -104,7 +105,7 @@ pub(super) const COOPERATIVE_DEPTH: u32 = 32;
 /// Elements between lines of their tiles.
 pub(super) const PADDING: u32 = 8;
 
-/// Lanes that share what they load of rows.
+/// Lanes that share the loads of rows.
 pub const SUBGROUP: u32 = 8;
 
 impl Tile {
@@ -123,8 +124,8 @@ impl Tile {
         m.div_ceil(self.m()) * n.div_ceil(self.n())
     }
 
-    /// Steps of the contracted index at a time for sums of so many words, for tiles that know more
-    /// than one [`crate::device::Schedule`]: those in workgroup memory.
+    /// Steps of the contracted index at a time, for sums of `words` 32-bit words. None for tiles
+    /// that have a single [`crate::device::Schedule`]: those that are not in workgroup memory.
     pub const fn steps(&self, words: usize) -> Option<usize> {
         match self.memory {
             OperandMemory::Workgroup { depth, .. } => Some(depth as usize / words),
@@ -143,8 +144,8 @@ impl Tile {
         if let OperandMemory::Gemv(groups) = self.memory { groups } else { 1 }
     }
 
-    /// Bytes of workgroup memory for elements of one word. For wider ones tiles in workgroup memory
-    /// take fewer steps, and sums take at most 16 KiB.
+    /// Bytes of workgroup memory for elements of one word. With wider elements, tiles in workgroup
+    /// memory take fewer steps, and sums take at most 16 KiB.
     pub const fn workgroup_memory(&self) -> u32 {
         match self.memory {
             OperandMemory::Registers | OperandMemory::Subgroup => 0,
@@ -160,8 +161,8 @@ impl Tile {
         }
     }
 
-    /// Whether sums of `words` 32-bit words each fit the registers: wide elements take tiles with
-    /// fewer of them.
+    /// Whether sums of `words` 32-bit words each fit the registers: for wide elements a tile needs
+    /// fewer sums.
     pub const fn fits(&self, words: usize, kind: Kind) -> bool {
         let most = if matches!(kind, Kind::FewRegisters) { 4 } else { 16 };
         words == 1
@@ -169,7 +170,7 @@ impl Tile {
                 && (self.rows * self.vec4s) as usize * words <= most
     }
 
-    /// A number that no other tile has.
+    /// A number that identifies the tile.
     pub const fn id(&self) -> u32 {
         let memory = match self.memory {
             OperandMemory::Registers => 0,

@@ -1,8 +1,9 @@
-//! Contractions under tuning: what is one question to the [`Tuner`], and how a candidate is timed.
+//! Contractions under tuning: which contractions are one question to the [`Tuner`], and how a
+//! candidate is timed.
 //!
-//! A question is all that the shader's text depends on but the tile, and the sizes' powers of two.
-//! Its candidates are the choices that the estimate likes best, whose results differ by the order
-//! of sums alone.
+//! A question consists of all that the shader's text depends on, except the tile, and of the sizes'
+//! powers of two. Its candidates are the choices with the best estimates. Their results differ only
+//! by the order of sums.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
 
-/// Enqueues `c` with what was found to be the fastest, which the first call of its question waits
-/// for.
+/// Enqueues `c` with the choice that was found to be the fastest. The first call of its question
+/// waits until it is found.
 pub(super) fn enqueue(
     c: &Contraction,
     ctx: &mut dyn OpContext,
@@ -36,13 +37,13 @@ pub(super) fn enqueue(
     });
     let choice = answer.and_then(|name| Choice::named(name, demand));
     if answer.is_some() && choice.is_none() {
-        // From a file, and of no tile.
+        // The answer came from a file and names no tile of the adapter.
         tuner.forget(&question);
     }
     let estimate = choice::choose(demand);
     if let Some(choice) = choice.filter(|choice| *choice != estimate) {
         match chosen::enqueue(c, ctx, choice, cooperative, epilogue) {
-            // Without memory for its parts, where the estimate's choice may need none.
+            // There is no memory for the parts of this choice. The estimate's choice may need none.
             Err(Error::ResourceExhausted(_)) => {}
             done => return done,
         }
@@ -50,13 +51,13 @@ pub(super) fn enqueue(
     chosen::enqueue(c, ctx, estimate, cooperative, epilogue)
 }
 
-/// A call whose candidates may be timed.
+/// A call of a contraction whose candidates may be timed.
 struct Call<'c> {
     c: &'c Contraction,
     demand: &'c Demand,
     cooperative: Option<Cooperative>,
     epilogue: Option<&'c Bound<'c>>,
-    /// Operands on the device where they are.
+    /// The device where candidates are timed, with operands.
     apart: Option<Apart>,
 }
 
@@ -75,7 +76,8 @@ impl Call<'_> {
         candidates: &dyn Fn() -> Names,
     ) -> Result<u64> {
         if self.apart.is_none() {
-            // The programs of all are compiled at the same time. Errors come when they are timed.
+            // The programs of all candidates are compiled at the same time. Errors are returned
+            // when they are timed.
             for name in candidates() {
                 let _ = self.plan(device, name).and_then(|plan| plan.is_ready(device));
             }
@@ -85,7 +87,7 @@ impl Call<'_> {
     }
 }
 
-/// Names of the candidates. Of candidates that run the same programs only the first is named.
+/// Names of the candidates. Among candidates that run the same programs only the first is named.
 fn names(device: &Device, c: &Contraction, demand: &Demand) -> Names {
     let mut names = Names::new();
     let mut seen = Names::new();
@@ -101,14 +103,14 @@ fn names(device: &Device, c: &Contraction, demand: &Demand) -> Names {
     names
 }
 
-/// What timings of one contraction tell about another.
+/// The question of a contraction: timings of one contraction hold for all with the same question.
 fn question(
     c: &Contraction,
     demand: &Demand,
     cooperative: Option<Cooperative>,
     epilogue: Option<&Bound<'_>>,
 ) -> Key {
-    // A tile of the adapter's, whichever is chosen.
+    // Any tile of the adapter will do.
     let mut variant = c.variant(&tables::table(&demand.profile)[0]);
     variant.epilogue = epilogue.map(|e| e.variant(variant.c.1 == StoreKind::Vec4s));
     variant.cooperative = cooperative;
@@ -157,12 +159,12 @@ mod tests {
         let timed = tuner.timings();
         assert!(timed >= 6, "at least two candidates, three times each");
         let compiled = || device.statistics().pipelines;
-        // None of the candidates: its program is compiled because it is the answer.
+        // This tile is none of the candidates: its program is compiled because it is the answer.
         let (before, slowest) = (compiled(), &MANY_REGISTERS[9]);
         tuner.tell(&questions[0], u64::from(slowest.id()));
         assert_eq!(product(&mut session), want);
         assert_eq!(compiled(), before + 1);
-        // In nine parts, which are to be added.
+        // The contracted index is cut into nine parts, whose sums are then added.
         tuner.tell(&questions[0], 9 << 32 | u64::from(slowest.id()));
         assert_eq!(product(&mut session), want);
         assert_eq!(compiled(), before + 2);
@@ -171,7 +173,7 @@ mod tests {
             assert_eq!(product(&mut session), want);
             assert!(tuner.answers().is_empty(), "{nonsense:#x} is forgotten");
         }
-        // More parts than there are steps.
+        // The name asks for more parts than there are steps.
         tuner.tell(&questions[0], u64::from(u32::MAX >> 2) << 32 | u64::from(slowest.id()));
         assert_eq!(product(&mut session), want);
         assert_eq!(tuner.timings(), timed);

@@ -1,6 +1,6 @@
 //! When cooperative matrices are used: for the element types that the adapter lists, after products
 //! with known results came out right, and where a [`probe`] finds them faster than the vector
-//! units. A driver whose programs do not compile, or that computes something else, gets the other
+//! units. A driver whose programs do not compile, or that computes wrong results, gets the other
 //! tiles from then on.
 
 use std::time::Instant;
@@ -16,7 +16,8 @@ use crate::error::{Error, Result};
 use crate::layout::Iteration;
 use crate::tensor::{HostTensor, Tensor};
 
-/// What may be used for operands of these types. The first call tries it, on a device of its own.
+/// The cooperative matrices that may be used for operands of these types. The first call tries
+/// them, on a device of their own.
 pub(super) fn usable(device: &Device, a: DType, b: DType) -> Option<Cooperative> {
     let offered = device.capabilities().matrices.get(a).filter(|_| a == b)?;
     device.matrix_units().usable(offered, |policy| try_out(device, offered, policy))
@@ -55,7 +56,7 @@ struct Own {
     apart: Apart,
     offered: Cooperative,
     tiles: Vec<&'static Tile>,
-    /// The operands and the result of what was timed last.
+    /// The operands and the result of the product that was timed last.
     operands: Option<(usize, [Tensor; 3])>,
 }
 
@@ -91,13 +92,13 @@ impl Trial for Own {
         let offered = lanes.map(|lanes| Cooperative { lanes, ..self.offered });
         let profile = self.apart.device().profile();
         let mut demand = product.demand(profile, offered);
-        // A tile that a test forces is not what is compared.
+        // A tile that a test forces must not take part in the comparison.
         demand.profile.tile = 0;
         let choice = match offered {
             None => choice::choose(&demand),
             Some(_) => choice::choose_among(&demand, &self.tiles),
         };
-        // The units are compared, not schedules.
+        // The matrix units are compared, not schedules.
         let choice = Choice { schedule: Schedule::DataParallel, ..choice };
         self.apart.time(product.programs(choice, offered, None, &profile)?)
     }
@@ -137,8 +138,8 @@ fn matrix_product([m, k, n]: [usize; 3], [a, b, c]: [Tensor; 3], turned: bool) -
     }
 }
 
-/// Multiplies what tells the right products and sums from those of a narrower type. Nanoseconds
-/// from the last upload to the result on the host, once the program is compiled.
+/// Multiplies matrices whose products and sums come out differently in a narrower type. Returns the
+/// nanoseconds from the last upload to the result on the host, once the program is compiled.
 ///
 /// With f16, products have more than 11 bits and sums up to 18; with f32, operands have 13 bits,
 /// which an f16, a bf16 or NVIDIA's TF32 would round, and sums at most 24.

@@ -214,7 +214,8 @@ pub(super) fn is_listed(size: MatrixSize) -> bool {
 }
 
 /// Cooperative matrices on subgroups of all sizes, with each way to load, each kind of rows and
-/// each way to store, and with epilogues; those that no known adapter lists in one way.
+/// each way to store, and with epilogues. Matrices that no known adapter lists come in one way
+/// only.
 fn cooperative() -> Vec<Shader> {
     let mut out = Vec::new();
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
@@ -277,8 +278,9 @@ fn cooperative() -> Vec<Shader> {
     out
 }
 
-/// Persistent workgroups, shares of stream-K and what adds up the tiles that they cut: each tile
-/// that knows them, with each kind of rows, and in turn each type, way to store and epilogue.
+/// Persistent workgroups, shares of stream-K and the program that adds up the tiles they cut: each
+/// tile that has these schedules, with each kind of rows, and in turn each type, way to store and
+/// epilogue.
 fn walks() -> Vec<Shader> {
     let mut out = Vec::new();
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
@@ -351,7 +353,7 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         let of = |v: &Variant| Variant {
             a: (dtype, v.a.1),
             b: (dtype, v.b.1),
-            // Narrow results are sums first.
+            // Narrow results are stored as sums first.
             c: (dtype.accumulator(), v.c.1),
             ..v.clone()
         };

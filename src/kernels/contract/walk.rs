@@ -1,9 +1,9 @@
 //! The texts of [`crate::device::Schedule`]s: which tiles a workgroup computes, and where their
 //! sums go.
 //!
-//! The programs of tiles in workgroup memory are bodies: with one tile for each workgroup that of
-//! the entry point, else that of a function `compute`, which the entry point calls for one tile
-//! after the other.
+//! The program of a tile in workgroup memory is a function body: the entry point's if each
+//! workgroup computes one tile, else that of a function `compute`, which the entry point calls for
+//! one tile after the other.
 
 use std::fmt::Write;
 
@@ -23,16 +23,16 @@ const KEEP_STAGED: &str = include_str!("../../../shaders/contract/keep_staged.wg
 pub(super) enum Walk {
     /// One, or a part of one: `Schedule::DataParallel`.
     Tile,
-    /// Those of `Schedule::Persistent`.
+    /// The tiles that `Schedule::Persistent` gives it.
     Persistent,
     /// A share of `Schedule::StreamK`.
     StreamK,
-    /// It adds up a tile that shares cut.
+    /// The workgroup adds up a tile that shares cut.
     FixUp,
 }
 
 impl Walk {
-    /// All but that of one tile.
+    /// All walks but that of one tile.
     pub const MORE: [Self; 3] = [Self::Persistent, Self::StreamK, Self::FixUp];
 
     /// Whether a tile's steps are cut into shares.
@@ -50,7 +50,7 @@ pub(super) fn declare(shader: Shader, v: &Variant) -> Shader {
     shader.bind_raw("partial", "Vec4", bytes).u32s(&["steps", "shares", "share", "longer"])
 }
 
-/// What the entry point hands on to `compute`: the parameters' names.
+/// The names of the parameters that the entry point hands on to `compute`.
 fn arguments(v: &Variant) -> &'static [&'static str] {
     match v.tile.memory {
         OperandMemory::Cooperative { .. } => &["local_index", "subgroup_id", "num_subgroups"],
@@ -81,7 +81,7 @@ pub(super) fn head(shader: Shader, v: &Variant) -> Shader {
     shader.define("HEAD", format!("fn compute(place: Place, {slot}{}) {{", names.join(", ")))
 }
 
-/// The entry point behind a body that is not its own.
+/// The entry point, where the tile's body is that of `compute`.
 pub(super) fn entry(shader: Shader, v: &Variant) -> Shader {
     match v.walk {
         Walk::Persistent => shader.body(PERSISTENT),
@@ -104,7 +104,7 @@ pub(super) fn fix_up(shader: Shader, v: &Variant) -> Shader {
         .body(FIX_UP)
 }
 
-/// The stores of a tile's sums in registers, of which `whole` are those of a tile that is not cut.
+/// The stores of a tile's sums in registers; `whole` stores a tile that is not cut.
 pub(super) fn stores(v: &Variant, whole: &str) -> String {
     if v.walk != Walk::StreamK {
         return whole.to_owned();
@@ -128,7 +128,8 @@ pub(super) fn stores(v: &Variant, whole: &str) -> String {
     text + "    }\n"
 }
 
-/// The stores of what cooperative matrices have staged, from row `m` and column `n` of the tile on.
+/// The stores of the sums that cooperative matrices have staged, from row `m` and column `n` of the
+/// tile on.
 pub(super) fn staged_stores(v: &Variant, m: u32, n: u32) -> String {
     let whole = format!(
         "store_staged(local_index, place.m + {m}u, place.n + {n}u, place.c, first, count);"

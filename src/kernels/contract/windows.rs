@@ -25,7 +25,7 @@ const A: usize = 0;
 const B: usize = 1;
 const C: usize = 2;
 
-/// What may be cut.
+/// An axis that may be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Axis {
     /// A dimension of the batch.
@@ -61,9 +61,9 @@ type Cut = SmallVec<[(usize, usize); 12]>;
 /// A contraction's axes, and how much of each fits.
 struct Cuts {
     axes: SmallVec<[Extent; 12]>,
-    /// Elements that a tensor has beyond its first one whatever is cut.
+    /// Elements of a tensor beyond its first one that stay, however the axes are cut.
     base: [usize; 3],
-    /// Bytes of an element; of the result those of its sums, if they are more.
+    /// Bytes of an element. For the result, the bytes of its sums, if they are more.
     bytes: [u64; 3],
     limit: u64,
 }
@@ -102,7 +102,7 @@ impl Contraction {
             ],
             limit: limit(&profile.capabilities),
         };
-        // What is stored at places is cut by convolutions alone.
+        // Results that are stored at places are cut by convolutions alone.
         let sizes = if matches!(self.store, Store::Places { .. }) { None } else { cuts.sizes() };
         let Some((outer, inner)) = sizes else {
             let (m, n, depth) = (self.m, self.n, self.depth());
@@ -180,8 +180,8 @@ impl Contraction {
         Ok(())
     }
 
-    /// The part that `cut` says, into `c` from element `at` on; `apart` says that what lies between
-    /// its rows is not its own.
+    /// The part of the contraction that `cut` describes, into `c` from element `at` on. `apart`
+    /// tells that the elements between its rows are not its own.
     fn part(
         &self,
         capabilities: &Capabilities,
@@ -310,7 +310,7 @@ impl Contraction {
         axes
     }
 
-    /// Elements beyond the first one of what no axis cuts.
+    /// Elements of a tensor beyond the first one that no axis cuts.
     fn base(&self) -> [usize; 3] {
         let images = |g: &Geometry, channels: usize, positions: usize, planes: usize| {
             (g.batch - 1) * channels * positions + planes * positions - 1
@@ -391,8 +391,8 @@ impl Cuts {
         true
     }
 
-    /// The sizes of windows of the result and of the parts that sums are made of, if there are any
-    /// that fit.
+    /// The sizes of windows of the result, and those of the parts whose products are added up, if
+    /// there are sizes that fit.
     fn sizes(&self) -> Option<(Sizes, Sizes)> {
         let mut sizes = self.full();
         // The axis of the largest stride cuts the result into ranges.
@@ -457,8 +457,8 @@ impl Cuts {
             .map(|k| self.axes.iter().zip(cut).map(|(e, (first, _))| first * e.strides[k]).sum())
     }
 
-    /// The parts of `sizes` of a part, of the axes for which `of` holds; the last axis runs
-    /// fastest.
+    /// Cuts the part `cut` into parts of `sizes`, along the axes for which `of` holds; the last
+    /// axis runs fastest.
     fn cuts(&self, cut: &Cut, sizes: &Sizes, of: impl Fn(&Extent) -> bool) -> Vec<Cut> {
         let mut parts: Vec<Cut> = vec![smallvec![]];
         for ((extent, &(first, count)), size) in self.axes.iter().zip(cut).zip(sizes) {

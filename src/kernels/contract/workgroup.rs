@@ -12,12 +12,13 @@ use crate::shader::Shader;
 const WORKGROUP: &str = include_str!("../../../shaders/contract/workgroup.wgsl");
 const DOUBLE: &str = include_str!("../../../shaders/contract/double.wgsl");
 
-/// What an invocation loads of a tile at once.
+/// The load of an invocation from an operand into a tile.
 pub(super) struct Slot {
-    /// Its number, and below which it exists when the last round has more invocations than slots.
+    /// Its number, and the number below which it exists if the last round has more invocations than
+    /// slots.
     number: String,
     guard: Option<u32>,
-    /// What holds it on its way, its type and how it is loaded.
+    /// The name and the type of the value on its way, and how it is loaded.
     name: String,
     ty: &'static str,
     fetch: String,
@@ -38,7 +39,7 @@ impl Slot {
         }
     }
 
-    /// The stores.
+    /// The stores of the slot into the tile.
     pub(super) fn store(&self) -> String {
         let statements =
             |indent: &str| self.put.iter().map(|s| format!("{indent}{s}\n")).collect::<String>();
@@ -58,19 +59,20 @@ impl Slot {
 /// Writes the statements for a slot of `b`.
 type PutB<'a> = dyn Fn(Option<&str>, &str, &str, &str) -> String + 'a;
 
-/// Where slots go: what step they are loaded from on, and the statements that put them into the
-/// tiles.
+/// How slots of both operands are loaded and stored: the first step, and the statements that put
+/// them into the tiles.
 pub(super) struct Place<'a> {
     /// The first step.
     pub k: &'a str,
-    /// By a slot's number, its (first) row, its (first) step and what holds it.
+    /// The statements for `a`, by a slot's number, its (first) row, its (first) step and the name
+    /// of its value.
     pub a: &'a dyn Fn(&str, &str, &str, &str) -> String,
-    /// By a slot's number where it is in the order of the tile, its step, its number of four
-    /// columns, and what holds it.
+    /// The statements for `b`, by a slot's number (if it is in the order of the tile), its step,
+    /// its number of four columns, and the name of its value.
     pub b: &'a PutB<'a>,
 }
 
-/// Slots of both operands; `rows` gets what is the same in all steps.
+/// Slots of both operands; statements that are the same in all steps are added to `rows`.
 pub(super) fn slots(v: &Variant, depth: u32, place: &Place<'_>, rows: &mut String) -> Vec<Slot> {
     let (threads, k) = (v.tile.threads(), place.k);
     let (m, n) = (v.tile.m() as u32, v.tile.n() as u32);

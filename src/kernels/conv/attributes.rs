@@ -1,5 +1,5 @@
-//! What a convolution's node says, checked in TensorFlow's words, and the geometry that it gives
-//! with shapes.
+//! The attributes of a convolution's node, checked in TensorFlow's words, and the geometry that
+//! follows from them and the shapes.
 
 use super::window::{Format, Padding, positive};
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::kernels::op::Attrs;
 use crate::tensor::{Dims, shape_text};
 use crate::{invalid, require};
 
-/// How channels of input and output belong together.
+/// How the channels of input and output belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// The filter's second-last dimension divides the input's channels.
@@ -17,13 +17,13 @@ pub(crate) enum Depth {
     Wise,
 }
 
-/// What an op shares with its gradients.
+/// The properties that an op shares with its gradients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Family {
     spatial: usize,
     /// How channels belong together.
     pub depth: Depth,
-    /// The names with which TensorFlow's messages begin: of the gradients of input and filter.
+    /// The names with which TensorFlow's messages about the gradients of input and of filter begin.
     input_class: &'static str,
     filter_class: &'static str,
 }
@@ -51,12 +51,12 @@ impl Family {
         filter_class: "DepthwiseConv2DBackpropFilter",
     };
 
-    /// Conv2D, whose messages differ from the others'.
+    /// Whether this is Conv2D, whose messages differ from the others'.
     fn is_conv2d(self) -> bool {
         self.spatial == 2 && self.depth == Depth::Grouped
     }
 
-    /// The message about sizes that are no vector.
+    /// The message about sizes that are not a vector.
     pub fn sizes_message(self, input: bool, dims: &[usize]) -> String {
         let (class, name) = if input {
             (self.input_class, "input_sizes")
@@ -126,7 +126,7 @@ impl ConvAttributes {
         Ok(Self { family, format, stride, dilation, padding: Padding::read(attrs, format)? })
     }
 
-    /// Attributes that were checked already.
+    /// Attributes that have been checked already.
     pub const fn of(
         family: Family,
         format: Format,
@@ -185,7 +185,7 @@ impl ConvAttributes {
         Ok((g, dims))
     }
 
-    /// The input's shape from `input_sizes`, which for Conv2D may be the spatial extents alone.
+    /// The input's shape from `input_sizes`, which for Conv2D may hold the spatial extents alone.
     pub fn input_dims(&self, sizes: &[i64], filter: &[usize], dy: &[usize]) -> Result<Dims> {
         let rank = self.format.rank();
         let class = self.family.input_class;

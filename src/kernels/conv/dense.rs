@@ -1,6 +1,5 @@
-//! Convolutions with groups of channels as contractions: implicit matrix products, nothing is
-//! unfolded in memory. Images beyond one binding are cut in here, filters beyond one are cut by the
-//! contraction.
+//! Convolutions with groups of channels as contractions: implicit GEMM, without im2col in memory.
+//! Images beyond one binding are cut here, filters beyond one binding are cut by the contraction.
 
 use super::phases;
 use crate::device::Profile;
@@ -27,7 +26,7 @@ fn is_pointwise(g: &Geometry) -> bool {
     g.taps() == 1 && g.stride == [1; 3] && g.pad == [0; 3] && g.input == g.output && g.channels_last
 }
 
-/// Where positions and channels of an image tensor lie.
+/// Where the positions and channels of an image tensor lie.
 fn store(g: &Geometry, channels: usize, positions: usize) -> Store {
     if g.channels_last {
         Store::Rows(channels)
@@ -36,16 +35,16 @@ fn store(g: &Geometry, channels: usize, positions: usize) -> Store {
     }
 }
 
-/// Bytes that are bound for an element of a result: those of its partial sums, if they are more.
+/// Bytes that are bound for an element of a result, or for its partial sums, if these are more.
 fn sum_bytes(limit: u64, filter: &Tensor, depth: usize, result: usize) -> usize {
     let slices =
         depth.div_ceil(Contraction::LONGEST_WHOLE).max(if filter.bytes() > limit { 2 } else { 1 });
     (slices * filter.dtype.accumulator().size()).max(result)
 }
 
-/// Windows of images of which elements of the input and of the output take so many bytes; none
-/// where all fit at once. What is too large with channels first is left to the contraction, image
-/// by image.
+/// Windows of images whose elements of the input and of the output take `input` and `output` bytes;
+/// None if everything fits at once. Images that are too large with channels first are left to the
+/// contraction, one by one.
 fn windows(
     limit: u64,
     g: &Geometry,
@@ -199,8 +198,8 @@ fn is_disjoint(g: &Geometry, dx: &Tensor) -> bool {
         && phases::stores_at_once(dx, g.kernel[2] * g.channels)
 }
 
-/// The gradient of the input where each of its positions is in one window: a matrix product for
-/// each row of the window, whose columns are a window's columns and channels. They follow each
+/// The gradient of the input if each of its positions is in exactly one window: a matrix product
+/// for each row of the window. Its columns are a window's columns and channels, which follow each
 /// other in the input as they do in the filter.
 fn disjoint(g: &Geometry, [filter, dy, dx]: [&Tensor; 3]) -> Contraction {
     let (columns, line) = (g.kernel[2] * g.channels, g.input[2] * g.channels);

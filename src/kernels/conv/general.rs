@@ -1,5 +1,5 @@
-//! Conv: two or three spatial dimensions, told by the input's rank, behind any number of batch
-//! dimensions.
+//! Conv: it has two or three spatial dimensions, which the input's rank tells, behind any number of
+//! batch dimensions.
 
 use super::attributes::{ConvAttributes, Family};
 use super::dense;

@@ -28,14 +28,14 @@ use general::General;
 
 /// Element types, as on TensorFlow's GPU list.
 const TYPES: &[DType] = types::FLOATS;
-/// Those of Conv, Conv2D and the gradient of its input.
+/// Element types of Conv, Conv2D and the gradient of its input.
 const TYPES_I32: &[DType] = union!(types::FLOATS, &[DType::I32]);
 
-/// The last argument tells whether a gradient is given a shape in host memory; the old forms are
-/// given the tensor itself.
+/// The last argument tells whether a gradient gets a shape in host memory; the old forms get the
+/// tensor itself.
 type Run = fn(&mut dyn OpContext, &ConvAttributes, bool) -> Result<()>;
 
-/// Op, its family, its host arguments and what it runs.
+/// Each op, its family, its host arguments and the function that it runs.
 const OPS: &[(&str, Family, &[&str], Run)] = &[
     ("Conv2D", Family::CONV2D, &[], forward),
     ("Conv2DBackpropFilter", Family::CONV2D, &["filter_sizes"], backprop_filter),
@@ -55,7 +55,7 @@ pub fn register(r: &mut Registry) {
     for &(op, family, host, run) in OPS {
         let types = if matches!(op, "Conv2D" | "Conv2DBackpropInput") { TYPES_I32 } else { TYPES };
         let builder = r.op(op).types("T", types).host(host);
-        // The one op with a type for its sizes.
+        // This is the one op with a type for its sizes.
         let builder = if op == "Conv3DBackpropInputV2" {
             builder.types("Tshape", types::INDEX)
         } else {
@@ -237,7 +237,7 @@ mod tests {
             Step::Contract(c, None) => c.outer,
             other => panic!("{other:?}"),
         });
-        // Of nine kernel positions each is in one phase.
+        // Each of nine kernel positions is in one phase.
         let mut positions: Vec<usize> = positions.collect();
         positions.sort_unstable();
         assert_eq!(positions, [1, 2, 2, 4]);
@@ -269,7 +269,7 @@ mod tests {
         });
         let images = |n: u64| dy.address + n * 2 * 64 * 1024;
         assert_eq!(parts.collect::<Vec<_>>(), [0, 1, 2, 3].map(images));
-        // The sums so far and the next ones.
+        // The temporary holds the sums so far and the next ones.
         assert_eq!(plan.temporaries(), [2 * dw.bytes()]);
         let last = plan.programs().last().unwrap();
         assert_eq!(last.bindings[1].address, dw.address);

@@ -1,9 +1,10 @@
-//! The gradient of the input of a convolution that moves by more than one: one contraction for each
-//! phase.
+//! The gradient of the input of a convolution whose stride is greater than one: one contraction for
+//! each phase.
 //!
-//! Which kernel positions cover an input position depends on its remainder by the stride. Input
-//! positions of equal remainders, a phase, see the same ones, as a convolution by one with fewer
-//! positions would, so that nothing is computed for kernel positions that do not fit.
+//! The kernel positions that cover an input position depend on its remainder by the stride. Input
+//! positions of equal remainders form a phase. They see the same kernel positions, like a
+//! convolution with stride one and fewer positions. So nothing is computed for kernel positions
+//! that do not fit.
 
 use crate::device::Profile;
 use crate::error::Result;
@@ -16,7 +17,7 @@ use crate::tensor::Tensor;
 /// One spatial dimension of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Phase {
-    /// First input position, from which on every stride-th belongs to it.
+    /// The first input position; every stride-th position from there on belongs to the phase.
     first: usize,
     /// Input positions.
     count: usize,
@@ -28,7 +29,7 @@ struct Phase {
     taps: usize,
     /// Output position of the first input position under the first kernel position.
     pad: i64,
-    /// By how much a further kernel position moves the output position back.
+    /// The distance by which each further kernel position moves the output position back.
     dilation: usize,
 }
 
@@ -98,7 +99,7 @@ pub(super) fn backprop_input(
             kernel: [1, p1.taps, p2.taps],
             stride: [1; 3],
             dilation: [1, p1.dilation, p2.dilation],
-            // Shaders add positions and padding as u32, which wraps as negative padding needs.
+            // Shaders add positions and padding as u32, which wraps correctly for negative padding.
             pad: [0, p1.pad as i32 as u32 as usize, p2.pad as i32 as u32 as usize],
             ..g.clone()
         };

@@ -60,9 +60,9 @@ impl Format {
 /// `padding` with `explicit_paddings`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Padding {
-    /// As many outputs as strides fit into the input.
+    /// One output for each stride in the input.
     Same,
-    /// None.
+    /// No padding.
     Valid,
     /// Before and after each of three spatial dimensions.
     Explicit([(usize, usize); 3]),
@@ -110,7 +110,7 @@ impl Padding {
         }
     }
 
-    /// Output extents and the padding before the first element.
+    /// The output extents and the padding before the first element.
     pub fn windows(
         &self,
         input: [usize; 3],
@@ -120,7 +120,7 @@ impl Padding {
     ) -> Result<([usize; 3], [usize; 3])> {
         let (mut outputs, mut pads) = ([1; 3], [0; 3]);
         for d in 0..3 {
-            // A gradient's extents are whatever its shape argument says, up to 2^63 - 1.
+            // A gradient's extents come from its shape argument, and may be up to 2^63 - 1.
             let [input, kernel, stride, dilation] =
                 [input[d], kernel[d], stride[d], dilation[d]].map(|n| n as i128);
             let effective = (kernel - 1) * dilation + 1;
@@ -154,7 +154,7 @@ fn too_large(input: i128, effective: i128) -> Error {
     ))
 }
 
-/// An attribute of positive values for the spatial dimensions, if it is one.
+/// The values of an attribute for the spatial dimensions, if they are positive.
 pub(crate) fn positive(format: Format, values: &[i64]) -> Option<[usize; 3]> {
     let values = format.spatial(values, 1);
     values.iter().all(|v| (1..LIMIT).contains(v)).then(|| values.map(|v| v as usize))

@@ -1,5 +1,5 @@
-//! Einsum's equation: what TensorFlow's kernel accepts, in its words, and which axes it gives with
-//! shapes.
+//! Einsum's equation: parsed and checked as in TensorFlow's kernel, with its messages, and turned
+//! into axes for given shapes.
 
 use crate::error::{Error, Result};
 use crate::layout::{Strides, dense_strides};
@@ -45,7 +45,7 @@ fn symbols(subscript: &str) -> Vec<Symbol> {
     let mut rest = subscript.chars();
     while let Some(c) = rest.next() {
         if c == '.' {
-            // TensorFlow looks at the first dot alone.
+            // TensorFlow looks only at the first dot.
             rest.next();
             rest.next();
             out.push(Symbol::Ellipsis);
@@ -131,7 +131,7 @@ impl Equation {
         Ok(Axes { strides: strides.collect(), extents, output })
     }
 
-    /// The axes of the output. Labels that no input has are left out, as TensorFlow does.
+    /// The axes of the output. Labels that no input has are left out, as in TensorFlow.
     fn place_output(&self, labels: &[Label], broadcast: usize) -> Result<Vec<usize>> {
         if broadcast > 0 && !self.output.contains(&Symbol::Ellipsis) {
             invalid!(
@@ -178,7 +178,7 @@ fn expand(i: usize, subscript: &[Symbol], dims: &[usize]) -> Result<Vec<Label>> 
             Symbol::Ellipsis => out.extend((0..rank + 1 - count).rev().map(Label::Broadcast)),
         }
     }
-    // A second ellipsis is no equation of numpy's; the shape function refuses it in graphs.
+    // A second ellipsis is not valid in numpy; the shape function refuses it in graphs.
     require!(out.len() == rank, "Expected input {i} to have rank {} but got: {rank}", out.len());
     Ok(out)
 }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn ellipses_broadcast_from_the_right() {
         let got = axes("i...,...j->...ij", &[&[2, 5, 1], &[4, 3]]);
-        // i, the two dimensions of the ellipsis, j.
+        // The axes are i, the two dimensions of the ellipsis, and j.
         assert_eq!(got.extents[..], [2, 5, 4, 3]);
         assert_eq!(got.strides[0][..], [5, 1, 0, 0]);
         assert_eq!(got.strides[1][..], [0, 0, 3, 1]);

@@ -1,4 +1,4 @@
-//! Strided operands to contractions.
+//! Lowers strided operands to contractions.
 //!
 //! Axes are classes: *batch* (in both operands and the result), *rows* (the left operand and the
 //! result), *columns* (the right operand and the result) and *summed*. A contraction takes one
@@ -14,11 +14,11 @@ use crate::kernels::op::OpContext;
 use crate::layout::{Iteration, Strides, dense_strides};
 use crate::tensor::{Dims, Tensor};
 
-/// From this many results on, sums of elementwise products are taken in two programs: one workgroup
-/// for each is a waste.
+/// From this number of results on, sums of elementwise products take two programs: one workgroup
+/// for each result would be a waste.
 const MANY: usize = 64;
 
-/// An operand: where the axes lead in a tensor. An axis that it lacks has stride 0.
+/// An operand: a tensor and its strides along the axes. An axis that it lacks has stride 0.
 #[derive(Debug, Clone)]
 pub(super) struct View {
     /// The memory.
@@ -32,7 +32,7 @@ impl View {
         self.strides[axis] != 0
     }
 
-    /// The single 1 that every axis repeats: the right operand of a sum.
+    /// A single 1 that is repeated along every axis: the right operand of a sum.
     fn one(ctx: &mut dyn OpContext, dtype: DType, axes: usize) -> Result<Self> {
         let tensor = ctx.temp(dtype, &[1])?;
         let fill = |at: u64, bytes: u64, pattern: u32| {
@@ -70,12 +70,12 @@ impl View {
 #[derive(Debug, Clone, Copy)]
 struct Block {
     extent: usize,
-    /// In the left operand, the right one and the result.
+    /// Strides in the left operand, the right one and the result.
     strides: [i64; 3],
 }
 
-/// The sum over all axes but `output` of the operands' product, dense in `y` in the order of
-/// `output`.
+/// Computes the sum of the operands' product over all axes but `output`, dense in `y` in the order
+/// of `output`.
 pub(super) fn evaluate(
     ctx: &mut dyn OpContext,
     extents: &[usize],
@@ -104,7 +104,7 @@ pub(super) fn evaluate(
     }
 }
 
-/// `x` with the axes summed that neither the other operand nor the result has.
+/// `x`, summed over the axes that neither the other operand nor the result has.
 fn reduced(
     ctx: &mut dyn OpContext,
     extents: &[usize],
@@ -157,7 +157,7 @@ fn sum(
     contract(ctx, &extents, &View { tensor: pairs(&x.tensor), strides }, &one, &output, &pairs(y))
 }
 
-/// The contraction of two operands. Axes of one element appear nowhere.
+/// The contraction of two operands. Axes of one element are left out.
 fn contract(
     ctx: &mut dyn OpContext,
     extents: &[usize],
@@ -179,14 +179,14 @@ fn contract(
     if batch_only && dims.iter().product::<usize>() >= MANY {
         return products_and_sum(ctx, extents, [a, b], output, &summed, y);
     }
-    // The result's innermost axis should be a column: results are stored in vec4s of them.
+    // The result's innermost axis should be a column: results are stored in vec4s of columns.
     let last = output.last().copied();
     if last.is_some_and(|d| a.has(d) && !b.has(d)) && output.iter().any(|d| b.has(*d)) {
         return contract_placed(ctx, extents, [b, a], output, &summed, y);
     }
     let columns = output.iter().any(|d| b.has(*d) && !a.has(*d));
     if columns && last.is_some_and(|d| a.has(d)) {
-        // The innermost axis belongs to the batch: contract to matrices, then transpose.
+        // The innermost axis belongs to the batch: contract to matrices, then transpose them.
         let mut order = output.to_vec();
         order.sort_by_key(|d| {
             (!a.has(*d), !b.has(*d) || !a.has(*d), usize::from(b.has(*d) && !a.has(*d)))
@@ -214,7 +214,7 @@ fn contract(
     contract_placed(ctx, extents, [a, b], output, &summed, y)
 }
 
-/// Elementwise products in the type that sums are taken in, then their sums.
+/// Computes elementwise products in the type that sums are taken in, then their sums.
 fn products_and_sum(
     ctx: &mut dyn OpContext,
     extents: &[usize],
@@ -261,8 +261,8 @@ fn contract_placed(
         };
         push(class, block((d, c)));
     }
-    // The largest block of rows and the innermost one of columns make the matrices, the others join
-    // the batch.
+    // The largest block of rows and the innermost block of columns make the matrices; the other
+    // blocks join the batch.
     let largest = (0..rows.len()).max_by_key(|i| rows[*i].extent);
     let unit = Block { extent: 1, strides: [0; 3] };
     let row = largest.map_or(unit, |i| rows.remove(i));
@@ -334,8 +334,8 @@ fn merges(v: &View, extents: &[usize], order: &[usize]) -> bool {
     order.windows(2).all(|pair| v.strides[pair[0]] == v.strides[pair[1]] * extents[pair[1]] as i64)
 }
 
-/// The operands, copied where they must be, and an order of the summed axes in which each operand
-/// walks them with one stride.
+/// The operands, copied if necessary, and an order of the summed axes in which each operand walks
+/// them with one stride.
 fn with_one_stride(
     ctx: &mut dyn OpContext,
     extents: &[usize],

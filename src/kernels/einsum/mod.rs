@@ -1,9 +1,9 @@
-//! Einsum with one or two operands, and so the attention of Keras.
+//! Einsum with one or two operands. Keras computes attention with it.
 //!
 //! [`equation`] turns the equation and the operands' shapes into axes with strides: diagonals,
-//! transposes and broadcasts are strides, nothing is moved. [`lower`] contracts strided operands
-//! with [`super::contract`], and copies one only where its axes do not form a matrix. An output
-//! with repeated labels is computed without repeats and spread over the diagonal at the end.
+//! transposes and broadcasts are strides, and no data is moved. [`lower`] contracts strided
+//! operands with [`super::contract`], and copies one only if its axes do not form a matrix. An
+//! output with repeated labels is computed without repeats and spread over the diagonal at the end.
 
 mod equation;
 mod lower;

@@ -1,4 +1,4 @@
-//! The two programs of Einsum's own: products without a sum, and results on a diagonal.
+//! The two programs that only Einsum uses: products without a sum, and results on a diagonal.
 
 use smallvec::smallvec;
 
@@ -69,7 +69,7 @@ fn product_windows(
 ) -> Result<()> {
     let (extent, inner) = (walk.dims()[0], &walk.dims()[1..]);
     let row: usize = inner.iter().product();
-    // Elements from the first to the last one that so many rows read.
+    // Elements of operand `k` from the first to the last one that `rows` rows read.
     let span = |k: usize, rows: usize| {
         let strides = walk.strides(k);
         let within = inner.iter().zip(&strides[1..]).map(|(n, s)| (n - 1) * *s as usize);

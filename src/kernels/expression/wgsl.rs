@@ -1,4 +1,4 @@
-//! The WGSL functions of expressions, and why a fused step has the bits of a plain one.
+//! The WGSL functions of expressions, and why a fused step gives the same bits as a plain one.
 //!
 //! A plain kernel stores its result, which rounds it, and the next one loads it. Within a fused
 //! kernel nothing is stored, so two things could differ, and both are settled here, for every fused
@@ -6,13 +6,13 @@
 //!
 //! - Values of 16-bit floats are computed in f32. A step's value is rounded by the functions that
 //!   store and load it, unless no reader can tell ([`Rounding`]).
-//! - Drivers may contract a product and a sum to one rounding, and may reorder what they know to be
-//!   float arithmetic. A value of f32 or f64 that may end in a product goes through `opaque_f32` or
-//!   `opaque_f64`, an exclusive or with a number that is 0 but that no compiler knows, before
-//!   another step computes with it.
+//! - Drivers may contract a product and a sum to one rounding, and may reorder operations that they
+//!   recognize as float arithmetic. A value of f32 or f64 that may end in a product goes through
+//!   `opaque_f32` or `opaque_f64`, an exclusive or with a number that is 0 but that no compiler
+//!   knows, before another step computes with it.
 //!
-//! So a value depends on what its function reads, not on the kernel that computes it. An op with a
-//! jump, such as a comparison, sees the same value wherever it runs.
+//! So a value depends on the arguments of its function, not on the kernel that computes it. An op
+//! with a discontinuity, such as a comparison, sees the same value wherever it runs.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ use crate::dtype::DType;
 use crate::kernels::scalar::row::{Function, Rounding};
 use crate::shader::codec;
 
-/// What is in front of an expression and behind it.
+/// The sources of an expression's inputs and the destination of its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
     /// Number of leading inputs that are sums in the accumulator's type. The other inputs come from
@@ -123,7 +123,7 @@ impl Expression {
         );
     }
 
-    /// Which values something computes with that can tell whether they are rounded.
+    /// The values that some call computes with and for which rounding makes a difference.
     fn read(&self, sink: Sink) -> Read {
         let mut read = Read {
             inputs: vec![false; self.inputs().len()],
@@ -133,7 +133,7 @@ impl Expression {
             let is_narrow = self.dtype(*value).ok().flatten().is_some_and(DType::is_narrow_float);
             match sink {
                 Sink::Memory => {}
-                // Wider values are stored by nobody: sums of them have roundings of their own.
+                // Wider values are not stored: sums of them have roundings of their own.
                 Sink::Reduction => read.mark(*value, is_narrow),
                 Sink::Expression => read.mark(*value, true),
             }
@@ -175,13 +175,13 @@ pub fn needs_settling(call: Call) -> bool {
         _ if call.rounding() != Rounding::Rounds => false,
         _ if call.output().is_narrow_float() => true,
         Call::Row(row, _) => !matches!(row.op, "Add" | "AddV2" | "Sub"),
-        // A conversion is no product.
+        // A conversion is not a product.
         Call::Cast(..) => false,
     }
 }
 
-/// `value` of type `dtype` as it would be after a store and a load, for compilers as well; `None`
-/// where there is nothing to do. Adds the library that it takes.
+/// `value` of type `dtype` as it would be after a store and a load, also for compilers; `None` if
+/// there is nothing to do. Adds the library that this needs.
 fn settled(dtype: DType, value: &str, function: &mut Function) -> Option<String> {
     let name = match dtype {
         DType::F32 => "opaque_f32",
@@ -276,7 +276,8 @@ mod tests {
         assert!(body.contains("let s0 = round_f16(Sub_float16(x0, x1));"), "{body}");
     }
 
-    /// What rows say of rounding, tried on values that round up, down, to zero and to infinity.
+    /// The rounding that rows declare, tried on values that round up, down, to zero and to
+    /// infinity.
     #[test]
     fn rows_round_as_they_say() {
         const VALUES: [f64; 13] = [

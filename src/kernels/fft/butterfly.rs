@@ -1,7 +1,7 @@
 //! Discrete Fourier transforms of a few elements as straight WGSL: `exp(-2 pi i / n)` is the root.
 //!
-//! An element is whatever the shader's functions `product`, `turned`, `quarter`, `eighth` and
-//! `three_eighths` take: a complex number, or a pair of them from two transforms.
+//! An element has the type of the shader's functions `product`, `turned`, `quarter`, `eighth` and
+//! `three_eighths`: a complex number, or a pair of complex numbers from two transforms.
 
 use std::f64::consts::TAU;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// `let tN = value;`, and the name.
+    /// Appends `let tN = value;` and returns the name.
     fn name(&mut self, value: &str) -> String {
         let name = format!("t{}", self.names);
         self.names += 1;
@@ -45,7 +45,7 @@ impl Writer {
         elements
     }
 
-    /// Multiplies the elements by the powers of a root, but not in the first pass.
+    /// Multiplies the elements by the powers of a root, except in the first pass.
     fn turn_by_powers(&mut self, radix: usize, root: &str) {
         if radix < 2 {
             return;
@@ -62,7 +62,7 @@ impl Writer {
         self.text.push_str("    }\n");
     }
 
-    /// From the transforms of the even and of the odd elements.
+    /// Combines the transforms of the even and of the odd elements.
     fn halves(&mut self, elements: &[String], n: usize) -> Vec<String> {
         let every_other = |first: usize| -> Vec<String> {
             elements.iter().skip(first).step_by(2).cloned().collect()
@@ -90,8 +90,8 @@ impl Writer {
         }
     }
 
-    /// Of an odd number of elements: sums and differences of the elements `j` and `n - j` share
-    /// their products.
+    /// The transform of an odd number of elements: sums and differences of the elements `j` and
+    /// `n - j` share their products.
     fn odd(&mut self, elements: &[String], n: usize) -> Vec<String> {
         let half = n / 2;
         let sums: Vec<String> = (1..=half)
@@ -126,7 +126,7 @@ fn real(v: f64) -> String {
 }
 
 /// The body of a pass: reads the elements `j + r * step`, multiplies them by powers of the root of
-/// the run, transforms them, and keeps them as the elements `at + r * p.span`.
+/// the run, transforms them, and stores them as the elements `at + r * p.span`.
 pub fn body(radix: usize) -> String {
     let mut w = Writer::default();
     let elements = w.read(radix, |r| format!("element(o, {}, c)", offset("j", r, "step")));

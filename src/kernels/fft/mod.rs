@@ -1,10 +1,11 @@
 //! Fast Fourier transforms of any length along the last axes: complex, of real input, and to real
 //! output.
 //!
-//! An op is a row of [`ROWS`]: how many axes, whether one end is real, and the direction. A
-//! transform of several axes is one after the other, the real one first on the way forth and last
-//! on the way back. Along an axis ([`transform`]) a length of small prime factors takes Stockham
-//! passes ([`plan`], [`butterfly`]), any other Bluestein's algorithm around them.
+//! An op is a row of [`ROWS`]: the number of its axes, which end is real, and the direction. A
+//! transform of several axes transforms one after the other: the real one first in forward
+//! transforms, and last in inverse ones. Along an axis ([`transform`]) a length of small prime
+//! factors takes Stockham passes ([`plan`], [`butterfly`]), any other length takes Bluestein's
+//! algorithm around such passes.
 
 pub mod butterfly;
 pub mod plan;
@@ -21,10 +22,10 @@ use crate::tensor::{Dims, Tensor, shape_text};
 use program::{Keep, Load};
 use transform::Axis;
 
-/// Which end of a transform is real.
+/// The end of a transform that is real.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Real {
-    /// None.
+    /// Neither end.
     Neither,
     /// The input; the output is the first half of the spectrum.
     Input,
@@ -32,12 +33,12 @@ pub enum Real {
     Output,
 }
 
-/// Which axes an op transforms.
+/// The axes that an op transforms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axes {
-    /// The last ones, so many.
+    /// The last `n` axes.
     Last(usize),
-    /// The last ones, as the inputs `fft_length` (1) and `axes` (2) say.
+    /// The last axes that the inputs `fft_length` (1) and `axes` (2) name.
     Given,
 }
 
@@ -196,7 +197,8 @@ impl Transform {
         lengths: &[usize],
     ) -> Result<()> {
         let count = lengths.len();
-        // The real end is the last axis: first on the way forth, last on the way back.
+        // The real end is the last axis: it comes first in forward transforms, last in inverse
+        // ones.
         let order: Vec<usize> = if self.row.real == Real::Output {
             (0..count).collect()
         } else {
@@ -236,7 +238,7 @@ impl Transform {
     }
 }
 
-/// How many of the last axes the input `axes` (2) names.
+/// The number of the last axes that the input `axes` (2) names.
 fn given_axes(ctx: &mut dyn OpContext, x: &Tensor) -> Result<usize> {
     let axes = ctx.host_input(2)?;
     require!(

@@ -1,9 +1,9 @@
-//! How a transform of some length is cut into passes. Pure arithmetic, no device.
+//! How a transform of a given length is cut into passes. This is pure arithmetic, without a device.
 
 use std::collections::HashMap;
 
-/// Lengths that one pass transforms; 1 only copies. The registers of an invocation hold the
-/// largest.
+/// Lengths that one pass transforms; 1 only copies. The registers of an invocation hold the largest
+/// one.
 pub const RADICES: &[usize] = &[1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 13, 16];
 
 /// The longest line, so that index arithmetic stays within 32 bits.
@@ -33,7 +33,7 @@ impl Plan {
     }
 }
 
-/// The fewest radices with the product `n`, and among those the ones of the least sum; `None` where
+/// The fewest radices whose product is `n`, and of these the radices with the least sum; `None` if
 /// there is a large prime factor.
 pub fn factor(n: usize) -> Option<Vec<usize>> {
     if n == 1 {
@@ -65,7 +65,7 @@ fn search(n: usize, known: &mut HashMap<usize, Option<Vec<usize>>>) -> Option<Ve
 }
 
 /// The least size of at least `2 n - 1` elements that is a power of two, or three, five or seven
-/// times one.
+/// times a power of two.
 fn convolution(n: usize) -> usize {
     let least = 2 * n - 1;
     [1, 3, 5, 7]

@@ -14,11 +14,11 @@ pub enum Load {
     Complex,
     /// Real elements.
     Real,
-    /// The first half of complex elements whose second half are the conjugates.
+    /// The first half of complex elements whose second half is the conjugates.
     Half,
 }
 
-/// What a program keeps of its results.
+/// The part of its results that a program stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// The complex elements.
@@ -27,26 +27,26 @@ pub enum Keep {
     Real,
 }
 
-/// What a program does.
+/// The work of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// A pass of this radix from x to y.
     Pass(usize),
     /// From the transforms of lines' halves in x to the spectra in y.
     Halves,
-    /// The filter into y.
+    /// Writes the filter to y.
     Chirp,
-    /// Lines of x times the filter into y.
+    /// Writes lines of x times the filter to y.
     ChirpIn,
-    /// y times the transformed filter.
+    /// Multiplies y by the transformed filter.
     ChirpMul,
-    /// Lines of x times the filter into y.
+    /// Writes lines of x times the filter to y.
     ChirpOut,
 }
 
 impl Stage {
-    /// Operations of an invocation: 5 N log2 N for a butterfly of N, as FFTs are counted, whatever
-    /// their algorithm takes; else those of the text.
+    /// Operations of an invocation: 5 N log2 N for a butterfly of N, the usual count for FFTs,
+    /// whatever their algorithm takes; else the operations of the text.
     fn operations(self) -> usize {
         match self {
             Self::Pass(radix) => (5.0 * radix as f64 * (radix as f64).log2()).round() as usize,
@@ -57,7 +57,7 @@ impl Stage {
     }
 }
 
-/// What a program's text depends on.
+/// The properties that a program's text depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant {
     /// The stage.
@@ -66,11 +66,11 @@ pub struct Variant {
     pub part: DType,
     /// How x is read.
     pub load: Load,
-    /// What y keeps.
+    /// What is stored in y.
     pub keep: Keep,
 }
 
-/// What a program is told; which of it matters depends on the stage.
+/// The parameters of a program; the stage decides which of them matter.
 #[derive(Debug, Clone, Copy)]
 pub struct Lines {
     /// Lines before the axis.
@@ -83,11 +83,11 @@ pub struct Lines {
     pub span: usize,
     /// Extent of the axis in x.
     pub stride: usize,
-    /// Elements of a line of x that count; zeros follow.
+    /// Elements of a line of x that are used; zeros follow them.
     pub available: usize,
     /// Extent of the axis in y.
     pub kept: usize,
-    /// Results are divided by it.
+    /// The divisor of the results.
     pub divisor: usize,
     /// Size of the convolution.
     pub size: usize,
@@ -157,8 +157,8 @@ impl Variant {
         shader.define("REAL", self.part.value())
     }
 
-    /// Enqueues `count` invocations on the bindings, which are those of x, the filter and y as far
-    /// as the stage has them.
+    /// Enqueues `count` invocations on the bindings: x, the filter and y, as far as the stage has
+    /// them.
     pub fn enqueue(
         &self,
         device: &Device,
@@ -231,7 +231,7 @@ const fn keep(keep: Keep) -> &'static str {
     }
 }
 
-/// Every text that transforms can ask for.
+/// Every text that transforms may need.
 pub fn shaders() -> Vec<Shader> {
     // No op reads real elements and keeps real parts.
     let ends = [

@@ -24,7 +24,8 @@ pub struct Axis<'t> {
     pub inner: usize,
     /// Length of the transform.
     pub n: usize,
-    /// Extent of the axis in x; the transform takes the first `n` elements and adds zeros to fewer.
+    /// Extent of the axis in x; the transform takes the first `n` elements, and appends zeros if
+    /// there are fewer.
     pub extent: usize,
     /// Extent of the axis in y.
     pub kept: usize,
@@ -32,7 +33,7 @@ pub struct Axis<'t> {
     pub inverse: bool,
     /// How x is read.
     pub load: Load,
-    /// What y keeps.
+    /// What is stored in y.
     pub keep: Keep,
 }
 
@@ -113,8 +114,8 @@ impl Axis<'_> {
         Ok(())
     }
 
-    /// A real input taken for half as many complex numbers, and memory for their transforms; `None`
-    /// where that is not possible.
+    /// A real input seen as half the number of complex ones, and memory for their transforms;
+    /// `None` if that is not possible.
     fn halves(&self, ctx: &mut dyn OpContext) -> Result<Option<(Tensor, Tensor)>> {
         let complex = self.part().complex();
         let is_whole =
@@ -146,7 +147,7 @@ impl Axis<'_> {
         )
     }
 
-    /// What every program of the transform is told.
+    /// The parameters that all programs of the transform share.
     fn lines(&self, rows: usize) -> Lines {
         Lines {
             outer: rows,
@@ -247,7 +248,7 @@ impl Axis<'_> {
         let whole = Lines { n: size, available: size, divisor: 1, inverse: false, ..lines };
         let complex = |end: End| (end, Load::Complex);
         let kept = |end: End| (end, Keep::Complex);
-        // A source is free for later passes once it was read.
+        // A source is free for later passes once it has been read.
         let spare = |source: usize| [temps[2].clone(), temps[source].clone()];
         self.passes(device, &list, whole, complex(a), kept(b), &spare(0))?;
         self.stage(Stage::ChirpMul).enqueue(device, &whole, count, &[transformed, b.binding])?;

@@ -1,9 +1,9 @@
 //! `_WgpuFusedConcat`: elementwise values side by side along an axis, of parts of tensors and of
 //! whole ones, such as the halves of a head that rotary embeddings turn.
 //!
-//! The parts of the result have one extent each, as the parts of the tensors that are read have. An
-//! invocation computes the values of all parts for its elements and stores those of its own: what
-//! the parts compute has much in common, and reads cost more.
+//! The parts of the result have the same extent, as do the parts of the tensors that are read. An
+//! invocation computes the values of all parts for its elements and stores those of its own part:
+//! the parts compute much in common, and reading costs more.
 
 use smallvec::SmallVec;
 
@@ -29,12 +29,12 @@ const INPUTS: [&str; 6] = ["x0", "x1", "x2", "x3", "x4", "x5"];
 
 /// The most inputs: with the result, seven of eight bindings.
 pub const MAX_INPUTS: usize = INPUTS.len();
-/// The most parts, for each element of which all are computed.
+/// The most parts. All are computed for each element.
 pub const MAX_PARTS: usize = 4;
 
 /// The op. Output `k` of the expression is part `k` of the result. Input `k` is the part number
 /// `parts[k]` of its tensor along `axis`, which counts from the back and is negative, or, where
-/// that is -1, the whole of it, which broadcasts to a part.
+/// `parts[k]` is -1, the whole tensor, which broadcasts to a part.
 pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
     name: OP,
     inputs: &["x: T_in"],
@@ -48,7 +48,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
         "axis: int",
     ],
     stateful: false,
-    // Neither the axis nor how many parts there are is to be seen.
+    // Shape functions see neither the axis nor the number of parts.
     shape: |_| Ok(Vec::new()),
 }];
 
@@ -65,7 +65,7 @@ struct Concat {
     /// The expression's text, the main part of the pipeline's key.
     text: String,
     constants: Vec<f32>,
-    /// For each input which part it is, if not the whole.
+    /// For each input, the number of its part, or None for the whole tensor.
     parts: Vec<Option<usize>>,
     /// The axis from the back: 1 is the last one.
     axis: usize,
@@ -104,7 +104,7 @@ impl Concat {
         Ok(Self { text: expression.to_string(), expression, constants, parts, axis, dtype })
     }
 
-    /// The dims of a part: those to which all that is read broadcasts.
+    /// The dims of a part: the shape to which all its inputs broadcast.
     fn part(&self, inputs: &[Tensor]) -> Result<Dims> {
         let of = |input: &Tensor, part: &Option<usize>| -> Result<Dims> {
             let mut dims = input.dims.clone();
@@ -136,13 +136,13 @@ impl Concat {
         Ok(dims)
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     fn count(&self) -> usize {
         self.expression.outputs().len()
     }
 
-    /// Where input `k` is read on a walk over a result of parts of `dims`, which has a dimension of
-    /// its own for the parts.
+    /// Where input `k` is read on a walk over a result of parts of `dims`. The walk has one more
+    /// dimension, for the parts.
     fn place(&self, input: &Tensor, part: Option<usize>, dims: &[usize]) -> Result<Place> {
         let at = dims.len() - self.axis;
         let (own, lead) = (&input.dims, dims.len() - input.dims.len());
@@ -163,7 +163,7 @@ impl Concat {
         Ok((address, strides))
     }
 
-    /// Enqueues the walk over `dims`, or its halves where something exceeds a binding.
+    /// Enqueues the walk over `dims`, or its halves if a tensor exceeds a binding.
     fn enqueue(
         &self,
         device: &Device,
@@ -186,7 +186,8 @@ impl Concat {
             && (walk.len() * self.dtype.size()) as u64 <= most
             && walk.len() < u32::MAX as usize;
         if !fits {
-            // In front of the parts' own dimension, where rows are whole runs of parts.
+            // The walk is cut in front of the parts' own dimension, where rows are whole runs of
+            // parts.
             let parts = dims.len() - self.axis - 1;
             let axis = dims[..parts].iter().position(|extent| *extent > 1);
             // Programs store whole words.
@@ -257,7 +258,7 @@ impl Kernel for Concat {
     }
 }
 
-/// The text: an element of each part, of which one is stored.
+/// The text: it computes an element of each part and stores one of them.
 fn shader(expression: &Expression, dtype: DType, class: &AccessClass) -> Shader {
     let function = expression.wgsl("fused");
     let names = &INPUTS[..expression.inputs().len()];

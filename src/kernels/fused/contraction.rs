@@ -1,9 +1,9 @@
-//! Matrix products and convolutions with an epilogue: `_WgpuFusedMatMul` and its kin are the base
-//! ops with the attributes of an [`Epilogue`] and its operands behind the two of the base op.
+//! Matrix products and convolutions with an epilogue: `_WgpuFusedMatMul` and similar ops are the
+//! base ops with the attributes of an [`Epilogue`]. Its operands follow the two of the base op.
 //!
-//! The operands broadcast to the result as numpy's rule has it, but a vector is always one element
-//! for each channel, also where channels are not the last dimension. They may make the result
-//! larger, as in the ops that were fused; the epilogue then runs behind the contraction.
+//! The operands broadcast to the result by numpy's rule, but a vector always has one element for
+//! each channel, also where channels are not the last dimension. They may make the result larger,
+//! as in the ops that were fused; the epilogue then runs behind the contraction.
 
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
@@ -22,17 +22,17 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor, shape_text};
 
-/// Batch products of one left operand with several right ones, each with the same epilogue and
-/// operands of its own for it, in the order of the products.
+/// Batch products of one left operand with several right ones. Each has the same epilogue with
+/// operands of its own, in the order of the products.
 pub const JOINED: &str = "_WgpuFusedJoinedMatMul";
 
-/// Element types, of the base op and of the result.
+/// Element types of the base op and of the result.
 const TYPES: &[DType] = types::FLOATS;
 
-/// The product of int8 in int32, whose epilogue makes floats of it.
+/// The product of int8 in int32, which the epilogue turns into floats.
 pub const INT8: &str = "_WgpuFusedBatchMatMulV3";
 
-/// The attributes of all.
+/// The attributes of all ops.
 macro_rules! attrs {
     ($($own:literal),*) => {
         attrs!(of "T: {float, half, bfloat16, double}"; $($own),*)
@@ -175,7 +175,7 @@ pub fn shaders() -> Vec<Shader> {
     shaders
 }
 
-/// An epilogue that some pass may make.
+/// Accepts an epilogue if some pass may make it.
 pub(super) fn checked(epilogue: Epilogue) -> Result<Epilogue> {
     cost::check(cost::contraction(cost::expression(epilogue.expression())))?;
     Ok(epilogue)
@@ -185,9 +185,9 @@ pub(super) fn checked(epilogue: Epilogue) -> Result<Epilogue> {
 pub(super) struct Fused {
     /// The op, for errors.
     pub op: &'static str,
-    /// What is computed.
+    /// The base op.
     pub base: Box<dyn Product>,
-    /// What happens to it.
+    /// The epilogue of its result.
     pub epilogue: Epilogue,
 }
 
@@ -203,8 +203,8 @@ impl Kernel for Fused {
 }
 
 impl Fused {
-    /// Enqueues the product of two operands with its epilogue into the output `port`, but for the
-    /// plan that is returned.
+    /// Enqueues the product of two operands with its epilogue into the output `port`, except for
+    /// the plan that is returned.
     pub fn start(
         &self,
         ctx: &mut dyn OpContext,
@@ -217,7 +217,8 @@ impl Fused {
         })
     }
 
-    /// The same into what `outputs` makes for these dims: a tensor for each value of the epilogue.
+    /// The same, into the tensors that `outputs` makes for these dims: one for each value of the
+    /// epilogue.
     pub fn start_in<const N: usize>(
         &self,
         ctx: &mut dyn OpContext,
@@ -263,9 +264,9 @@ impl Fused {
 
 /// Several products of one left operand.
 struct Joined {
-    /// Each of them.
+    /// The product with its epilogue.
     product: Fused,
-    /// How many they are.
+    /// The number of products.
     count: usize,
 }
 
@@ -284,7 +285,7 @@ impl Kernel for Joined {
     }
 }
 
-/// Vectors seen as the channels of a result of `rank`; every other operand is what it is.
+/// Turns vectors into the channels of a result of `rank`; every other operand stays as it is.
 pub(super) fn channels(extras: &[Tensor], rank: usize, axis: usize) -> Vec<Tensor> {
     let of = |extra: &Tensor| {
         if extra.rank() != 1 {
@@ -297,8 +298,8 @@ pub(super) fn channels(extras: &[Tensor], rank: usize, axis: usize) -> Vec<Tenso
     extras.iter().map(of).collect()
 }
 
-/// Which operands are transposed is no business of shape functions: the last two extents are those
-/// of further operands, or unknown.
+/// Shape functions do not see which operands are transposed: the last two extents are those of
+/// further operands, or unknown.
 pub(super) fn matmul_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let [Some(a), Some(b), extras @ ..] = inputs.shapes else { return Ok(vec![None]) };
     let batch = |shape: &[Option<usize>]| Some(shape[..shape.len().saturating_sub(2)].to_vec());
@@ -309,8 +310,8 @@ pub(super) fn matmul_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>
     Ok(vec![broadcast(&shapes)?])
 }
 
-/// All results are alike. How many there are is no business of shape functions, but not more than
-/// right operands; a vector at the end has an element for each column.
+/// All results have the same shape. Shape functions do not see the number of results, but there are
+/// at most as many as right operands. A vector at the end has an element for each column.
 fn joined_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let [a, b, others @ ..] = inputs.shapes else { return Ok(Vec::new()) };
     let mut shapes = vec![a.clone(), b.clone()];
@@ -319,8 +320,8 @@ fn joined_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     Ok(vec![result[0].clone(); inputs.shapes.len() - 1])
 }
 
-/// The batch is the input's; what else further operands tell. Where the channels are is unknown, so
-/// vectors tell nothing.
+/// The batch is the input's; further operands may tell the other extents. The position of the
+/// channels is unknown, so vectors tell nothing.
 fn conv_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let [Some(input), Some(filter), extras @ ..] = inputs.shapes else { return Ok(vec![None]) };
     let mut result = vec![None; filter.len()];

@@ -1,12 +1,12 @@
-//! What a fused kernel costs to compile: the one estimate by which every pass of the optimizer
-//! bounds what an op may hold.
+//! The cost of compiling a fused kernel: every pass of the optimizer bounds the content of an op by
+//! this one estimate.
 //!
-//! Drivers inline all functions. So the time in which they compile a shader goes with the number of
+//! Drivers inline all functions. So the time to compile a shader is proportional to the number of
 //! operations in its text once every call is written out: the weights of the functions that an
-//! expression calls, times how often the kernel's text has the expression. Weights are counted in
-//! the text of the functions themselves, so that a new row of the tables needs no number of its
-//! own. Who calls must not know how the kernels are written; how often each has its expressions is
-//! said here.
+//! expression calls, times the number of copies of the expression in the kernel's text. Weights are
+//! counted in the text of the functions themselves, so that a new row of the tables needs no number
+//! of its own. The numbers of copies are given here, so that callers need not know how the kernels
+//! are written.
 
 use std::sync::LazyLock;
 
@@ -26,28 +26,29 @@ use crate::shader::library::LIBRARIES;
 /// seconds, GPUs' drivers sooner.
 pub const BOUND: u32 = 12_000;
 
-/// How much more a kernel takes than the optimizer puts into one op, whose estimates see less than
-/// the program that comes of them.
+/// A kernel accepts this many times the cost that the optimizer puts into one op: the optimizer's
+/// estimates see less than the program that they lead to.
 const ROOM: u32 = 2;
 
-/// Elements whose expression the text of an elementwise kernel has, of the widest access.
+/// Copies of the expression in the text of an elementwise kernel: one for each element of the
+/// widest access.
 const ELEMENTWISE: u32 = 8;
-/// Elements of the text of a reduction: four at once, then one at a time.
+/// Copies in the text of a reduction: four elements at once, then one at a time.
 const REDUCE: u32 = 5;
-/// Columns at a time of a row program.
+/// Columns that a row program takes at a time.
 const ROWS: u32 = 4;
-/// What a row program spends to bring the values of its lanes together, for each reduction.
+/// The cost of combining the values of a row program's lanes, for each reduction.
 pub const REDUCTION: u32 = 40;
-/// Elements of the result that one invocation of a contraction stores, of the tiles that are usual.
+/// Elements of the result that one invocation of a contraction stores, with the usual tiles.
 const CONTRACTION: u32 = 32;
-/// What a branch costs, with the masks and blocks that come with it.
+/// The cost of a branch, with its masks and blocks.
 const BRANCH: u32 = 4;
-/// What a step costs beside its function: a call, and a value that is kept.
+/// The cost of a step beside its function: a call, and a value that is kept.
 const STEP: u32 = 2;
-/// The share of its operations that the rounding of a value to 16 bits counts for. It is a few
-/// integers without a branch, and an epilogue of float16 is to hold what one of float32 does.
+/// The operations of rounding a value to 16 bits count for this share. They are a few integer
+/// operations without a branch, and an epilogue of float16 is to hold as much as one of float32.
 const ROUNDING: u32 = 8;
-/// The most that may be computed again in place of a value that could be read.
+/// The most weight that may be computed again in place of reading a value.
 pub const READ: u32 = 32;
 
 /// The weight of one call within an expression: its operations, with everything that it calls
@@ -59,8 +60,8 @@ pub fn weight(call: Call) -> u32 {
     function(call) + rounding.map_or(0, |name| LIBRARY[name] / share)
 }
 
-/// What a call weighs that is computed again in place of a read. The rounding of a row's value does
-/// not count, so that the same is computed again in all types of float.
+/// The weight of a call that is computed again in place of a read. The rounding of a row's value
+/// does not count, so that the same calls are computed again in all float types.
 pub fn again(call: Call) -> u32 {
     match call {
         Call::Row(..) => function(call),
@@ -68,7 +69,7 @@ pub fn again(call: Call) -> u32 {
     }
 }
 
-/// The weight of a call's function.
+/// The weight of the call's function.
 fn function(call: Call) -> u32 {
     // The optimizer asks for every elementwise node of a graph, many times.
     static ROWS: LazyLock<FxHashMap<(&str, DType), u32>> = LazyLock::new(|| {
@@ -83,7 +84,7 @@ fn function(call: Call) -> u32 {
     }
 }
 
-/// Whether a call is computed again rather than its value read from memory. No row weighs between
+/// Whether a call is computed again instead of reading its value from memory. No row weighs between
 /// 20 and 39 in 32 bits: `Relu6` is cheap, `Tanh` is not.
 pub fn is_cheap(call: Call) -> bool {
     again(call) <= READ
@@ -93,8 +94,8 @@ pub fn is_cheap(call: Call) -> bool {
 /// `Profile::loop_limit`.
 const LONG_LOOPS: &[&str] = &["gamma", "incomplete_beta", "incomplete_gamma", "zeta"];
 
-/// Whether a call loops so long that no kernel may have it beside others, or more than once in an
-/// invocation.
+/// Whether a call loops so long that a kernel must not have it beside others, or more than once in
+/// an invocation.
 pub fn loops_long(call: Call) -> bool {
     match call {
         Call::Row(row, dtype) => row
@@ -114,13 +115,13 @@ fn counted(call: Call) -> u32 {
     STEP + operations * if wide { 2 } else { 1 }
 }
 
-/// Refuses an op of this cost, of which no pass makes one. Its graph may come from anybody, and a
-/// driver would compile it for minutes.
+/// Refuses an op of a cost that no pass makes. Its graph may come from anywhere, and a driver would
+/// compile it for minutes.
 ///
 /// # Errors
 /// `InvalidArgument` beyond the bound.
 pub fn check(cost: u32) -> Result<()> {
-    // One node has an op of its own whatever it costs: Lgamma of float64.
+    // A node may have an op of its own whatever it costs: Lgamma of float64.
     static MOST: LazyLock<u32> = LazyLock::new(|| {
         let types = scalar::rows().flat_map(|row| row.types().map(move |t| Call::Row(row, t)));
         ROOM * BOUND + elementwise(types.map(weight).max().unwrap_or(0))
@@ -139,8 +140,8 @@ pub const fn elementwise(weight: u32) -> u32 {
     ELEMENTWISE.saturating_mul(weight)
 }
 
-/// The cost of a reduction whose values have this weight for one element, and what follows from its
-/// results another.
+/// The cost of a reduction whose values weigh `values` for one element, with an epilogue of the
+/// results that weighs `epilogue`.
 pub const fn reduce(values: u32, epilogue: u32) -> u32 {
     REDUCE.saturating_mul(values).saturating_add(epilogue)
 }
@@ -170,7 +171,7 @@ pub fn rows(program: &RowProgram) -> u32 {
     program.stages().iter().map(cost).fold(0, u32::saturating_add)
 }
 
-/// A function's own operations, and what it calls.
+/// A function's own operations, and the functions that it calls.
 #[derive(Debug, Default)]
 struct Body<'t> {
     operations: u32,
@@ -191,7 +192,7 @@ static LIBRARY: LazyLock<FxHashMap<&'static str, u32>> = LazyLock::new(|| {
 /// Weights of functions, each found once.
 struct Weights<'b, 't> {
     functions: &'b Bodies<'t>,
-    /// What these call beside each other.
+    /// The weights of other functions that these call.
     others: &'b FxHashMap<&'static str, u32>,
     known: FxHashMap<&'b str, u32>,
 }
@@ -298,7 +299,7 @@ impl<'t> Iterator for Tokens<'t> {
     }
 }
 
-/// What follows a list in angle brackets, with which the text begins.
+/// The text behind a list in angle brackets, which it begins with.
 fn behind_types(text: &str) -> &str {
     let mut depth = 0;
     for (at, c) in text.char_indices() {
@@ -332,7 +333,7 @@ mod tests {
             Weights { functions: &own, others: &LIBRARY, known: FxHashMap::default() };
         assert_eq!(weights.of("f"), 2);
         assert_eq!(weights.of("g"), BRANCH + 1 + 2 + 1 + 2 + 1 + 1);
-        // A type in front of a body is no part of it.
+        // A type in front of a body is not part of it.
         assert_eq!((weights.of("h"), weights.of("i")), (2, 2));
         assert_eq!(weights.of("exp_f32"), LIBRARY["exp_f32"]);
         assert_eq!(weights.of("sqrt"), 1);

@@ -1,5 +1,6 @@
 //! `_WgpuFusedElementwise`: an expression over inputs that broadcast, with one or more outputs of
-//! the shape to which all inputs broadcast. One program, that of the plain elementwise kernels.
+//! the shape to which all inputs broadcast. It runs one program, that of the plain elementwise
+//! kernels.
 
 use smallvec::SmallVec;
 
@@ -34,7 +35,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
     shape,
 }];
 
-/// Shape functions do not see how many outputs a node has; what is more than it has is ignored.
+/// Shape functions do not see the number of a node's outputs; TensorFlow ignores surplus shapes.
 fn shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     Ok(vec![broadcast(inputs.shapes)?; MAX_TENSORS])
 }
@@ -134,7 +135,7 @@ impl Kernel for Elementwise {
         }
         let mut outputs: SmallVec<[Tensor; MAX_INPUTS]> = SmallVec::new();
         for (k, dtype) in self.outputs.iter().enumerate() {
-            // An input becomes one output at most.
+            // An input becomes at most one output.
             let free = |t: &Tensor| outputs.iter().all(|o| o.address != t.address);
             let fits = |t: &Tensor| t.dims == dims && t.dtype == *dtype && free(t);
             let candidates: SmallVec<[usize; MAX_INPUTS]> =

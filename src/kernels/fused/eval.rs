@@ -1,8 +1,8 @@
 //! Expressions on host values, by the references of their rows: the oracle of tests and of the
 //! random-graph generator.
 //!
-//! Values are f64 or i128 and rounded where the shader's are: to their type after every call, and a
-//! 16-bit type's to float32 before; integers wrap.
+//! Values are f64 or i128, and are rounded where the shader rounds its own: to their type after
+//! every call, and from a 16-bit type to float32 before; integers wrap.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -13,7 +13,7 @@ use crate::require;
 use crate::tensor::{Dims, HostTensor};
 
 impl Expression {
-    /// The outputs for one element of each input; each is as its type's memory would hold it.
+    /// The outputs for one element of each input, each as its type's memory would hold it.
     pub fn evaluate(&self, inputs: &[Scalar], constants: &[f32]) -> Vec<Scalar> {
         let mut steps: Vec<Scalar> = Vec::with_capacity(self.steps().len());
         let get = |steps: &[Scalar], value: Value| match value {
@@ -38,10 +38,10 @@ impl Expression {
             .collect()
     }
 
-    /// The outputs for tensors that broadcast, all of the shape to which they do.
+    /// The outputs for tensors that broadcast; all have the shape to which the inputs broadcast.
     ///
     /// # Errors
-    /// `InvalidArgument` where number, types or shapes of the inputs do not fit.
+    /// `InvalidArgument` if number, types or shapes of the inputs do not fit.
     pub fn evaluate_tensors(
         &self,
         inputs: &[HostTensor],
@@ -73,7 +73,7 @@ impl Expression {
     }
 }
 
-/// What a row gives, before the next call sees it.
+/// The value that a row gives, before the next call sees it.
 fn computed(dtype: DType, value: Scalar) -> Scalar {
     match value {
         Scalar::Float(v) if dtype == DType::F64 => Scalar::Float(v),

@@ -1,10 +1,10 @@
-//! `_WgpuHostLogicalAnd`, `…Or`, `…Not`: what decides whether a loop goes on, computed where it is
-//! known and needed, in host memory.
+//! `_WgpuHostLogicalAnd`, `…Or`, `…Not`: the condition of a loop, computed in host memory, where
+//! its operands are known and where it is needed.
 //!
-//! A loop's counter is int32 and lives in host memory, and so does what comes of comparing it; the
-//! executor wants the loop's condition there as well. TensorFlow's LogicalAnd between them is a
-//! kernel of the device, for which each step of the loop would send two bools to the device and
-//! wait for it to send one back.
+//! A loop's counter is int32 and lives in host memory, as does the result of a comparison with it;
+//! the executor needs the loop's condition there, too. TensorFlow's LogicalAnd between them is a
+//! kernel of the device: each step of the loop would send two bools to the device and wait for one
+//! to come back.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -15,14 +15,14 @@ use crate::kernels::registry::Registry;
 use crate::layout::{Iteration, broadcast_dims};
 use crate::tensor::{Dims, HostTensor};
 
-/// The op, the op of TensorFlow's in whose place it comes, and whether it has a second operand.
+/// Each op, the op of TensorFlow that it replaces, and whether it has a second operand.
 const OPS: &[(&str, &str, bool)] = &[
     ("_WgpuHostLogicalAnd", "LogicalAnd", true),
     ("_WgpuHostLogicalOr", "LogicalOr", true),
     ("_WgpuHostLogicalNot", "LogicalNot", false),
 ];
 
-/// What the docs say of it.
+/// The docs' note on these ops.
 const NOTE: &str = "on the host, for conditions of loops that are known there and needed there";
 
 /// The op that computes on the host what `op` computes on the device.
@@ -30,7 +30,7 @@ pub fn on_host(op: &str) -> Option<&'static str> {
     OPS.iter().find(|(_, theirs, _)| *theirs == op).map(|(ours, ..)| *ours)
 }
 
-/// Whether `op` is one of these.
+/// Whether `op` is one of these ops.
 pub fn is_on_host(op: &str) -> bool {
     OPS.iter().any(|(ours, ..)| *ours == op)
 }
@@ -39,7 +39,7 @@ const fn definition(name: &'static str, inputs: &'static [&'static str]) -> OpDe
     OpDefinition { name, inputs, outputs: &["z: bool"], attrs: &[], stateful: false, shape }
 }
 
-/// Their signatures.
+/// The signatures of the ops.
 pub const DEFINITIONS: &[OpDefinition] = &[
     definition(OPS[0].0, &["x: bool", "y: bool"]),
     definition(OPS[1].0, &["x: bool", "y: bool"]),

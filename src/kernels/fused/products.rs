@@ -1,8 +1,9 @@
-//! Matrix products that compute what nodes beside them would: `_WgpuFusedMatMulWithSums` the sums
-//! of its right operand's columns, as the gradient of a bias is beside that of its weights;
-//! `_WgpuFusedJoinedMatMulWithSums` the same for products of one left operand;
-//! `_WgpuFusedAddedMatMul` the sum of several products, as the gradient of what several layers
-//! read; `_WgpuFusedMatMulWithArgument` an activation and its argument, which the gradient reads.
+//! Matrix products that also compute the results of nodes beside them: `_WgpuFusedMatMulWithSums`
+//! computes the sums of its right operand's columns, as the gradient of a bias is beside that of
+//! its weights; `_WgpuFusedJoinedMatMulWithSums` does the same for products of one left operand;
+//! `_WgpuFusedAddedMatMul` computes the sum of several products, as in the gradient of a tensor
+//! that several layers read; `_WgpuFusedMatMulWithArgument` computes an activation and its
+//! argument, which the gradient reads.
 //!
 //! Epilogues are those of [`super::contraction`].
 
@@ -38,13 +39,14 @@ pub const ADDED: &str = "_WgpuFusedAddedMatMul";
 /// A product with two results: the values of its epilogue, such as an activation and its argument.
 pub const WITH_ARGUMENT: &str = "_WgpuFusedMatMulWithArgument";
 
-/// Element types, of operands and results.
+/// Element types of operands and results.
 const TYPES: &[DType] = types::FLOATS;
 
-/// Those of results that are stored in pairs.
+/// Element types of results that are stored in pairs.
 const SINGLES: &[DType] = types::FLOATS_BUT_F64;
 
-/// Most further operands of [`WITH_ARGUMENT`]: with both results every adapter binds them.
+/// The most further operands of [`WITH_ARGUMENT`]: every adapter binds them together with both
+/// results.
 pub const MOST_BESIDE_ARGUMENT: usize = 3;
 
 /// The ops.
@@ -198,7 +200,7 @@ impl Kernel for WithSums {
     }
 }
 
-/// Enqueues a product, if there is one left to be, and the sums of its right operand's columns.
+/// Enqueues a product, if it is not enqueued yet, and the sums of its right operand's columns.
 fn with_sums(
     ctx: &mut dyn OpContext,
     plan: Option<Plan<'_>>,
@@ -216,9 +218,9 @@ fn with_sums(
 }
 
 struct JoinedWithSums {
-    /// Each of the products.
+    /// The product with its epilogue.
     product: Fused,
-    /// How many they are.
+    /// The number of products.
     count: usize,
 }
 
@@ -252,9 +254,9 @@ struct Added {
     whole: Fused,
     /// The last product, to which the sum of the others is added first.
     last: Fused,
-    /// What adds a product to those before it.
+    /// The epilogue that adds a product to the sum of those before it.
     next: Epilogue,
-    /// How many products they are.
+    /// The number of products.
     count: usize,
 }
 
@@ -272,7 +274,7 @@ impl Kernel for Added {
             require!(own == dims, "{ADDED}: {} and {}", shape_text(dims), shape_text(own));
         }
         let profile = ctx.device().profile();
-        // Where operands of the epilogue broadcast the sum, or nothing is multiplied.
+        // The epilogue's operands broadcast the sum, or nothing is multiplied.
         let axis = base.channel(&dims);
         let bound = self.whole.epilogue.bind(&dims, axis, &channels(&extras, dims.len(), axis));
         let mut made = None;
@@ -290,8 +292,8 @@ impl Kernel for Added {
 }
 
 impl Added {
-    /// Enqueues one product after the other, each of which adds those before it. The output may be
-    /// there already.
+    /// Enqueues one product after the other, each of which adds the sum of those before it. The
+    /// output may be allocated already.
     fn one_by_one(
         &self,
         ctx: &mut dyn OpContext,
@@ -326,8 +328,8 @@ impl Added {
     }
 }
 
-/// Batch and rank are the first left operand's, unless another input has a higher rank; what
-/// operands are transposed is no business of shape functions.
+/// Batch and rank are the first left operand's, unless another input has a higher rank. Shape
+/// functions do not see which operands are transposed.
 fn added_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let ranks = inputs.shapes.iter().map(|s| s.as_ref().map(Vec::len));
     let Some(ranks) = ranks.collect::<Option<Vec<_>>>() else { return Ok(vec![None]) };
@@ -341,7 +343,7 @@ fn added_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     })])
 }
 
-/// Each product's, then those of the sums, as many as right operands.
+/// The shape of each product, then the shapes of the sums, one for each right operand.
 fn joined_with_sums_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let Some((left, rights)) = inputs.shapes.split_first() else { return Ok(Vec::new()) };
     let mut shapes = vec![left.clone(), None];
@@ -355,13 +357,13 @@ fn joined_with_sums_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>>
     Ok([products, sums].concat())
 }
 
-/// Both are the product's.
+/// Both shapes are the product's.
 fn with_argument_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let shape = matmul_shape(inputs)?.swap_remove(0);
     Ok(vec![shape.clone(), shape])
 }
 
-/// The product's, and an element for each column of the right operand.
+/// The product's shape, and a vector with an element for each column of the right operand.
 fn with_sums_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let product = matmul_shape(inputs)?;
     let right = inputs.shapes.get(1).cloned().flatten();

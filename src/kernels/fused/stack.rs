@@ -1,13 +1,14 @@
-//! `_WgpuHostStack`, `…Push`, `…Pop`: what the steps of a loop leave in host memory for its
-//! gradient, kept there.
+//! `_WgpuHostStack`, `…Push`, `…Pop`: stacks in host memory of the values that a loop's steps leave
+//! there for its gradient.
 //!
-//! TensorFlow keeps it in lists, whose int32 elements are on the device: each shape that a step
-//! leaves would be sent there, and the gradient's step would wait until it is read back. A stack is
-//! an int32 vector in host memory: the most elements that it may have (-1 for any number), how many
-//! it has, the rank of the shape that elements must fit (-1 for any shape), how many numbers of the
-//! vector are in use, and that shape's extents (-1 for any extent); then for each element its
-//! numbers, its extents and its rank; then room for more. A push or a pop changes the vector in
-//! place if nothing else reads it; a push without room copies it into one that is twice as long.
+//! TensorFlow keeps these values in lists, whose int32 elements are on the device: each shape that
+//! a step leaves would be sent to the device, and the gradient's step would wait until it is read
+//! back. A stack is an int32 vector in host memory. It begins with the most elements that the stack
+//! may have (-1 for any number), the number that it has, the rank of the shape that elements must
+//! fit (-1 for any shape), how many numbers of the vector are in use, and that shape's extents (-1
+//! for any extent). Then come, for each element, its numbers, its extents and its rank; then room
+//! for more. A push or a pop changes the vector in place if nothing else reads it; a push without
+//! room copies it into one that is twice as long.
 
 use crate::error::{Error, Result};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
@@ -16,24 +17,24 @@ use crate::kernels::registry::Registry;
 use crate::require;
 use crate::tensor::{Dims, HostTensor};
 
-/// A new stack for elements of a shape, of at most so many.
+/// A new stack for elements of a shape, with the most elements that it may have.
 pub const NEW: &str = "_WgpuHostStack";
 /// A stack with one element more.
 pub const PUSH: &str = "_WgpuHostStackPush";
-/// A stack without its last element, and that one.
+/// A stack without its last element, and that element.
 pub const POP: &str = "_WgpuHostStackPop";
 
-/// What the docs say of it.
+/// The docs' note on these ops.
 const NOTE: &str = "on the host, for shapes and counters that a loop's gradient needs there";
 /// Numbers in front of the extents that elements must have.
 const HEADER: usize = 4;
-/// Places of the numbers that change.
+/// Positions of the numbers that change.
 const LEN: usize = 1;
 const USED: usize = 3;
-/// Numbers for which a new stack has room at least.
+/// A new stack has room for at least this many numbers.
 const ROOM: usize = 64;
 
-/// Their signatures.
+/// The signatures of the ops.
 pub const DEFINITIONS: &[OpDefinition] = &[
     OpDefinition {
         name: NEW,
@@ -61,7 +62,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[
     },
 ];
 
-/// A vector of unknown length. Nothing is known of what is popped.
+/// A vector of unknown length. Nothing is known of the element that is popped.
 fn vectors(_: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     Ok(vec![Some(vec![None])])
 }
@@ -80,7 +81,7 @@ pub fn register(registry: &mut Registry) {
     }
 }
 
-/// What stands in front of a stack's elements.
+/// The numbers in front of a stack's elements.
 struct Head {
     most: i32,
     len: i32,
@@ -140,7 +141,7 @@ fn put(stack: &mut [u8], at: usize, values: &[i32]) {
     stack[at..][..size_of_val(values)].copy_from_slice(bytemuck::cast_slice(values));
 }
 
-/// The shape that elements must have, by an op's input: -1 alone for any.
+/// The shape that elements must have, from an op's input: -1 alone stands for any shape.
 fn element_shape(ctx: &mut dyn OpContext, i: usize) -> Result<Option<Vec<i32>>> {
     let shape = ctx.host_input(i)?;
     let extents = shape.values::<i32>();

@@ -1,5 +1,5 @@
-//! Epilogues of sums of products: what an epilogue is that adds another product to the
-//! contraction's result, and what is left of one that does.
+//! Epilogues of sums of products: how an epilogue comes to add another product to the contraction's
+//! result, and what is left of it without that product.
 
 use smallvec::SmallVec;
 
@@ -7,7 +7,8 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::expression::{Call, Expression, Step, Value};
 
-/// The expression whose first input is the sum of what were its first one and one more, its last.
+/// The expression with one more input at the end, which is added to the first one: their sum takes
+/// the first one's place.
 ///
 /// # Errors
 /// Where the type has no addition.
@@ -22,8 +23,8 @@ pub fn with_term(old: &Expression) -> Result<Expression> {
     Ok(new)
 }
 
-/// The expression without the input `at`, which it adds to the first one and uses for nothing else;
-/// none where it does something else.
+/// The expression without the input `at`, if it adds that input to the first one and uses it for
+/// nothing else; None otherwise.
 pub fn without_term(old: &Expression, at: usize) -> Option<Expression> {
     let dtype = old.inputs()[0];
     if at == 0 || old.inputs().get(at) != Some(&dtype) {
@@ -32,7 +33,7 @@ pub fn without_term(old: &Expression, at: usize) -> Option<Expression> {
     let term = Value::Input(at as u32);
     let of_result = climb(old, Value::Input(0), dtype);
     let of_term = climb(old, term, dtype);
-    // Whatever is added to either before they meet is added to their sum.
+    // Each value that is added to either of them before they meet is added to their sum.
     if !of_term.iter().any(|step| of_result.contains(step)) {
         return None;
     }
@@ -76,7 +77,7 @@ fn addition(dtype: DType) -> Result<Call> {
     })
 }
 
-/// The additions that a value goes into, one into the other; each but the last is used once.
+/// The chain of additions that a value goes into; each but the last is used once.
 fn climb(e: &Expression, from: Value, dtype: DType) -> Vec<usize> {
     let mut found = Vec::new();
     let mut value = from;
@@ -118,7 +119,7 @@ mod tests {
                     AddV2<float32>(s1, s0); return s2";
         let left = "s0 = Mul<float32>(x0, x1); s1 = AddV2<float32>(s0, x0); return s1";
         assert_eq!(without(&format!("{f}{gelu}"), 1), Some(format!("{g}{left}")));
-        // What is added later, or to something else, or used twice.
+        // The term is added later, or to something else, or used twice.
         assert_eq!(without(&format!("{f}{gelu}"), 2), None);
         let apart = "s0 = Relu<float32>(x0); s1 = AddV2<float32>(s0, x1); return s1";
         assert_eq!(without(&format!("{g}{apart}"), 1), None);

@@ -40,7 +40,7 @@ impl Indices {
         self.extents.iter().product()
     }
 
-    /// The variant, where there is one for such indices.
+    /// The variant, if there is one for such indices.
     pub fn variant(&self) -> Option<IndexVariant> {
         let variant = IndexVariant { bytes: self.bytes() as u32, depth: self.extents.len() as u32 };
         (1..=3).contains(&variant.depth).then_some(variant)
@@ -50,7 +50,7 @@ impl Indices {
         self.tensor.dtype.size() as u64
     }
 
-    /// The indices from `first` on, `count` of them, as a binding; the shader counts from `first`.
+    /// The `count` indices from `first` on, as a binding; the shader counts from `first`.
     pub fn binding(&self, first: usize, count: usize) -> Binding {
         let each = self.extents.len() as u64 * self.bytes();
         Binding {
@@ -86,8 +86,8 @@ fn parameters(shader: Shader, words: &'static str, unit: u32) -> Shader {
         .param("extents", Field::Vec4s(MAX_DEPTH / 4))
 }
 
-/// Indices of which a shader knows more, for programs in which finding the row is most of the work:
-/// it reads each component once.
+/// Indices of a kind that a shader is specialized for, for programs in which finding the row is
+/// most of the work: it reads each component once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexVariant {
     bytes: u32,
@@ -141,13 +141,13 @@ impl IndexVariant {
         parameters(shader, "u32", 1).body(&text)
     }
 
-    /// Whether [`IndexVariant::declare_runs`] knows it.
+    /// Whether [`IndexVariant::declare_runs`] supports this variant.
     pub const fn has_runs(self) -> bool {
         self.bytes >= 4
     }
 
-    /// Declares the binding `indices` in units of 16 bytes, its parameters and `rows_of(q)`, what
-    /// `row_of` gives for indices 4q to 4q + 3.
+    /// Declares the binding `indices` in units of 16 bytes, its parameters and `rows_of(q)`, which
+    /// gives the values of `row_of` for indices 4q to 4q + 3.
     #[must_use]
     pub fn declare_runs(self, shader: Shader) -> Shader {
         let (words, units) = (self.bytes / 4, self.depth * self.bytes / 4);

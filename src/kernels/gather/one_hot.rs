@@ -50,7 +50,8 @@ pub fn one_hot(ctx: &mut dyn OpContext, axis: i64) -> Result<()> {
     if fits(rows, depth, inner) {
         return hot.enqueue(ctx, [(0, rows), (0, depth), (0, inner)], &dst);
     }
-    // Whole rows, or classes of one row, or columns of one class: ranges of the result, upwards.
+    // A part is whole rows, or classes of one row, or columns of one class: each is a range of the
+    // result, in ascending order.
     let count = largest(rows, |n| fits(n, depth, inner)).max(1);
     let classes = largest(depth, |n| fits(count, n, inner)).max(1);
     let columns = largest(inner, |n| fits(count, classes, n)).max(1);
@@ -80,8 +81,8 @@ struct OneHot {
 }
 
 impl OneHot {
-    /// The part that begins at the first numbers of rows, classes and columns and has as many as
-    /// the second ones say.
+    /// Enqueues a part: its first row, class and column, then the number of its rows, classes and
+    /// columns.
     fn enqueue(
         &self,
         ctx: &dyn OpContext,
@@ -93,7 +94,8 @@ impl OneHot {
         let len = rows * columns;
         let indices =
             Indices::new(&part(&self.indices, row * self.inner + column, len), &[self.depth])?;
-        // Whole units of 16 bytes where none reaches from one vector into the next.
+        // The program writes whole units of 16 bytes if no unit reaches from one vector into the
+        // next.
         let per_run = 16 / unit.bytes() as usize;
         if self.inner == 1
             && classes == self.depth
@@ -142,7 +144,7 @@ pub fn shader(unit: Unit, variant: IndexVariant) -> Shader {
 
 /// The shader of OneHot along the last axis, 16 bytes at a time.
 pub fn runs_shader(unit: Unit, variant: IndexVariant) -> Shader {
-    // The words of a vector by the elements that they belong to, and an element's bits.
+    // The words of a vector, by the elements that they belong to, and an element's bits.
     let (words, mask) = match unit.bytes() {
         1 => ("vec4(0u, 1u, 2u, 3u)", "0xff"),
         2 => ("vec4(0u, 1u, 2u, 3u)", "0xffff"),

@@ -1,4 +1,4 @@
-//! Gather, GatherV2, GatherNd and their kin on variables: one program over (batch, outer, index,
+//! Gather, GatherV2, GatherNd and similar ops on variables: one program over (batch, outer, index,
 //! inner).
 
 use smallvec::smallvec;
@@ -174,7 +174,7 @@ struct Window {
     rows: usize,
 }
 
-/// What the texts of all gathers begin with.
+/// The beginning of all gathers' texts.
 fn begin(label: String) -> Shader {
     let params = ["count", "inner", "count_indices", "outer", "first_row", "rows", "all_rows"];
     Shader::new(label).u32s(&params).library("quotient")
@@ -190,8 +190,8 @@ pub fn runs_shader(variant: IndexVariant) -> Shader {
     variant.declare_runs(shader).body(include_str!("../../../shaders/gather/runs.wgsl"))
 }
 
-/// The shader of gathers of elements of `unit` by indices of `variant`, or of any. A window of a
-/// table leaves what lies outside as it is.
+/// The shader of gathers of elements of `unit` by indices of `variant`, or by any indices. A window
+/// of a table leaves elements whose rows are outside it unchanged.
 pub fn shader(unit: Unit, variant: Option<IndexVariant>, windowed: bool) -> Shader {
     let shader = begin(format!("gather {} {variant:?} {windowed}", unit.bytes()));
     let shader = unit.bind(unit.bind(shader, "src"), "dst");
@@ -301,7 +301,7 @@ fn nd(ctx: &mut dyn OpContext, params: &Tensor) -> Result<()> {
     );
     let mut out = Dims::from_slice(lead);
     out.extend_from_slice(&params.dims[depth..]);
-    // TensorFlow asks for entries, not for elements: it is an error too where an entry is empty.
+    // TensorFlow checks for entries, not for elements: it is an error even if an entry is empty.
     require!(
         lead.contains(&0) || !params.is_empty(),
         "Requested more than 0 entries, but params is empty.  Params shape: {}",
@@ -317,7 +317,8 @@ fn nd(ctx: &mut dyn OpContext, params: &Tensor) -> Result<()> {
     .enqueue(ctx.device(), params, &Indices::new(&indices, &params.dims[..depth])?, &dst)
 }
 
-/// Newer TensorFlows let a node choose what bad indices do; a device can only ignore them.
+/// Newer versions of TensorFlow let a node choose how bad indices are handled; a device can only
+/// ignore them.
 pub fn check_policy(attrs: &dyn Attrs) -> Result<()> {
     match attrs.string("bad_indices_policy").as_deref() {
         Ok("ERROR") => Err(Error::Unimplemented(

@@ -42,13 +42,14 @@ pub fn stitch(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     }
     let mut out = Dims::from_slice(&[rows]);
     out.extend_from_slice(&slice);
-    // First the device's memory, which may lack room for an index, then the host's.
+    // The device's memory is allocated first, since it may lack room for the index, then the
+    // host's.
     let dst = ctx.output(0, data[0].dtype, &out)?;
     if dst.is_empty() {
         return Ok(());
     }
     let order = ctx.temp(DType::I32, &[rows])?;
-    // Later pairs win, and later rows of a pair. Rows that nobody names are zero: -1 is out of
+    // Later pairs win, and later rows of a pair. Rows that no index names are zero: -1 is out of
     // range.
     let (mut sources, mut first) = (vec![-1_i32; rows], 0);
     for t in &indices {

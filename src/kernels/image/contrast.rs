@@ -1,4 +1,4 @@
-//! AdjustContrastv2 and its predecessor: the distance from each image's mean, by channel, times a
+//! AdjustContrastv2 and AdjustContrast: the distance from each image's mean, by channel, times a
 //! factor.
 
 use smallvec::{SmallVec, smallvec};
@@ -41,7 +41,7 @@ pub fn shaders() -> Vec<Shader> {
     all
 }
 
-/// Inputs: images, contrast_factor; where the result is bounded also min_value and max_value, all
+/// Inputs: images, contrast_factor; if the result is bounded also min_value and max_value, all
 /// float32 scalars on the device.
 fn adjust_contrast(ctx: &mut dyn OpContext, bounded: bool) -> Result<()> {
     let x = ctx.input(0)?;
@@ -62,14 +62,14 @@ fn adjust_contrast(ctx: &mut dyn OpContext, bounded: bool) -> Result<()> {
     }
     let (lead, image) = x.dims.split_at(x.rank() - 3);
     let dims = [lead.iter().product(), image[0] * image[1], image[2]];
-    // The mean in float32: TensorFlow sums so whatever the type.
+    // The mean is in float32: TensorFlow sums in float32 for every type.
     let wide = if x.dtype == F32 { x.clone() } else { ctx.temp(F32, &dims)? };
     if x.dtype != F32 {
         widen(ctx, &x, &wide)?;
     }
     let mean = ctx.temp(F32, &[dims[0], dims[2]])?;
     reduce(ctx, Reduction::of("Mean"), &wide, &groups(&dims, &[false, true, false]), &mean)?;
-    // An unbounded result has no use for the other two; the factor stands in for them.
+    // An unbounded result does not use the other two scalars; the factor stands in for them.
     let factor = &scalars[0];
     let (low, high) = if bounded { (&scalars[1], &scalars[2]) } else { (factor, factor) };
     let tensors = [&x, &mean, factor, low, high, &y];

@@ -1,6 +1,6 @@
 //! CropAndResize: boxes of a batch of images, resized to one size.
 //!
-//! Like TensorFlow's kernels it refuses box indices outside the batch, for which it waits for the
+//! Like TensorFlow's kernels it refuses box indices outside the batch, and so waits for the
 //! indices. Boxes that are not finite give the extrapolation value, as on TensorFlow's GPU.
 
 use smallvec::smallvec;
@@ -40,7 +40,7 @@ pub fn shaders() -> Vec<Shader> {
     TYPES.iter().map(|t| shader(*t)).collect()
 }
 
-/// Whether the attribute `method` says bilinear.
+/// Whether the attribute `method` is bilinear.
 pub(super) fn method(attrs: &dyn Attrs) -> Result<bool> {
     let method = attrs.string("method")?;
     require!(

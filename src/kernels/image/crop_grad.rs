@@ -70,8 +70,8 @@ fn grad_image(ctx: &mut dyn OpContext, dtype: DType, bilinear: bool) -> Result<(
     let sums = if sum_type(dtype) == dtype { image.clone() } else { ctx.temp(F32, &dims)? };
     let device = ctx.device();
     check_extents(device, &[&grads, &sums])?;
-    // Passes over some of the boxes, over some rows of one box, or over some columns of one row,
-    // keep loops short; each adds to the sums.
+    // Each pass goes over some of the boxes, over some rows of one box, or over some columns of one
+    // row: this keeps loops short. Each pass adds to the sums.
     let extents = [count, grads.dims[1], grads.dims[2]];
     for part in parts(extents, device.profile().loop_limit) {
         image_pass(device, [&grads, &boxes, &indices, &sums], bilinear, part)?;
@@ -134,8 +134,8 @@ fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
     if depth == 0 {
         return ctx.device().fill(result.address, result.bytes(), 0);
     }
-    // A value for each position of a crop, summed by columns and then by rows, all boxes side by
-    // side.
+    // There is a value for each position of a crop. Values are summed by columns and then by rows,
+    // for all boxes side by side.
     let per_row = ctx.temp(F32, &[rows, count, 4])?;
     let per_position = ctx.temp(F32, &[columns, rows, count, 4])?;
     let device = ctx.device();
@@ -164,7 +164,8 @@ fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
     sum(ctx, &per_row, &result)
 }
 
-/// `y[i] = sum over s of partial[s][i]`, of as many s at a time as a loop may have.
+/// `y[i] = sum over s of partial[s][i]`, over at most as many s at a time as a loop may have
+/// iterations.
 fn sum(ctx: &mut dyn OpContext, partial: &Tensor, y: &Tensor) -> Result<()> {
     let (count, most) = (partial.len() / y.len(), ctx.device().profile().loop_limit);
     if count <= most {
@@ -178,7 +179,7 @@ fn sum(ctx: &mut dyn OpContext, partial: &Tensor, y: &Tensor) -> Result<()> {
     sum(ctx, &sums, y)
 }
 
-/// With `steps` channels in an iteration.
+/// The program with `steps` channels in an iteration.
 fn boxes_shader(dtype: DType, steps: u32) -> Shader {
     Shader::new(format!("crop grad boxes {dtype} by {steps}"))
         .bind("grads", F32)

@@ -1,6 +1,6 @@
-//! `DrawBoundingBoxes`: the outlines of boxes over images. Of boxes that meet, the last one is
-//! seen. An invocation looks at the boxes from the last one on; more boxes than iterations may be
-//! are drawn by several dispatches, the first boxes first.
+//! `DrawBoundingBoxes`: the outlines of boxes over images. Where boxes meet, the last one is
+//! visible. An invocation looks at the boxes from the last one on. If there are more boxes than a
+//! loop may have iterations, several dispatches draw them, the first boxes first.
 
 use smallvec::smallvec;
 
@@ -96,7 +96,7 @@ fn draw(ctx: &mut dyn OpContext, colored: bool) -> Result<()> {
     Ok(())
 }
 
-/// The program with a table of colors of its own, or TensorFlow's.
+/// The program with its own table of colors, or with TensorFlow's.
 fn shader(dtype: DType, own: bool) -> Shader {
     let shader = Shader::new(format!("draw boxes {dtype} own={own}"))
         .bind("x", dtype)

@@ -1,7 +1,8 @@
 //! Images of shape [batch, height, width, channels]: resizing, crops, projective transforms,
 //! colours, contrast and outlines of boxes.
 //!
-//! Gradients gather: each element of an image sums what it gave, in a fixed order, without atomics.
+//! Gradients gather: each element of an image sums the gradients of the values that it contributed
+//! to, in a fixed order, without atomics.
 
 pub mod contrast;
 pub mod crop;
@@ -56,7 +57,7 @@ fn check_image(x: &Tensor, expected: &str) -> Result<[usize; 4]> {
     Ok([x.dims[0], x.dims[1], x.dims[2], x.dims[3]])
 }
 
-/// Fails when one of the tensors has more elements than shaders count.
+/// Fails if one of the tensors has more elements than shaders can count.
 fn check_extents(device: &Device, tensors: &[&Tensor]) -> Result<()> {
     tensors.iter().try_for_each(|t| device.check_extent(t.len()).map(drop))
 }

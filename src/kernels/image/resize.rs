@@ -1,8 +1,8 @@
 //! ResizeBilinear, ResizeNearestNeighbor and their gradients.
 //!
 //! Both are separable, so a gradient is two passes over one axis each, with sums in f32 (f64 for
-//! float64); that of nearest neighbors is one where few positions read the same. Programs compute
-//! four channels at once where these lie together.
+//! float64); the gradient of nearest neighbors takes one pass if few positions read the same
+//! position. Programs compute four channels at once where these lie together.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -22,7 +22,7 @@ use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 
-/// For each element of a bilinear result: three interpolations of two values.
+/// Operations for each element of a bilinear result: three interpolations of two values.
 const BILINEAR_OPERATIONS: usize = 9;
 const TYPES: &[DType] = types::FLOATS;
 const SOURCE: &str = include_str!("../../../shaders/image/resize_source.wgsl");
@@ -70,7 +70,7 @@ pub fn shaders() -> Vec<Shader> {
     all
 }
 
-/// What a node says.
+/// The attributes of a node.
 struct Resize {
     bilinear: bool,
     align_corners: bool,
@@ -236,7 +236,7 @@ impl Resize {
         self.gradient(ctx, &dy, dy.dtype, [rows as usize, columns as usize])
     }
 
-    /// The columns of each line first, then the rows.
+    /// Takes the columns of each line first, then the rows.
     fn gradient(
         &self,
         ctx: &mut dyn OpContext,
@@ -321,7 +321,7 @@ impl Resize {
 }
 
 impl Axis {
-    /// The most resized positions that read one position, or that the shader takes for readers.
+    /// The most resized positions that read one position, or that the shader considers as readers.
     fn most_readers(self, bilinear: bool) -> usize {
         if self.scale > 0.0 {
             let reach = if bilinear { 2.0 } else { 1.0 };
@@ -333,8 +333,7 @@ impl Axis {
     }
 }
 
-/// How a program from one tensor into another is launched: its elements are single ones, or four at
-/// once.
+/// How a program from one tensor to another is launched: by single elements, or by four at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launch {
     pub(super) wide: bool,
@@ -371,7 +370,8 @@ impl Launch {
         }
     }
 
-    /// Declares the tensors, and what bodies call the computed type and the loads of it.
+    /// Declares the tensors, and the names by which bodies call the computed type and the loads of
+    /// it.
     pub(super) fn bind(shader: Shader, src: DType, dst: DType, wide: bool) -> Shader {
         let shader = if wide {
             vec4::bind_write(vec4::bind_read(shader, "src", src), "dst", dst)
@@ -429,7 +429,7 @@ fn nearest_grad_shader(dtype: DType, wide: bool) -> Shader {
     Launch::map(shader.body(include_str!("../../../shaders/image/resize_nearest_grad.wgsl")), wide)
 }
 
-/// With `steps` positions in an iteration.
+/// The program with `steps` positions in an iteration.
 fn grad_shader(bilinear: bool, src: DType, dst: DType, wide: bool, steps: u32) -> Shader {
     let label = format!("resize grad bilinear={bilinear} {src} to {dst} wide={wide} by {steps}");
     let shader = Launch::bind(Shader::new(label), src, dst, wide)
@@ -442,7 +442,7 @@ fn grad_shader(bilinear: bool, src: DType, dst: DType, wide: bool, steps: u32) -
     Launch::map(shader.unrolled(steps, text), wide)
 }
 
-/// Which resized positions read a position, and by what weight.
+/// Declares which resized positions read a position, and with which weight.
 fn declare_readers(shader: Shader, bilinear: bool) -> Shader {
     let (weight, shift, before) = if bilinear {
         (

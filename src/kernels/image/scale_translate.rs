@@ -1,8 +1,9 @@
-//! ScaleAndTranslate and its gradient: resizing by a sampling kernel, which is stretched where the
+//! ScaleAndTranslate and its gradient: resizing by a sampling kernel, which is stretched if the
 //! image shrinks.
 //!
-//! Both are a pass along rows and one along columns, of the same program: the gradient's spans are
-//! the transposed ones. Spans follow from arguments in host memory alone; they are made there.
+//! Both take a pass along rows and one along columns, with the same program: the gradient's spans
+//! are the transposed ones. Spans depend only on arguments in host memory, so the host computes
+//! them.
 
 use super::resize::Launch;
 use super::spans::{Axis, Sampling, Spans};
@@ -22,7 +23,7 @@ use crate::require;
 use crate::shader::{Shader, vec4};
 use crate::tensor::{Tensor, shape_text};
 
-/// Those of TensorFlow's CPU kernel but int32, which is in host memory.
+/// The types of TensorFlow's CPU kernel except int32, which is in host memory.
 const TYPES: &[DType] = union!(FLOATS, &[I8, I16, I64, U8, U16]);
 
 /// Registers both.
@@ -54,7 +55,7 @@ pub fn shaders() -> Vec<Shader> {
     all
 }
 
-/// What a node says.
+/// The attributes of a node.
 struct Sampled {
     sampling: Sampling,
     antialias: bool,
@@ -132,7 +133,7 @@ fn too_many(device: &Device) -> Error {
     too_large(device.capabilities(), "the weights of an axis")
 }
 
-/// Rows and columns, by the host inputs scale (`first`) and translation.
+/// The axes of rows and columns, from the host inputs scale (`first`) and translation.
 fn axes(
     ctx: &mut dyn OpContext,
     first: usize,
@@ -140,7 +141,7 @@ fn axes(
     resized: [usize; 2],
 ) -> Result<[Axis; 2]> {
     let scales = pair(ctx, first)?;
-    // TensorFlow's threads take subnormal numbers for zero.
+    // TensorFlow's threads treat subnormal numbers as zero.
     require!(scales.iter().all(|s| *s >= f32::MIN_POSITIVE), "Scale must be greater than zero.");
     let translations = pair(ctx, first + 1)?;
     Ok([0, 1].map(|k| Axis {
@@ -160,7 +161,7 @@ fn pair(ctx: &mut dyn OpContext, i: usize) -> Result<[f32; 2]> {
     Ok([v[0], v[1]])
 }
 
-/// From the first tensor by way of the second to the third: rows, then columns.
+/// Runs two passes, from the first tensor by way of the second to the third: rows, then columns.
 fn two_passes(
     ctx: &dyn OpContext,
     tensors: [&Tensor; 3],
@@ -174,7 +175,7 @@ fn two_passes(
     pass(device, partial, y, (width, channels), columns)
 }
 
-/// One axis, of `extent` positions of `inner` elements.
+/// A pass along one axis, of `extent` positions of `inner` elements.
 fn pass(
     device: &Device,
     src: &Tensor,
@@ -201,7 +202,7 @@ fn pass(
     device.enqueue_table(&program, spans.words(), src.bytes() + dst.bytes(), flops)
 }
 
-/// With `steps` positions of a span in an iteration.
+/// The program with `steps` positions of a span in an iteration.
 fn shader(dtype: DType, wide: bool, steps: u32) -> Shader {
     let label = format!("resize by spans {dtype} wide={wide} by {steps}");
     let shader = Shader::new(label).bind("spans", U32);

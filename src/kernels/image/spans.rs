@@ -1,6 +1,6 @@
-//! What `ScaleAndTranslate` reads along one axis: for each position of the result a span of the
-//! image and its weights, by a sampling kernel. All in float32 and in TensorFlow's order, for a
-//! position that is rounded otherwise may lie in another span.
+//! The elements that `ScaleAndTranslate` reads along one axis: each position of the result has a
+//! span of the image and its weights, by a sampling kernel. All computation is in float32 and in
+//! TensorFlow's order, since a position that is rounded differently may lie in another span.
 
 use std::f32::consts::PI;
 
@@ -74,12 +74,12 @@ impl Sampling {
     }
 }
 
-/// The spans of one axis, all of one length.
+/// The spans of one axis, which all have the same length.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spans {
-    /// Weights of each span.
+    /// The number of weights of each span.
     pub size: usize,
-    /// Where each begins.
+    /// The start of each span.
     pub starts: Vec<u32>,
     /// Their weights.
     pub weights: Vec<f32>,
@@ -94,24 +94,25 @@ pub struct Axis {
     pub resized: usize,
     /// Positions of the result for a position of the image.
     pub scale: f32,
-    /// What is added to a scaled position.
+    /// The number that is added to a scaled position.
     pub translation: f32,
 }
 
 impl Axis {
-    /// Positions of the image for a position of the result, and by how much a kernel is stretched.
+    /// Positions of the image for a position of the result, and the factor by which a kernel is
+    /// stretched.
     fn inverse(&self, antialias: bool) -> [f32; 2] {
         let inverse = (1.0 / f64::from(self.scale)) as f32;
         [inverse, if antialias { inverse.max(1.0) } else { 1.0 }]
     }
 
-    /// Weights of a span.
+    /// The number of weights of a span.
     pub fn reach(&self, sampling: Sampling, antialias: bool) -> usize {
         let radius = sampling.radius() * self.inverse(antialias)[1];
         (2 * i64::from(radius.ceil() as i32) + 1).min(self.extent as i64) as usize
     }
 
-    /// What each position of the result reads of the image.
+    /// The span of the image that each position of the result reads.
     pub fn spans(&self, sampling: Sampling, antialias: bool) -> Spans {
         let last = self.extent as i64 - 1;
         let [inverse, stretch] = self.inverse(antialias);
@@ -144,8 +145,8 @@ impl Axis {
 }
 
 impl Spans {
-    /// What each position of an image of `extent` gives: positions of the result, by the same
-    /// weights. None where these are more than `most`.
+    /// The positions of the result that each position of an image of `extent` contributes to, with
+    /// the same weights. None if there are more than `most` of them.
     pub fn transposed(&self, extent: usize, most: usize) -> Option<Self> {
         let entries = || {
             self.starts.iter().enumerate().flat_map(|(at, start)| {
@@ -154,7 +155,8 @@ impl Spans {
                 sources.zip(weights).filter(|(_, w)| **w != 0.0).map(move |(i, w)| (i, at, *w))
             })
         };
-        // Positions come in order: the first and the last that read each.
+        // Positions come in order, so the first and the last reader of each position bound its
+        // range.
         let mut ranges = vec![None; extent];
         for (i, at, _) in entries() {
             let first = ranges[i].map_or(at, |(first, _)| first);

@@ -1,5 +1,5 @@
-//! ImageProjectiveTransformV2 and V3: each output position reads the image where a projective
-//! transform puts it.
+//! ImageProjectiveTransformV2 and V3: each output position reads the image at the point to which a
+//! projective transform maps it.
 
 use smallvec::smallvec;
 
@@ -117,13 +117,14 @@ impl Transform {
 }
 
 fn shader(dtype: DType) -> Shader {
-    // C++ truncates. bytes wrap around.
+    // C++ truncates; the bytes wrap around.
     let (library, convert) = match dtype {
         I64 => ("float_to_int64", "f32_to_i64(v)"),
         I32 => ("float_to_int", "f32_to_i32(v)"),
         U8 => ("float_to_int", "bitcast<u32>(f32_to_i32(v)) & 0xffu"),
         F64 => ("special", "f64(v)"),
-        // Rounded to the type already where the fill value is interpolated with.
+        // The value is already rounded to the type where the fill value takes part in the
+        // interpolation.
         _ => (codec::library(dtype).unwrap_or("special"), codec::rounded(dtype).unwrap_or("v")),
     };
     Shader::new(format!("projective transform {dtype}"))

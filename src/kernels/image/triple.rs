@@ -1,5 +1,5 @@
 //! Ops on vectors of three along the last dimension: HSVToRGB, RGBToHSV, AdjustHue,
-//! AdjustSaturation, Cross. A row of a table each.
+//! AdjustSaturation, Cross. Each is a row of a table.
 
 use smallvec::SmallVec;
 
@@ -23,7 +23,7 @@ enum Second {
     None,
     /// A float32 scalar on the device with this name: `s` in the expression.
     Scalar(&'static str),
-    /// A tensor like the first: `b` in the expression.
+    /// A tensor like the first one: `b` in the expression.
     Tensor,
 }
 
@@ -42,7 +42,8 @@ const ROWS: &[Row] = &[
         Second::Scalar("scale"),
         "hsv_to_rgb(saturated(rgb_to_hsv(a), s))",
     ),
-    // Component by component: integers have no cross(), and 64-bit ones no vectors everywhere.
+    // Computed by components: integers have no cross(), and not every adapter has vectors of 64-bit
+    // ones.
     (
         "Cross",
         CROSS,

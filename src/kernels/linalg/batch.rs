@@ -1,4 +1,4 @@
-//! What the ops check: batches of square matrices.
+//! The operands that the ops check: batches of square matrices.
 
 use crate::error::{Error, Result};
 use crate::require;

@@ -18,10 +18,10 @@ use crate::kind::Kind;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
-/// Most columns that are decomposed at a time in registers.
+/// The most columns that are decomposed at a time in registers.
 const EDGE: usize = 8;
-/// The same for complex numbers, and in float64 where registers are few: 8 are 36 elements of a
-/// block, and more that spill.
+/// The same for complex numbers, and for float64 where registers are few: with 8 columns a block
+/// has 36 elements, and more values that would spill.
 const NARROW: usize = 4;
 /// Matrices up to this size are decomposed in one dispatch.
 const WHOLE: usize = 128;
@@ -59,7 +59,7 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
     if x.is_empty() {
         return Ok(());
     }
-    // With ones on the diagonal behind the last row, every matrix has whole blocks.
+    // Behind the last row there are ones on the diagonal, so every matrix has whole blocks.
     let padded = n.next_multiple_of(EDGE);
     let state = ctx.temp(I32, &[count])?;
     let work = ctx.temp(dtype, &[count, padded, padded])?;
@@ -90,7 +90,7 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
     map(device, Map::LowerIfOk, whole, &state, 0, &y, n, n)
 }
 
-/// All that the panels' text depends on.
+/// The properties that the panels' text depends on.
 #[derive(Debug, Clone, Copy)]
 struct Panel {
     dtype: DType,
@@ -186,9 +186,9 @@ fn store_four(i: u32, v: four) {
 }
 ";
 
-/// The arithmetic on blocks of `edge` columns, unrolled: the sums' start, a step, what goes to
-/// workgroup memory, the block's declaration, its decomposition, the solution for a row, and what
-/// stores it.
+/// The arithmetic on blocks of `edge` columns, unrolled: the start of the sums, a step, the values
+/// that go to workgroup memory, the block's declaration, its decomposition, the solution for a row,
+/// and its stores.
 fn texts(dtype: DType, edge: usize) -> [String; 7] {
     let is_complex = dtype.is_complex();
     // The factor on the right is conjugated.

@@ -95,7 +95,8 @@ const REAL_PARTS: &str = "fn parts_of(x: number) -> Parts {
 }
 ";
 
-/// The smaller part follows the larger one's exponent; where it vanishes against it, it is zero.
+/// The smaller part uses the larger one's exponent; if it is negligible beside the larger part, it
+/// is zero.
 const COMPLEX_PARTS: &str = "fn parts_of(z: number) -> Parts {
     let re = split(z.x);
     let im = split(z.y);
@@ -118,7 +119,7 @@ const COMPLEX_PARTS: &str = "fn parts_of(z: number) -> Parts {
 
 const REAL: &str = "    let finite = scaled(mantissa, exponent);
     store_y(matrix, select(finite, mantissa * special, is_special));";
-/// Infinities give NaNs in TensorFlow, too.
+/// Infinities also give NaNs in TensorFlow.
 const COMPLEX: &str = "    let finite = number(scaled(mantissa.x, exponent), scaled(mantissa.y, \
                        exponent));
     store_y(matrix, select(finite, number(real(p.nan), real(p.nan)), is_special));";

@@ -39,7 +39,7 @@ pub fn shaders() -> Vec<Shader> {
 }
 
 /// Sweeps over all pairs until rotations vanish: a few for any matrix, slowly more with the number
-/// of rows. Wider types take one or two more.
+/// of rows. Wider types take one or two more sweeps.
 pub fn sweeps(dtype: DType, n: usize) -> usize {
     let bits = usize::BITS - n.leading_zeros();
     if dtype.part() == F64 { 8 + bits as usize } else { 6 + bits as usize }
@@ -52,7 +52,7 @@ fn eigen(ctx: &mut dyn OpContext, vectors: bool) -> Result<()> {
     let mut dims = batch_dims(&x).to_vec();
     dims.push(n);
     let e = ctx.output(0, dtype, &dims)?;
-    // TensorFlow's shape for what was not asked for.
+    // This is TensorFlow's shape for an output that was not asked for.
     let v = ctx.output(1, dtype, if vectors { &x.dims } else { &[] })?;
     if x.is_empty() {
         return Ok(());
@@ -163,7 +163,8 @@ fn step_shader(dtype: DType, workgroup: u32) -> Shader {
         .body(include_str!("../../../shaders/linalg/eigen_step.wgsl"))
 }
 
-/// The lower triangle mirrored, as TensorFlow reads it, with a real diagonal, and the identity.
+/// Mirrors the lower triangle, which TensorFlow reads, with a real diagonal, and writes the
+/// identity.
 fn begin_shader(dtype: DType) -> Shader {
     Shader::new("linalg eigen begin")
         .bind("x", dtype)

@@ -1,4 +1,4 @@
-//! LU decomposition with partial pivoting, and what follows from it: Lu, MatrixSolve and
+//! LU decomposition with partial pivoting, and the ops that build on it: Lu, MatrixSolve and
 //! MatrixInverse.
 //!
 //! A panel of columns is factored by one workgroup for each matrix, the rest of the matrix follows
@@ -59,13 +59,13 @@ pub fn shaders() -> Vec<Shader> {
     NUMBERS.iter().flat_map(each).chain([widen_shader()]).collect()
 }
 
-/// A decomposition: `lu` holds L (unit diagonal, not stored) and U, row `i` of `L U` is row
+/// A decomposition: `lu` holds L (its unit diagonal is not stored) and U; row `i` of `L U` is row
 /// `permutation[i]` of the input.
 pub struct Decomposition {
     /// L and U of each matrix.
     pub lu: Tensor,
     permutation: Tensor,
-    /// For each matrix 1 where a pivot was zero, and the number of swaps of rows.
+    /// For each matrix, 1 if a pivot was zero, and the number of row swaps.
     pub state: Tensor,
     batch: Batch,
 }
@@ -146,7 +146,7 @@ impl Decomposition {
         Self::of(ctx, x, adjoint, batch, lu, permutation)
     }
 
-    /// Waits for the decomposition and fails with `message` when a pivot was zero.
+    /// Waits for the decomposition and fails with `message` if a pivot was zero.
     fn require_invertible(&self, device: &Device, message: &str) -> Result<()> {
         let mut state = HostTensor {
             dtype: I32,
@@ -169,7 +169,7 @@ impl Decomposition {
     }
 }
 
-/// Invocations that decompose a matrix of `n` rows together.
+/// The number of invocations that decompose a matrix of `n` rows together.
 pub const fn workgroup(n: usize) -> u32 {
     match n {
         0..=16 => 16,
@@ -178,7 +178,7 @@ pub const fn workgroup(n: usize) -> u32 {
     }
 }
 
-/// Whether every four elements of the rows of `n` x `n` matrices can be read at once.
+/// Whether all groups of four elements in the rows of `n` x `n` matrices can be read at once.
 pub fn vec4s(a: &Tensor, n: usize) -> bool {
     a.dtype == F32 && n.is_multiple_of(4) && a.address.is_multiple_of(16)
 }

@@ -1,11 +1,10 @@
 //! Linear algebra on batches of matrices: Cholesky, Lu, Qr, inverse, determinants, solves,
-//! eigenvalues, singular values and tridiagonal systems, in float32 and float64; all but singular
-//! values in complex types, too ([`number`]).
+//! eigenvalues, singular values and tridiagonal systems, in float32 and float64; all except
+//! singular values also in complex types ([`number`]).
 //!
 //! A matrix is factored in panels. One workgroup for each matrix walks down a panel; the rest of
-//! the matrix, where the work is, follows in dispatches that fill the device. Within a panel of
-//! Cholesky and within a triangle that is solved, eight columns or equations at a time stay in
-//! registers.
+//! the matrix, where most of the work is, follows in dispatches that fill the device. In a panel of
+//! Cholesky and in a triangular solve, eight columns or equations at a time stay in registers.
 //!
 //! `tests/linalg` bounds residuals and orthogonality by a small multiple of the number of rows
 //! times the type's precision.

@@ -1,4 +1,4 @@
-//! What real and complex matrices have in common: shaders are written for a `number`, whose
+//! The common interface of real and complex matrices: shaders are written for a `number`, whose
 //! products, quotients and absolute values have names ([`Numbers::numbers`]).
 
 use crate::dtype::{
@@ -12,13 +12,13 @@ pub const NUMBERS: &[DType] = &[F32, F64, C64, C128];
 /// The types of the Jacobi iterations and of tridiagonal systems.
 pub const REALS: &[DType] = types::F32_F64;
 
-/// WGSL's name of a real type, or of the type of a complex one's parts.
+/// WGSL's name of a real type, or of the type of a complex type's parts.
 pub const fn real(dtype: DType) -> &'static str {
     if matches!(dtype.part(), F64) { "f64" } else { "f32" }
 }
 
-/// WGSL's name of the unsigned type as wide as a real one, and the mask of the bits of an absolute
-/// value.
+/// WGSL's name of the unsigned type of the same width as a real type, and the mask of the bits of
+/// an absolute value.
 pub const fn bits(dtype: DType) -> (&'static str, &'static str) {
     if matches!(dtype.part(), F64) {
         ("u64", "0x7ffffffffffffffflu")

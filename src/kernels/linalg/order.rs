@@ -1,4 +1,4 @@
-//! Sorting the eigenvalues or singular values of each matrix, which the vectors then follow.
+//! Sorts the eigenvalues or singular values of each matrix; the vectors then follow the same order.
 
 use smallvec::smallvec;
 
@@ -14,8 +14,8 @@ pub fn shaders() -> Vec<Shader> {
     NUMBERS.iter().flat_map(|t| [shader(*t, false), shader(*t, true)]).collect()
 }
 
-/// Sorts the last dimension of `x` (of `k` > 0 values, complex ones by their real parts) into `y`;
-/// `order` (int32) receives where each value came from.
+/// Sorts the last dimension of `x` (of `k` > 0 values, complex ones by their real parts) into `y`.
+/// `order` (int32) receives the old place of each value.
 pub fn sort(
     device: &Device,
     x: &Tensor,

@@ -11,7 +11,7 @@ use crate::tensor::Tensor;
 
 /// Matrices up to this size are decomposed in one dispatch.
 pub const SMALL: usize = 64;
-/// Width of a panel or block of larger ones.
+/// Width of a panel or block of larger matrices.
 pub const BLOCK: usize = 32;
 
 /// The width of a panel for matrices of `n` rows, never zero.
@@ -23,13 +23,13 @@ pub const fn block(n: usize) -> usize {
     }
 }
 
-/// A batch of matrices inside a tensor: where element (0, 0) of the first one lies, and the steps
-/// to the next matrix, row and column.
+/// A batch of matrices inside a tensor: the place of element (0, 0) of the first matrix, and the
+/// steps to the next matrix, row and column.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'t> {
-    /// Where they lie.
+    /// The tensor that holds them.
     pub tensor: &'t Tensor,
-    /// Elements before the first one.
+    /// Elements before the first matrix.
     pub at: usize,
     /// Elements from a matrix to the next.
     pub matrix: usize,
@@ -45,23 +45,23 @@ impl<'t> Part<'t> {
         Self { tensor, at: 0, matrix: rows * cols, row: cols, col: 1 }
     }
 
-    /// The same matrix for the whole batch.
+    /// The same matrix, shared by the whole batch.
     pub const fn shared(self) -> Self {
         Self { matrix: 0, ..self }
     }
 
-    /// From row `i` and column `j` on.
+    /// The part from row `i` and column `j` on.
     pub const fn from(self, i: usize, j: usize) -> Self {
         Self { at: self.at + i * self.row + j * self.col, ..self }
     }
 
-    /// Whether four neighbours in each row can be read at once, and lie in one matrix.
+    /// Whether four neighbours in each row can be read at once, and belong to one matrix.
     pub fn is_in_vec4s(&self) -> bool {
         let whole = [self.at, self.matrix, self.row].iter().all(|n| n.is_multiple_of(4));
         self.col == 1 && whole && self.tensor.dtype == F32 && self.tensor.address.is_multiple_of(16)
     }
 
-    /// Rows become columns when `yes`.
+    /// The transposed part, if `yes`.
     pub const fn transposed(self, yes: bool) -> Self {
         if yes { Self { row: self.col, col: self.row, ..self } } else { self }
     }
@@ -85,8 +85,8 @@ const TILE: usize = 4;
 /// Invocations in a workgroup of [`update`].
 const UPDATERS: u32 = 64;
 
-/// `C -= A B`; with `lower`, which is an update of a Hermitian matrix, `C -= A conj(B)`, and tiles
-/// above C's diagonal are left alone.
+/// Computes `C -= A B`. With `lower`, for updates of a Hermitian matrix, it is `C -= A conj(B)`,
+/// and tiles above C's diagonal are left unchanged.
 pub fn update(
     device: &Device,
     c: Part<'_>,
@@ -104,7 +104,7 @@ pub fn update(
     let params = Params::new().u32(device.check_extent(count)?).u32(tiles_m).u32(tiles_n);
     let dtype = c.tensor.dtype;
     let flops = dtype.product_flops(batch * m * n * k) / if lower { 2 } else { 1 };
-    // Whether the columns of b are what lies in its rows: then a product is four dots.
+    // Whether b is stored transposed: then a product is four dot products.
     let transposed = b.col != 1;
     let in_vec4s = [n, k].iter().all(|n| n.is_multiple_of(4))
         && [a, b.transposed(transposed), c].iter().all(Part::is_in_vec4s);
@@ -179,18 +179,18 @@ fn update_shader(dtype: DType) -> Shader {
         })
 }
 
-/// How [`map`] makes an element of its result.
+/// How [`map`] computes an element of its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Map {
     /// The source's element.
     Copy,
     /// Its complex conjugate.
     Conjugate,
-    /// The source's element below the diagonal, its real part on the diagonal, else zero, of
-    /// matrices of `others` rows; the identity behind them.
+    /// The source's element below the diagonal, its real part on the diagonal, else zero, for
+    /// matrices of `others` rows; behind them the identity.
     LowerPadded,
-    /// The source's element below the diagonal, its real part on the diagonal, else zero, but NaN
-    /// in place of each where the int32 `other[matrix]` is not zero.
+    /// The source's element below the diagonal, its real part on the diagonal, else zero; but NaN
+    /// in place of each element if the int32 `other[matrix]` is not zero.
     LowerIfOk,
     /// The source's matrix `other[matrix]`.
     Pick,
@@ -263,8 +263,8 @@ impl Map {
     }
 }
 
-/// Fills the matrices `y` of `rows` x `cols` from `x`, and `other` where the map reads it (`others`
-/// of its rows for each matrix).
+/// Fills the matrices `y` of `rows` x `cols` from `x`, and from `other` if the map reads it
+/// (`others` of its rows for each matrix).
 #[expect(clippy::too_many_arguments, reason = "a source, a table and a result with their extents")]
 pub fn map(
     device: &Device,

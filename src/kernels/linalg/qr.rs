@@ -1,8 +1,8 @@
 //! Qr by Householder reflections, with LAPACK's signs. TensorFlow runs its Qr in host memory; ours
 //! stays on the device.
 //!
-//! Small matrices take one dispatch, larger ones one for each reflection, whose columns many
-//! workgroups share.
+//! Small matrices take one dispatch. Larger ones take one dispatch for each reflection; many
+//! workgroups share its columns.
 
 use smallvec::smallvec;
 
@@ -19,7 +19,7 @@ use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor};
 
-/// Elements of a matrix up to which one workgroup takes all of its reflections.
+/// A matrix of up to this many elements has all of its reflections computed by one workgroup.
 const SMALL: usize = 64 * 64;
 /// Columns for a workgroup, as in the shader.
 const COLUMNS: usize = 16;
@@ -80,7 +80,7 @@ fn qr(ctx: &mut dyn OpContext, full: bool) -> Result<()> {
     let r = ctx.output(1, dtype, &dims(inner, n))?;
     let work = ctx.temp(dtype, &x.dims)?;
     let side = ctx.temp(dtype, &[count, reflections, 3])?;
-    // The maps need some table, which they do not read.
+    // The maps need a table, but do not read it.
     let unread = ctx.temp(I32, &[1])?;
     let device = ctx.device();
     device.check_extent(q.len().max(r.len()).max(x.len()))?;
@@ -106,8 +106,8 @@ struct Matrices<'t> {
 }
 
 impl Matrices<'_> {
-    /// Makes the reflections (`factor`) or applies them, last one first, to the identity in `q` of
-    /// `cols` columns.
+    /// Computes the reflections (`factor`), or applies them, the last one first, to the identity in
+    /// `q` of `cols` columns.
     fn reflect(&self, device: &Device, factor: bool, q: &Tensor, cols: usize) -> Result<()> {
         let Self { count, m, n, reflections, .. } = *self;
         let dtype = q.dtype;
@@ -122,7 +122,8 @@ impl Matrices<'_> {
             let steps = steps.min(reflections - done);
             let first = if factor { done } else { reflections - 1 - done };
             let params = Params::new().u32(count).u32(groups).u32(m).u32(n).u32(cols);
-            // Each reflection takes a product with its column, and another with what comes of it.
+            // Each reflection takes a product with its column, and another product with the result
+            // of the first.
             let taken = if factor { done..done + steps } else { first + 1 - steps..first + 1 };
             let products: usize = taken.map(|i| (m - i) * (cols - i)).sum();
             device.enqueue_counted(

@@ -1,4 +1,5 @@
-//! Triangular solves: blocks of equations in registers, the other equations by `C -= A B`.
+//! Triangular solves: blocks of equations are solved in registers, the other equations by `C -= A
+//! B`.
 
 use std::fmt::Write;
 
@@ -11,12 +12,12 @@ use crate::dtype::DType::{self, F32};
 use crate::error::Result;
 use crate::shader::Shader;
 
-/// What a triangle is.
+/// The kind of a triangle.
 #[derive(Debug, Clone, Copy)]
 pub struct Triangle {
-    /// Upper, so solved from the last row on.
+    /// Whether it is upper, and so solved from the last row on.
     pub upper: bool,
-    /// Its diagonal counts as ones.
+    /// Whether its diagonal counts as ones.
     pub unit: bool,
 }
 
@@ -58,8 +59,8 @@ pub fn solve(
         let unit = if vec4s { 4 } else { 1 };
         let units = cols / unit;
         let program = Solve { dtype, vec4s };
-        // Upper triangles are lower ones, seen from their last element: strides are negative, in
-        // u32's arithmetic.
+        // Upper triangles are treated as lower ones, seen from their last element: strides are
+        // negative, in u32's arithmetic.
         let turned = |at: usize, steps: &[usize]| {
             at + if triangle.upper { (width - 1) * steps.iter().sum::<usize>() } else { 0 }
         };
@@ -93,7 +94,7 @@ pub fn solve(
     Ok(())
 }
 
-/// All that the text depends on.
+/// The properties that the text depends on.
 #[derive(Debug, Clone, Copy)]
 struct Solve {
     dtype: DType,
@@ -133,8 +134,8 @@ impl Solve {
     }
 }
 
-/// The arithmetic on eight equations, unrolled: their start, what an unknown before them takes from
-/// them, and their solution.
+/// The arithmetic on eight equations, unrolled: their start, the subtraction of an earlier
+/// unknown's terms, and their solution.
 fn texts(dtype: DType) -> [String; 3] {
     let times = |a: String, x: &str| {
         if dtype.is_complex() { format!("times({a}, {x})") } else { format!("{a} * {x}") }

@@ -2,9 +2,9 @@
 //!
 //! The columns of a tall matrix (or of a wide one's transpose) are rotated in disjoint pairs until
 //! they are orthogonal: they are then the left vectors times the singular values, and the rotations
-//! are the right ones. The number of sweeps is fixed by the size, nothing waits. Where a singular
-//! value vanishes, and for the further columns of `full_matrices`, an orthonormal basis is
-//! completed.
+//! are the right vectors. The number of sweeps is fixed by the size, so that nothing waits for the
+//! device. Where a singular value vanishes, and for the additional columns of `full_matrices`, an
+//! orthonormal basis is completed.
 
 use smallvec::smallvec;
 
@@ -69,7 +69,7 @@ impl Kernel for Svd {
         let Batch { count, rows: m, cols: n } = Batch::of(&x)?;
         let (dtype, k, r) = (x.dtype, m.min(n), m.max(n));
         let dims = |last: &[usize]| [batch_dims(&x), last].concat();
-        // TensorFlow's shape for what was not asked for.
+        // This is TensorFlow's shape for outputs that were not asked for.
         let of = |rows, cols| if self.vectors { dims(&[rows, cols]) } else { Vec::new() };
         let s = ctx.output(0, dtype, &dims(&[k]))?;
         let u = ctx.output(1, dtype, &of(m, if self.full { m } else { k }))?;
@@ -77,7 +77,7 @@ impl Kernel for Svd {
         let (long, short) = if m < n { (&v, &u) } else { (&u, &v) };
         let cols = if self.full { r } else { k };
         if k == 0 {
-            // No singular value: a full basis is the identity.
+            // There is no singular value: a full basis is the identity.
             return if self.vectors && !long.is_empty() {
                 complete(ctx.device(), long, &s, Basis { batch: count, r, cols, k })
             } else {
@@ -197,7 +197,8 @@ impl Work {
     }
 }
 
-/// Extents of bases: `cols` columns of `r` elements, of which singular values give the first `k`.
+/// Extents of bases: `cols` columns of `r` elements; singular values exist for the first `k`
+/// columns.
 #[derive(Clone, Copy)]
 struct Basis {
     batch: usize,
@@ -206,11 +207,11 @@ struct Basis {
     k: usize,
 }
 
-/// Replaces the columns of `u` for which there is no singular value, or one that vanishes.
+/// Replaces the columns of `u` whose singular value does not exist or vanishes.
 fn complete(device: &Device, u: &Tensor, s: &Tensor, basis: Basis) -> Result<()> {
     let Basis { batch, r, cols, k } = basis;
     let dtype = u.dtype;
-    // Loops count once more than they run.
+    // Loops count one iteration more than they run.
     let column = cols * (6 * r.div_ceil(COMPLETERS as usize) + 28) + 60;
     if column > 2 * ITERATIONS {
         return Err(Error::Unimplemented(format!(
@@ -220,7 +221,8 @@ fn complete(device: &Device, u: &Tensor, s: &Tensor, basis: Basis) -> Result<()>
     let steps = (ITERATIONS / column).max(1);
     let branches = device.capabilities().workgroup_flags;
     for first in (0..cols).step_by(steps) {
-        // The binding of an empty tensor needs some memory: u's own is not written to through it.
+        // The binding of an empty tensor needs some memory: u's own memory serves, and is not
+        // written through this binding.
         let s = if s.is_empty() { u } else { s };
         device.enqueue(&Program {
             key: Key::new("linalg svd complete").dtype(dtype).number(u32::from(branches)),

@@ -1,6 +1,6 @@
 //! MatrixTriangularSolve with batches that broadcast, and the BatchMatrixTriangularSolve of old
-//! graphs. As on TensorFlow's GPU, zeros on the diagonal are not looked for: they give infinities
-//! and NaNs.
+//! graphs. As on TensorFlow's GPU, zeros on the diagonal are not detected: they give infinities and
+//! NaNs.
 
 use super::batch::batch_dims;
 use super::number::{NUMBERS, REALS};
@@ -73,7 +73,7 @@ impl Kernel for TriangularSolve {
         let right = broadcast(ctx, &b, &batch, n, cols)?;
         let shared = batch_dims(&a).iter().all(|d| *d == 1);
         let left = if shared { a } else { broadcast(ctx, &a, &batch, n, n)? };
-        // The map needs some tensor as its second operand, which it does not read.
+        // The map needs a tensor as its second operand, but does not read it.
         let unread = ctx.temp(I32, &[1])?;
         let is_conjugate = self.adjoint && left.dtype.is_complex();
         let conjugate = is_conjugate.then(|| ctx.temp(left.dtype, &left.dims)).transpose()?;
@@ -93,8 +93,8 @@ impl Kernel for TriangularSolve {
     }
 }
 
-/// `x` itself when its batch is the whole batch, else its matrices repeated along the dimensions
-/// that broadcast.
+/// `x` itself if its batch is the whole batch, else its matrices repeated along the dimensions that
+/// broadcast.
 fn broadcast(
     ctx: &mut dyn OpContext,
     x: &Tensor,

@@ -1,8 +1,8 @@
 //! Moves that exchange two dimensions, such as transposes, by blocks: an invocation reads whole
-//! vectors along the dimension that the source holds side by side, turns them around in registers
-//! and writes whole vectors along the one that the destination does.
+//! vectors along the dimension that is contiguous in the source, transposes them in registers and
+//! writes whole vectors along the dimension that is contiguous in the destination.
 //!
-//! Other dimensions may lie in any order. Unlike tiles in workgroup memory this serves packed
+//! Other dimensions may lie in any order. Unlike tiles in workgroup memory, this also serves packed
 //! elements, and software adapters, where an access costs about the same for a vector as for a
 //! word.
 
@@ -27,7 +27,7 @@ pub struct Blocks {
     walk: Iteration,
     /// Vectors from one line of a block to the next.
     steps: [usize; 2],
-    /// Vectors of all that is touched.
+    /// Vectors in the range that each side touches.
     spans: [u64; 2],
     addresses: [u64; 2],
 }
@@ -42,7 +42,7 @@ impl Blocks {
         }
     }
 
-    /// The move of elements of `unit` over `dims` by strides from and to `addresses`, where its
+    /// The move of elements of `unit` over `dims` by strides from and to `addresses`, if its
     /// destination is dense and blocks fit.
     pub fn of(
         unit: Unit,
@@ -67,8 +67,8 @@ impl Blocks {
         if !fits {
             return None;
         }
-        // In vectors. Along the two dimensions a step of the walk is a block, as many vectors as
-        // the stride has elements.
+        // Strides count vectors. Along the two dimensions a step of the walk is a block: the number
+        // of its vectors is the stride in elements.
         let in_vectors = |d: usize| {
             let each = if d == across || d == last { 1 } else { whole };
             (strides[0][d] / each, strides[1][d] / each)

@@ -13,14 +13,14 @@ use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::{Dims, Tensor};
 use crate::{invalid, require};
 
-/// What an element of the output is.
+/// How an element of the output is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An element of a matrix, from the packed diagonals in `src` or the background.
     Build,
     /// An element of the packed diagonals, from the matrix in `src` or the background.
     Extract,
-    /// An element of a matrix: of the diagonals in `src` where they lie, else as it was.
+    /// An element of a matrix: of the diagonals in `src` on these diagonals, else the old one.
     Set,
     /// An element of a matrix: of `src` within the band, else the background.
     Band,
@@ -191,8 +191,8 @@ pub fn alignment(attrs: &dyn Attrs, version: u32) -> Result<u32> {
     })
 }
 
-/// The diagonal numbers of host input `i`: one, or lowest and highest. V1 has none and means the
-/// main diagonal.
+/// The diagonal numbers of host input `i`: one, or lowest and highest. V1 has no such input and
+/// uses the main diagonal.
 fn numbers(ctx: &mut dyn OpContext, i: usize, version: u32) -> Result<(i64, i64)> {
     if version == 1 {
         return Ok((0, 0));

@@ -1,5 +1,5 @@
-//! `XlaDynamicSlice` and `XlaDynamicUpdateSlice`: a box at a place that the device knows. A place
-//! at which the box would not lie inside is moved to the nearest one where it does.
+//! `XlaDynamicSlice` and `XlaDynamicUpdateSlice`: a box at a place that only the device knows. A
+//! place where the box would not lie inside is moved to the nearest one where it does.
 
 use smallvec::smallvec;
 
@@ -14,7 +14,7 @@ use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::{Dims, Tensor};
 
-/// The most dimensions that a shader counts.
+/// The most dimensions that a shader handles.
 const MAX_RANK: usize = 8;
 
 /// Adds the ops, for elements of `types` and places of type `indices`.
@@ -93,19 +93,19 @@ fn update(ctx: &mut dyn OpContext) -> Result<()> {
     run(ctx.device(), true, [&x, &start, &value, &y])
 }
 
-/// What an invocation does.
+/// The work of an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Reads an element of the box out of the whole.
     Read,
-    /// Writes an element of the box into the whole, which has the others already.
+    /// Writes an element of the box into the whole, whose other elements are there already.
     Write,
-    /// Writes a word of the whole: what is in the box and what is not.
+    /// Writes a word of the whole, of elements inside the box and outside.
     Merge,
 }
 
 impl Way {
-    /// How a box is written: words that hold several elements have one writer.
+    /// How a box is written: a word that holds several elements has a single writer.
     const fn of(unit: Unit) -> Self {
         if unit.is_packed() { Self::Merge } else { Self::Write }
     }
@@ -136,7 +136,8 @@ impl Way {
     }
 }
 
-/// A box in a whole, in wide elements. Innermost dimensions of which the box has all are one run.
+/// A box in a whole, in wide elements. Innermost dimensions that the box covers in full are one
+/// run.
 #[derive(Debug, PartialEq, Eq)]
 struct Wide {
     unit: Unit,
@@ -145,7 +146,7 @@ struct Wide {
 }
 
 impl Wide {
-    /// The widest elements that the run, and where tensors lie, allow.
+    /// The widest elements that the run and the tensors' addresses allow.
     fn of(unit: Unit, extents: &[usize], sizes: &[usize], addresses: &[u64]) -> Self {
         let covered = extents.iter().zip(sizes).rev().take_while(|(n, size)| n == size).count();
         let outer = extents.len() - covered;
@@ -161,14 +162,14 @@ impl Wide {
         {
             (wide.unit, run) = (doubled, run / 2);
         }
-        // Where it begins is clamped to 0, whatever is asked for.
+        // Its start is clamped to 0, whatever the input asks for.
         wide.extents.push(run);
         wide.sizes.push(run);
         wide
     }
 }
 
-/// Enqueues a program over the whole, where the box lies, the box and the result.
+/// Enqueues a program over the whole, the place of the box, the box and the result.
 fn run(device: &Device, write: bool, [whole, start, part, y]: [&Tensor; 4]) -> Result<()> {
     if y.is_empty() || part.is_empty() {
         return Ok(());

@@ -34,8 +34,9 @@ impl Part {
         }
         let unit = Unit::of(src.dtype);
         let lanes = unit.lanes() as usize;
-        // Packed rows that do not fill words share words with their neighbours: one pass over the
-        // whole output then gives every word one owner, which keeps what the other parts wrote.
+        // Packed rows that do not fill words share words with their neighbours: then one pass over
+        // the whole output gives every word one owner, which keeps the elements that the other
+        // parts wrote.
         let whole_words = [total, begin, row].iter().all(|n| n % lanes == 0)
             && src.address.is_multiple_of(4)
             && dst.address.is_multiple_of(4);
@@ -83,7 +84,7 @@ impl Part {
     }
 }
 
-/// Moves `sections` to or from `whole`, which has `outer` rows of `total` elements: together where
+/// Moves `sections` to or from `whole`, which has `outer` rows of `total` elements: together if
 /// that pays, else one by one.
 fn move_all(
     device: &Device,
@@ -153,7 +154,7 @@ impl Kernel for Concat {
             }
             out[axis] += t.dims[axis];
         }
-        // A lone tensor with elements is the result.
+        // If only one tensor has elements, it is the result.
         let mut with_elements = (0..n).filter(|i| !inputs[*i].is_empty());
         if let (Some(only), None) = (with_elements.next(), with_elements.next()) {
             return ctx.forward_input(first + only, 0, &out);
@@ -174,7 +175,7 @@ impl Kernel for Concat {
 
 /// Pack: N tensors of one shape along a new axis.
 pub struct Pack {
-    /// The new axis, perhaps negative.
+    /// The new axis; it may be negative.
     pub axis: i64,
     /// Where the tensors live.
     pub memory: MemoryType,
@@ -234,7 +235,7 @@ impl Kernel for Pack {
     }
 }
 
-/// The outputs of a split: each one's extents, and where in a row of the input it begins.
+/// The outputs of a split: each one's extents, and its start in a row of the input.
 struct Pieces {
     outer: usize,
     total: usize,
@@ -380,7 +381,7 @@ impl Kernel for SplitV {
 
 /// Unpack: one output for each coordinate of an axis.
 pub struct Unpack {
-    /// The axis, perhaps negative.
+    /// The axis; it may be negative.
     pub axis: i64,
     /// Number of outputs.
     pub num: i64,

@@ -1,6 +1,6 @@
 //! Data movement: every op that only places elements. A strided copy ([`walk`]) and a coordinate
 //! map ([`remap`]) serve all of them, for elements of any type by their size ([`unit`]); an op is a
-//! planner that turns shapes and host inputs into one of the two ([`plan`]).
+//! planner that turns shapes and host inputs into one of these two ([`plan`]).
 
 pub mod blocks;
 pub mod diag;
@@ -38,11 +38,11 @@ use plan::{MemoryType, Move, Unary};
 use slice::Masks;
 use unit::Unit;
 
-/// Types whose tensors live on the device wherever TensorFlow's do.
+/// Types whose tensors are on the device wherever TensorFlow keeps them on a device.
 pub const MOVED: &[DType] = types::ELEMENTS_BUT_I32;
-/// The same and int32, for ops whose int32 tensors TensorFlow keeps on a GPU too.
+/// The same types and int32, for ops whose int32 tensors TensorFlow also keeps on a GPU.
 pub const MOVED_I32: &[DType] = types::ELEMENTS;
-/// What the ops Diag and DiagPart are defined for.
+/// The types that the ops Diag and DiagPart are defined for.
 const DIAGONAL: &[DType] = union!(types::INDEX, types::INEXACT);
 const I32_ONLY: &[DType] = &[I32];
 const REAL_I32: &[DType] = union!(types::REALS, &[Bool]);
@@ -54,9 +54,8 @@ pub fn shape(dims: &[usize]) -> String {
     format!("[{}]", list.join(","))
 }
 
-/// The product of extents, or an error where TensorFlow's 63 bits do not hold it. They are
-/// multiplied in their order, as TensorFlow does: an overflow counts even where a later extent is
-/// 0.
+/// The product of extents, or an error if it exceeds TensorFlow's 63 bits. They are multiplied in
+/// their order, as in TensorFlow: an overflow counts even if a later extent is 0.
 pub fn checked_product(dims: &[usize]) -> Result<usize> {
     let fits = |n: &usize| i64::try_from(*n).is_ok();
     dims.iter()

@@ -12,7 +12,7 @@ use crate::kernels::op::{Kernel, OpContext};
 use crate::layout::{Access, Iteration, dense_strides};
 use crate::tensor::{Dims, HostTensor, shape_text};
 
-/// How an output comes from an input.
+/// How the elements of an output are found in an input.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// By strides: the walk over the output with the input's strides as its only operand.
@@ -24,7 +24,7 @@ pub enum Source {
 /// A planned move: the output's extents and where its elements come from.
 #[derive(Debug, Clone)]
 pub struct Move {
-    /// Extents of the output, as many elements as the source yields.
+    /// Extents of the output; their product is the number of elements that the source yields.
     pub dims: Dims,
     /// Where its elements come from.
     pub source: Source,
@@ -107,7 +107,7 @@ impl Move {
     }
 }
 
-/// Room for a host tensor of any extents, for a Vec that cannot grow ends the process.
+/// Room for a host tensor of any extents: a Vec that cannot grow would end the process.
 fn host_bytes(dtype: DType, dims: &[usize]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let size = dims.iter().try_fold(dtype.size(), |n, d| n.checked_mul(*d));

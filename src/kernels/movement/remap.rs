@@ -30,12 +30,12 @@ pub enum Rule {
     Reflect,
 }
 
-/// What an output element without a source gets.
+/// The value of an output element without a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Background {
     /// One element's bytes, repeated to 16 bytes.
     Element([u8; 16]),
-    /// What the output holds already.
+    /// The element that the output already holds.
     Keep,
 }
 
@@ -84,7 +84,7 @@ pub struct Remap {
     pub axes: SmallVec<[Axis; 6]>,
     /// Element of the source at source coordinate 0 in every dimension.
     pub offset: i64,
-    /// For elements without a source.
+    /// The value of elements without a source.
     pub background: Background,
 }
 
@@ -133,7 +133,7 @@ impl Remap {
         map.dispatch(device, src, dst)
     }
 
-    /// Background first, then a strided copy of the box; both know windows.
+    /// Fills the background first, then makes a strided copy of the box; both handle windows.
     fn place_box(&self, device: &Device, src: &Tensor, dst: &Tensor) -> Result<()> {
         if let Background::Element(bytes) = self.background {
             fill_element(device, dst, &bytes)?;
@@ -147,7 +147,8 @@ impl Remap {
         copy_strided(device, &walk, src, dst)
     }
 
-    /// The same map with neighbours merged where the inner one is untouched.
+    /// The same map with neighbouring dimensions merged where the map leaves the inner one
+    /// unchanged.
     fn collapsed(&self) -> Self {
         let mut axes: SmallVec<[Axis; 6]> = SmallVec::new();
         for axis in &self.axes {
@@ -184,8 +185,8 @@ pub fn fill_element(device: &Device, dst: &Tensor, bytes: &[u8; 16]) -> Result<(
     if words.iter().all(|w| *w == words[0]) {
         return device.fill(dst.address, dst.bytes(), words[0]);
     }
-    // 8 and 16 byte elements whose words differ: the first element by a copy, then ever longer
-    // copies.
+    // The words of these elements of 8 or 16 bytes differ: the first element is uploaded, then
+    // copies of growing length follow.
     let element = dst.dtype.size() as u64;
     device.upload(dst.address, &bytes[..element as usize])?;
     let mut done = element;
@@ -275,8 +276,7 @@ fn remap_key(unit: Unit, rule: Rule, rank: usize, keep: bool) -> Key {
         .number(u32::from(keep))
 }
 
-/// The shader of a map of `rank` dimensions, any of which may have a step above 1 where there are
-/// `steps`.
+/// The shader of a map of `rank` dimensions. With `steps` any of them may have a step above 1.
 pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool, steps: bool) -> Shader {
     let vec4s = rank.div_ceil(4);
     let mut shader = Shader::new(format!("remap {rule:?} {} rank {rank} {steps}", unit.bytes()))
@@ -307,7 +307,7 @@ pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool, steps: bool
              = q{d};"
         );
         let _ = match rule {
-            // Coordinates before the first become large.
+            // Coordinates before the first one wrap and become large.
             Rule::Place if !steps => {
                 writeln!(text, "    let k{d} = c{d} - {begin};\n    inside &= k{d} < {extent};")
             }

@@ -1,4 +1,4 @@
-//! ReverseSequence: the first elements of each sequence in reverse, as many as its length says.
+//! ReverseSequence: reverses the first elements of each sequence, up to its length.
 
 use smallvec::smallvec;
 
@@ -24,13 +24,13 @@ pub struct ReverseSequence {
 }
 
 impl ReverseSequence {
-    /// From the attributes.
+    /// Reads the attributes.
     pub fn new(attrs: &dyn Attrs) -> Result<Self> {
         Ok(Self { sequence: attrs.int("seq_dim")?, batch: attrs.int("batch_dim")? })
     }
 
-    /// TensorFlow's checks; returns the two axes. Lengths out of range are not looked for, as on
-    /// its GPUs.
+    /// TensorFlow's checks. Returns the two axes. Lengths are not checked for being in range, as on
+    /// TensorFlow's GPUs.
     fn check(&self, x: &Tensor, lengths: &Tensor) -> Result<[usize; 2]> {
         let Self { sequence, batch } = *self;
         let rank = x.rank() as i64;
@@ -63,7 +63,7 @@ impl Kernel for ReverseSequence {
         device.check_extent(y.len())?;
         let stride = |axis: usize| x.dims[axis + 1..].iter().product::<usize>();
         let size = x.dtype.size();
-        // Windows of whole rows of the first dimension, unless sequences run along it; they begin
+        // Windows have whole rows of the first dimension, unless sequences run along it; they begin
         // at whole words.
         let row = stride(0);
         let fitting = window_limit(device) as usize / (row * size);

@@ -1,4 +1,4 @@
-//! Slice, and the slice specification of StridedSlice and its kin: begin, end and strides with
+//! Slice, and the slice specification of StridedSlice and similar ops: begin, end and strides with
 //! TensorFlow's five masks.
 
 use super::plan::Move;
@@ -76,7 +76,7 @@ impl Masks {
 pub struct StridedSpec {
     /// First coordinate.
     pub begin: Vec<i64>,
-    /// Coordinates from one to the next; negative walks backwards.
+    /// The step from one coordinate to the next; a negative one walks backwards.
     pub stride: Vec<i64>,
     /// Number of coordinates.
     pub count: Dims,
@@ -84,7 +84,7 @@ pub struct StridedSpec {
     pub shape: Dims,
 }
 
-/// What one entry of the shape comes from.
+/// The origin of an entry of the shape.
 enum Final {
     Dimension(usize),
     NewAxis,
@@ -136,7 +136,8 @@ impl StridedSpec {
             ellipsis.map_or(0, |e| (e + 1..entries).filter(|i| bit(masks.new_axis, *i)).count());
         let all = entries + usize::from(ellipsis.is_none());
 
-        // One entry for each dimension: (begin, end, stride, begin masked, end masked, shrinks).
+        // There is one entry for each dimension: (begin, end, stride, begin masked, end masked,
+        // shrinks).
         let mut dense: Vec<(i64, i64, i64, bool, bool, bool)> = Vec::new();
         let mut finals = Vec::new();
         for i in 0..all {

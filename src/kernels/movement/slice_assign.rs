@@ -11,8 +11,8 @@ use crate::layout::Iteration;
 use crate::require;
 use crate::tensor::{HostTensor, Tensor};
 
-/// How a value is read to have the slice's shape; none where there is nothing to write. Into an
-/// empty slice any value goes, of whatever shape. Ones in front of a value's shape do not count.
+/// The walk that reads a value in the slice's shape; None if there is nothing to write. An empty
+/// slice accepts a value of any shape. Leading ones in a value's shape do not count.
 fn read_as(spec: &StridedSpec, value: &[usize]) -> Result<Option<Iteration>> {
     if spec.shape.contains(&0) {
         return Ok(None);
@@ -30,7 +30,7 @@ fn read_as(spec: &StridedSpec, value: &[usize]) -> Result<Option<Iteration>> {
     Ok(Some(Iteration::over(&spec.shape).broadcast(cut)))
 }
 
-/// The value in the slice's shape, which `walk` reads.
+/// The value in the slice's shape, as `walk` reads it.
 fn filled(
     ctx: &mut dyn OpContext,
     spec: &StridedSpec,
@@ -84,7 +84,8 @@ pub fn tensor_strided_slice_update(
                 return ctx.host_output(0, &x);
             };
             let value = Move::strided(walk).of_host(&value)?;
-            // Which element of the value, counted from 1, each element takes; 0 keeps it.
+            // Each element gets the number of the value's element that it takes, counted from 1; 0
+            // keeps it.
             let numbers: Vec<i32> = (1..=value.dims.iter().product::<usize>() as i32).collect();
             let numbers = HostTensor::i32(&value.dims, &numbers);
             let taken =

@@ -1,8 +1,8 @@
-//! What moves do otherwise on software adapters.
+//! How moves differ on software adapters.
 
 use crate::device::Device;
 
-/// Whether transposes go through workgroup memory: a processor's caches do the same for nothing.
+/// Whether transposes go through workgroup memory: a processor's caches do the same at no cost.
 pub fn tiles(device: &Device) -> bool {
     !device.profile().is_software()
 }

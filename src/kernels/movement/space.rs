@@ -1,5 +1,5 @@
-//! Blocks of space in the batch or in the depth: DepthToSpace, SpaceToDepth, SpaceToBatchND,
-//! BatchToSpaceND and their older forms.
+//! Ops that move blocks of space to the batch or to the depth and back: DepthToSpace, SpaceToDepth,
+//! SpaceToBatchND, BatchToSpaceND and their older forms.
 
 use super::pad::paddings;
 use super::rearrange::permuted;
@@ -151,7 +151,8 @@ pub fn space_to_batch(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()>
         )?;
         t
     };
-    // Seen as (batch, out 1, block 1, out 2, block 2, …, rest); blocks go before the batch.
+    // The input is seen as (batch, out 1, block 1, out 2, block 2, …, rest); blocks go before the
+    // batch.
     let mut seen = vec![padded[0]];
     (0..m).for_each(|d| seen.extend([out[d + 1], blocks[d]]));
     seen.push(rest);
@@ -194,7 +195,8 @@ pub fn batch_to_space(ctx: &mut dyn OpContext, block: Option<i64>) -> Result<()>
     }
     let dst = ctx.output(0, x.dtype, &out)?;
     let target = if whole == out { dst.clone() } else { ctx.temp(x.dtype, &whole)? };
-    // Seen as (block 1, …, block m, batch, in 1, …, in m, rest); each block follows its extent.
+    // The input is seen as (block 1, …, block m, batch, in 1, …, in m, rest); each block follows
+    // its extent.
     let mut seen = blocks.clone();
     seen.push(batch);
     seen.extend_from_slice(&x.dims[1..=m]);

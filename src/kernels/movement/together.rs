@@ -1,6 +1,6 @@
-//! Several parts of a tensor in one dispatch: what Split and Unpack read, what Concat and Pack
-//! write. A dispatch for each part costs more than the bytes of a small one, and a GPU waits at the
-//! barrier between any two that write to one buffer.
+//! Several parts of a tensor in one dispatch: the parts that Split and Unpack read, or that Concat
+//! and Pack write. A dispatch for each part costs more than the bytes of a small one, and a GPU
+//! waits at the barrier between any two dispatches that write to one buffer.
 
 use smallvec::smallvec;
 
@@ -12,10 +12,10 @@ use crate::error::Result;
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-/// Most parts of one dispatch: eight bindings, of which one is the whole.
+/// The most parts of one dispatch: one of its eight bindings is the whole.
 pub const MOST: usize = 7;
 
-/// Which way elements go.
+/// The direction in which elements move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the whole into parts.
@@ -37,8 +37,8 @@ pub struct Section {
 }
 
 /// Enqueues the moves between `whole`, which has `outer` rows of `total` elements, and `sections`,
-/// which follow one another in a row. Returns false, with nothing enqueued, where these are better
-/// moved one by one, or can only be so.
+/// which follow one another in a row. Returns false, with nothing enqueued, if it is better or
+/// necessary to move them one by one.
 pub fn enqueue(
     device: &Device,
     direction: Direction,
@@ -53,7 +53,8 @@ pub fn enqueue(
     if sections.len() < 2 || bytes == 0 || bytes > limit {
         return Ok(false);
     }
-    // Whatever is a multiple of it: addresses, and in bytes the rows and where they begin.
+    // Every number that must be a multiple of the unit: addresses, and in bytes the rows and their
+    // starts.
     let common = sections.iter().fold(whole.address | (total as u64 * size), |all, s| {
         all | s.tensor.address | (s.begin as u64 * size) | (s.row as u64 * size)
     });

@@ -5,8 +5,8 @@ use crate::device::Binding;
 use crate::dtype::DType;
 use crate::shader::Shader;
 
-/// Bytes of one moved element: 1, 2, 4, 8 or 16. Wider than the tensor's element where rows allow
-/// it.
+/// Bytes of one moved element: 1, 2, 4, 8 or 16. The unit is wider than the tensor's element where
+/// rows allow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unit(u32);
 

@@ -1,5 +1,5 @@
 //! Strided moves of elements of 4 bytes to a dense destination whose rows are whole vec4s: an
-//! invocation reads four elements, or the one that serves them all, or four in reverse, and writes
+//! invocation reads four elements, or a single element for all four, or four in reverse, and writes
 //! them at once.
 
 use smallvec::smallvec;
@@ -13,16 +13,16 @@ use crate::shader::{Shader, WORKGROUP};
 /// How the four elements lie in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Four {
-    /// One serves all.
+    /// One element serves all four.
     Repeated,
-    /// Side by side in reverse, in a whole four.
+    /// Side by side in reverse, in one aligned vec4.
     Turned,
-    /// So far from one another.
+    /// At this distance from one another.
     Apart(i64),
 }
 
 impl Four {
-    /// What `walk` reads with operand 0, whose element 0 lies at `address`, to the dense operand 1.
+    /// How `walk` reads operand 0, whose element 0 lies at `address`, for the dense operand 1.
     pub fn of(unit: Unit, walk: &Iteration, address: u64) -> Option<Self> {
         let (extent, (step, outer)) = (walk.dims().last()?, walk.strides(0).split_last()?);
         let dense = walk.access(1) == Access::Linear;
@@ -35,7 +35,7 @@ impl Four {
         match step {
             0 => Some(Self::Repeated),
             -1 if whole => Some(Self::Turned),
-            // Neighbours are moved as wider elements, or start anywhere.
+            // Such neighbours are moved as wider elements, or may start anywhere.
             1 => None,
             step => Some(Self::Apart(*step)),
         }

@@ -1,8 +1,8 @@
 //! The strided copy: element `i` of a walk goes from `src[index(i)]` to `dst[index(i)]`.
 //!
-//! A walk is an [`Iteration`] with two operands, the source and the destination. It is collapsed,
-//! its element is widened up to 16 bytes where rows allow it, it becomes a plain copy where both
-//! sides are dense, and it is cut into windows where a side exceeds the adapter's largest binding.
+//! A walk is an [`Iteration`] with two operands, the source and the destination. It is collapsed;
+//! its element is widened up to 16 bytes where rows allow it; it becomes a plain copy if both sides
+//! are dense; and it is cut into windows if a side exceeds the adapter's largest binding.
 
 use smallvec::smallvec;
 
@@ -16,10 +16,11 @@ use crate::layout::{Access, AccessClass, Iteration, Strides, dense_strides};
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, Tensor};
 
-/// Which program serves transposes.
+/// The program that serves transposes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tiling {
-    /// Through workgroup memory where that pays, which is not on software adapters, else by blocks.
+    /// Through workgroup memory where that pays, which it does not on software adapters, else by
+    /// blocks.
     Auto,
     /// An element at a time.
     Never,
@@ -117,7 +118,7 @@ impl Walk {
         if let Some(matrices) = walk.matrices().filter(|_| tiles) {
             return walk.dispatch_tiled(device, &matrices);
         }
-        // What repeats elements along rows has nothing to gain from reading several rows.
+        // A walk that repeats elements along rows gains nothing from reading several rows.
         let repeats = walk.unit.bytes() == 4 && walk.src.strides.last() == Some(&0);
         match walk.blocks().filter(|_| blocks && !repeats) {
             Some(blocks) => blocks.enqueue(device),
@@ -205,7 +206,7 @@ impl Walk {
         device.check_extent(self.dims.iter().product())
     }
 
-    /// Element by element, or by vec4s where these are asked for and fit.
+    /// Enqueues the walk element by element, or by vec4s if these are asked for and fit.
     fn dispatch(&self, device: &Device, vec4s: bool) -> Result<()> {
         let count = self.count(device)?;
         let (src_before, src_span) = self.src.span(&self.dims);
@@ -239,7 +240,7 @@ impl Walk {
         })
     }
 
-    /// The walk as a batch of matrix transposes, if that is what it is and tiles would be filled.
+    /// The walk as a batch of matrix transposes, if it is one and would fill the tiles.
     fn matrices(&self) -> Option<Matrices> {
         const TILED: usize = 32;
         let (batches, batch_stride, rest) = match self.dims[..] {
@@ -293,14 +294,15 @@ struct Matrices {
     row_stride: u32,
 }
 
-/// Side of a tile: what fits 16 KiB of workgroup memory.
+/// The side of a tile, whose elements must fit 16 KiB of workgroup memory.
 const fn tile(unit: Unit) -> u32 {
     if unit.bytes() == 16 { 16 } else { 32 }
 }
 
 /// Bytes that one window of a move may span.
 pub fn window_limit(device: &Device) -> u64 {
-    // Room for an offset rounded down and an end rounded up, and 32-bit element indices.
+    // The difference leaves room for an offset rounded down and an end rounded up, and for 32-bit
+    // element indices.
     (device.capabilities().max_binding - 512).min(1 << 31)
 }
 

@@ -1,5 +1,5 @@
-//! BatchNormWithGlobalNormalization and its gradient, which only graphs from before TensorFlow 1.0
-//! have.
+//! BatchNormWithGlobalNormalization and its gradient, which occur only in graphs from before
+//! TensorFlow 1.0.
 
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::{
@@ -35,7 +35,7 @@ pub fn shaders() -> Vec<Shader> {
     TYPES.iter().flat_map(|t| FORMULAS.iter().map(|formula| shader(formula, *t))).collect()
 }
 
-/// A program: name, inputs, whether its result is float32 whatever the type, result.
+/// A program: its name, its inputs, whether its result is float32 for every type, and its result.
 type Formula = (&'static str, &'static [&'static str], bool, &'static str);
 
 const FORWARD: Formula = (
@@ -44,7 +44,7 @@ const FORWARD: Formula = (
     false,
     "(load_x(i) - load_mean(c)) * slope(c) + load_beta(c)",
 );
-/// The gradient and, behind it, its products with the distance from the mean.
+/// The gradient and, behind it, the products of the gradient with the distance from the mean.
 const PRODUCTS: Formula = (
     "products",
     &["x", "mean", "dy"],
@@ -129,7 +129,7 @@ impl GlobalNorm {
         let Some(result) = tensors.last().filter(|t| !t.is_empty()) else { return Ok(()) };
         let device = ctx.device();
         device.check_extent(result.len())?;
-        // The products' result is float32 in every type.
+        // The result of the products is float32 for every type.
         let dtype = if formula.2 { tensors[0].dtype } else { result.dtype };
         device.enqueue_counted(
             &Program {

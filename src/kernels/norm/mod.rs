@@ -1,9 +1,9 @@
 //! FusedBatchNorm and FusedBatchNormGrad, versions 1 to 3, for 4 and 5 dimensions and channels last
-//! or second; their predecessor in `global`.
+//! or second. The older op is in `global`.
 //!
-//! The reserve spaces mean what TensorFlow's CPU kernels mean by them: 1 is the mean and 2 the
-//! variance of the batch (of the given statistics in inference), and 3 and the gradient's own are
-//! empty. So gradients work across devices.
+//! The reserve spaces have the same contents as in TensorFlow's CPU kernels: 1 is the mean and 2
+//! the variance of the batch (in inference, of the given statistics), and 3 and the gradient's own
+//! are empty. So gradients work across devices.
 
 mod global;
 mod program;
@@ -71,7 +71,8 @@ fn check_vector(t: &Tensor, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Inputs of one value for each channel must have as many as `x`. `when` starts the message.
+/// Inputs of one value for each channel must have one for each channel of `x`. `when` starts the
+/// message.
 fn check_channels(t: &Tensor, when: &str, name: &str, channels: usize) -> Result<()> {
     let elements = t.len();
     require!(

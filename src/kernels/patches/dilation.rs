@@ -1,4 +1,4 @@
-//! Dilation2D: the largest sum of an element under a window and the filter's value there.
+//! Dilation2D: the maximum, over a window, of the sums of an element and the filter's value there.
 
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::{
@@ -80,8 +80,8 @@ impl Attributes {
             "input and filter must have the same depth: {depth} vs {}",
             filter.dims[2]
         );
-        // TensorFlow takes empty filters and rates of 0; nothing uses them, and windows are defined
-        // without them.
+        // TensorFlow accepts empty filters and rates of 0; no model uses them, and windows are not
+        // defined for them here.
         require!(
             filter.dims[0] > 0 && filter.dims[1] > 0,
             "filter must not be empty: {}",
@@ -136,16 +136,16 @@ impl Geometry {
             .fold(Params::new().u32(count).u32(self.depth), |params, v| params.u32(*v))
     }
 
-    /// How many of a window's columns an iteration takes where an invocation goes over the windows
-    /// of all lanes of a word.
+    /// The number of a window's columns that an iteration takes. An invocation goes over the
+    /// windows of all lanes of a word.
     pub(super) fn steps(&self, device: &Device, dtype: DType) -> Result<u32> {
         let [rows, columns] = self.kernel;
         let lanes = dtype.lanes() as usize;
         steps(&device.profile(), |steps| lanes * (1 + rows * (1 + columns.div_ceil(steps))))
     }
 
-    /// Enqueues the search of each window, whose result is its largest sum, or the filter position
-    /// of the first largest where `result` is uint32.
+    /// Enqueues the search of each window. The result is the window's largest sum or, if `result`
+    /// is uint32, the filter position of the first largest sum.
     pub(super) fn search(
         &self,
         device: &Device,
@@ -181,8 +181,8 @@ fn dilation(ctx: &mut dyn OpContext, attributes: &Attributes) -> Result<()> {
 
 /// The shader of [`Geometry::search`], with `steps` columns of a window in an iteration.
 pub(super) fn search_shader(dtype: DType, position: bool, steps: u32) -> Shader {
-    // Sums round to the type before they are compared, as TensorFlow's do: it decides which of two
-    // is the first largest.
+    // Sums are rounded to the type before they are compared, as in TensorFlow: this decides which
+    // of two sums is the first largest.
     let round = codec::rounded(dtype).unwrap_or("v");
     let lowest = match dtype {
         F16 => "-65504.0",

@@ -1,4 +1,4 @@
-//! The gradients of Dilation2D: each window's gradient goes to the element, and to the filter's
+//! The gradients of Dilation2D: each window's gradient goes to the element, or to the filter's
 //! value, of its first largest sum.
 
 use super::dilation::{Attributes, Geometry, SIZES, TYPES, search_shader};
@@ -91,7 +91,7 @@ fn input_gradient(
     )
 }
 
-/// Runs of windows are summed side by side, then the runs in order.
+/// Runs of windows are summed in parallel, then the runs are added in order.
 fn filter_gradient(
     ctx: &mut dyn OpContext,
     g: &Geometry,
@@ -123,8 +123,8 @@ fn filter_gradient(
     fold(ctx, &partial, dw)
 }
 
-/// `y[i] = sum over s of partial[s][i]`, in order. Where the adapter ends loops early, the sums of
-/// parts are summed in turn.
+/// `y[i] = sum over s of partial[s][i]`, in order. On adapters that end loops early, parts are
+/// summed first, then their sums.
 fn fold(ctx: &mut dyn OpContext, partial: &Tensor, y: &Tensor) -> Result<()> {
     let limit = ctx.device().profile().loop_limit;
     let mut partial = partial.clone();
@@ -137,7 +137,7 @@ fn fold(ctx: &mut dyn OpContext, partial: &Tensor, y: &Tensor) -> Result<()> {
     fold_once(ctx.device(), &partial, y, 1)
 }
 
-/// Sums runs of equally many rows of `partial` into the rows of `y`, of which it has `rows`.
+/// Sums runs of equally many rows of `partial` into the `rows` rows of `y`.
 fn fold_once(device: &Device, partial: &Tensor, y: &Tensor, rows: usize) -> Result<()> {
     let (sum, dtype) = (partial.dtype, y.dtype);
     let splits = partial.dims[0];
@@ -157,7 +157,7 @@ fn fold_once(device: &Device, partial: &Tensor, y: &Tensor, rows: usize) -> Resu
     )
 }
 
-/// With `steps` columns of a window in an iteration.
+/// The program with `steps` columns of a window in an iteration.
 fn input_shader(dtype: DType, steps: u32) -> Shader {
     Shader::new(format!("dilation input {dtype} by {steps}"))
         .bind("taken", U32)

@@ -1,5 +1,5 @@
-//! ExtractImagePatches and ExtractVolumePatches: every window as one vector, with zeros beyond the
-//! image. Elements move as bytes. Tensors beyond one binding are cut into images or slabs.
+//! ExtractImagePatches and ExtractVolumePatches: every window becomes one vector, with zeros beyond
+//! the image. Elements move as bytes. Tensors beyond one binding are cut into images or slabs.
 
 use smallvec::smallvec;
 

@@ -1,8 +1,8 @@
-//! LRN and LRNGrad: each element is divided by a power of the squares of its neighbours among the
-//! channels.
+//! LRN and LRNGrad: each element is divided by a power of a sum of squares of its neighbours among
+//! the channels.
 //!
-//! TensorFlow's GPU refuses parameters that cuDNN lacks (a radius over 7, a small beta); these
-//! kernels, like the CPU's, take all.
+//! TensorFlow's GPU kernels refuse parameters that cuDNN lacks (a radius over 7, a small beta);
+//! these kernels, like the CPU's, accept all.
 
 use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType::*;
@@ -58,12 +58,12 @@ enum Power {
     ThreeQuarters,
     /// `beta` is 1.
     One,
-    /// Any other.
+    /// `beta` has any other value.
     Any,
 }
 
 impl Power {
-    /// For a `beta`. Roots and a division are exact to a few units in the last place.
+    /// The power for a `beta`. Roots and a division are exact to a few units in the last place.
     const fn of(beta: f32) -> Self {
         match beta {
             0.5 => Self::Half,
@@ -145,7 +145,7 @@ impl Lrn {
         let steps = steps(&device.profile(), |steps| window.div_ceil(steps))?;
         let runs = depth.div_ceil(RUN);
         let count = x.len() / depth * runs;
-        // The scale's program has no power.
+        // The program of the scale has no power.
         let power = if program == LrnProgram::Scale { Power::Any } else { Power::of(self.beta) };
         let params = Params::new().u32(count).u32(runs).u32(depth).u32(radius);
         device.enqueue_counted(
@@ -164,7 +164,7 @@ impl Lrn {
 /// Channels of an invocation.
 const RUN: usize = 4;
 
-/// With `steps` neighbours in an iteration.
+/// The program with `steps` neighbours in an iteration.
 fn shader(program: LrnProgram, power: Power, steps: u32) -> Shader {
     let (names, output, text): (&[&'static str], _, _) = match program {
         LrnProgram::Scale => {

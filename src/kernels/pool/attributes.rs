@@ -1,4 +1,4 @@
-//! What a pooling node says, checked in TensorFlow's words.
+//! The attributes of a pooling node, checked in TensorFlow's words.
 
 use crate::error::{Error, Result};
 use crate::kernels::contract::geometry::Geometry;
@@ -6,7 +6,7 @@ use crate::kernels::conv::window::{Format, Padding, positive};
 use crate::kernels::op::{Attrs, OpContext, OpContextExt};
 use crate::require;
 
-/// Format and padding of a node; its windows where they are attributes.
+/// The format and padding of a node, and its windows if they are attributes.
 #[derive(Debug)]
 pub(super) struct PoolAttributes {
     /// Where channels are.
@@ -23,7 +23,7 @@ struct Windows {
 }
 
 impl PoolAttributes {
-    /// Reads them. `fixed` says that ksize and strides are attributes.
+    /// Reads the attributes. `fixed` tells that ksize and strides are attributes.
     pub fn read(attrs: &dyn Attrs, spatial: usize, maximum: bool, fixed: bool) -> Result<Self> {
         let format = Format::read(attrs, spatial)?;
         let mut attributes =
@@ -92,7 +92,7 @@ impl PoolAttributes {
     }
 
     /// The geometry for an input of shape `dims`; `sizes` is the first of the two host inputs with
-    /// ksize and strides, for nodes that have them there.
+    /// ksize and strides, for nodes that have them as inputs.
     pub fn geometry(
         &self,
         ctx: &mut dyn OpContext,

@@ -1,10 +1,10 @@
-//! Pooling by maximum and mean with its gradients, two or three spatial dimensions, channels last
-//! or first.
+//! Pooling by maximum and mean with its gradients, in two or three spatial dimensions, with
+//! channels last or first.
 //!
 //! Gradients gather: each element of the input sums over the windows that contain it, in order,
 //! without atomics. A tie goes to the first element of a window in row-major order, as with
-//! TensorFlow's CPU kernels. NaN: a maximum ignores it unless the window has nothing else, where
-//! TensorFlow's CPU kernels may answer otherwise. The gradients by argmax take the indices that
+//! TensorFlow's CPU kernels. A maximum ignores NaN unless the window has nothing else; TensorFlow's
+//! CPU kernels may then give another result. The gradients by argmax take the indices that
 //! MaxPoolWithArgmax gives for the same attributes; indices outside an element's windows are
 //! ignored. Tensors beyond one binding are cut into images, planes or slabs (`windows`), windows of
 //! more elements than an invocation may visit into parts (`program::cut`).
@@ -26,7 +26,7 @@ pub use program::shaders;
 
 /// Element types for three spatial dimensions, as on TensorFlow's GPU list.
 const TYPES_3D: &[DType] = types::FLOATS_BUT_F64;
-/// Element types for two.
+/// Element types for two spatial dimensions.
 const TYPES_2D: &[DType] = types::FLOATS;
 
 type Run = fn(&mut dyn OpContext, &PoolNode) -> Result<()>;
@@ -39,7 +39,8 @@ enum Sizes {
     Inputs,
 }
 
-/// Op, spatial dimensions, whether it takes a maximum, source of the window, what it runs.
+/// Each op, its number of spatial dimensions, whether it takes a maximum, the source of the window,
+/// and the function that it runs.
 const OPS: &[(&str, usize, bool, Sizes, Run)] = &[
     ("AvgPool", 2, false, Sizes::Attributes, average),
     ("AvgPool3D", 3, false, Sizes::Attributes, average),
@@ -63,7 +64,7 @@ const OPS: &[(&str, usize, bool, Sizes, Run)] = &[
 pub fn register(r: &mut Registry) {
     for &(op, spatial, maximum, sizes, run) in OPS {
         let types: &'static [&'static [DType]] = match op {
-            // Its two types must be equal: a registration for each.
+            // The op's two types must be equal: there is a registration for each type.
             "MaxPool3DGrad" => &[&[DType::F32], &[DType::F16], &[DType::BF16]],
             _ if spatial == 3 => &[TYPES_3D],
             _ => &[TYPES_2D],
@@ -141,8 +142,8 @@ fn check_shape(name: &str, t: &Tensor, expected: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// Runs `pool` into output `o` of shape `dims`. An empty source of a result that is not leaves
-/// zeros.
+/// Runs `pool` into output `o` of shape `dims`. If the source is empty and the result is not, the
+/// result is zeros.
 fn run(
     ctx: &mut dyn OpContext,
     pool: &'static Pool,

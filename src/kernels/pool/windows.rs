@@ -12,8 +12,8 @@ use crate::kernels::op::OpContext;
 use crate::kernels::windows::{Scratch, limit, part, too_large, write};
 use crate::tensor::Tensor;
 
-/// Enqueues `pool`, in windows where it must be. `per_image` is the number of elements of an image
-/// where indices count within images, else 0.
+/// Enqueues `pool`, in windows if it must be cut. `per_image` is the number of elements of an image
+/// if indices count within images, else 0.
 pub(super) fn enqueue(
     ctx: &mut dyn OpContext,
     pool: &'static Pool,
@@ -23,7 +23,7 @@ pub(super) fn enqueue(
     per_image: usize,
 ) -> Result<()> {
     let limit = limit(ctx.device().capabilities());
-    // Bytes of an element of what is pooled, and of what comes out of it.
+    // Bytes of an element of the pooled tensor, and of the result.
     let (mut from, mut to) = (0, 0);
     for (name, t) in pool.inputs().iter().zip(inputs) {
         let bytes = if Pool::is_pooled(name) { &mut from } else { &mut to };
@@ -33,7 +33,7 @@ pub(super) fn enqueue(
     let bytes = if pool.is_gradient() { &mut from } else { &mut to };
     *bytes = pool.widest(result.dtype, is_long).max(*bytes);
     if is_long && pool.searches() {
-        // Indices of the elements that windows took.
+        // Indices of the elements that were selected from windows.
         to = to.max(DType::I64.size());
     }
     let fits =
@@ -69,7 +69,7 @@ pub(super) fn enqueue(
             let dx = part(result, input, g.inputs());
             write(ctx, &dx, |ctx, dx| whole(ctx, pool, &g, &parts, dx, numbers))?;
         } else {
-            // Rows that only surround the window's own are left out.
+            // Rows that only surround the window's own rows are left out.
             let all = ctx.temp(result.dtype, &[g.inputs()])?;
             whole(ctx, pool, &g, &parts, &all, numbers)?;
             let (from, to) = (part(&all, own.0, own.1), part(result, input + own.0, own.1));

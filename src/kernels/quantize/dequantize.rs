@@ -1,7 +1,7 @@
 //! QuantizeAndDequantize, V2, V3, V4 and V4Grad.
 //!
-//! The range comes from the inputs, or from the values themselves. The scale follows from it on the
-//! device; TensorFlow waits for the range there and computes it on the host.
+//! The range comes from the inputs, or from the values themselves. The device computes the scale
+//! from the range; TensorFlow waits for the range and computes the scale on the host.
 
 use smallvec::smallvec;
 
@@ -17,10 +17,10 @@ use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor, shape_text};
 
-/// Where range and number of bits come from.
+/// The sources of the range and the number of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// All from attributes.
+    /// Attributes give all of them.
     Attributes,
     /// The range from inputs 1 and 2.
     Inputs,
@@ -37,14 +37,14 @@ pub struct Quantize {
     half_up: bool,
     range_given: bool,
     axis: i64,
-    /// 0 for [`Version::BitsInput`].
+    /// The number of bits; 0 for [`Version::BitsInput`].
     bits: i64,
-    /// Of [`Version::Attributes`].
+    /// The range, for [`Version::Attributes`].
     bounds: [f32; 2],
 }
 
 impl Quantize {
-    /// From the attributes.
+    /// Reads the attributes.
     pub fn new(attrs: &dyn Attrs, version: Version) -> Result<Self> {
         let signed = attrs.bool("signed_input")?;
         let range_given = attrs.bool("range_given")?;
@@ -75,7 +75,7 @@ impl Quantize {
         })
     }
 
-    /// The number of bits, from an input if need be.
+    /// The number of bits, read from an input if necessary.
     fn bits(&self, ctx: &mut dyn OpContext) -> Result<i64> {
         if self.version != Version::BitsInput {
             return Ok(self.bits);
@@ -150,7 +150,8 @@ fn check_range(min: f64, max: f64) -> Result<()> {
     Ok(())
 }
 
-/// Number of channels along `axis`, and elements that share one next to each other.
+/// The number of channels along `axis`, and the number of neighbouring elements that share a
+/// channel.
 fn channels(x: &Tensor, axis: i64) -> (usize, usize) {
     match usize::try_from(axis) {
         Ok(axis) => (x.dims[axis], x.dims[axis + 1..].iter().product()),
@@ -216,7 +217,7 @@ impl Kernel for Quantize {
     }
 }
 
-/// Runs a program over elements whose channel is `t / inner % channels`. Where the second and third
+/// Runs a program over elements whose channel is `t / inner % channels`. If the second and third
 /// tensors are the same, the program has no gradient.
 #[expect(clippy::too_many_arguments, reason = "one call site for each program")]
 fn run(
@@ -250,14 +251,15 @@ fn run(
     Ok(())
 }
 
-/// Gradients of the input, which passes within the range, and of the bounds, which are zero.
+/// The gradients of the input, which pass where it is within the range, and of the bounds, which
+/// are zero.
 pub struct QuantizeGrad {
     dtype: DType,
     axis: i64,
 }
 
 impl QuantizeGrad {
-    /// From the attributes.
+    /// Reads the attributes.
     pub fn new(attrs: &dyn Attrs) -> Result<Self> {
         Ok(Self { dtype: attrs.dtype("T")?, axis: attrs.int("axis")? })
     }

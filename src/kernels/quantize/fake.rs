@@ -17,7 +17,7 @@ use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Tensor, shape_text};
 
-/// Where the bounds come from.
+/// The source of the bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BoundsFrom {
     /// Attributes.
@@ -28,7 +28,7 @@ pub enum BoundsFrom {
     Channels,
 }
 
-/// Every op, with whether it is a gradient.
+/// Every op, the source of its bounds, and whether it is a gradient.
 pub const OPS: &[(&str, BoundsFrom, bool)] = &[
     ("FakeQuantWithMinMaxArgs", BoundsFrom::Attributes, false),
     ("FakeQuantWithMinMaxArgsGradient", BoundsFrom::Attributes, true),
@@ -38,7 +38,7 @@ pub const OPS: &[(&str, BoundsFrom, bool)] = &[
     ("FakeQuantWithMinMaxVarsPerChannelGradient", BoundsFrom::Channels, true),
 ];
 
-/// Numbers of a range, as the shaders read them.
+/// Numbers of a range, in the layout that the shaders read.
 const FIELDS: usize = 6;
 
 /// Least and largest value, step, its inverse, the number of steps from the least value to zero,
@@ -74,7 +74,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// From the attributes.
+    /// Reads the attributes.
     pub fn new(
         attrs: &dyn Attrs,
         op: &'static str,
@@ -191,12 +191,12 @@ fn sizes_differ(op: &str, a: &Tensor, b: &Tensor) -> String {
     )
 }
 
-/// What a program computes.
+/// The computation of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
     Forward,
     Gradient,
-    /// The gradient, and what each element adds to the gradients of the bounds.
+    /// The gradient, and the part of each element in the gradients of the bounds.
     Bounds,
 }
 
@@ -236,7 +236,7 @@ fn dispatch(
     let len = tensors[0].len();
     let device = ctx.device();
     device.check_extent(len)?;
-    // Whole rows of channels, so that a window begins with the first channel.
+    // Windows have whole rows of channels, so that each begins with the first channel.
     let window = (window(device, 4) / channels.max(1)).max(1) * channels.max(1);
     for first in (0..len).step_by(window) {
         let count = window.min(len - first);

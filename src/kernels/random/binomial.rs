@@ -1,4 +1,4 @@
-//! `StatefulRandomBinomial`, for `tf.random.Generator.binomial`. TensorFlow has a CPU kernel alone,
+//! `StatefulRandomBinomial`, for `tf.random.Generator.binomial`. TensorFlow has only a CPU kernel,
 //! which cannot reach a generator on the device. Counts and probabilities are in host memory, and
 //! the samples take 64-bit floats, which many adapters lack: they are drawn on the host, number for
 //! number as TensorFlow's CPU kernel does.
@@ -19,7 +19,7 @@ use crate::{invalid, require};
 
 const OUTPUTS: &[DType] = union!(FLOATS_BUT_BF16, &[I32, I64]);
 
-/// What TensorFlow reserves of the stream for each output that is drawn by inversion.
+/// Samples that TensorFlow reserves on the stream for each output that is drawn by inversion.
 const SAMPLES_OF_INVERSION: u64 = 42;
 
 /// Adds the op.
@@ -36,7 +36,7 @@ pub fn register(registry: &mut Registry) {
         });
 }
 
-/// resource, algorithm, shape, counts, probs.
+/// Inputs: resource, algorithm, shape, counts, probs.
 fn compute(ctx: &mut dyn OpContext, dtype: DType) -> Result<()> {
     let algorithm = ctx.host_input(1)?;
     let text = inputs::text;
@@ -67,7 +67,7 @@ fn compute(ctx: &mut dyn OpContext, dtype: DType) -> Result<()> {
     let output = ctx.output(0, dtype, &dims)?;
     let batches: usize = batch.iter().product();
     let each: usize = dims[..dims.len() - batch.len()].iter().product();
-    // What TensorFlow takes off the stream, in outputs.
+    // The outputs that TensorFlow takes off the stream.
     let taken = (batches as u64 * 2 * 100).wrapping_mul(each as u64 + 3) / 4;
     let mut generator = Generator { counter: [0; 4], key: [0; 2] };
     ctx.update_variable(0, VariableUpdate::Sparse, &mut |ctx, _, state| {
@@ -103,8 +103,8 @@ fn place(walk: &Iteration, batch: &[usize], k: usize, b: usize) -> usize {
     at
 }
 
-/// Copies the samples to the output. What an integer does not hold is its lowest value, and NaN 0,
-/// as on x86.
+/// Copies the samples to the output. A value that an integer type cannot hold becomes its lowest
+/// value, and NaN becomes 0, as on x86.
 fn store(ctx: &dyn OpContext, output: &Tensor, drawn: &[f64]) -> Result<()> {
     let dims = &output.dims;
     let fits = |v: f64, limit: f64| v >= -limit && v < limit;
@@ -132,7 +132,7 @@ fn store(ctx: &dyn OpContext, output: &Tensor, drawn: &[f64]) -> Result<()> {
     ctx.device().upload(output.address, &bytes)
 }
 
-/// The number of successes, output `index` of the generator's.
+/// The number of successes, for output `index` of the generator.
 fn sample(count: f64, prob: f64, generator: Generator, index: u64) -> f64 {
     if count <= 0.0 || prob <= 0.0 {
         0.0
@@ -159,7 +159,7 @@ fn successes(count: f64, prob: f64, mut generator: Generator, index: u64) -> f64
     }
 }
 
-/// Uniform numbers of 52 bits, two of a sample of 128 bits, the second first.
+/// Uniform numbers of 52 bits: each sample of 128 bits gives two, the second one first.
 struct Uniforms {
     generator: Generator,
     left: usize,
@@ -182,7 +182,7 @@ impl Uniforms {
     }
 }
 
-/// Sums geometric numbers until they exceed the count.
+/// Adds up geometric numbers until they exceed the count.
 fn by_inversion(count: f64, prob: f64, uniforms: &mut Uniforms) -> f64 {
     let (mut sum, mut successes) = (0.0, 0);
     loop {
@@ -194,7 +194,7 @@ fn by_inversion(count: f64, prob: f64, uniforms: &mut Uniforms) -> f64 {
     }
 }
 
-/// What Stirling's approximation of the logarithm of k! leaves.
+/// The remainder of Stirling's approximation of the logarithm of k!.
 fn stirling_tail(k: f64) -> f64 {
     const TAILS: [f64; 10] = [
         0.081_061_466_795_327_2,
@@ -231,7 +231,7 @@ fn by_rejection(count: f64, prob: f64, uniforms: &mut Uniforms) -> f64 {
         let v = uniforms.next();
         let us = 0.5 - u.abs();
         let k = ((2.0 * a / us + b) * u + c).floor();
-        // The region in which the box is tight.
+        // This is the region in which the box is tight.
         if us >= 0.07 && v <= v_r {
             return k;
         }

@@ -1,10 +1,10 @@
 //! ParameterizedTruncatedNormal and its stateless twin: normal numbers between two bounds, each
 //! place with its own mean, deviation and bounds.
 //!
-//! TensorFlow's kernels take an unknown number of samples for each output: on the CPU which those
-//! are depends on the number of threads, on a GPU on its size. So the numbers here are others of
-//! the same distribution; they depend on seed and place alone. As on TensorFlow's GPU, parameters
-//! that are none give NaN.
+//! TensorFlow's kernels take an unknown number of samples for each output: on the CPU these samples
+//! depend on the number of threads, on a GPU on its size. So the numbers here differ, but have the
+//! same distribution; they depend only on seed and place. As on TensorFlow's GPU, invalid
+//! parameters give NaN.
 
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -46,13 +46,13 @@ pub fn register(registry: &mut Registry) {
         .kernel(|attrs: &dyn Attrs| Ok(Stateless { dtype: attrs.dtype("dtype")? }));
 }
 
-/// shape, means, stdevs, minvals, maxvals.
+/// Inputs: shape, means, stdevs, minvals, maxvals.
 struct Stateful {
     dtype: DType,
     generator: Mutex<Generator>,
 }
 
-/// shape, seed, means, stddevs, minvals, maxvals.
+/// Inputs: shape, seed, means, stddevs, minvals, maxvals.
 struct Stateless {
     dtype: DType,
 }
@@ -119,7 +119,7 @@ impl Kernel for Stateless {
     }
 }
 
-/// Fills `output`: `each` numbers for each of `places`, over and over.
+/// Fills `output` with `each` numbers for each of `places`, repeatedly.
 fn draw(
     ctx: &dyn OpContext,
     output: &Tensor,

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::shader::{Shader, WORKGROUP, codec};
 use crate::tensor::Tensor;
 
-/// What to draw.
+/// The distribution to draw from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distribution {
     /// Floats in [0, 1).
@@ -35,7 +35,7 @@ pub struct Bounds {
     pub range: u64,
 }
 
-/// Where the generator's state lies.
+/// The place of the generator's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source<'a> {
     /// On the host.
@@ -79,8 +79,8 @@ impl Distribution {
     }
 
     /// Base-2 logarithm of the samples reserved for a group of outputs. TensorFlow's CPU kernel
-    /// reserves 256 numbers of 32 bits for each of a group's four (or two in float64) where it
-    /// rejects some, and we draw exactly as it does.
+    /// reserves 256 numbers of 32 bits for each of a group's four (or two in float64) if it rejects
+    /// some, and we draw exactly as it does.
     const fn samples_log2(self, dtype: DType) -> u32 {
         match (self, dtype) {
             (Self::TruncatedNormal, DType::F64) => 7,
@@ -91,7 +91,7 @@ impl Distribution {
 }
 
 /// Words of 32 bits that one sample fills: 128 random bits make four numbers of up to 32 bits, or
-/// two of 64.
+/// two numbers of 64 bits.
 const fn words(dtype: DType) -> usize {
     if dtype.size() == 2 { 2 } else { 4 }
 }
@@ -126,9 +126,9 @@ fn output(s: Shader, words: usize, aligned: bool) -> Shader {
     s.body(&(text + "}\n"))
 }
 
-/// The shader that draws `distribution` in `dtype` into an output that is `aligned`, or not, to
-/// whole groups of words, with a generator `on_device` or in the parameters, on an adapter with
-/// 64-bit integers or without.
+/// The shader that draws `distribution` in `dtype`. It depends on whether the output is `aligned`
+/// to whole groups of words, on whether the generator is `on_device` or in the parameters, and on
+/// whether the adapter has 64-bit integers.
 pub fn shader(
     distribution: Distribution,
     dtype: DType,
@@ -171,7 +171,7 @@ pub fn shader(
         Distribution::TruncatedNormal if dtype == DType::F64 => encoder(s, dtype)
             .body(include_str!("../../../shaders/random/truncated_normal_f64.wgsl")),
         Distribution::Uniform => {
-            // As many bits as the significand has.
+            // The number of bits is that of the significand.
             let (bits, unit) = match dtype {
                 DType::F16 => ("10", "0.0009765625"),
                 DType::BF16 => ("7", "0.0078125"),
@@ -199,7 +199,7 @@ pub fn shader(
     }
 }
 
-/// A word of 64 bits of its halves.
+/// Joins the halves of a word of 64 bits.
 const JOIN: &str =
     "fn join(low: u32, high: u32) -> u64 {\n    return (u64(high) << 32u) | u64(low);\n}\n";
 
@@ -232,7 +232,7 @@ impl Source<'_> {
         matches!(self, Self::Device { .. })
     }
 
-    /// Adds what [`generator`] declared.
+    /// Adds the parameters and bindings that [`generator`] declared.
     pub fn add(&self, mut params: Params, bindings: &mut SmallVec<[Binding; 8]>) -> Params {
         match self {
             Self::Host(generator) => {
@@ -266,8 +266,9 @@ fn encoder(s: Shader, dtype: DType) -> Shader {
     s.body(&format!("fn encode(v: vec4<f32>) -> vec4<u32> {{\n    return {words};\n}}\n"))
 }
 
-/// Fills `output` with numbers of `distribution`; `bounds` matter to [`Distribution::UniformInt`]
-/// only. Any size: each output depends on its index alone, so windows of it are drawn one by one.
+/// Fills `output` with numbers of `distribution`; `bounds` matter only to
+/// [`Distribution::UniformInt`]. The output may have any size: each number depends only on its
+/// index, so windows are drawn one by one.
 pub fn fill(
     device: &Device,
     output: &Tensor,
@@ -284,7 +285,7 @@ pub fn fill(
         .dtype(dtype)
         .number(on_device.into())
         .number(u32::from(aligned) + 2 * u32::from(int64));
-    // Word indices stay far below 2^32, whatever the adapter can bind.
+    // Word indices stay far below 2^32, however much the adapter can bind.
     let window = (device.capabilities().max_binding.min(1 << 30) / 32 * 8) as usize;
     let total = (output.bytes() as usize).div_ceil(4);
     for first in (0..total).step_by(window) {

@@ -1,6 +1,6 @@
 //! Samples of gamma distributions, those of TensorFlow's CPU and GPU kernels for the same seed, up
 //! to rounding: TensorFlow computes in float64, this in float32 unless the output is float64, so
-//! that one try in millions is rejected by one and accepted by the other.
+//! that one try in millions is rejected by one of them and accepted by the other.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -53,7 +53,7 @@ fn shader(dtype: DType, on_device: bool) -> Shader {
     generator(s, on_device).body(include_str!("../../../shaders/random/gamma.wgsl")).map("y")
 }
 
-/// shape, seed, alpha; or shape, key, counter, alg, alpha.
+/// Inputs: shape, seed, alpha; or shape, key, counter, alg, alpha.
 struct Gamma {
     dtype: DType,
     keyed: bool,

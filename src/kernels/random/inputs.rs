@@ -50,8 +50,8 @@ pub fn bounds(ctx: &mut dyn OpContext, i: usize) -> Result<Bounds> {
     Ok(Bounds { low, range: high.wrapping_sub(low).cast_unsigned() })
 }
 
-/// Checks that host input `i` names the Philox generator. `threefry` is what to say to algorithm 2,
-/// which TensorFlow has for XLA only.
+/// Checks that host input `i` names the Philox generator. `threefry` gives the error for algorithm
+/// 2, which TensorFlow has only for XLA.
 pub fn philox(ctx: &mut dyn OpContext, i: usize, threefry: impl FnOnce() -> Error) -> Result<()> {
     const PHILOX: i64 = 1;
     const THREEFRY: i64 = 2;
@@ -72,7 +72,7 @@ pub fn key_and_counter(key: &[usize], counter: &[usize]) -> Result<()> {
         "key must have shape [1], not {}. (Note that batched keys are not supported yet.)",
         text(key)
     );
-    // TensorFlow lets a shorter counter pass and reads behind its end.
+    // TensorFlow accepts a shorter counter and reads behind its end.
     require!(
         counter.len() == 1 && counter[0] >= 2,
         "counter must be a vector with length at least 2; got shape: {}. (Note that batched \

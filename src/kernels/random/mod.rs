@@ -3,9 +3,9 @@
 //! sine and square root round differently everywhere.
 //!
 //! TensorFlow's GPU kernels draw the same numbers, except truncated normal ones, where they give
-//! each thread a stream of its own and so depend on the size of the GPU. Here those follow the CPU
-//! as well. Normal numbers between bounds are others of the same distribution
-//! ([`bounded_normal`]).
+//! each thread a stream of its own and so depend on the size of the GPU. Here truncated normal
+//! numbers are also those of the CPU. Normal numbers between bounds differ from TensorFlow's, but
+//! have the same distribution ([`bounded_normal`]).
 
 mod binomial;
 mod bounded_normal;
@@ -24,7 +24,7 @@ use crate::shader::Shader;
 pub(crate) use distribution::{Bounds, Distribution, Source, fill};
 pub(crate) use philox::Generator;
 
-/// What a stateful op takes off its stream for each output, however many samples the distribution
+/// Samples that a stateful op takes off its stream for each output, however many the distribution
 /// needs.
 pub(crate) const SAMPLES_PER_OUTPUT: u64 = 256;
 

@@ -1,6 +1,6 @@
 //! Sampling of classes from logits. TensorFlow's CPU kernel gives other numbers for the same seed,
-//! which moreover depend on its threads; these are those of its GPU kernel, up to ties within
-//! rounding.
+//! which also depend on its threads; the numbers here are those of its GPU kernel, except for ties
+//! within rounding.
 
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -18,7 +18,7 @@ use crate::shader::Shader;
 
 /// Types of the logits. TensorFlow's GPU kernel rounds float64 to float32, too.
 const LOGITS: &[DType] = types::FLOATS_BUT_BF16;
-/// Invocations of the two variants: few for few classes.
+/// Invocations of the two variants: the small one is for few classes.
 const WORKGROUPS: [u32; 2] = [32, 256];
 
 /// Adds the ops.
@@ -81,7 +81,7 @@ fn shader(logits: DType, output: DType, workgroup: u32, is_cut: bool) -> Shader 
     shader.body(include_str!("../../../shaders/random/multinomial.wgsl"))
 }
 
-/// logits, num_samples[, seed].
+/// Inputs: logits, num_samples[, seed].
 struct Multinomial {
     logits: DType,
     output: DType,
@@ -159,11 +159,11 @@ impl Kernel for Multinomial {
     }
 }
 
-/// Classes of a row that a dispatch draws from on an adapter whose invocations run so many
-/// iterations at most.
+/// The most classes of a row that a dispatch draws from, on an adapter whose invocations run at
+/// most `loop_limit` iterations.
 fn classes_at_once(loop_limit: usize) -> usize {
-    // For each group of four classes: ten rounds of the generator, four of the loop over them, one
-    // of the loop itself. A row may begin within a group.
+    // Each group of four classes takes ten iterations for the rounds of the generator, four for the
+    // loop over the classes, and one of the outer loop. A row may begin within a group.
     let groups = (loop_limit.saturating_sub(64) / 15).max(2) - 1;
     4 * WORKGROUPS[1] as usize * groups
 }

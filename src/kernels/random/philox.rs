@@ -7,9 +7,9 @@ use std::hash::{BuildHasher, RandomState};
 /// random bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generator {
-    /// Which sample comes next.
+    /// The number of the next sample.
     pub counter: [u32; 4],
-    /// Which of the 2^64 streams.
+    /// The number of the stream, one of 2^64.
     pub key: [u32; 2],
 }
 
@@ -26,11 +26,12 @@ impl Generator {
         Self { counter: [0, 0, mix[2], mix[3]], key: [mix[0], mix[1]] }
     }
 
-    /// The generator of a stateful op's attributes `seed` and `seed2`; both zero means:
+    /// The generator of a stateful op's attributes `seed` and `seed2`; if both are zero, it is
     /// unpredictable.
     pub fn seeded(seed: i64, seed2: i64) -> Self {
         let (seed, seed2) = match (seed, seed2) {
-            // Each `RandomState` has other keys, which the operating system's entropy started.
+            // Each `RandomState` has different keys, which come from the operating system's
+            // entropy.
             (0, 0) => (RandomState::new().hash_one(0u64), RandomState::new().hash_one(1u64)),
             (a, b) => (a.cast_unsigned(), b.cast_unsigned()),
         };

@@ -37,7 +37,7 @@ pub fn register(registry: &mut Registry) {
     }
 }
 
-/// shape[, minval, maxval].
+/// Inputs: shape[, minval, maxval].
 struct Stateful {
     distribution: Distribution,
     dtype: DType,

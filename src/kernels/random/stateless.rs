@@ -1,9 +1,9 @@
 //! Stateless ops: the numbers depend on the inputs alone. The first version takes a seed, the
-//! second a key and a counter, which the ops `StatelessRandomGet*` make of a seed.
+//! second version a key and a counter, which the ops `StatelessRandomGet*` make of a seed.
 //!
-//! TensorFlow's GPU makes them on the host. Here `StatelessRandomGetKeyCounter`, which `tf.random`
-//! uses, makes them on the device: Keras keeps the seeds of its layers there, and a model would
-//! wait for the device at each dropout.
+//! TensorFlow's GPU kernels make them on the host. Here `StatelessRandomGetKeyCounter`, which
+//! `tf.random` uses, makes them on the device: Keras keeps the seeds of its layers there, and a
+//! model would wait for the device at each dropout.
 
 use smallvec::SmallVec;
 
@@ -19,7 +19,7 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::HostTensor;
 
-/// Op of the first version, op of the second, and what they draw.
+/// The op of the first version, the op of the second version, and the distribution.
 const OPS: &[(&str, &str, Distribution)] = &[
     ("StatelessRandomUniform", "StatelessRandomUniformV2", Distribution::Uniform),
     ("StatelessRandomNormal", "StatelessRandomNormalV2", Distribution::Normal),
@@ -53,8 +53,8 @@ pub fn register(registry: &mut Registry) {
             .kernel(move |attrs| Ok(Keyed { distribution, dtype: attrs.dtype("dtype")? }));
     }
     registry.op("StatelessRandomGetKeyCounter").kernel(|_| Ok(GetKeyCounter));
-    // An op with int32 numbers both on the host (`alg`) and on the device crashes TensorFlow's
-    // eager mode.
+    // An op with int32 numbers both on the host (`alg`) and on the device makes TensorFlow's eager
+    // mode crash.
     registry
         .op("StatelessRandomGetKeyCounterAlg")
         .host(&["seed", "key", "counter", "alg"])
@@ -62,7 +62,7 @@ pub fn register(registry: &mut Registry) {
     registry.op("StatelessRandomGetAlg").host(&["alg"]).kernel(|_: &dyn Attrs| Ok(GetAlg));
 }
 
-/// shape, seed[, minval, maxval].
+/// Inputs: shape, seed[, minval, maxval].
 struct Seeded {
     distribution: Distribution,
     dtype: DType,
@@ -87,7 +87,7 @@ impl Kernel for Seeded {
     }
 }
 
-/// shape, key, counter, alg[, minval, maxval].
+/// Inputs: shape, key, counter, alg[, minval, maxval].
 struct Keyed {
     distribution: Distribution,
     dtype: DType,
@@ -111,7 +111,7 @@ impl Kernel for Keyed {
     }
 }
 
-/// The bounds at input `i`, where the distribution has any.
+/// The bounds at input `i`, if the distribution has any.
 fn bounds_for(distribution: Distribution, ctx: &mut dyn OpContext, i: usize) -> Result<Bounds> {
     if distribution == Distribution::UniformInt {
         inputs::bounds(ctx, i)
@@ -163,7 +163,7 @@ impl Kernel for GetKeyCounter {
 
 /// The shader that makes a key and a counter of seeds of type `dtype`.
 fn key_counter_shader(dtype: DType) -> Shader {
-    // An int32 stands for the int64 of the same value.
+    // An int32 has the same effect as the int64 of the same value.
     let seeds = match dtype {
         DType::I32 => {
             "vec4<u32>(seed[s], u32(bitcast<i32>(seed[s]) >> 31u), seed[s + 1u], \

@@ -59,7 +59,7 @@ fn shader(input: DType, output: DType) -> Shader {
     generator(s, true).body(include_str!("../../../shaders/random/stochastic_cast.wgsl")).map("y")
 }
 
-/// input, key, counter, alg.
+/// Inputs: input, key, counter, alg.
 struct StochasticCast {
     input: DType,
     output: DType,

@@ -49,7 +49,7 @@ fn algorithm(ctx: &mut dyn OpContext) -> Result<()> {
     })
 }
 
-/// Fails unless a variable holds a state.
+/// Fails unless the variable holds a state.
 pub(super) fn check_state(state: &Tensor) -> Result<()> {
     require!(
         state.dtype == DType::I64,
@@ -69,7 +69,7 @@ pub(super) fn check_state(state: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// resource, algorithm, shape[, minval, maxval].
+/// Inputs: resource, algorithm, shape[, minval, maxval].
 struct Draw {
     distribution: Distribution,
     dtype: DType,
@@ -104,7 +104,7 @@ impl Kernel for Draw {
     }
 }
 
-/// resource, algorithm, delta.
+/// Inputs: resource, algorithm, delta.
 struct Skip {
     reads: bool,
 }

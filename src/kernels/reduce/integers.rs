@@ -1,6 +1,6 @@
-//! The reductions of integers for which TensorFlow has CPU kernels alone, so that their nodes stay
-//! on the device. They wrap as those kernels do, in the elements' own type; a mean is the sum in 64
-//! bits, divided, without its fraction. int32 stays with TensorFlow, whose int32 tensors are
+//! The reductions of integers that TensorFlow has only CPU kernels for; with these rows their nodes
+//! stay on the device. They wrap as those kernels do, in the elements' own type; a mean is the sum
+//! in 64 bits, divided, without its fraction. int32 stays with TensorFlow, whose int32 tensors are
 //! shapes.
 
 use super::table::{COMPLEX_REDUCTIONS, Identity, REDUCTIONS, Reduction};
@@ -40,7 +40,7 @@ const fn norm(types: &'static [DType], finish: &'static str) -> Reduction {
     }
 }
 
-/// A row of which elements and result are of the accumulator's kind.
+/// A row whose elements and result are of the accumulator's kind.
 const fn plain(
     op: &'static str,
     types: &'static [DType],

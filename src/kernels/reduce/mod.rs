@@ -72,7 +72,7 @@ fn axes_kernel(row: &'static Reduction, keep_dims: bool) -> Compute<'static> {
         let axes = ctx.host_input(1)?;
         let reduced = reduced_axes(&axes.to_i64()?, x.rank())?;
         let dims = kept_dims(&x.dims, &reduced, keep_dims);
-        // A reduction of single elements by a row that leaves them as they are.
+        // A reduction over single elements by a row that leaves them as they are.
         if row.keeps_singles()
             && x.dims.iter().zip(&reduced).all(|(extent, reduced)| !reduced || *extent == 1)
         {
@@ -92,7 +92,7 @@ fn whole(row: &'static Reduction) -> Compute<'static> {
     })
 }
 
-/// Which of `rank` axes the reduction indices name, with TensorFlow's errors.
+/// The axes, of `rank` axes, that the reduction indices name, with TensorFlow's errors.
 pub fn reduced_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[bool; 6]>> {
     let mut reduced: SmallVec<[bool; 6]> = (0..rank).map(|_| false).collect();
     for &index in axes {

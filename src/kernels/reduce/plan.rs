@@ -1,11 +1,11 @@
-//! How a reduction over any axes becomes a sequence of steps over `[outer, extent, inner]`. Pure
-//! arithmetic, no device.
+//! How a reduction over any axes becomes a sequence of steps over `[outer, extent, inner]`. This is
+//! pure arithmetic, without a device.
 //!
-//! Neighbouring axes of one kind merge, extents of 1 vanish; what remains alternates between kept
-//! and reduced groups. Each step reduces one group, the largest first, to one value or to a number
-//! of segments that later steps reduce. Segments give a GPU enough invocations when the outputs are
-//! few, and keep every accumulation short: a serial run is at most [`MAX_RUN`] elements, so that
-//! float sums stay accurate whatever the extent.
+//! Neighbouring axes of one kind merge and extents of 1 vanish; the remaining groups are
+//! alternately kept and reduced. Each step reduces one group, the largest first, to one value or to
+//! a number of segments, which later steps reduce. Segments give a GPU enough invocations when the
+//! outputs are few, and keep every accumulation short: a serial run has at most [`MAX_RUN`]
+//! elements, so that float sums stay accurate whatever the extent.
 
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ pub struct Group {
 /// Alternating groups, outermost first.
 pub type Groups = SmallVec<[Group; 6]>;
 
-/// The groups of a tensor whose axis `d` is reduced where `reduced[d]`. Extents of 1 belong to no
+/// The groups of a tensor, whose axis `d` is reduced if `reduced[d]`. Extents of 1 belong to no
 /// group.
 pub fn groups(dims: &[usize], reduced: &[bool]) -> Groups {
     let mut out = Groups::new();
@@ -37,7 +37,7 @@ pub fn groups(dims: &[usize], reduced: &[bool]) -> Groups {
     out
 }
 
-/// Appends a group, merged with the last one where they are of one kind.
+/// Appends a group. It is merged with the last one if both are of one kind.
 pub fn push(groups: &mut Groups, group: Group) {
     match groups.last_mut() {
         _ if group.extent == 1 => {}
@@ -55,13 +55,13 @@ pub struct Step {
     pub extent: usize,
     /// Product of the extents behind it.
     pub inner: usize,
-    /// Values that remain of each reduced run: segment `s` combines the `s`-th of as many runs of
-    /// neighbours in its window.
+    /// Values that remain of each reduced run: it is cut into `segments` runs of neighbours in its
+    /// window, and segment `s` combines the `s`-th of them.
     pub segments: usize,
     /// Invocations that share a segment through workgroup memory.
     pub lanes: Lanes,
-    /// Windows along the extent, for runs beyond one binding; each leaves `segments / windows`
-    /// segments.
+    /// Windows along the extent, for runs beyond one binding; each window leaves `segments /
+    /// windows` segments.
     pub windows: usize,
 }
 
@@ -72,8 +72,7 @@ impl Step {
         Self { outer: count, extent, inner: 1, segments: 1, lanes: Lanes::ONE, windows: 1 }
     }
 
-    /// Whether lanes share segments whose elements do not neighbour each other, but those of other
-    /// segments.
+    /// Whether lanes share segments whose neighbouring elements belong to other segments.
     pub const fn columns(&self) -> bool {
         self.lanes.count > 1 && self.inner > 1
     }
@@ -91,8 +90,8 @@ impl Step {
         let product = |range: &[Group]| range.iter().map(|g| g.extent).product::<usize>();
         let (outer, inner) = (product(&groups[..at]), product(&groups[at + 1..]));
         let extent = groups[at].extent;
-        // A run that exceeds a window is cut into windows; where even one slice of `inner` exceeds
-        // it, nothing helps.
+        // A run that exceeds a window is cut into windows. If even one slice of `inner` exceeds a
+        // window, no cut helps.
         let slices = (window / inner).max(2);
         let windows = extent.div_ceil(slices);
         let (segments, lanes) = cut(profile, outer * windows, extent.div_ceil(windows), inner);
@@ -121,8 +120,8 @@ pub fn cut(profile: Profile, outer: usize, extent: usize, inner: usize) -> (usiz
     (wanted.max(run.div_ceil(MAX_RUN)).clamp(1, (extent / 2).max(1)), lanes)
 }
 
-/// The shortest run of an invocation that is worth another step: of neighbours, and of elements
-/// whose neighbours belong to other runs.
+/// The shortest run of an invocation that is worth another step: a run of neighbouring elements,
+/// and a run of elements whose neighbours belong to other runs.
 const SHORTEST_ROW: usize = 16;
 const SHORTEST_COLUMN: usize = 64;
 

@@ -12,22 +12,22 @@ use crate::kernels::op::OpContext;
 use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
-/// What the text of a reduction program depends on.
+/// The properties that the text of a reduction program depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
-    /// Its row.
+    /// The reduction's row.
     pub row: &'static Reduction,
     /// Element type of the input.
     pub input: DType,
     /// Element type of the output.
     pub output: DType,
-    /// Whether elements go through the row's `map`: the first step.
+    /// Whether elements go through the row's `map`, as in the first step.
     pub map: bool,
-    /// Whether results go through the row's `finish`: the last step.
+    /// Whether results go through the row's `finish`, as in the last step.
     pub finish: bool,
     /// Invocations for each segment.
     pub lanes: u32,
-    /// Whether neighbouring elements are those of neighbouring segments.
+    /// Whether neighbouring elements belong to neighbouring segments.
     pub columns: bool,
     /// The vec4s that it reads.
     pub vec4s: Vec4s,
@@ -51,8 +51,8 @@ impl Variant {
     /// The program's text.
     pub fn shader(&self) -> Shader {
         let Self { row, input, output, vec4s, .. } = *self;
-        // An earlier step's output is already in the accumulator's type, which is its own
-        // accumulator.
+        // An earlier step's output is already of the accumulator's type, which accumulates in
+        // itself.
         let acc = row.accumulator(input);
         let order = match acc {
             DType::F32 => include_str!("../../../shaders/reduce_order_f32.wgsl"),
@@ -148,7 +148,7 @@ pub fn lanes(shader: Shader, lanes: u32, columns: bool, workgroup: u32) -> Shade
     shader.define("LANES", lanes.to_string()).define("LANE_STRIDE", stride.to_string())
 }
 
-/// Every text that reductions can ask for.
+/// Every text that a reduction may need.
 pub fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for output in [DType::F16, DType::BF16] {
@@ -210,7 +210,8 @@ pub fn shaders() -> Vec<Shader> {
     out
 }
 
-/// Input bytes that one dispatch may bind: the rest is for offsets that are rounded down.
+/// Input bytes that one dispatch may bind; the remaining bytes are for offsets that are rounded
+/// down.
 pub fn window_bytes(device: &Device) -> u64 {
     (device.capabilities().max_binding - 256).min(1 << 31)
 }
@@ -264,7 +265,7 @@ struct Run {
 }
 
 impl Run {
-    /// Enqueues `step` in as many windows as the adapter's bindings need.
+    /// Enqueues `step` in as many windows as the adapter's bindings require.
     fn step(
         &self,
         device: &Device,
@@ -276,7 +277,8 @@ impl Run {
         let window = window_bytes(device);
         let Step { outer, extent, inner, segments, windows, .. } = *step;
         if windows > 1 {
-            // One outer index at a time, its extent in equal slices (the last may be shorter).
+            // Takes one outer index at a time, its extent in equal slices (the last one may be
+            // shorter).
             let slice = extent.div_ceil(windows);
             let part = segments / windows;
             for o in 0..outer {
@@ -306,7 +308,7 @@ impl Run {
         let row_bytes = |run: usize, dtype: DType| (run * inner * dtype.size()).max(1) as u64;
         let fits = (window / row_bytes(extent, x.dtype)).min(window / row_bytes(segments, y.dtype))
             as usize;
-        // A window's outputs start at a whole word.
+        // The outputs of a window start at a whole word.
         let rows = if fits >= outer { outer } else { (fits / 4 * 4).max(1) };
         let rows =
             if rows * inner * segments % y.dtype.lanes() as usize == 0 { rows } else { outer };

@@ -28,16 +28,16 @@ pub struct Reduction {
     pub types: &'static [DType],
     /// Whether integers are accumulated in 64 bits.
     pub wide: bool,
-    /// Start of every accumulation and the result's stem when there is nothing to reduce.
+    /// The start of every accumulation, and the accumulated value if there is nothing to reduce.
     pub identity: Identity,
     /// WGSL of the element `x`.
     pub map: &'static str,
     /// WGSL of two accumulated values `a` and `b`; associative and commutative.
     pub combine: &'static str,
-    /// WGSL of the accumulated value `a` and `count`, the number of reduced elements in the
-    /// accumulator's type.
+    /// WGSL of the result, from the accumulated value `a` and `count`, the number of reduced
+    /// elements in the accumulator's type.
     pub finish: &'static str,
-    /// The result in f64, for tests; of complex numbers, when all are real.
+    /// The result in f64, for tests; for complex numbers, if all are real.
     pub reference: fn(&[f64]) -> f64,
 }
 
@@ -143,8 +143,8 @@ pub const REDUCTIONS: &[Reduction] = &[
     },
 ];
 
-/// The reductions of complex numbers, which differ from those of the real ones in how they
-/// multiply. Sorted by name.
+/// The reductions of complex numbers. They differ from those of real numbers in their products.
+/// Sorted by name.
 pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "EuclideanNorm",
@@ -189,7 +189,7 @@ pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
 ];
 
 impl Reduction {
-    /// The row of `op`. Panics when there is none: names are written in this crate.
+    /// The row of `op`. Panics if there is none: all names are written in this crate.
     pub fn of(op: &str) -> &'static Self {
         REDUCTIONS.iter().find(|r| r.op == op).unwrap_or_else(|| panic!("no reduction {op}"))
     }
@@ -203,8 +203,8 @@ impl Reduction {
         }
     }
 
-    /// Whether the reduction of one element is that element. Reducing over some axes and then over
-    /// others gives then what reducing over all of them gives.
+    /// Whether the reduction of one element is that element. Then a reduction over some axes
+    /// followed by one over the others gives the same result as a reduction over all of them.
     pub fn keeps_singles(&self) -> bool {
         self.types == [Bool] || (self.map == "x" && matches!(self.finish, "a" | "a / count"))
     }
@@ -220,7 +220,7 @@ impl Eq for Reduction {}
 
 impl Identity {
     /// The low and high 32 bits that the shader's `identity()` turns into the accumulator's type,
-    /// for elements or partial results of type `dtype`; f64 comes from an f32.
+    /// for elements or partial results of type `dtype`; an f64 is made from an f32.
     pub fn bits(self, dtype: DType) -> [u32; 2] {
         let wide = |v: i64| [v as u32, (v >> 32) as u32];
         match (self, dtype) {
@@ -233,7 +233,8 @@ impl Identity {
             (Self::Highest, I64) => wide(i64::MAX),
             (Self::Lowest, I32) => [i32::MIN.cast_unsigned(), 0],
             (Self::Highest, I32) => [i32::MAX.cast_unsigned(), 0],
-            // What the type holds: it is also the result of an empty reduction.
+            // The identity is the bound of the element type: it is also the result of an empty
+            // reduction.
             (Self::Lowest, I16) => [i32::from(i16::MIN).cast_unsigned(), 0],
             (Self::Highest, I16) => [i32::from(i16::MAX).cast_unsigned(), 0],
             (Self::Lowest, I8) => [i32::from(i8::MIN).cast_unsigned(), 0],

@@ -4,21 +4,22 @@ use super::plan::Step;
 use crate::dtype::DType;
 use crate::shader::{Shader, vec4};
 
-/// Which vec4s a step reads.
+/// The vec4s that a step reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vec4s {
     /// Single elements.
     None,
-    /// The reduced group is innermost: a four's elements become one.
+    /// The reduced group is innermost: the four elements of a vec4 become one.
     Rows,
-    /// They belong to four outputs, which one of `lanes` invocations writes.
+    /// The four elements belong to four outputs, which one of `lanes` invocations writes.
     Columns,
     /// The same without sharing: an invocation computes four outputs.
     Outputs,
 }
 
 impl Vec4s {
-    /// What a step can read whose input and output start where `aligned` says that vec4s start.
+    /// The vec4s that a step can read; `aligned` tells whether its input and its output start where
+    /// a vec4 may start.
     pub const fn of(step: &Step, aligned: [bool; 2]) -> Self {
         let [x, y] = aligned;
         match (step.inner, step.lanes.count) {

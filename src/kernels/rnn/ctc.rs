@@ -1,12 +1,12 @@
-//! CTCLoss and CTCLossV2: how improbable a sequence of labels is, given the probabilities of
-//! classes at each step, summed over all ways to spread the labels over the steps; with its
-//! gradient.
+//! CTCLoss and CTCLossV2: the negative logarithm of the probability of a sequence of labels, given
+//! the probabilities of classes at each step. The probability is summed over all ways to spread the
+//! labels over the steps. The gradient is computed, too.
 //!
 //! Labels and lengths are in host memory, as in TensorFlow's GPU kernel: the host checks them, as
-//! TensorFlow's CPU kernel does, and lists each sequence's labels ([`Plan`]). All numbers are the
-//! device's: the classes' logarithms (LogSoftmax), paths forward, paths backward, the gradient.
-//! Paths of some sequences at a time are kept, so that they fit a binding; steps are cut into
-//! windows where the logits exceed one, or a workgroup would loop too long.
+//! TensorFlow's CPU kernel does, and lists each sequence's labels ([`Plan`]). The device computes
+//! all numbers: the classes' logarithms (LogSoftmax), paths forward, paths backward, the gradient.
+//! Only the paths of some sequences are kept at a time, so that they fit a binding; steps are cut
+//! into windows if the logits exceed a binding, or if a workgroup would loop too long.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ const UNITS: usize = 64;
 const SEQUENCE_WORDS: usize = 4;
 /// Marks the first label of its class in a sequence.
 const FIRST: u32 = 1 << 31;
-/// Most bytes that paths take at a time, where a sequence takes no more by itself.
+/// The most bytes that paths take at a time, unless a sequence takes more by itself.
 const MOST_PATHS: u64 = 1 << 27;
 
 /// Registers the ops.
@@ -55,27 +55,28 @@ struct Loss {
 
 /// A sequence as the device sees it.
 struct Sequence {
-    /// Steps; 0 where its loss is none.
+    /// The number of steps; 0 if the sequence has no loss.
     steps: usize,
     labels: Vec<u32>,
 }
 
 impl Sequence {
-    /// A blank, and each label and a blank behind it.
+    /// The number of positions: a blank, and each label with a blank behind it.
     fn positions(&self) -> usize {
         2 * self.labels.len() + 1
     }
 
-    /// Numbers of all positions at all steps.
+    /// The number of path values, one for each position at each step.
     fn numbers(&self) -> usize {
         self.steps * self.positions()
     }
 }
 
-/// The words that tell the device of all sequences, and which of them are computed together.
+/// The words that describe all sequences to the device, and the groups that are computed together.
 struct Plan {
     words: Vec<u32>,
-    /// First sequence, the one behind the last, numbers of their paths, most positions and steps.
+    /// Each group's first sequence, the one behind its last, the number of its path values, and its
+    /// most positions and steps.
     groups: Vec<Group>,
 }
 
@@ -140,7 +141,7 @@ impl Loss {
         })
     }
 
-    /// The sequences, if labels and lengths are what TensorFlow's kernels take.
+    /// The sequences, if TensorFlow's kernels take their labels and lengths.
     fn sequences(
         &self,
         ctx: &mut dyn OpContext,
@@ -222,7 +223,7 @@ impl Loss {
              ignore_longer_outputs_than_inputs",
             labels.len()
         );
-        // Nothing of a sequence that is left out is looked at.
+        // A sequence that is left out is not looked at further.
         Ok(if longer {
             Sequence { steps: 0, labels: Vec::new() }
         } else {
@@ -231,7 +232,7 @@ impl Loss {
     }
 }
 
-/// The labels of each sequence. Their places must be sorted and lie inside, as a SparseTensor's.
+/// The labels of each sequence. Their indices must be sorted and in range, as in a SparseTensor.
 fn by_sequence(indices: &[i64], values: &[i32], batch: usize) -> Result<Vec<Vec<i32>>> {
     let mut labels = vec![Vec::new(); batch];
     let mut before = None;
@@ -319,7 +320,7 @@ impl Kernel for Loss {
     }
 }
 
-/// What all programs of one execution read.
+/// The tensors that all programs of one execution read.
 struct Run<'r> {
     device: &'r Device,
     plan: &'r Tensor,
@@ -341,7 +342,8 @@ enum Pass {
 impl Pass {
     const ALL: [Self; 3] = [Self::Forward, Self::Backward, Self::Gradient];
 
-    /// How many steps of its loops an iteration takes for `classes` and a group of sequences.
+    /// The number of steps of its loops that an iteration takes for `classes` and a group of
+    /// sequences.
     fn steps(self, profile: &Profile, classes: usize, group: &Group) -> Result<u32> {
         if self != Self::Gradient {
             return Ok(1);
@@ -391,7 +393,7 @@ impl Pass {
             .define("REAL", dtype.value())
             .define("ZERO", literal("0.0"))
             .define("LOG_NOTHING", literal("-1.0e30"))
-            // Beyond, exp is no number of the type.
+            // Below this value exp is zero in the type.
             .define("FAR", literal(if double { "-745.0" } else { "-103.0" }))
             .define("INFINITY", format!("{}({})", of("infinity_like"), literal("1.0")))
             .define("EXP", of("exp"))
@@ -411,8 +413,8 @@ impl Run<'_> {
         let of_loops = pass.steps(&self.device.profile(), classes, group)?;
         let window = windows::part(self.y, first * batch * classes, steps * batch * classes);
         let mut bindings = smallvec![self.plan.into(), (&window).into(), self.alpha.into()];
-        // A sum of up to three exponentials for each position, and its logarithm; the gradient
-        // takes one for each position, and a difference for each class.
+        // Each position takes a sum of up to three exponentials, and its logarithm; the gradient
+        // takes one exponential for each position, and a difference for each class.
         let operations = match pass {
             Pass::Gradient => 4 * group.positions + 2 * classes,
             Pass::Forward | Pass::Backward => 12 * group.positions,

@@ -11,16 +11,16 @@ use crate::kernels::op::{Kernel, OpContext};
 use crate::require;
 use crate::tensor::Tensor;
 
-/// Inputs x, h_prev, w_ru, w_c, b_ru, b_c; outputs r, u, c, h.
+/// The cell: inputs x, h_prev, w_ru, w_c, b_ru, b_c; outputs r, u, c, h.
 pub struct Gru;
 
-/// The inputs of the cell, then r, u, c and the gradient of h; outputs are the gradients of x, of
-/// h_prev, and of what the candidate and the gates are made from.
+/// The gradient: inputs are those of the cell, then r, u, c and the gradient of h; outputs are the
+/// gradients of x and of h_prev, and of the arguments of the candidate and of the gates.
 pub struct GruGrad;
 
 const NAMES: [&str; 6] = ["x", "h_prev", "w_ru_", "w_c", "b_ru", "b_c"];
 
-/// TensorFlow's checks; returns batch, input and cell size.
+/// TensorFlow's checks. Returns the batch size, the input size and the cell size.
 fn check(inputs: &[Tensor]) -> Result<[usize; 3]> {
     for (name, (tensor, rank)) in NAMES.iter().zip(inputs.iter().zip([2, 2, 2, 2, 1, 1])) {
         require!(tensor.rank() == rank, "Rank of {name} must be {rank}, got {}", tensor.rank());

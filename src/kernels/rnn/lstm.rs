@@ -49,7 +49,7 @@ pub struct Extents {
 }
 
 impl Lstm {
-    /// From the attributes.
+    /// Reads the attributes.
     pub fn new(attrs: &dyn Attrs, layout: Layout, sequence: bool) -> Result<Self> {
         let setting = Setting {
             cells: 0,
@@ -116,7 +116,8 @@ impl Kernel for Lstm {
             LSTM_OUTPUT.enqueue(ctx, &setting, count, &[&gx, &gh, &consts, &cs, &o, &co, &h])?;
         }
         for output in &outputs {
-            // TensorFlow clears the rest of cs and h and leaves the others as they are.
+            // TensorFlow clears the remaining rows of cs and h, and leaves the other outputs as
+            // they are.
             clear(ctx, &rows(&output.wide, length * batch, (steps - length) * batch, cells))?;
             output.finish(ctx)?;
         }
@@ -124,7 +125,7 @@ impl Kernel for Lstm {
     }
 }
 
-/// Bias of the gates (nothing where no program reads it) and the peepholes, side by side.
+/// The bias of the gates (uninitialized if no program reads it) and the peepholes, side by side.
 pub fn constants(
     ctx: &mut dyn OpContext,
     setting: Setting,
@@ -205,7 +206,7 @@ pub fn check_sequence(inputs: &[Tensor]) -> Result<Extents> {
     Ok(extents)
 }
 
-/// The checks that both have.
+/// The checks that a cell and a sequence share.
 fn check_state(inputs: &[Tensor], extents: Extents) -> Result<()> {
     let Extents { batch, inputs: width, cells, .. } = extents;
     check_extent("cs_prev.dims", &inputs[1], 0, "batch_size", batch)?;

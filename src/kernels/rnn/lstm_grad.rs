@@ -12,7 +12,7 @@ use crate::kernels::reduce::table::Reduction;
 use crate::require;
 use crate::tensor::{Tensor, shape_text};
 
-/// What both ops are made from.
+/// The properties that both ops are made from.
 #[derive(Clone, Copy)]
 struct Common {
     dtype: DType,
@@ -34,8 +34,8 @@ impl Common {
         reduce(ctx, Reduction::of("Sum"), x, &groups(&x.dims, &[true, false]), y)
     }
 
-    /// The gradients of the three peepholes, from the gates' gradients and the states before and
-    /// after `count / cells` rows.
+    /// The gradients of the three peepholes, computed from the gates' gradients and the states
+    /// before and after `count / cells` rows.
     fn peepholes(
         &self,
         ctx: &mut dyn OpContext,
@@ -62,9 +62,9 @@ impl Common {
 /// The values of a forward pass and the gradients of its results, which follow the eight inputs.
 const SAVED: [&str; 8] = ["i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad"];
 
-/// One step back: gradients of the gates in `dgates`; `carry` holds the gradients of state and
-/// output, and gets that of the state before. `saved` are i, cs_prev, f, o, ci, co, cs_grad and
-/// h_grad of the step.
+/// One step back. Stores the gradients of the gates in `dgates`. `carry` holds the gradients of
+/// state and output, and receives that of the previous state. `saved` are i, cs_prev, f, o, ci, co,
+/// cs_grad and h_grad of the step.
 fn step_back(
     ctx: &dyn OpContext,
     setting: &Setting,
@@ -84,11 +84,11 @@ fn step_back(
     LSTM_CELL_GRAD.enqueue(ctx, setting, count, &[i, f, ci, cs_prev, dcs, consts, dgates, carry])
 }
 
-/// The gradient of one cell: of the state before, the gates and the peepholes.
+/// The gradient of one cell: of the previous state, the gates and the peepholes.
 pub struct CellGrad(Common);
 
 impl CellGrad {
-    /// From the attributes.
+    /// Reads the attributes.
     pub fn new(attrs: &dyn Attrs, layout: Layout) -> Result<Self> {
         Ok(Self(Common::new(attrs, layout)?))
     }
@@ -139,11 +139,12 @@ impl Kernel for CellGrad {
     }
 }
 
-/// The gradient of a sequence: of input, state and output before, weights, peepholes and bias.
+/// The gradient of a sequence: of the input, the previous state and output, the weights, the
+/// peepholes and the bias.
 pub struct SequenceGrad(Common);
 
 impl SequenceGrad {
-    /// From the attributes.
+    /// Reads the attributes.
     pub fn new(attrs: &dyn Attrs, layout: Layout) -> Result<Self> {
         Ok(Self(Common::new(attrs, layout)?))
     }
@@ -183,7 +184,8 @@ impl Kernel for SequenceGrad {
 }
 
 impl SequenceGrad {
-    /// The gradients over `extents.steps` steps, at least one of them and no extent of state empty.
+    /// The gradients over `extents.steps` steps. There is at least one step, and no extent of the
+    /// state is empty.
     fn gradients(
         &self,
         ctx: &mut dyn OpContext,

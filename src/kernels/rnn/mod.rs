@@ -1,9 +1,9 @@
 //! Recurrent cells: LSTMBlockCell, BlockLSTM, GRUBlockCell and their gradients; whole networks
-//! ([`cudnn`]); and the loss of what they label without times ([`ctc`]).
+//! ([`cudnn`]); and the loss of their labels without alignment to steps ([`ctc`]).
 //!
 //! Products of matrices come from [`super::contract`], the rest from elementwise programs
-//! ([`pointwise`]). What a sequence does not need step by step (the input's products, the gradients
-//! of input, weights and biases) is one product over all steps.
+//! ([`pointwise`]). Work that need not be done step by step (the input's products, the gradients of
+//! input, weights and biases) is one product over all steps.
 
 mod ctc;
 mod cudnn;
@@ -57,7 +57,7 @@ pub fn register(r: &mut Registry) {
     cudnn::register(r);
 }
 
-/// Every shader of the family's own.
+/// Every shader of this family.
 pub fn shaders() -> Vec<Shader> {
     let mut all = pointwise::shaders();
     all.extend(ctc::shaders());
@@ -65,7 +65,7 @@ pub fn shaders() -> Vec<Shader> {
     all
 }
 
-/// TensorFlow's check of an extent, in its words.
+/// TensorFlow's check of an extent, in TensorFlow's words.
 fn check_extent(what: &str, tensor: &Tensor, axis: usize, name: &str, want: usize) -> Result<()> {
     let got = tensor.dims[axis];
     require!(got == want, "{what}({axis}) != {name}: {got} vs. {want}");

@@ -17,13 +17,13 @@ use crate::tensor::Tensor;
 pub struct Pointwise {
     name: &'static str,
     bindings: &'static [&'static str],
-    /// For an element, without peepholes.
+    /// Operations for an element, without peepholes.
     operations: usize,
     body: &'static str,
 }
 
-/// What the programs of an LSTM need to know beside the tensors. `consts` holds the bias of the
-/// four gates and the three peepholes.
+/// The settings that the programs of an LSTM need beside the tensors. `consts` holds the bias of
+/// the four gates and the three peepholes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Setting {
     /// Cells of a batch entry.
@@ -32,9 +32,9 @@ pub struct Setting {
     pub order: [u32; 2],
     /// Whether gates see the cell's state.
     pub peephole: bool,
-    /// Added to the forget gate.
+    /// The bias that is added to the forget gate.
     pub forget_bias: f32,
-    /// Bound of the cell's state; none unless positive.
+    /// The bound of the cell's state; there is none unless this is positive.
     pub cell_clip: f32,
 }
 
@@ -80,8 +80,8 @@ pub const LSTM_OUTPUT: Pointwise = Pointwise {
     store_h(t, o * co);",
 };
 
-/// Gradients of the output gate and of the cell's state. `carry` holds what later steps say about
-/// the state and the output.
+/// Gradients of the output gate and of the cell's state. `carry` holds the gradients of the state
+/// and the output from later steps.
 pub const LSTM_OUTPUT_GRAD: Pointwise = Pointwise {
     name: "lstm output gradient",
     bindings: &["o", "co", "h_grad", "cs_grad", "carry", "consts", "dgates", "dcs"],
@@ -98,7 +98,7 @@ pub const LSTM_OUTPUT_GRAD: Pointwise = Pointwise {
     store_dcs(t, dcs);",
 };
 
-/// Gradients of the other gates and of the state before.
+/// Gradients of the other gates and of the previous state.
 pub const LSTM_CELL_GRAD: Pointwise = Pointwise {
     name: "lstm cell gradient",
     bindings: &["ig", "f", "ci", "cs_prev", "dcs", "consts", "dgates", "carry"],
@@ -119,7 +119,7 @@ pub const LSTM_CELL_GRAD: Pointwise = Pointwise {
     store_carry(t, before);",
 };
 
-/// What each entry and step adds to the gradients of the three peepholes.
+/// The part that each entry and step adds to the gradients of the three peepholes.
 pub const LSTM_PEEPHOLE_GRAD: Pointwise = Pointwise {
     name: "lstm peephole gradient",
     bindings: &["dgates", "cs_prev", "cs", "products"],
@@ -131,7 +131,7 @@ pub const LSTM_PEEPHOLE_GRAD: Pointwise = Pointwise {
     store_products(row3 + 2u * p.cells, load_dgates(row4 + 3u * p.cells) * load_cs(t));",
 };
 
-/// Reset and update gate, and the output before as far as it passes.
+/// Reset and update gate, and the part of the previous output that passes the reset gate.
 pub const GRU_GATES: Pointwise = Pointwise {
     name: "gru gates",
     bindings: &["gx", "gh", "bias", "h_prev", "r", "u", "hr"],
@@ -144,7 +144,7 @@ pub const GRU_GATES: Pointwise = Pointwise {
     store_u(t, u);",
 };
 
-/// Candidate and output. The output may be the output before.
+/// Candidate and output. The output may be the same tensor as the previous output.
 pub const GRU_OUTPUT: Pointwise = Pointwise {
     name: "gru output",
     bindings: &["gx", "gh", "bias", "u", "h_prev", "c", "h"],
@@ -175,7 +175,7 @@ pub const GRU_RESET_GRAD: Pointwise = Pointwise {
     store_d_ru(row2, load_d_hr(t) * load_h_prev(t) * r * (1.0 - r));",
 };
 
-/// Gradient of the output before.
+/// Gradient of the previous output.
 pub const GRU_STATE_GRAD: Pointwise = Pointwise {
     name: "gru state gradient",
     bindings: &["part", "d_hr", "r", "d_h", "u", "sum"],

@@ -1,8 +1,8 @@
-//! What recurrent kernels compute with: values of inputs and outputs in the accumulator's type,
-//! slices of them, and products of matrices.
+//! The building blocks of recurrent kernels: values of inputs and outputs in the accumulator's
+//! type, slices of them, and products of matrices.
 //!
 //! Narrow floats are converted on the way in and rounded once on the way out, so that steps of a
-//! sequence may start anywhere.
+//! sequence may start at any element.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -47,7 +47,7 @@ impl Output {
         convert(ctx, &self.wide, &self.output)
     }
 
-    /// Rounds values from elsewhere, `from` its element `at` on, to the output.
+    /// Rounds values of the tensor `from`, beginning at its element `at`, to the output.
     pub fn take(&self, ctx: &mut dyn OpContext, from: &Tensor, at: usize) -> Result<()> {
         if self.output.is_empty() {
             return Ok(());
@@ -76,7 +76,7 @@ pub fn rows(tensor: &Tensor, first: usize, rows: usize, columns: usize) -> Tenso
     Tensor::new(DType::F32, &[rows, columns], tensor.address + 4 * (first * columns) as u64)
 }
 
-/// `c = a b`, matrices of f32, either of which may be given transposed.
+/// Computes `c = a b`, matrices of f32; a and b may each be given transposed.
 pub fn product(
     ctx: &mut dyn OpContext,
     a: &Tensor,

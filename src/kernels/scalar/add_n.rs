@@ -70,7 +70,7 @@ impl Kernel for AddN {
         if inputs.len() == 1 {
             return ctx.forward_input(0, 0, &dims);
         }
-        // Only an input of the first dispatch may be overwritten: later ones are read after the
+        // Only an input of the first dispatch may be overwritten: later inputs are read after the
         // output was written.
         let first = inputs.len().min(MAX_INPUTS);
         let candidates: SmallVec<[usize; MAX_INPUTS]> = (0..first).collect();

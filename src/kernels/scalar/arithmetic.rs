@@ -1,8 +1,8 @@
 //! Sums, products, quotients, signs, rounding, comparisons, logic and bits.
 //!
-//! Integer division by zero gives -1 (all bits set) and the remainder the dividend, as XLA defines
-//! it; TensorFlow's CPU kernels raise an error there, its GPU kernels do not. `Pow` of an integer
-//! to a negative power gives the truncated quotient.
+//! Integer division by zero gives -1 (all bits set), with the dividend as the remainder, as XLA
+//! defines it; TensorFlow's CPU kernels raise an error there, its GPU kernels do not. `Pow` of an
+//! integer to a negative power gives the truncated quotient.
 
 use super::row::Reference::*;
 use super::row::{Case, Input, Row, Shapes, binary, case, input, unary};
@@ -48,7 +48,7 @@ fn floor_mod(x: f64, y: f64) -> f64 {
     if r != 0.0 && (r < 0.0) != (y < 0.0) { r + y } else { r }
 }
 
-/// The quotient that float32 division gives, on which `FloorDiv` and `TruncateDiv` build.
+/// The quotient that float32 division gives, on which `FloorDiv` and `TruncateDiv` are based.
 fn float_quotient(x: f64, y: f64) -> f64 {
     f64::from(x as f32 / y as f32)
 }
@@ -69,7 +69,7 @@ fn min(x: f64, y: f64) -> f64 {
     if x.is_nan() || y.is_nan() { f64::NAN } else { x.min(y) }
 }
 
-/// The lower bound goes first, and bounds that are NaN do not count.
+/// The lower bound is applied first, and bounds that are NaN do not count.
 fn clip(t: f64, low: f64, high: f64) -> f64 {
     let below = if high < t { high } else { t };
     if below < low { low } else { below }
@@ -93,14 +93,14 @@ fn int_pow(dtype: DType, x: i128, y: i128) -> i128 {
         if rest & 1 == 1 {
             power = power * base % modulus.cast_unsigned();
         }
-        // Below 2^128, for both factors are below 2^64.
+        // The product is below 2^128, since both factors are below 2^64.
         base = base * base % modulus.cast_unsigned();
         rest >>= 1;
     }
     power.cast_signed()
 }
 
-/// C's pow; Rust's is the platform's, with the same special values.
+/// C's pow. Rust's is the platform's, with the same special values.
 fn pow(x: f64, y: f64) -> f64 {
     x.powf(y)
 }

@@ -1,9 +1,9 @@
 //! `Cast` between any two of the types, and `Bitcast`.
 //!
 //! A float becomes an integer by truncation. Beyond the range of int32, uint32, int64 or uint64 it
-//! becomes the nearest end, NaN becomes 0, as TensorFlow's GPU kernels have it (its CPU kernels
-//! give what the x86 instruction gives). 8- and 16-bit integers are the low bits of the 32-bit
-//! result.
+//! becomes the nearest end of the range, and NaN becomes 0, as in TensorFlow's GPU kernels (its CPU
+//! kernels give the result of the x86 instruction). 8- and 16-bit integers are the low bits of the
+//! 32-bit result.
 
 use super::map::Signature;
 use super::row::Function;
@@ -45,8 +45,8 @@ pub fn function(from: DType, to: DType, truncate: bool) -> Function {
     Function { name, libraries, text }
 }
 
-/// The conversion to or from a complex type by way of its parts: the imaginary part of a real
-/// number is 0, and it is lost in one.
+/// The conversion to or from a complex type, part by part: a real number has an imaginary part of
+/// 0, and a complex number loses its imaginary part when it becomes real.
 fn complex(from: DType, to: DType, truncate: bool) -> Function {
     let part = function(from.part(), to.part(), truncate);
     let value = match (from.is_complex(), to.is_complex()) {
@@ -73,8 +73,8 @@ const fn short(dtype: DType) -> &'static str {
     }
 }
 
-/// `x` of the WGSL type `from` as `to`. Integers of different width and sign change one at a time:
-/// WGSL's drivers disagree otherwise.
+/// `x` of the WGSL type `from` as `to`. Conversions change the width or the sign of an integer,
+/// never both at once: otherwise WGSL's drivers disagree.
 fn convert(from: &str, to: &str, libraries: &mut Vec<&'static str>) -> String {
     match (from, to) {
         _ if from == to => "x".to_owned(),
@@ -104,7 +104,7 @@ fn convert(from: &str, to: &str, libraries: &mut Vec<&'static str>) -> String {
     }
 }
 
-/// Calls `f` with the program that converts.
+/// Calls `f` with the program of the conversion.
 pub fn signature<R>(
     from: DType,
     to: DType,
@@ -172,7 +172,7 @@ impl Kernel for Bitcast {
                 to / from
             );
         }
-        // A slice may start where the wider type must not.
+        // A slice may start at an address that the wider type does not allow.
         if x.is_empty() || x.address.is_multiple_of(to as u64) {
             return ctx.forward_input(0, 0, &dims);
         }
@@ -189,7 +189,7 @@ pub fn register(registry: &mut Registry) {
     );
 }
 
-/// The types of `Bitcast`: all of `Cast`'s but bool.
+/// The types of `Bitcast`: all of `Cast`'s except bool.
 const TYPES_OF_BITCAST: &[DType] = types::REALS;
 
 /// Every shader variant.

@@ -1,6 +1,6 @@
-//! `ClipByValue` of int32: by TensorFlow's convention such tensors are shapes and their kin, which
-//! stay in host memory. Its GPU kernel is registered with every argument there and computes there;
-//! so does this one. Other types are rows.
+//! `ClipByValue` of int32. By TensorFlow's convention such tensors are shapes and the like, which
+//! stay in host memory. TensorFlow's GPU kernel is registered with every argument in host memory
+//! and computes there; so does this one. Other types are rows.
 
 use super::kernel::output_dims;
 use super::row::Row;

@@ -1,5 +1,5 @@
-//! The incomplete gamma and beta functions, the zeta function and their kin in float64, for the
-//! tests: series, quadratures and continued fractions that are run to the end.
+//! The incomplete gamma and beta functions, the zeta function and related ones in float64, for the
+//! tests: series, quadratures and continued fractions that are evaluated in full.
 
 use super::probability::{digamma, lgamma};
 use std::f64::consts::PI;
@@ -49,7 +49,7 @@ fn density(a: f64, x: f64) -> f64 {
     (a * x.ln() - x - lgamma_next(a)).exp()
 }
 
-/// P / density and its derivative by a with the terms' dependence on a alone.
+/// P / density, and the part of its derivative by a that comes from the terms' dependence on a.
 fn series(a: f64, x: f64) -> (f64, f64) {
     let (mut term, mut harmonic, mut sum, mut slope) = (1.0, 0.0, 1.0, 0.0);
     for n in 1..1_000_000 {
@@ -65,9 +65,9 @@ fn series(a: f64, x: f64) -> (f64, f64) {
     (sum, slope)
 }
 
-/// The integrals over exp(-t) (1 + t / x)^(a - 1) and the same times ln(1 + t / x), by the
-/// trapezoidal rule in u, t = exp(u - exp(-u)): Q over the density of the distribution, and what
-/// Q's derivative adds.
+/// The integrals over exp(-t) (1 + t / x)^(a - 1) and over the same times ln(1 + t / x), by the
+/// trapezoidal rule in u, t = exp(u - exp(-u)): Q over the density of the distribution, and the
+/// term that Q's derivative adds.
 fn tail(a: f64, x: f64) -> (f64, f64) {
     let (mut value, mut slope) = (0.0, 0.0);
     let step = 1.0 / 32.0;
@@ -94,7 +94,7 @@ fn regularized(a: f64, x: f64) -> (f64, f64) {
     }
     let p = density(a, x) * series(a, x).0;
     if a < 1.0 {
-        // Q as P(a, x) from 0 to infinity less the series of P, both less 1 over a.
+        // Q is the whole integral less the series of P; 1 over a is subtracted from both.
         let exponent = a * x.ln() - lgamma_next(a);
         let (mut factor, mut sum) = (1.0, 0.0);
         for n in 1..60 {
@@ -206,7 +206,7 @@ pub(super) fn zeta(x: f64, q: f64) -> f64 {
     if q > 0.0 {
         return zeta_positive(x, q);
     }
-    // Bases on either side of zero in pairs, since their powers may cancel.
+    // Bases on either side of zero are taken in pairs, since their powers may cancel.
     let above = q - q.floor();
     let below = (q.floor() + 1.0) - q;
     let terms = (-q).ceil() as i64;
@@ -226,18 +226,18 @@ fn polygamma(n: f64, x: f64, largest_factorial: f64, least: f64) -> f64 {
     let sign = if n % 2.0 == 0.0 { -1.0 } else { 1.0 };
     let zeta = zeta(n + 1.0, x);
     if n > largest_factorial {
-        // Infinity times 0, as in TensorFlow.
+        // This is infinity times 0, as in TensorFlow.
         return if zeta.abs() < least { f64::NAN } else { sign * f64::INFINITY * zeta };
     }
     sign * (1..=n as i32).map(f64::from).product::<f64>() * zeta
 }
 
-/// As float32 overflows.
+/// The polygamma function with float32's overflow.
 pub(super) fn polygamma_f32(n: f64, x: f64) -> f64 {
     polygamma(n, x, 34.0, f64::from(f32::MIN_POSITIVE))
 }
 
-/// As float64 overflows.
+/// The polygamma function with float64's overflow.
 pub(super) fn polygamma_f64(n: f64, x: f64) -> f64 {
     polygamma(n, x, 170.0, f64::MIN_POSITIVE)
 }
@@ -249,14 +249,14 @@ fn lbeta(a: f64, b: f64) -> f64 {
         return lgamma(a) + lgamma(b) - lgamma(a + b);
     }
     let sum = a + b;
-    // gamma(large + small) / gamma(large) without loss.
+    // The quotient gamma(large + small) / gamma(large), without loss.
     let quotient =
         (large - 0.5) * (small / large).ln_1p() + small * (sum.ln() - 1.0) + stirling(sum)
             - stirling(large);
     lgamma(small) - quotient
 }
 
-/// The incomplete beta function by its continued fraction, evaluated from the end.
+/// The incomplete beta function by its continued fraction, evaluated from its last term.
 fn beta_below_mean(a: f64, b: f64, x: f64) -> f64 {
     let log = a * x.ln() + b * (-x).ln_1p() - lbeta(a, b);
     let mut value = 1.0;

@@ -31,15 +31,15 @@ const NAMES: [&str; 6] = ["x0", "x1", "x2", "x3", "x4", "x5"];
 /// Names of the outputs' bindings.
 const RESULTS: [&str; 6] = ["y0", "y1", "y2", "y3", "y4", "y5"];
 
-/// Largest number of inputs of one program: with the output, seven of eight bindings.
+/// The most inputs of one program: with the output, seven of eight bindings.
 pub const MAX_INPUTS: usize = NAMES.len();
 
-/// Largest number of inputs and outputs together.
+/// The most inputs and outputs together.
 pub const MAX_TENSORS: usize = MAX_INPUTS + 1;
 
-/// What the text of an elementwise shader depends on, apart from access.
+/// The properties that the text of an elementwise shader depends on, apart from access.
 pub struct Signature<'a> {
-    /// The op, or whatever else tells the functions of these types apart, for keys.
+    /// The op, or another name that tells the functions of these types apart, for keys.
     pub op: &'a str,
     /// Types of the inputs.
     pub inputs: &'a [DType],
@@ -50,29 +50,30 @@ pub struct Signature<'a> {
     /// The function itself; called once for each pipeline. With several outputs it returns a struct
     /// of `y0`, `y1`, ….
     pub function: &'a dyn Fn() -> Function,
-    /// Operations for an element; a function such as an exponential counts as one. Casts are none.
+    /// Operations for an element. A function such as an exponential counts as one operation, a cast
+    /// as none.
     pub operations: u32,
 }
 
 /// Libraries of functions so long that four copies take compilers up to a minute.
 const LONG: [&str; 5] = ["bessel", "incomplete_beta", "incomplete_gamma", "integrals", "zeta"];
 
-/// How a program reads and writes.
+/// How a program reads and writes its tensors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Variant {
     vector: Option<VectorUnit>,
     class: AccessClass,
 }
 
-/// Units of a vector program. A program whose last unit may be cut has stores of single elements,
-/// which llvmpipe carries out for every unit: a sixth of an addition's time.
+/// Units of a vector program. A program whose last unit may be cut stores single elements, which
+/// llvmpipe executes for every unit: that takes a sixth of an addition's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VectorUnit {
-    /// Four elements, all of which are there.
+    /// Four elements, all of which exist.
     Whole,
-    /// Four elements, of which the last unit may have fewer.
+    /// Four elements; the last unit may have fewer.
     Cut,
-    /// Eight elements, all of which are there.
+    /// Eight elements, all of which exist.
     Eight,
 }
 
@@ -127,7 +128,7 @@ impl Signature<'_> {
         format!("{}({})", function.name, arguments.chain(attrs).collect::<Vec<_>>().join(", "))
     }
 
-    /// What follows the function's value to give output `k`.
+    /// The text behind the function's value that gives output `k`.
     fn member(&self, k: usize) -> String {
         if self.outputs.len() == 1 { String::new() } else { format!(".y{k}") }
     }
@@ -207,7 +208,7 @@ impl Signature<'_> {
         if !variant.class.is_flat() {
             shader = variant.class.declare(shader, names);
         }
-        // The names of four values and where they are in what was read.
+        // The names of the vec4s, and where they are in the values that were read.
         let vec4s: &[(&str, &str)] =
             if vector == VectorUnit::Eight { &[("a", "[0]"), ("b", "[1]")] } else { &[("", "")] };
         let is_long = function.libraries.iter().any(|name| LONG.contains(name));
@@ -246,8 +247,8 @@ impl Signature<'_> {
         shader.body(&function.text).body(&entry(width, &body))
     }
 
-    /// The function of four elements of what was read, by one call in a loop, which takes an
-    /// element from the front of the arguments and puts one to the end of `done`.
+    /// The function of four elements that were read, by one call in a loop. The loop takes an
+    /// element from the front of the arguments and appends a result to `done`.
     fn lane_by_lane(
         &self,
         function: &Function,
@@ -299,7 +300,7 @@ impl Signature<'_> {
                 (0..n).fold(Iteration::over(&dims), |walk, k| walk.operand(&strides(k), 0))
             };
             classes.push(walk(&|_| 3).class());
-            // Rows and columns in turn.
+            // Rows and columns take turns.
             let first = usize::from(rank == 2);
             if self.can_use_vectors()
                 && let Some(class) =
@@ -338,8 +339,8 @@ impl Signature<'_> {
     }
 
     /// Enqueues the function over `outputs`, which have the same dims. Each input's dims broadcast
-    /// to these. An input may be an output's memory when it has its dims and type: an invocation
-    /// reads all that it needs before it writes.
+    /// to these. An input may share an output's memory if it has its dims and type: an invocation
+    /// reads all its elements before it writes.
     pub fn run(
         &self,
         device: &Device,
@@ -375,7 +376,7 @@ impl Signature<'_> {
         self.windows(device, &walk.clone().collapse(), &bases, &[])
     }
 
-    /// Runs `walk`, or its parts when a tensor exceeds the largest binding.
+    /// Runs `walk`, or its parts if a tensor exceeds the largest binding.
     fn windows(
         &self,
         device: &Device,
@@ -425,8 +426,8 @@ impl Signature<'_> {
         Ok(())
     }
 
-    /// Extent of the outermost dimension of a part in which every tensor's span has at most `limit`
-    /// bytes; 0 when even one row is larger.
+    /// The extent of the outermost dimension of a part in which every tensor's span has at most
+    /// `limit` bytes; 0 if even one row is larger.
     fn rows_that_fit(&self, walk: &Iteration, limit: u64) -> usize {
         let Some((&extent, inner)) = walk.dims().split_first() else { return 1 };
         let row: usize = inner.iter().product();
@@ -529,7 +530,8 @@ const fn is_vector(access: Access) -> bool {
 /// The lanes of a unit of four elements.
 const LANES: [&str; 4] = ["x", "y", "z", "w"];
 
-/// An entry point in which each invocation computes `elements` elements from `first` on by `body`.
+/// An entry point in which each invocation computes `elements` elements from `first` on with
+/// `body`.
 fn entry(elements: u32, body: &str) -> String {
     format!(
         "\n{{{{ENTRY}}}} {{\n    let t = \

@@ -1,7 +1,7 @@
 //! Roots, exponentials, logarithms, trigonometry, activations and their gradients.
 //!
-//! Some references are libm's, where the platforms' own differ: mingw's sine is wrong for large
-//! arguments.
+//! Some references come from libm, since the platforms' own functions differ: mingw's sine is wrong
+//! for large arguments.
 
 use super::row::Reference::*;
 use super::row::{Case, Input, Row, Shapes, binary, case, input, unary};
@@ -20,7 +20,7 @@ const fn gradient(op: &'static str, inputs: &'static [Input], cases: &'static [C
     binary(op, cases).of(inputs).shapes(Shapes::Same)
 }
 
-/// 1 / x of integers: 0 but for 1 and -1; of 0, all bits set, as for `Div`.
+/// 1 / x of integers: 0 except for 1 and -1; for 0, all bits set, as for `Div`.
 const INVERSE: &str =
     "select(select({T}(0), x, x == {T}(1) || x == {T}(-1)), {T}(-1), x == {T}(0))";
 
@@ -32,7 +32,7 @@ fn inverse(x: i128) -> i128 {
     }
 }
 
-/// Gradients of roots and reciprocals are 0 where the incoming gradient `dy` is, also at 0.
+/// Gradients of roots and reciprocals are 0 where the incoming gradient `dy` is 0, also at 0.
 fn of_gradient(dy: f64, value: f64) -> f64 {
     if dy == 0.0 { 0.0 } else { value }
 }
@@ -427,7 +427,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     gradient(
         "SqrtGrad",
         Y_DY,
-        // Half of a small dy may be subnormal, a quotient of a large one may overflow.
+        // Half of a small dy may be subnormal; a quotient of a large one may overflow.
         &[case(
             FLOATS,
             "select(select(0.5 * dy / y, 0.5 * (dy / y), abs(dy) < 1.0), 0.0, dy == 0.0)",

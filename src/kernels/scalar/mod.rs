@@ -1,6 +1,6 @@
 //! Elementwise ops: a table of scalar functions and one program for all of them.
 //!
-//! [`row`] says what a scalar function is, the tables (`arithmetic`, …) list them, [`map`] runs one
+//! [`row`] defines a scalar function, the tables (`arithmetic`, …) list them, and [`map`] runs one
 //! over any broadcast walk. To add an op, add a row.
 
 pub mod add_n;
@@ -42,7 +42,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 
 /// The row of an op.
 pub fn find(op: &str) -> Option<&'static Row> {
-    // The graph optimizer asks for every node of a graph, several times.
+    // The graph optimizer asks for the row of every node of a graph, several times.
     static BY_OP: LazyLock<FxHashMap<&str, &Row>> =
         LazyLock::new(|| rows().map(|row| (row.op, row)).collect());
     BY_OP.get(op).copied()

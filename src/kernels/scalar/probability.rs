@@ -1,4 +1,4 @@
-//! The error function, the gamma function and their kin.
+//! The error function, the gamma function and related functions.
 
 use super::row::Reference::*;
 use super::row::{Row, case, unary};
@@ -29,7 +29,7 @@ fn erfinv(x: f64) -> f64 {
         return x * f64::INFINITY;
     }
     if a < 0.1 {
-        // Newton's method on erf itself, which keeps small arguments.
+        // Newton's method on erf itself keeps small arguments precise.
         let start = a / std::f64::consts::FRAC_2_SQRT_PI;
         let improve = |y: f64, _| {
             y - (libm::erf(y) - a) / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp())

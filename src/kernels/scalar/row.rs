@@ -1,4 +1,4 @@
-//! What a scalar function is: one row of a table that the plain kernel, the fused kernel,
+//! The definition of a scalar function: one row of a table that the plain kernel, the fused kernel,
 //! registration, the docs and the test oracle all read.
 
 use crate::dtype::DType;
@@ -13,14 +13,14 @@ pub struct Row {
     pub inputs: &'static [Input],
     /// Type of the output.
     pub output: Output,
-    /// Which shapes go together.
+    /// The rule for the inputs' shapes.
     pub shapes: Shapes,
     /// A float attribute that the function receives after the inputs; never part of a pipeline's
     /// key.
     pub attr: Option<&'static str>,
-    /// What rounding to a 16-bit float means for arguments and result.
+    /// How rounding to a 16-bit float applies to arguments and result.
     pub rounding: Rounding,
-    /// Definitions, each for some types of the attribute `T`.
+    /// The definitions; each holds for some types of the attribute `T`.
     pub cases: &'static [Case],
 }
 
@@ -38,7 +38,7 @@ pub struct Input {
 pub enum Output {
     /// The type of the attribute `T`.
     Same,
-    /// Always this one.
+    /// Always this type.
     Always(DType),
     /// The real type of a part of `T`, which is complex; also the attribute `Tout`.
     Part,
@@ -46,23 +46,23 @@ pub enum Output {
     Complex,
 }
 
-/// What rounding to a 16-bit float means for a function that is computed in f32.
+/// How rounding to a 16-bit float applies to a function that is computed in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rounding {
-    /// The arguments have to be rounded, and so has the result.
+    /// The arguments have to be rounded, and so does the result.
     Rounds,
     /// The arguments have to be rounded; the result then is a value of their type.
     Exact,
-    /// The result is a constant of the type or one of the arguments in this mask, perhaps with
-    /// another sign, and it is the same whether these are rounded before or the result is
-    /// afterwards. The other arguments have to be rounded.
+    /// The result is a constant of the type or one of the arguments in this mask, possibly with
+    /// another sign. It is the same whether these arguments are rounded before or the result is
+    /// rounded afterwards. The other arguments have to be rounded.
     Moves(u8),
 }
 
 /// A complex number, as the references see it.
 pub type Complex = [f64; 2];
 
-/// Which shapes of a row's inputs go together.
+/// The rule for the shapes of a row's inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shapes {
     /// numpy broadcasting.
@@ -70,12 +70,12 @@ pub enum Shapes {
     /// numpy broadcasting; with the attribute `incompatible_shape_error` false, shapes that do not
     /// broadcast give this scalar.
     BroadcastOr(bool),
-    /// All the same.
+    /// All shapes are the same.
     Same,
-    /// `Select`: the condition has the others' shape, or is a scalar, or a vector that selects
-    /// along their first dimension.
+    /// `Select`: the condition has the other inputs' shape, or is a scalar, or a vector that
+    /// selects along their first dimension.
     Select,
-    /// `Betainc`: all that are no scalars have the same shape.
+    /// `Betainc`: all inputs that are not scalars have the same shape.
     SameOrScalar,
     /// `ClipByValue`: each bound has the first input's shape or is a scalar.
     Bounds,
@@ -87,7 +87,7 @@ pub struct Case {
     /// Values of the attribute `T`.
     pub types: &'static [DType],
     /// A WGSL expression of the inputs' names; `{T}` stands for the type in which `T` is computed,
-    /// `{R}` for that of a part of a complex `T`, `{BITS}` for the width of `T` in bits. Types
+    /// `{R}` for the type of a part of a complex `T`, `{BITS}` for the width of `T` in bits. Types
     /// narrower than 32 bits are computed in 32 bits, integers modulo their width.
     pub wgsl: &'static str,
     /// Function libraries of `shaders/lib/` that the expression calls; in float64, their twins with
@@ -95,14 +95,14 @@ pub struct Case {
     pub libraries: &'static [&'static str],
     /// The same function in Rust.
     pub reference: Reference,
-    /// Tolerance in units in the last place of float32, on adapters that are as good as WGSL
+    /// Tolerance in units in the last place of float32, on adapters that are as precise as WGSL
     /// demands.
     pub ulps: u32,
     /// The same in float64, where the reference itself is rounded.
     pub ulps64: u32,
     /// Absolute tolerance, for results that cancel.
     pub near_zero: f64,
-    /// Where random arguments of tests are dense.
+    /// The range where random arguments of tests are dense.
     pub domain: (f64, f64),
     /// Intermediate products overflow or underflow for extreme arguments, in this and in
     /// TensorFlow's kernels: tests stay within float32's square root.
@@ -126,7 +126,7 @@ pub enum Reference {
     IntTest2(fn(i128, i128) -> bool),
     /// An integer function that depends on the type.
     Typed2(fn(DType, i128, i128) -> i128),
-    /// As above, of one argument.
+    /// The same, of one argument.
     Typed1(fn(DType, i128) -> i128),
     /// A function of complex numbers. Real arguments and results have an imaginary part of 0, bools
     /// are 0 and 1.
@@ -199,7 +199,7 @@ impl Case {
         self
     }
 
-    /// Tolerance in float64, where it is another.
+    /// Tolerance in float64, if it differs.
     #[must_use]
     pub const fn ulps64(mut self, ulps: u32) -> Self {
         self.ulps64 = ulps;
@@ -213,14 +213,14 @@ impl Case {
         self
     }
 
-    /// Extreme arguments overflow on the way.
+    /// Extreme arguments overflow in intermediate products.
     #[must_use]
     pub const fn narrow(mut self) -> Self {
         self.narrow = true;
         self
     }
 
-    /// Where random arguments of tests are dense.
+    /// The range where random arguments of tests are dense.
     #[must_use]
     pub const fn domain(mut self, low: f64, high: f64) -> Self {
         self.domain = (low, high);
@@ -228,7 +228,7 @@ impl Case {
     }
 }
 
-/// A definition that is exact unless said otherwise.
+/// A definition that is exact unless another tolerance is set.
 pub const fn case(types: &'static [DType], wgsl: &'static str, reference: Reference) -> Case {
     Case {
         types,
@@ -398,8 +398,8 @@ pub fn scalar_wgsl(row: &Row, dtype: DType) -> Option<Function> {
         .replace("{R}", dtype.part().value())
         .replace("{BITS}", &(8 * dtype.size()).to_string());
     if narrow && output == dtype {
-        // Wraps as the narrow type does, so that the next function of a fused chain sees what
-        // memory would hold.
+        // The value wraps as in the narrow type, so that the next function of a fused chain sees
+        // the value that memory would hold.
         value = format!("extractBits({value}, 0u, {}u)", 8 * dtype.size());
     }
     let widened: String = row

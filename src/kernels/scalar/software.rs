@@ -10,11 +10,12 @@ use crate::shader::{Shader, codec, vec4};
 /// Elements in one unit.
 pub const WIDTH: u32 = 8;
 
-/// Fewest elements that are worth a pipeline besides that of four, which serves every count.
+/// The fewest elements that are worth a pipeline besides that of four elements, which serves every
+/// count.
 pub const LEAST: usize = 1 << 17;
 
-/// Whether eight elements at once are worth a pipeline of their own: a walk over so many, on an
-/// adapter with words of 64 bits.
+/// Whether eight elements at once are worth a pipeline of their own: for a walk over at least
+/// [`LEAST`] elements, on an adapter with words of 64 bits.
 pub fn suits(device: &Device, elements: usize) -> bool {
     let profile = device.profile();
     elements >= LEAST && profile.is_software() && profile.capabilities.int64

@@ -1,5 +1,5 @@
-//! Bessel functions, integrals without closed form and their kin. What they are at poles and
-//! infinities follows TensorFlow.
+//! Bessel functions, integrals without closed form and related functions. Their values at poles and
+//! infinities follow TensorFlow.
 
 use super::row::Reference::*;
 use super::row::{Input, Row, Shapes, binary, case, input, unary};

@@ -3,7 +3,7 @@
 
 use std::f64::consts::PI;
 
-/// Where Bessel's asymptotic series reach the precision of f64.
+/// The argument from which on Bessel's asymptotic series reach the precision of f64.
 const ASYMPTOTIC: f64 = 50.0;
 
 /// Sum of Hankel's asymptotic series of order `n`, with alternating signs for I and the same signs
@@ -56,10 +56,10 @@ fn scaled_k(n: i32, x: f64) -> f64 {
     }
     let step = 1.0 / 16.0;
     let integrand = |t: f64| {
-        // cosh t - 1 without loss.
+        // The value of cosh t - 1, without loss.
         let s = (0.5 * t).sinh();
         let weight = if n == 0 { 1.0 } else { t.cosh() };
-        // The product with x before the exponential, so that tiny x stay finite.
+        // The product with x is taken before the exponential, so that tiny x stay finite.
         let exponent = -2.0 * x * s * s;
         if exponent < -745.0 { 0.0 } else { exponent.exp() * weight }
     };
@@ -74,7 +74,7 @@ fn scaled_k(n: i32, x: f64) -> f64 {
     sum * step
 }
 
-/// TensorFlow has NaN at the infinities where exp overflows before the product with 0.
+/// TensorFlow gives NaN at the infinities where exp overflows before the product with 0.
 fn finite(x: f64, f: impl Fn(f64) -> f64) -> f64 {
     if x.is_finite() { f(x) } else { f64::NAN }
 }

@@ -1,5 +1,5 @@
-//! Scans along one axis: Cumsum, Cumprod, CumulativeLogsumexp. One row each: identity and
-//! combination.
+//! Scans along one axis: Cumsum, Cumprod, CumulativeLogsumexp. Each is a row with its identity and
+//! its combination.
 //!
 //! A line is cut into chunks when there are too few lines to occupy the device: the chunks' totals
 //! are scanned by the same program (recursively) and start the second pass. Half types are scanned
@@ -7,9 +7,9 @@
 //! adapter's class only, so results are reproducible.
 //!
 //! Where extents allow it an invocation takes four lines side by side, or four elements of a line,
-//! at once ([`Vec4s`]). Of tensors beyond one binding, whole lines are scanned one window after the
-//! other; a line that does not fit by itself is cut into chunks in any case, whose totals are
-//! taken, and from whose starts it is scanned, in windows of whole chunks.
+//! at once ([`Vec4s`]). Tensors beyond one binding are scanned in windows of whole lines. A line
+//! that does not fit by itself is always cut into chunks; their totals are computed and then their
+//! scans, in windows of whole chunks.
 
 mod text;
 
@@ -27,9 +27,9 @@ use crate::shader::{Field, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 use text::Variant;
 
-/// Invocations from which on each scans whole lines.
+/// From this number of invocations on, each scans whole lines.
 const MANY: usize = 4096;
-/// Elements in a chunk when there are fewer lines.
+/// Elements in a chunk if there are fewer lines.
 const CHUNK: usize = 64;
 
 /// One scan.
@@ -71,7 +71,7 @@ pub const ROWS: &[Row] = &[
     Row {
         op: "CumulativeLogsumexp",
         types: types::FLOATS,
-        // A parameter, for WGSL has no infinite constants.
+        // The identity is a parameter, since WGSL has no infinite constants.
         identity: |t| format!("{}(bitcast<f32>(p.minus_infinity))", t.value()),
         combine: "log_sum_exp_{T}(a, b)",
         library: Some("log_sum_exp"),
@@ -190,7 +190,7 @@ struct Lines {
     inner: usize,
 }
 
-/// What a program does with a chunk.
+/// The work of a program on a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
     /// Combines it to one value.
@@ -201,7 +201,7 @@ enum Pass {
     Whole,
 }
 
-/// What an invocation reads and writes at once.
+/// The elements that an invocation reads and writes at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Vec4s {
     /// Single elements.
@@ -213,7 +213,7 @@ enum Vec4s {
 }
 
 impl Vec4s {
-    /// What fits the lines of `tensors`.
+    /// The vec4s that fit the lines of `tensors`.
     fn of(tensors: &[&Tensor], lines: Lines) -> Self {
         match lines {
             _ if !vec4::aligned(tensors) => Self::None,
@@ -225,8 +225,7 @@ impl Vec4s {
 }
 
 impl Scan {
-    /// Scans `x` into `y`, which has the type in which `x` is computed, or the op's where vec4s
-    /// fit.
+    /// Scans `x` into `y`. Its type is the one in which `x` is computed, or the op's if vec4s fit.
     fn scan(
         &self,
         ctx: &mut dyn OpContext,
@@ -263,7 +262,7 @@ impl Scan {
         self.enqueue(ctx, &apply, &[x, y, &starts])
     }
 
-    /// The same for tensors of which one binding holds `limit` bytes.
+    /// The same for tensors if one binding holds `limit` bytes.
     fn scan_windows(
         &self,
         ctx: &mut dyn OpContext,
@@ -333,8 +332,8 @@ impl Scan {
         Ok(())
     }
 
-    /// The same for so many lines side by side that not even two elements of each fit: some columns
-    /// at a time, element after element.
+    /// The same where there are too many lines side by side for two elements of each to fit: some
+    /// columns at a time, element after element.
     fn scan_rows(
         &self,
         ctx: &mut dyn OpContext,

@@ -5,7 +5,7 @@ use crate::device::Key;
 use crate::dtype::DType;
 use crate::shader::{Shader, library, vec4};
 
-/// What a program's text depends on.
+/// The properties that a program's text depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Variant {
     pub row: &'static Row,

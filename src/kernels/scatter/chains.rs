@@ -1,5 +1,5 @@
-//! The two programs of every scatter: chain the indices of each row, then fold each chain into the
-//! destination in place.
+//! The two programs of every scatter: one chains the indices of each row, the other folds each
+//! chain into the destination in place.
 
 use smallvec::smallvec;
 
@@ -12,7 +12,7 @@ use crate::kernels::op::OpContext;
 use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
-/// What an update does to an element.
+/// The effect of an update on an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are TensorFlow's")]
 pub enum Fold {
@@ -30,7 +30,7 @@ impl Fold {
     pub const ALL: [Self; 7] =
         [Self::Update, Self::Add, Self::Sub, Self::Mul, Self::Div, Self::Min, Self::Max];
 
-    /// The WGSL of one step of a chain, and what follows the last.
+    /// The WGSL of one step of a chain, and the text that follows the last step.
     const fn text(self) -> (&'static str, &'static str) {
         match self {
             Self::Update => ("last = max(last, n);", "acc = update(last, k);"),
@@ -44,20 +44,20 @@ impl Fold {
     }
 }
 
-/// Indices chained at once. Bounds the length of a chain well below
+/// Indices that are chained at once. The limit keeps the length of a chain well below
 /// [`crate::device::Profile::loop_limit`]; later blocks fold into the results of earlier ones.
 pub const BLOCK: usize = 1 << 15;
 
 /// Updates for rows of `inner` elements.
 #[derive(Debug, Clone)]
 pub struct Scatter<'a> {
-    /// What an update does.
+    /// The effect of an update.
     pub fold: Fold,
-    /// The rows.
+    /// The indices of the rows.
     pub indices: &'a Indices,
     /// Number of indices.
     pub count: usize,
-    /// One row for each index, or a scalar for all.
+    /// One row for each index, or a scalar for all rows.
     pub updates: &'a Tensor,
     /// Elements of a row.
     pub inner: usize,
@@ -76,7 +76,7 @@ impl Scatter<'_> {
         let block = BLOCK.min(fitting).min(self.count);
         let heads = ctx.temp(DType::U32, &[rows])?;
         let links = ctx.temp(DType::U32, &[block])?;
-        // Windows of whole words of packed rows.
+        // Windows are whole words of packed rows.
         let window = if rows <= fitting { rows } else { (fitting / 4 * 4).max(1) };
         for first in (0..self.count).step_by(block) {
             let count = block.min(self.count - first);
@@ -154,8 +154,8 @@ impl Scatter<'_> {
     }
 }
 
-/// Chains the indices from `first` on by the row that they name: `heads`, filled with ones, gets
-/// the last of each row that came, `links` the one before.
+/// Chains the indices from `first` on by the row that they name. `heads`, filled with ones,
+/// receives the last index of each row so far; `links` receives the index before.
 pub fn link(
     ctx: &dyn OpContext,
     indices: &Indices,
@@ -190,7 +190,7 @@ pub fn link_shader() -> Shader {
     index::declare(shader).body(include_str!("../../../shaders/scatter/link.wgsl"))
 }
 
-/// The entry point of programs by which the index at the head of its row's chain serves the row;
+/// The entry point of programs in which the index at the head of a row's chain serves that row;
 /// `{{HEAD}}` is that index of `row`, `{{INDICES}}` the number of indices, and `apply` the work.
 pub const ROWS: &str = include_str!("../../../shaders/scatter/rows.wgsl");
 
@@ -215,13 +215,13 @@ impl Columns {
         }
     }
 
-    /// What elements of `dtype` can need.
+    /// The columns that elements of `dtype` may need.
     pub fn all(dtype: DType) -> impl Iterator<Item = Self> {
         let vec4s: &[bool] = if vec4::supports(dtype) { &[true, false] } else { &[false] };
         vec4s.iter().map(move |vec4s| Self::of(dtype, *vec4s))
     }
 
-    /// The extent of a row of `inner` elements, as shaders count it.
+    /// The extent of a row of `inner` elements, in the shaders' units.
     pub const fn in_row(self, inner: usize) -> usize {
         match self {
             Self::Vec4 => inner / vec4::WIDTH as usize,
@@ -229,7 +229,8 @@ impl Columns {
         }
     }
 
-    /// The invocations for `named` columns of rows that indices name, of tensors with `elements`.
+    /// The number of invocations for `named` columns of rows that indices name, in tensors of
+    /// `elements` elements.
     pub const fn invocations(self, dtype: DType, named: usize, elements: usize) -> usize {
         match self {
             Self::Word => elements.div_ceil(dtype.lanes() as usize),

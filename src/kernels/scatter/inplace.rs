@@ -1,4 +1,4 @@
-//! InplaceUpdate, InplaceAdd and InplaceSub: inputs x (0), indices (1) and one row for each of them
+//! InplaceUpdate, InplaceAdd and InplaceSub: inputs x (0), indices (1) and one row for each index
 //! (2). Indices count modulo the number of rows.
 
 use smallvec::smallvec;
@@ -16,7 +16,7 @@ use crate::tensor::Tensor;
 
 /// The op.
 pub struct Inplace {
-    /// What it does.
+    /// The effect of an update.
     pub fold: Fold,
 }
 

@@ -1,10 +1,10 @@
 //! Scatters and segment reductions: updates folded into the rows that index tensors name.
 //!
-//! Duplicate indices are chained per row first and each element is folded by one invocation
+//! Duplicate indices are first chained per row, and each element is folded by one invocation
 //! ([`chains`]), so no type needs atomics of its own. Updates (last index wins), integers, minima
 //! and maxima are deterministic; float sums and products of three and more duplicates may differ in
-//! the last bits from run to run, as on TensorFlow's GPUs. Indices out of range are ignored, as
-//! there.
+//! the last bits from run to run. Indices out of range are ignored. Both are as on TensorFlow's
+//! GPUs.
 
 pub mod chains;
 mod inplace;

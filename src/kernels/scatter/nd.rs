@@ -1,4 +1,4 @@
-//! ScatterNd and its kin: slices of a tensor by indices whose last extent is the number of
+//! ScatterNd and similar ops: slices of a tensor by indices whose last extent is the number of
 //! components.
 
 use super::chains::{self, Fold};
@@ -84,7 +84,7 @@ impl Kernel for ScatterNd {
 
 /// TensorScatter*: inputs tensor (0), indices (1) and updates (2).
 pub struct TensorScatter {
-    /// What an update does.
+    /// The effect of an update.
     pub fold: Fold,
 }
 
@@ -101,7 +101,7 @@ impl Kernel for TensorScatter {
 
 /// ResourceScatterNd*: inputs the variable (0), indices (1) and updates (2).
 pub struct ResourceScatterNd {
-    /// What an update does.
+    /// The effect of an update.
     pub fold: Fold,
 }
 

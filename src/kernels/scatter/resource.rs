@@ -10,7 +10,7 @@ use crate::tensor::{Dims, Tensor};
 
 /// Inputs: the variable (0), indices (1) and updates (2).
 pub struct Scatter {
-    /// What an update does.
+    /// The effect of an update.
     pub fold: Fold,
 }
 

@@ -1,5 +1,5 @@
-//! UnsortedSegmentSum, Prod, Max and Min: rows of data reduced by segment id. Where segments have
-//! many rows, these are sorted first.
+//! UnsortedSegmentSum, Prod, Max and Min: rows of data reduced by segment id. If segments have many
+//! rows, the rows are sorted first.
 
 use super::chains::{self, Fold};
 use crate::dtype::DType;
@@ -14,7 +14,8 @@ use crate::kernels::sort::buckets::Buckets;
 use crate::require;
 use crate::tensor::{Dims, HostTensor, Tensor};
 
-/// Rows, and rows of a segment on average, from which on rows are sorted.
+/// Rows are sorted if there are at least this many rows, and at least this many for each segment on
+/// average.
 const MANY: usize = 2048;
 const LONG: usize = 8;
 
@@ -127,8 +128,8 @@ impl Kernel for Unsorted {
 }
 
 impl Unsorted {
-    /// The fold of rows sorted by segment, where that pays: it takes a number of dispatches, but
-    /// what a chain takes grows with the rows of a segment.
+    /// The fold of rows sorted by segment, if that pays. Sorting takes several dispatches, but the
+    /// time of a chain grows with the rows of a segment.
     fn sorted(&self, data: &Tensor, count: usize, segments: usize) -> Option<reduce::Fold> {
         let long = count >= MANY && count / segments >= LONG;
         let fold = match self.reduction {

@@ -45,8 +45,8 @@ pub fn register(r: &mut Registry) {
         .kernel(|_| Ok(histogram as Compute));
 }
 
-/// Inputs: the numbers (0), size (1, host) and weights (2) or none. Numbers out of range are
-/// dropped, negative ones too, as on TensorFlow's GPUs: its CPU kernel refuses those.
+/// Inputs: the numbers (0), size (1, host) and weights (2) or none. Numbers out of range, including
+/// negative ones, are dropped, as on TensorFlow's GPUs; its CPU kernel refuses negative ones.
 fn bincount(ctx: &mut dyn OpContext, dense: bool, binary: bool) -> Result<()> {
     let size = ctx.host_input(1)?;
     require!(size.dims.is_empty(), "Shape must be rank 0 but is rank {}", size.dims.len());
@@ -134,8 +134,9 @@ fn histogram(ctx: &mut dyn OpContext) -> Result<()> {
     counts(ctx, &Bins::Edges { x: &x, sorted: &sorted, low: &low }, nbins as usize, &out, false)
 }
 
-/// The distance from the range's begin at which each bin but the first begins, rounded up:
-/// comparing with it is TensorFlow's division by the width of a bin, which is done in float64.
+/// The distance from the start of the range at which each bin but the first begins, rounded up. A
+/// comparison with it is equivalent to TensorFlow's division by the width of a bin, which is done
+/// in float64.
 fn edges(range: &[f64], nbins: usize, wide: bool) -> HostTensor {
     let width =
         if wide { range[1] - range[0] } else { f64::from(range[1] as f32 - range[0] as f32) };
@@ -162,16 +163,16 @@ fn edges(range: &[f64], nbins: usize, wide: bool) -> HostTensor {
     HostTensor::floats(dtype, &[1, nbins - 1], &(1..nbins).map(edge).collect::<Vec<_>>())
 }
 
-/// Which bin an element belongs to.
+/// The bin that an element belongs to.
 enum Bins<'a> {
-    /// Its number, in the bins of its row.
+    /// Its number, among the bins of its row.
     Numbers { x: &'a Tensor, per_row: usize, size: usize },
-    /// How many edges lie at or below its distance from `low`.
+    /// The number of edges at or below its distance from `low`.
     Edges { x: &'a Tensor, sorted: &'a Tensor, low: &'a Tensor },
 }
 
-/// Adds to the int32 or float32 tensor `out`, which holds zeros, how many elements belong to each
-/// bin, or 1 where there is any (`binary`).
+/// Adds to the int32 or float32 tensor `out`, which holds zeros, the number of elements in each
+/// bin, or 1 if there are any (`binary`).
 fn counts(
     ctx: &mut dyn OpContext,
     of: &Bins<'_>,

@@ -1,9 +1,9 @@
 //! SegmentSum, SegmentMean, SegmentProd, SegmentMin and SegmentMax: rows reduced by ascending
 //! segment ids. `sparse` has the ops that take rows by their indices.
 //!
-//! The number of segments is the last id, which the device alone knows: these ops wait for it. As
-//! that tells more for nothing, they also refuse ids that are not sorted, as TensorFlow's CPU does;
-//! its GPU kernels leave the result open then.
+//! The number of segments follows from the last id, which only the device knows: these ops wait for
+//! it. Since the same wait can check the ids, they also refuse ids that are not sorted, as
+//! TensorFlow's CPU kernels do; with its GPU kernels the result is then undefined.
 
 mod bincount;
 pub mod reduce;
@@ -31,7 +31,7 @@ use sparse::Rows;
 
 const TYPES: &[DType] = types::FLOATS;
 
-/// One op. Segments without rows are 0, of products 1.
+/// One op. Segments without rows are 0, for products 1.
 struct Row {
     op: &'static str,
     fold: Fold,
@@ -120,7 +120,7 @@ impl Segment {
 }
 
 /// Checks the ids, narrows them, and returns the number of segments. Waits for the device, and
-/// checks in the same wait that `rows` has no row past the last.
+/// checks in the same wait that `rows` names no row past the last one.
 fn segments(
     ctx: &mut dyn OpContext,
     ids: &Tensor,

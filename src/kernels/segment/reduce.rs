@@ -1,8 +1,8 @@
-//! The segmented reduction: rows with ascending segment ids combined by segment, in an order that
-//! depends on the ids alone.
+//! The segmented reduction: rows with ascending segment ids are combined by segment, in an order
+//! that depends only on the ids.
 //!
-//! Rows are reduced in chunks, level upon level, so neither one huge segment nor a million small
-//! ones is walked by one invocation. Half types are accumulated in float32.
+//! Rows are reduced in chunks, level by level, so no invocation walks one huge segment or a million
+//! small ones. Half types are accumulated in float32.
 
 use smallvec::smallvec;
 
@@ -13,10 +13,10 @@ use crate::kernels::op::OpContext;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-/// Rows in a chunk; even, and far below [`crate::device::Profile::loop_limit`].
+/// Rows in a chunk: an even number, far below [`crate::device::Profile::loop_limit`].
 const CHUNK: usize = 64;
 
-/// Columns that one invocation reduces at once where it can.
+/// Columns that one invocation reduces at once, if possible.
 const QUAD: usize = 4;
 
 /// How values are combined.
@@ -46,12 +46,12 @@ impl Fold {
 /// Rows to be reduced.
 #[derive(Debug, Clone, Copy)]
 pub struct Segments<'a> {
-    /// How.
+    /// The way in which values are combined.
     pub fold: Fold,
     /// The segment of each row: uint32, ascending. Ids from the number of segments on are dropped.
     pub ids: &'a Tensor,
-    /// Which row of `data` comes at each place (uint32), where it is not the row of that number.
-    /// Rows past the last count as zeros.
+    /// The row of `data` at each place (uint32), unless it is the row of that number. Rows past the
+    /// last one count as zeros.
     pub rows: Option<&'a Tensor>,
     /// The rows.
     pub data: &'a Tensor,
@@ -61,7 +61,7 @@ pub struct Segments<'a> {
 
 impl Segments<'_> {
     /// Enqueues the reduction into `out`, rows of the accumulator's type. Segments without rows are
-    /// left as they are.
+    /// left unchanged.
     pub fn enqueue(&self, ctx: &mut dyn OpContext, out: &Tensor) -> Result<()> {
         let n = self.ids.len();
         if n == 0 || self.inner == 0 || out.is_empty() {
@@ -126,8 +126,8 @@ pub fn shaders() -> Vec<Shader> {
     all
 }
 
-/// The shader of rows of `loaded`; `wide` is for four columns of float32 at once, `permuted` for
-/// rows in another order.
+/// The shader for rows of type `loaded`; `wide` is for four columns of float32 at once, `permuted`
+/// for rows in another order.
 fn shader(fold: Fold, loaded: DType, wide: bool, permuted: bool) -> Shader {
     let computed = loaded.accumulator();
     let shader = Shader::new(format!("segment {fold:?} {loaded} {wide} {permuted}"))

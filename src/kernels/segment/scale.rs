@@ -1,5 +1,5 @@
-//! What follows a segmented sum, or goes before its gradient: rows divided by what their segments'
-//! sizes say, and rounded.
+//! The step behind a segmented sum, or before its gradient: rows are divided by a function of their
+//! segments' sizes, and rounded.
 
 use smallvec::smallvec;
 
@@ -12,14 +12,14 @@ use crate::kernels::sort::buckets::bounds;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
-/// What the sum of a segment is divided by.
+/// The divisor of the sum of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Nothing.
+    /// The sum is not divided.
     One,
     /// The number of its rows.
     Mean,
-    /// The square root of that.
+    /// The square root of the number of its rows.
     SqrtN,
 }
 
@@ -27,9 +27,9 @@ impl Scale {
     const ALL: [Self; 3] = [Self::One, Self::Mean, Self::SqrtN];
 }
 
-/// `y` is `x`, of which each row belongs to a segment, divided by `scale`. `ids` has the segments
-/// that were reduced: uint32, ascending, not empty. One of the types is the accumulator's for the
-/// other.
+/// Writes the rows of `x`, each of which belongs to a segment, divided by `scale`, to `y`. `ids`
+/// holds the segments that were reduced: uint32, ascending, not empty. One of the two types is the
+/// accumulator's type for the other.
 pub fn rescale(
     ctx: &mut dyn OpContext,
     scale: Scale,

@@ -2,8 +2,8 @@
 //! summed by ascending segment ids, with the number of segments given or not, and their gradients.
 //!
 //! Without a number of segments the ops wait for the device, as SegmentSum does, and refuse bad ids
-//! and indices. With one nothing waits: ids out of range are dropped, and indices out of range pick
-//! rows of zeros.
+//! and indices. With a number of segments nothing waits: ids out of range are dropped, and indices
+//! out of range pick rows of zeros.
 
 use smallvec::smallvec;
 
@@ -24,8 +24,8 @@ use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, HostTensor, Tensor, shape_text};
 
-/// A scale and its ops: plain, with the number of segments, the gradient, and the gradient's rows
-/// that are not zero.
+/// A scale and its ops: the plain one, the one with the number of segments, the gradient, and the
+/// gradient's rows that are not zero.
 type Row = (Scale, [&'static str; 4]);
 
 const ROWS: &[Row] = &[
@@ -89,7 +89,7 @@ pub fn shaders() -> Vec<Shader> {
     vec![rows_shader(), heads_shader(), runs_shader()]
 }
 
-/// Indices and what they are as uint32, with `limit` for each that is out of range.
+/// Indices, and the same indices as uint32, with `limit` in place of each that is out of range.
 pub struct Rows<'a> {
     indices: &'a Tensor,
     narrow: Tensor,
@@ -97,7 +97,7 @@ pub struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Finds the first bad one.
+    /// Finds the first index that is out of range.
     pub fn check(&self, ctx: &dyn OpContext, summary: &Tensor) -> Result<()> {
         ctx.device().enqueue(&Program {
             key: Key::new("segment rows"),
@@ -180,7 +180,7 @@ fn reduce(ctx: &mut dyn OpContext, scale: Scale, sized: bool) -> Result<()> {
     sum(ctx, &data, places.as_ref(), scale, &out)
 }
 
-/// Sums rows of `data` into `out`: `places` has the ascending id of each place and its row.
+/// Sums rows of `data` into `out`: `places` holds the ascending id of each place and its row.
 fn sum(
     ctx: &mut dyn OpContext,
     data: &Tensor,
@@ -203,11 +203,11 @@ fn sum(
     if direct { Ok(()) } else { rescale(ctx, scale, ids, &total, out) }
 }
 
-/// What both forms of a gradient begin with.
+/// The operands that both forms of a gradient share.
 struct Gradient {
     indices: Tensor,
     ids: Tensor,
-    /// Gradients of the segments, scaled.
+    /// The gradients of the segments, scaled.
     rows: Tensor,
     /// The dims of the rows that the indices point into.
     dims: Dims,
@@ -229,8 +229,8 @@ impl Gradient {
         Ok(Self { indices, ids, rows: grad, dims })
     }
 
-    /// The indices in ascending order (uint32, the number of rows for those out of range) and the
-    /// segment of each, after the gradients of the segments got their scale.
+    /// The indices in ascending order (uint32, with the number of rows for those out of range) and
+    /// the segment of each, after the gradients of the segments have been scaled.
     fn sort(&mut self, ctx: &mut dyn OpContext, scale: Scale) -> Result<Pairs> {
         let ids = narrow(ctx, &self.ids, self.rows.dims[0])?;
         if scale != Scale::One && !self.rows.is_empty() {
@@ -243,7 +243,7 @@ impl Gradient {
     }
 }
 
-/// The gradient by all of the data. Output 0 has a row for each of the data's.
+/// The gradient of all of the data. Output 0 has a row for each of the data's rows.
 fn gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     let mut gradient = Gradient::new(ctx, "output_dim0")?;
     let out = ctx.output(0, gradient.rows.dtype, &gradient.dims)?;
@@ -254,8 +254,8 @@ fn gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     sum(ctx, &gradient.rows, Some(&(pairs.keys, pairs.values)), Scale::One, &out)
 }
 
-/// The gradient by the rows of the data that were used. Outputs their gradients (0) and their
-/// numbers, ascending (1). Waits for the device, for their number is an extent.
+/// The gradient of the rows of the data that were used. Outputs are their gradients (0) and their
+/// numbers, ascending (1). Waits for the device, since the number of such rows is an extent.
 fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     let mut gradient = Gradient::new(ctx, "dense_output_dim0")?;
     let (dtype, index, limit) = (gradient.rows.dtype, gradient.indices.dtype, gradient.dims[0]);
@@ -299,7 +299,7 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     sum(ctx, &gradient.rows, Some(&(ranks, pairs.values)), Scale::One, &out)
 }
 
-/// The error for the first of `indices` that is out of range; one is.
+/// The error for the first of `indices` that is out of range; there is one.
 fn bad_index(ctx: &mut dyn OpContext, indices: &Tensor, limit: usize) -> Result<()> {
     let rows = Rows { indices, narrow: narrow(ctx, indices, limit)?, limit };
     let summary = ctx.temp(U32, &[5])?;

@@ -1,5 +1,5 @@
-//! Softmax, LogSoftmax and both cross entropies: one dispatch that goes over each row, in f32
-//! (float64 in itself), stable for any logits. Four columns are read and written at once where rows
+//! Softmax, LogSoftmax and both cross entropies: one dispatch that goes over each row, in f32 (for
+//! float64 in float64), stable for any logits. Four columns are read and written at once if rows
 //! are whole vec4s; [`text`] has the shaders.
 
 mod text;
@@ -59,7 +59,7 @@ fn in_units(binding: Binding, vec4s: bool) -> Binding {
     Binding { unit: if vec4s { binding.unit * vec4::WIDTH } else { binding.unit }, ..binding }
 }
 
-/// Rows that fit one binding, an even number so that packed windows start at whole words.
+/// Rows that fit one binding. Their number is even, so that packed windows start at whole words.
 fn rows_per_window(device: &Device, rows: usize, row_bytes: usize) -> usize {
     let fits = (window_bytes(device) / row_bytes.max(1) as u64) as usize;
     if fits >= rows { rows } else { (fits / 2 * 2).max(1) }
@@ -79,13 +79,14 @@ fn softmax(ctx: &mut dyn OpContext, op: &'static str, result: &'static str) -> R
     if direct { Ok(()) } else { convert(ctx, &target, &y) }
 }
 
-/// Enqueues LogSoftmax of float32 or float64 rows, which are not empty.
+/// Enqueues LogSoftmax of rows of float32 or float64. The tensor is not empty.
 pub fn log_rows(device: &Device, x: &Tensor, y: &Tensor) -> Result<()> {
     let (op, result) = SOFTMAXES[0];
     rows(device, op, result, x, y)
 }
 
-/// For each element: the maximum, a difference, its exponential, the sum and the quotient.
+/// Operations for each element: the maximum, a difference, its exponential, the sum and the
+/// quotient.
 pub const SOFTMAX_OPERATIONS: usize = 5;
 
 fn rows(
@@ -179,7 +180,7 @@ struct Operand {
 }
 
 impl Operand {
-    /// What rows `first` to `first + rows` bind, and its bytes in a row.
+    /// The binding of rows `first` to `first + rows`.
     fn rows(&self, first: usize, rows: usize) -> Binding {
         if self.strides[0] == 0 {
             return (&self.tensor).into();
@@ -187,7 +188,7 @@ impl Operand {
         part(&self.tensor, first * self.strides[0], rows * self.strides[0])
     }
 
-    /// Whether four columns from every fourth on can be read at once.
+    /// Whether four columns can be read at once, starting at every fourth one.
     fn is_in_vec4s(&self) -> bool {
         self.strides[1] == 1 && self.strides[0].is_multiple_of(4) && vec4::aligned(&[&self.tensor])
     }

@@ -43,11 +43,11 @@ pub(super) struct Rows {
     /// Whether four columns are read and written at once. Columns and strides of parameters then
     /// count vec4s.
     pub vec4s: bool,
-    /// How many of these an iteration takes.
+    /// The number of columns, or vec4s of them, that an iteration takes.
     steps: u32,
 }
 
-/// How many columns a lane's sums are kept of: `BLOCK` in the shader.
+/// The number of columns that a partial sum of a lane covers: `BLOCK` in the shader.
 const BLOCK: usize = 256;
 
 impl Rows {
@@ -59,13 +59,13 @@ impl Rows {
                 // Up to four loops go over a lane's columns.
                 return (profile.loop_limit / 4).saturating_sub(300);
             }
-            // Three do, and one over blocks of them.
+            // Three loops do, and one goes over blocks of columns.
             profile.loop_limit.saturating_sub(1000) / (3 * BLOCK.div_ceil(steps) + 1) * BLOCK
         })?;
         Ok(Self { lanes: lanes.count, workgroup: lanes.workgroup, vec4s, steps })
     }
 
-    /// Columns, or a stride, in what the parameters count.
+    /// Columns, or a stride, in the units of the parameters.
     pub const fn units(self, columns: usize) -> usize {
         if self.vec4s { columns / 4 } else { columns }
     }
@@ -118,7 +118,7 @@ impl Rows {
         format!("{}_{name}({at})", if self.vec4s { "read" } else { "load" })
     }
 
-    /// Columns, or vec4s, that are stored at once: a word's.
+    /// Columns, or vec4s, that are stored at once: those of a word.
     fn unit(self, dtype: DType) -> u32 {
         if self.vec4s { 1 } else { dtype.lanes() }
     }
@@ -203,7 +203,7 @@ impl Rows {
             ),
             false => ("p.cols", "c", "logit(row, at)"),
         };
-        // The lower 32 bits decide between columns; who has others is invalid.
+        // The lower 32 bits decide between columns; a label with other bits set is invalid.
         let class =
             if self.vec4s { "vec4(u32(load_labels(row)))" } else { "u32(load_labels(row))" };
         format!(

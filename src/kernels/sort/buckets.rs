@@ -1,5 +1,5 @@
-//! Positions grouped by a small number each: the sort behind partitions, ragged rows and weighted
-//! counts.
+//! Positions grouped by a small number that each has: the sort behind partitions, ragged rows and
+//! weighted counts.
 
 use smallvec::smallvec;
 
@@ -25,8 +25,8 @@ pub struct Buckets {
     pub keys: Tensor,
     /// The positions, bucket after bucket (uint32).
     pub positions: Tensor,
-    /// Where each bucket starts in `positions` (uint32): one element for each, then the end of the
-    /// last good one.
+    /// Where each bucket starts in `positions` (uint32): one element for each bucket, then the end
+    /// of the last one that is in range.
     pub bounds: Tensor,
     buckets: usize,
 }
@@ -38,7 +38,7 @@ impl Buckets {
         Self::of_rows(ctx, numbers, numbers.len(), buckets)
     }
 
-    /// The same where each row of `per_row` numbers has `size` buckets of its own.
+    /// The same for rows of `per_row` numbers, each of which has `size` buckets of its own.
     pub fn of_rows(
         ctx: &mut dyn OpContext,
         numbers: &Tensor,
@@ -106,7 +106,7 @@ pub fn shaders() -> Vec<Shader> {
 }
 
 /// WGSL for a number below `p.limit`, or the limit itself, from the raw words `numbers` of an index
-/// type. A negative number is large as an unsigned one, so one comparison finds both ends.
+/// type. A negative number is large as an unsigned one, so one comparison checks both ends.
 pub fn clamped(dtype: DType) -> &'static str {
     if dtype.size() == 8 {
         "fn clamped(i: u32) -> u32 {\n    let at = p.off_numbers + 2u * i;\n    return \

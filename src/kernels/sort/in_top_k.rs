@@ -14,7 +14,7 @@ use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::{Field, Shader};
 
-/// Invocations that look at a row.
+/// Invocations that share a row.
 const WORKGROUP: u32 = 64;
 
 /// Registers the op.

@@ -1,5 +1,5 @@
 //! Elements of any type as unsigned keys of one or two words, and the stable order of a tensor by
-//! them.
+//! these keys.
 //!
 //! Keys are made from an element's bits, so no shader here needs 64-bit integers or floats, and few
 //! variants serve all types.
@@ -22,7 +22,7 @@ enum BitOrder {
     Float,
 }
 
-/// What a shader knows of an element type to order it.
+/// The properties of an element type that a shader needs to order it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     order: BitOrder,
@@ -46,7 +46,7 @@ impl Kind {
         Self { order, size: dtype.size() }
     }
 
-    /// A number for keys of pipelines.
+    /// A number for the keys of pipelines.
     pub const fn key(self) -> u32 {
         self.order as u32 * 16 + self.size as u32
     }
@@ -61,8 +61,8 @@ impl Kind {
         self.size == 8
     }
 
-    /// WGSL of a function body that tells whether `key` is that of a NaN, given the key of infinity
-    /// as `p.infinity` (of two words, the high one).
+    /// WGSL of a function body that tells whether `key` is that of a NaN. `p.infinity` is the key
+    /// of infinity (for two words, the high one).
     pub fn is_nan(self) -> String {
         let mask = if self.size < 4 { (1u32 << self.bits()) - 1 } else { u32::MAX };
         match (self.order, self.is_wide()) {
@@ -116,8 +116,8 @@ impl Kind {
     }
 }
 
-/// The stable order of `x`, seen as rows of `n` elements: each row's elements sorted, rows in their
-/// order. The result's `values` are positions in the whole of `x`.
+/// The stable order of `x`, seen as rows of `n` elements: the elements of each row are sorted, and
+/// rows keep their order. The result's `values` are positions in the whole of `x`.
 pub fn order(ctx: &mut dyn OpContext, x: &Tensor, n: usize, descending: bool) -> Result<Pairs> {
     let kind = Kind::of(x.dtype);
     let keys = ctx.temp(U32, &[x.len()])?;
@@ -137,7 +137,7 @@ pub fn order(ctx: &mut dyn OpContext, x: &Tensor, n: usize, descending: bool) ->
     radix::sort(ctx, &keys, Some(&sorted.values), bits_below(rows))
 }
 
-/// What keys are made of.
+/// The source of keys.
 enum Source<'a> {
     /// Word `word` of the elements.
     Words { x: &'a Tensor, word: u32, descending: bool },
@@ -180,8 +180,8 @@ fn enqueue(
     }
 }
 
-/// The key of positive infinity (its high word where there are two): what lies beyond, or below its
-/// counterpart, is NaN.
+/// The key of positive infinity (its high word if there are two). A key beyond it, or below its
+/// negative counterpart, is NaN.
 pub const fn infinity(dtype: DType) -> u32 {
     match dtype {
         F16 => 0xfc00,
@@ -199,7 +199,7 @@ pub fn shaders() -> Vec<Shader> {
     all
 }
 
-/// A map program over the keys, of position `at`.
+/// A program that maps each position `at` to its key.
 fn map(shader: Shader, value: &str) -> Shader {
     shader
         .body(&format!(

@@ -1,7 +1,7 @@
 //! Where: the coordinates of the elements that are not zero, in row-major order.
 //!
-//! Blocks count theirs, prefix sums over the counts tell where each block's begin, and the blocks
-//! write them.
+//! Blocks count their nonzero elements, prefix sums over the counts tell where each block's
+//! coordinates begin, and the blocks write them.
 
 use smallvec::smallvec;
 
@@ -15,7 +15,7 @@ use crate::require;
 use crate::shader::{Field, Shader};
 
 const TYPES: &[DType] = &[Bool, C128, C64, F64, F32, I64, I8, U8];
-/// Extents that a list of coordinates can have.
+/// The most extents that a list of coordinates can have.
 const MAX_RANK: usize = 8;
 /// Invocations of a workgroup, each for 32 elements.
 const INVOCATIONS: u32 = 64;
@@ -26,7 +26,7 @@ pub fn register(r: &mut Registry) {
     r.op("Where").types("T", TYPES).note(WAITS_FOR_SIZE).kernel(|_| Ok(nonzero));
 }
 
-/// Where. Waits for the device, for the number of rows is the number of elements found.
+/// Where. It waits for the device, since the number of rows is the number of elements found.
 fn nonzero(ctx: &mut dyn OpContext) -> Result<()> {
     let x = ctx.input(0)?;
     let rank = x.rank();
@@ -90,7 +90,7 @@ fn coordinates_shader(dtype: DType) -> Shader {
 }
 
 fn selected(shader: Shader, dtype: DType, main: &str) -> Shader {
-    // NaN counts: it is not equal to zero, and drivers get `!=` wrong for it.
+    // NaN counts: it is not equal to zero, but drivers get `!=` wrong for it.
     let zero = match dtype {
         C64 | C128 => format!("all(load_x(first + k) == {}())", dtype.value()),
         _ => format!("load_x(first + k) == {}()", dtype.value()),

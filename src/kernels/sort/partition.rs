@@ -25,9 +25,9 @@ pub fn register(r: &mut Registry) {
     });
 }
 
-/// Inputs: data (0) and partitions (1, int32). Waits for the device, for the numbers of rows are
-/// extents of the outputs; so it can refuse numbers out of range as TensorFlow's CPU does, which
-/// its GPU kernel drops.
+/// Inputs: data (0) and partitions (1, int32). Waits for the device, since the numbers of rows are
+/// extents of the outputs. So it can refuse numbers out of range, as TensorFlow's CPU kernel does;
+/// TensorFlow's GPU kernel drops such rows.
 fn partition(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     let (data, partitions) = (ctx.input(0)?, ctx.input(1)?);
     require!(

@@ -15,7 +15,7 @@ use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::{Tensor, shape_text};
 
-/// Numbers that tell of an image.
+/// Numbers that describe an image.
 const IMAGE: usize = 5;
 
 /// Registers the op.

@@ -1,5 +1,5 @@
-//! The device-wide stable radix sort of (key, value) pairs of 32 bits, some bits a pass, lowest
-//! first.
+//! The device-wide stable radix sort of (key, value) pairs of 32 bits. Each pass sorts by some
+//! bits, the lowest first.
 //!
 //! A pass counts the digits of each block, scans the counts ([`super::scan`]) and places the pairs.
 //! Wider keys are sorted by their low words first, then by their high words: [`super::keys::order`]
@@ -23,7 +23,7 @@ const BLOCK: usize = 2048;
 /// Bits that a workgroup sorts by.
 const DIGIT: u32 = 4;
 
-/// Keys and what travels with them: uint32 tensors of one length.
+/// Keys and the values that travel with them: uint32 tensors of one length.
 #[derive(Debug, Clone)]
 pub struct Pairs {
     /// The keys.
@@ -32,7 +32,7 @@ pub struct Pairs {
     pub values: Tensor,
 }
 
-/// Sorts by `keys`, which have no higher bits than the lowest `bits`, ascending, equal keys in
+/// Sorts by `keys`, of which at most the lowest `bits` bits are set, ascending; equal keys keep
 /// their order. Without `values` the keys' positions travel along: the result's values are the
 /// permutation. `keys` and `values` are used as scratch memory.
 pub fn sort(
@@ -50,7 +50,7 @@ pub fn sort(
     if n == 0 {
         return Ok(now);
     }
-    // The table of counts has the blocks of each digit together.
+    // The table of counts holds the blocks of each digit together.
     let counts = ctx.temp(U32, &[blocks << DIGIT])?;
     let starts = ctx.temp(U32, &[(blocks << DIGIT) + 1])?;
     let mut numbered = values.is_none();

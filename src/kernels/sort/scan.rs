@@ -18,8 +18,8 @@ const INVOCATIONS: u32 = 64;
 /// Elements that one workgroup scans.
 const BLOCK: usize = 16 * INVOCATIONS as usize;
 
-/// Prefix sums of the uint32 tensor `counts`: `out[i]` is the sum of all counts before `i`. `out`
-/// is uint32 and has one element more, for the total.
+/// Computes prefix sums of the uint32 tensor `counts`: `out[i]` is the sum of all counts before
+/// `i`. `out` is uint32 and has one element more, for the total.
 pub fn exclusive(ctx: &mut dyn OpContext, counts: &Tensor, out: &Tensor) -> Result<()> {
     let n = counts.len();
     debug_assert_eq!((counts.dtype, out.dtype, out.len()), (U32, U32, n + 1));
@@ -34,7 +34,7 @@ pub fn exclusive(ctx: &mut dyn OpContext, counts: &Tensor, out: &Tensor) -> Resu
     })
 }
 
-/// What comes before each block of `x`; None for a single block.
+/// The sum of all elements before each block of `x`; None for a single block.
 fn starts(ctx: &mut dyn OpContext, x: &Tensor) -> Result<Option<Tensor>> {
     let n = ctx.device().check_extent(x.len())? as usize;
     let blocks = n.div_ceil(BLOCK);
@@ -54,8 +54,8 @@ fn starts(ctx: &mut dyn OpContext, x: &Tensor) -> Result<Option<Tensor>> {
     Ok(Some(starts))
 }
 
-/// Element `i` of a uint32 tensor, for the few ops whose output's size is known to the device
-/// alone. Waits for the device.
+/// Element `i` of a uint32 tensor, for the few ops whose output's size only the device knows. Waits
+/// for the device.
 pub fn word(ctx: &dyn OpContext, x: &Tensor, i: usize) -> Result<u32> {
     let mut bytes = [0; 4];
     ctx.device().download(x.address + 4 * i as u64, &mut bytes)?;
@@ -63,7 +63,7 @@ pub fn word(ctx: &dyn OpContext, x: &Tensor, i: usize) -> Result<u32> {
 }
 
 /// One element of each of some uint32 tensors, named by its index. The device gathers them, so that
-/// the host waits once.
+/// the host waits only once.
 pub fn words<const N: usize>(
     ctx: &mut dyn OpContext,
     elements: [(&Tensor, usize); N],

@@ -1,4 +1,4 @@
-//! LowerBound, UpperBound (tf.searchsorted) and Bucketize: binary search of many values, an
+//! LowerBound, UpperBound (tf.searchsorted) and Bucketize: binary search for many values, with an
 //! invocation for each.
 
 use smallvec::smallvec;
@@ -36,7 +36,7 @@ pub fn register(r: &mut Registry) {
     }
 }
 
-/// Inputs: sorted rows (0) and as many rows of values (1).
+/// Inputs: sorted rows (0) and the same number of rows of values (1).
 fn bound(ctx: &mut dyn OpContext, index: DType, upper: bool) -> Result<()> {
     let (sorted, values) = (ctx.input(0)?, ctx.input(1)?);
     require!(
@@ -102,13 +102,13 @@ impl Search {
     }
 }
 
-/// The type in which a value of `value` is compared with a list of `list`.
+/// The type in which a value of type `value` is compared with a list of type `list`.
 fn compared(list: DType, value: DType) -> &'static str {
     if list == value || value == F64 { value.value() } else { list.value() }
 }
 
-/// Adds the function `search` over the binding `sorted` of `list` for values of `value`; needs the
-/// parameter `upper`.
+/// Adds the function `search` over the binding `sorted` of type `list` for values of type `value`.
+/// It needs the parameter `upper`.
 pub fn declare(shader: Shader, list: DType, value: DType) -> Shader {
     shader
         .define("COMPARED", compared(list, value))

@@ -1,10 +1,10 @@
 //! NonMaxSuppressionV2, V3 and V4: boxes picked greedily by score. A box that overlaps a
 //! better one is left out.
 //!
-//! Candidates are sorted by score and taken in blocks: each is compared with what earlier blocks
-//! selected, then the block is resolved in workgroup memory. The work grows with boxes times
-//! selections, and no matrix of all pairs is stored. Rows that do not suppress each other (classes,
-//! images) have a workgroup each ([`Rows`]).
+//! Candidates are sorted by score and taken in blocks: each candidate is compared with the boxes
+//! that earlier blocks selected, then the block is resolved in workgroup memory. The work grows
+//! with boxes times selections, and no matrix of all pairs is stored. Rows that do not suppress
+//! each other (classes, images) have a workgroup each ([`Rows`]).
 
 use smallvec::smallvec;
 
@@ -97,8 +97,8 @@ impl Boxes {
         })
     }
 
-    /// Enqueues the selection: as many indices as there can be, and on the device how many there
-    /// are.
+    /// Enqueues the selection. Returns the indices, with room for the most that there can be, and
+    /// their number, on the device.
     fn select(&self, ctx: &mut dyn OpContext) -> Result<(Option<Tensor>, Tensor)> {
         let n = self.scores.len();
         let limit = self.limit.min(n);
@@ -123,8 +123,8 @@ impl Boxes {
         Ok((Some(places), counts))
     }
 
-    /// Sets output 0 to the selected indices alone. Waits for the device, for their number is its
-    /// extent.
+    /// Sets output 0 to the selected indices alone. Waits for the device, since their number is the
+    /// output's extent.
     fn output_selected(
         &self,
         ctx: &mut dyn OpContext,
@@ -142,7 +142,7 @@ impl Boxes {
     }
 }
 
-/// Boxes of several images and classes, each class's selected by itself.
+/// Boxes of several images and classes; each class is selected by itself.
 pub struct Rows<'r> {
     /// Boxes of each image, place and class.
     pub boxes: &'r Tensor,
@@ -154,26 +154,26 @@ pub struct Rows<'r> {
     pub images: usize,
     /// Classes, each a row of scores.
     pub classes: usize,
-    /// Boxes of a place: one for each class, or one for all.
+    /// Boxes of a place: one for each class, or one for all classes.
     pub box_classes: usize,
-    /// Most boxes that are selected of a row.
+    /// The most boxes that are selected from a row.
     pub limit: usize,
-    /// Boxes that overlap by more exclude each other.
+    /// Boxes that overlap by more than this exclude each other.
     pub overlap: f32,
-    /// Scores must be greater.
+    /// Scores must be greater than this.
     pub lowest: f32,
 }
 
-/// What was selected of each row: places, in as many words as there can be, and how many.
+/// The boxes that were selected from each row.
 pub struct Selected {
-    /// The places.
+    /// The selected places, with room for the most that there can be.
     pub places: Tensor,
-    /// How many.
+    /// The number of selected places.
     pub counts: Tensor,
 }
 
 impl Rows<'_> {
-    /// Enqueues the selection. There is at least one place, and one may be selected.
+    /// Enqueues the selection. There is at least one place, and at least one may be selected.
     pub fn select(&self, ctx: &mut dyn OpContext) -> Result<Selected> {
         let rows = self.images * self.classes;
         let n = self.scores.len() / rows;
@@ -185,10 +185,10 @@ impl Rows<'_> {
         let device = ctx.device();
         device.fill(state.address, state.bytes(), 0)?;
         device.fill(selected.address, selected.bytes(), 0)?;
-        // A candidate visits each selected box.
+        // A candidate visits each selected box, so a dispatch takes a limited number of them.
         let most = (device.profile().loop_limit / 2).clamp(1, self.limit);
         for first in (0..n).step_by(group) {
-            // No more can be selected than there are candidates before.
+            // The number of selected boxes is at most that of the candidates before.
             let before = self.limit.min(first).max(1);
             for from in (0..before).step_by(most) {
                 device.enqueue(&Program {

@@ -1,8 +1,8 @@
 //! CombinedNonMaxSuppression: the best boxes of each image, over classes that do not suppress each
 //! other.
 //!
-//! All classes of all images are sorted together, each is selected from by a workgroup
-//! ([`super::suppress`]), and what is left is sorted for each image.
+//! All classes of all images are sorted together. A workgroup selects from each class
+//! ([`super::suppress`]), and the selected boxes are sorted for each image.
 
 use smallvec::smallvec;
 

@@ -1,7 +1,8 @@
-//! TopK, TopKV2 and ApproxTopK: the k greatest of each row, sorted, equal values by position.
+//! TopK, TopKV2 and ApproxTopK: the k greatest elements of each row, sorted, with equal values by
+//! position.
 //!
-//! A small k is found by a [`tournament`] of segments of each row. Where k is too large for that to
-//! shrink anything, all rows are sorted at once by the device-wide radix sort.
+//! A [`tournament`] of segments of each row finds a small k. If k is too large for a tournament to
+//! leave fewer elements, all rows are sorted at once by the device-wide radix sort.
 
 use smallvec::smallvec;
 
@@ -25,8 +26,8 @@ use crate::tensor::{HostTensor, Tensor};
 const TYPES: &[DType] = types::REALS;
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
-    // TensorFlow's own kernels of TopK ask for an attribute that the op lacks, so that no node ever
-    // finds them; this one works.
+    // TensorFlow's own kernels of TopK require an attribute that the op lacks, so that no node ever
+    // finds them; this kernel works.
     r.op("TopK")
         .types("T", TYPES)
         .items(&[(0, 1)])
@@ -53,7 +54,7 @@ fn approx(attrs: &dyn Attrs) -> Result<TopK> {
     Ok(TopK { k: Some(attrs.int("k")?), descending: attrs.bool("is_max_k")? })
 }
 
-/// Inputs: the rows (0), and k (1, host) where it is no attribute.
+/// Inputs: the rows (0), and k (1, host) if it is not an attribute.
 struct TopK {
     k: Option<i64>,
     descending: bool,
@@ -98,8 +99,8 @@ fn scalar(k: &HostTensor) -> Result<i64> {
     }
 }
 
-/// Writes the positions of the first `k` of each row of the matrix `x` in the order of values into
-/// the uint32 tensor `out`.
+/// Writes the positions of the first `k` elements of each row of the matrix `x`, in the order of
+/// their values, to the uint32 tensor `out`.
 pub fn top(
     ctx: &mut dyn OpContext,
     x: &Tensor,

@@ -1,5 +1,5 @@
-//! The k first of each row by a tournament: rows are cut into segments, and what each segment keeps
-//! meets in the next round.
+//! The first k elements of each row by a tournament: rows are cut into segments, and the elements
+//! that each segment keeps meet in the next round.
 //!
 //! A round either selects (a small k) or sorts its segments. Both order elements by their keys and
 //! then by their positions.
@@ -14,19 +14,19 @@ use crate::kernels::op::OpContext;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
-/// Elements that one workgroup sorts, and those it can compare with one another: `CAPACITY` in the
+/// The number of elements that one workgroup sorts or compares with one another: `CAPACITY` in the
 /// shaders.
 pub const CAPACITY: usize = 1024;
 /// The largest k for which a round leaves at most a quarter of the candidates.
 pub const TOURNAMENT: usize = CAPACITY / 4;
-/// Workgroups of the selecting program, each for a k of up to half its invocations: then the bound
-/// lets about 1.4 k elements pass.
+/// Workgroup sizes of the selecting program, each for a k of up to half its invocations: then the
+/// bound lets about 1.4 k elements pass.
 const SELECTING: [u32; 4] = [32, 64, 128, 256];
 /// Elements of an invocation of the selecting program.
 const EACH: usize = 64;
 
-/// Writes the positions of the first `k` of each row of the matrix `x` into the uint32 tensor
-/// `out`. `k` is at most [`TOURNAMENT`] where rows are longer than [`CAPACITY`].
+/// Writes the positions of the first `k` elements of each row of the matrix `x` to the uint32
+/// tensor `out`. `k` is at most [`TOURNAMENT`] if rows are longer than [`CAPACITY`].
 pub fn tournament(
     ctx: &mut dyn OpContext,
     x: &Tensor,
@@ -50,10 +50,10 @@ pub fn tournament(
     }
 }
 
-/// What a round does with its segments.
+/// The work of a round on its segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Plan {
-    /// Selects, by workgroups of as many invocations with as many elements each.
+    /// Selects, by workgroups of `workgroup` invocations with `each` elements each.
     Select { workgroup: u32, each: usize },
     /// Sorts.
     Sort,
@@ -82,7 +82,7 @@ impl Plan {
 /// One round.
 struct Round<'a> {
     x: &'a Tensor,
-    /// What the round before kept of each row.
+    /// The candidates of each row that the previous round kept.
     candidates: Option<&'a Tensor>,
     k: usize,
     descending: bool,
@@ -155,8 +155,8 @@ fn select_shader(kind: Kind, workgroup: u32) -> Shader {
     } else {
         ("", "0u", "", format!("    return {after};"))
     };
-    // Written out, the elements compared are the same for all invocations, which some drivers load
-    // once for all of them.
+    // The loop is unrolled: then all invocations compare with the same elements, which some drivers
+    // load once for all of them.
     let rank: String = (0..workgroup)
         .map(|j| format!("    rank += select(0u, 1u, before(element({j}u), best));\n"))
         .collect();
@@ -174,7 +174,7 @@ fn select_shader(kind: Kind, workgroup: u32) -> Shader {
 fn sort_shader(kind: Kind) -> Shader {
     let after = "(a.x < b.x) | ((a.x == b.x) & (a.y < b.y))";
     let (element, new, before) = if kind.is_wide() {
-        // Padded, so that an element lies in one access.
+        // Elements are padded, so that each lies in one access.
         (
             "vec4<u32>",
             "vec4(key.x, at, key.y, 0u)",

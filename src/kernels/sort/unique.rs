@@ -1,8 +1,8 @@
 //! Unique and UniqueWithCounts: the distinct values in the order of their first occurrence.
 //!
-//! A hash table finds the first position of each value, and prefix sums over the marks of those
-//! number them. Where the table is larger than a binding or values crowd in it, a stable sort does
-//! ([`super::unique_sorted`]).
+//! A hash table finds the first position of each value, and prefix sums over the marks of these
+//! positions number them. If the table is larger than a binding, or if values crowd in it, a stable
+//! sort is used instead ([`super::unique_sorted`]).
 
 use smallvec::smallvec;
 
@@ -27,7 +27,7 @@ use crate::tensor::{Dims, HostTensor, Tensor};
 
 const TYPES: &[DType] = union!(types::REALS, &[Bool]);
 
-/// Slots that an element looks at before the table gives up: far more than a table half full needs
+/// Slots that an element probes before the table gives up: far more than a half-full table needs
 /// for values that the hash spreads.
 const PROBES: u32 = 512;
 
@@ -43,7 +43,7 @@ pub fn register(r: &mut Registry) {
     }
 }
 
-/// Outputs y (0), idx (1) and, where `counted`, count (2). Waits for the device, for the number of
+/// Outputs y (0), idx (1) and, if `counted`, count (2). Waits for the device, since the number of
 /// distinct values is an extent.
 fn unique(ctx: &mut dyn OpContext, index: DType, counted: bool) -> Result<()> {
     let x = ctx.input(0)?;
@@ -88,15 +88,15 @@ fn unique(ctx: &mut dyn OpContext, index: DType, counted: bool) -> Result<()> {
 
 /// Where each value occurs first.
 struct Firsts {
-    /// For each element, the position of the first that equals it.
+    /// For each element, the position of the first element that equals it.
     firsts: Tensor,
-    /// For each position and the end, how many values occur first before it.
+    /// For each position and for the end, the number of first occurrences before it.
     ranks: Tensor,
     distinct: usize,
 }
 
 impl Firsts {
-    /// Finds them by a hash table; None where that does not work out. Waits for the device.
+    /// Finds them by a hash table; None if the table does not work out. Waits for the device.
     fn find(ctx: &mut dyn OpContext, x: &Tensor) -> Result<Option<Self>> {
         let n = ctx.device().check_extent(x.len())? as usize;
         let slots = (2 * n).next_power_of_two();
@@ -107,7 +107,8 @@ impl Firsts {
         let table = ctx.temp(U32, &[slots])?;
         let firsts = ctx.temp(U32, &[n])?;
         let marks = ctx.temp(U32, &[n])?;
-        // The ranks and, behind them, how many elements found no slot: one wait for both.
+        // The ranks and, behind them, the number of elements that found no slot: one wait covers
+        // both.
         let counts = ctx.temp(U32, &[n + 2])?;
         let ranks = Tensor::new(U32, &[n + 1], counts.address);
         let failed = Tensor::new(U32, &[1], counts.address + 4 * (n as u64 + 1));

@@ -1,7 +1,7 @@
 //! Unique and UniqueWithCounts by a sort: no hashing, so no input is worse than another.
 //!
-//! A stable sort brings equal values together, the first of each run is its first occurrence, and
-//! prefix sums over the marks of those number them.
+//! A stable sort brings equal values together. The first element of each run is its first
+//! occurrence, and prefix sums over the marks of first occurrences number them.
 
 use smallvec::smallvec;
 
@@ -17,8 +17,8 @@ use crate::kernels::op::OpContext;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-/// Writes output 1, which is `idx`, and makes outputs y (0) and, where `counted`, count (2). Waits
-/// for the device.
+/// Writes output 1, which is `idx`, and makes output y (0) and, if `counted`, output count (2).
+/// Waits for the device.
 pub fn by_sort(ctx: &mut dyn OpContext, x: &Tensor, idx: &Tensor, counted: bool) -> Result<()> {
     let (n, index) = (x.len(), idx.dtype);
     let sorted = order(ctx, x, n, false)?.values;

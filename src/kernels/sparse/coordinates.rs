@@ -28,8 +28,8 @@ pub fn register(registry: &mut Registry) {
     let reshape = registry.op("SparseReshape").host(&["input_shape", "new_shape", "output_shape"]);
     reshape.kernel(|_| Ok(reshape_kernel as Compute));
     registry.op("SparseReorder").types("T", ORDERED).kernel(|_| Ok(reorder_kernel as Compute));
-    // Not int32, which TensorFlow's GPU has: eager mode keeps such tensors in host memory and
-    // crashes on the mix of arguments.
+    // The op does not take int32, as it does on TensorFlow's GPU: eager mode keeps such tensors in
+    // host memory and crashes on the mix of arguments.
     registry.op("SparseConcat").types("T", MOVED).host(&["shapes", "output_shape"]).kernel(
         |attrs| {
             let (axis, n) = (attrs.int("concat_dim")?, attrs.int("N")? as usize);
@@ -146,7 +146,7 @@ fn reorder_kernel(ctx: &mut dyn OpContext) -> Result<()> {
 }
 
 /// Sets outputs 0 and 1 to the rows of `indices` and the `values` in row-major order of a tensor of
-/// the extents `dims`; equal ones keep theirs.
+/// extents `dims`; equal rows keep their order.
 fn reorder(
     ctx: &mut dyn OpContext,
     indices: &Tensor,
@@ -217,7 +217,7 @@ fn concat(ctx: &mut dyn OpContext, axis: i64, n: usize) -> Result<()> {
         -(rank as i64)
     );
     let axis = canonical as usize;
-    // What is added to the rows of each input.
+    // The numbers that are added to the rows of each input.
     let mut offsets = vec![0; n * rank];
     for (i, other) in shapes.iter().enumerate() {
         require!(
@@ -236,7 +236,7 @@ fn concat(ctx: &mut dyn OpContext, axis: i64, n: usize) -> Result<()> {
         }
         if i > 0 {
             offsets[i * rank + axis] = dims[axis] as i64;
-            // Beyond all numbers, the product is so too.
+            // A saturated extent also overflows the product below.
             dims[axis] = dims[axis].saturating_add(other[axis]);
         }
         checked_product(&dims)?;

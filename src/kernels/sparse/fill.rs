@@ -1,4 +1,5 @@
-//! SparseFillEmptyRows and its gradient: RaggedFillEmptyRows with more coordinates than the row.
+//! SparseFillEmptyRows and its gradient: like RaggedFillEmptyRows, with coordinates besides the
+//! row.
 
 use smallvec::smallvec;
 

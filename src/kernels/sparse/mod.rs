@@ -1,7 +1,7 @@
 //! Sparse tensors: a matrix of coordinates (int64), a vector of values, and the dense shape.
 //!
-//! Coordinates are computed with on the device in 64 bits, so that the dense shape may be as large
-//! as TensorFlow's.
+//! The device computes with coordinates in 64 bits, so that the dense shape may be as large as
+//! TensorFlow's.
 
 mod coordinates;
 mod fill;
@@ -44,7 +44,7 @@ pub fn shaders() -> Vec<Shader> {
     all.into_iter().flat_map(|shaders| shaders()).collect()
 }
 
-/// Checks that `indices` and `values` are those of a sparse tensor of `rank` extents.
+/// Checks that `indices` and `values` belong to a sparse tensor of `rank` extents.
 fn check(indices: &Tensor, values: &Tensor, rank: usize) -> Result<()> {
     require!(indices.rank() == 2, "Sparse indices must be rank 2 but is rank {}", indices.rank());
     require!(values.rank() == 1, "Sparse values must be rank 1 but is rank {}", values.rank());
@@ -58,7 +58,7 @@ fn check(indices: &Tensor, values: &Tensor, rank: usize) -> Result<()> {
     Ok(())
 }
 
-/// The host input `i`, the dense shape.
+/// The dense shape, in host input `i`.
 fn dense_shape(ctx: &mut dyn OpContext, i: usize) -> Result<Dims> {
     let given = ctx.host_input(i)?;
     require!(
@@ -84,7 +84,7 @@ fn upload(ctx: &mut dyn OpContext, numbers: &[i64]) -> Result<Tensor> {
     Ok(table)
 }
 
-/// Extents as the host output `i`.
+/// Sets the host output `i` to extents.
 fn shape_output(ctx: &mut dyn OpContext, i: usize, dims: &Dims) -> Result<()> {
     let dims: Vec<i64> = dims.iter().map(|d| *d as i64).collect();
     ctx.host_output(i, &HostTensor::i64(&[dims.len()], &dims))

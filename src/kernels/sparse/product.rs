@@ -1,5 +1,5 @@
-//! SparseToDense and SparseTensorDenseMatMul. Coordinates out of range are ignored, as scatters
-//! ignore them: finding them would mean to wait for the device.
+//! SparseToDense and SparseTensorDenseMatMul. Coordinates out of range are ignored, as in scatters:
+//! to find them the host would have to wait for the device.
 
 use smallvec::smallvec;
 
@@ -130,7 +130,7 @@ impl Kernel for Product {
         if y.is_empty() || count == 0 {
             return Ok(());
         }
-        // A row of b, scaled, for each element of a; rows of the result then gather theirs.
+        // Each element of a takes a scaled row of b; rows of the result then gather their rows.
         let accumulated = values.dtype.accumulator();
         let scaled = ctx.temp(accumulated, &[count, b_cols])?;
         let own = ctx.temp(indices.dtype, &[count])?;
@@ -195,9 +195,10 @@ fn narrow_shader(dtype: DType) -> Shader {
         .map("y")
 }
 
-/// Element `t` = (element of a, column of b) of the scaled rows. Grid: one invocation for each.
+/// Element `t` = (element of a, column of b) of the scaled rows. Grid: one invocation for each
+/// element.
 fn rows_shader(dtype: DType, index: DType) -> Shader {
-    // Both words of an int64 are compared, so that huge and negative coordinates are out of range
+    // Both words of an int64 are compared, so that huge and negative coordinates are out of range,
     // too.
     let inside =
         if index == I64 { "k >= 0li && k < i64(p.inner)" } else { "k >= 0 && u32(k) < p.inner" };
@@ -231,7 +232,7 @@ fn rows_shader(dtype: DType, index: DType) -> Shader {
         .map("y")
 }
 
-/// An adjoint is conjugated.
+/// An adjoint operand is conjugated.
 const COMPLEX_PRODUCT: &str = "    let x = select(a.y, -a.y, p.conjugate_a != 0u);
     let y = select(b.y, -b.y, p.conjugate_b != 0u);
     return vec2(a.x * b.x - x * y, a.x * y + x * b.x);";

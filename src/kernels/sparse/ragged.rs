@@ -40,7 +40,7 @@ pub fn register(r: &mut Registry) {
 }
 
 /// Inputs: value_rowids (0, int64, in any order), values (1), nrows (2, host), default_value (3).
-/// Waits for the device, for the number of empty rows decides the outputs' extents.
+/// Waits for the device, since the number of empty rows decides the outputs' extents.
 fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
     let (rowids, values, default) = (ctx.input(0)?, ctx.input(1)?, ctx.input(3)?);
     let nrows = ctx.host_input(2)?;
@@ -62,7 +62,7 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
             n == 0,
             "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {n}"
         );
-        // The odd shape is TensorFlow's.
+        // This unusual shape is TensorFlow's.
         ctx.output(0, I64, &[0, 1])?;
         ctx.output(1, values.dtype, &[0])?;
         ctx.output(2, Bool, &[0])?;
@@ -73,16 +73,16 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
     Ok(())
 }
 
-/// The rows of values with a default one for each empty row.
+/// The rows of values, with a default value in each empty row.
 pub struct Filled {
     /// Each value's row (int64).
     pub rowids: Tensor,
-    /// Where each value comes from (uint32); the number of values where it is the default.
+    /// The source of each value (uint32); the number of values stands for the default.
     pub places: Tensor,
 }
 
 /// Sets the outputs values (1), empty row indicator (2) and reverse index map (3) of a tensor with
-/// at least one row; where `output`, the row of each value is output 0. Waits for the device.
+/// at least one row; with `output`, the row of each value is output 0. Waits for the device.
 pub fn fill_rows(
     ctx: &mut dyn OpContext,
     rowids: &Tensor,
@@ -182,9 +182,9 @@ fn pick(
     })
 }
 
-/// Inputs: reverse_index_map (0, int64) and grad_values (1). What no value came from is the
-/// default's gradient. Indices out of range give zeros, as a device cannot refuse them without
-/// waiting.
+/// Inputs: reverse_index_map (0, int64) and grad_values (1). The gradients of elements that no
+/// value came from add up to the default's gradient. Indices out of range give zeros, since the
+/// host cannot refuse them without waiting for the device.
 pub fn fill_empty_rows_grad(ctx: &mut dyn OpContext) -> Result<()> {
     let (map, grad) = (ctx.input(0)?, ctx.input(1)?);
     require!(map.rank() == 1, "reverse_index_map must be a vector, saw: {}", shape(&map.dims));
@@ -305,7 +305,7 @@ fn mark_shader() -> Shader {
     )
 }
 
-/// The elements that are not marked, in the type in which they are added up.
+/// The elements that are not marked, in the type in which they are summed.
 fn mask_shader(dtype: DType) -> Shader {
     let value = dtype.value();
     Shader::new(format!("ragged mask {dtype}"))

@@ -1,7 +1,7 @@
 //! RaggedTensorToTensor: the rows of a ragged tensor, padded by a default value.
 //!
-//! Row partitions are in host memory: the output's extents depend on them, and which row of the
-//! values goes where. The host finds that; values and default stay on the device, which moves them.
+//! Row partitions are in host memory: they decide the output's extents, and which row of the values
+//! goes where. The host computes both; values and default stay on the device, which moves them.
 
 use smallvec::smallvec;
 
@@ -19,9 +19,9 @@ use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, HostTensor, Tensor, shape_text};
 
-/// Most rows of the output whose sources the host lists at a time.
+/// The most rows of the output whose sources the host lists at a time.
 const MOST_LISTED: usize = 1 << 24;
-/// Most rows of a ragged dimension that are not the values' own.
+/// The most rows of a ragged dimension other than the values' own rows.
 const MOST_ROWS: i64 = 1 << 28;
 /// The source of a row that is padded.
 const NO_ROW: u32 = u32::MAX;
@@ -43,7 +43,7 @@ enum Partition {
     RowSplits,
 }
 
-/// How the rows of a ragged dimension are given, and the partition.
+/// The kind of the partition that gives the rows of a ragged dimension, and the partition.
 type Ragged = (Partition, Vec<i64>);
 
 /// Inputs: shape (0, host), values (1), default_value (2), row partitions (3.., host).
@@ -53,7 +53,7 @@ struct ToTensor {
 }
 
 /// Where rows of one dimension begin in the output, counted in rows of the innermost ragged
-/// dimension; none where they lie outside. There may be more rows than were listed.
+/// dimension; None for rows outside the output. There may be more rows than are listed.
 struct Places {
     known: Vec<Option<i64>>,
     count: i64,
@@ -73,7 +73,7 @@ impl ToTensor {
         Ok(Self { types: types.collect::<Result<_>>()? })
     }
 
-    /// Rows of the outermost dimension, and the partitions of each ragged one.
+    /// The number of rows of the outermost dimension, and the partition of each ragged one.
     fn partitions(&self, ctx: &mut dyn OpContext) -> Result<(usize, Vec<Ragged>)> {
         require!(!self.types.is_empty(), "No row_partition_types given.");
         require!(
@@ -114,7 +114,7 @@ impl ToTensor {
     }
 }
 
-/// The shape that the caller asks for, −1 where it is open; none where all is open.
+/// The shape that the caller asks for, with −1 for open extents; None if all of it is open.
 fn wanted(shape: &HostTensor) -> Result<Option<Vec<i64>>> {
     let values = index_values(shape)?;
     require!(
@@ -135,7 +135,7 @@ fn wanted(shape: &HostTensor) -> Result<Option<Vec<i64>>> {
     Ok(Some(values))
 }
 
-/// The most values that a row has.
+/// The most values of a row.
 fn width(kind: Partition, partition: &[i64]) -> i64 {
     match kind {
         Partition::RowSplits => {
@@ -187,7 +187,7 @@ fn extents(
 }
 
 /// Where the rows of the next dimension begin: `step` apart, up to `size` in a row. Only the first
-/// `need` are listed.
+/// `need` places are listed.
 fn split(splits: &[i64], parents: &Places, step: i64, size: i64, need: i64) -> Result<Places> {
     let rows = splits.len() as i64 - 1;
     require!(
@@ -210,7 +210,7 @@ fn split(splits: &[i64], parents: &Places, step: i64, size: i64, need: i64) -> R
     Ok(places)
 }
 
-/// The same by each value's row.
+/// The same for a partition by each value's row.
 fn by_row(rowids: &[i64], parents: &Places, step: i64, size: i64) -> Result<Places> {
     let mut known = Vec::with_capacity(rowids.len());
     let (mut before, mut column) = (None, 0);
@@ -229,7 +229,7 @@ fn by_row(rowids: &[i64], parents: &Places, step: i64, size: i64) -> Result<Plac
     Ok(Places { count: known.len() as i64, known })
 }
 
-/// How many rows of a dimension its partition names.
+/// The number of rows of a dimension that its partition names.
 fn named((kind, partition): &Ragged) -> i64 {
     match kind {
         Partition::RowSplits => (partition.len() as i64 - 1).max(0),
@@ -237,7 +237,7 @@ fn named((kind, partition): &Ragged) -> i64 {
     }
 }
 
-/// Pairs of a row of the output and one of the values, in the order of the output.
+/// Pairs of a row of the output and a row of the values, in the order of the output.
 fn sources(
     dims: &[usize],
     first: usize,
@@ -261,7 +261,7 @@ fn sources(
             _ => by_row(partition, &places, step, size)?,
         };
     }
-    // A partition of the first dimension alone cuts the values off.
+    // Only a partition of the first dimension cuts values off.
     require!(
         parts.is_empty() || places.count <= rows as i64,
         "the row partitions name {} rows of values, of which there are {rows}",
@@ -342,7 +342,7 @@ impl Kernel for ToTensor {
     }
 }
 
-/// Moves the rows of `pairs`, and the default to all other rows of `out`.
+/// Moves the rows of `pairs`, and writes the default to all other rows of `out`.
 fn pad(
     ctx: &mut dyn OpContext,
     values: &Tensor,
@@ -369,7 +369,7 @@ fn pad(
         for (at, source) in here {
             listed[at - first] = *source;
         }
-        // The rows that this window takes lie side by side.
+        // The rows that this window takes are contiguous.
         let low = here.iter().map(|(_, source)| *source).min().unwrap_or(0) as usize;
         let high = here.iter().map(|(_, source)| *source as usize + 1).max().unwrap_or(0);
         let low = low / 4 * 4;

@@ -1,5 +1,5 @@
-//! SparseSlice, its gradient, and SparseSplit: rows dealt out to outputs by their coordinates, in
-//! their order.
+//! SparseSlice, its gradient, and SparseSplit: rows are distributed to outputs by their
+//! coordinates, and keep their order.
 
 use smallvec::smallvec;
 
@@ -27,7 +27,7 @@ const SUMMED: &[DType] = types::NUMBERS;
 pub fn register(registry: &mut Registry) {
     const WAITS: &str =
         "waits for the device, for the number of elements is an extent of the outputs";
-    // Neither takes int32: see SparseConcat.
+    // Neither op takes int32: see SparseConcat.
     let slice = registry.op("SparseSlice").types("T", MOVED).host(&[
         "shape",
         "start",
@@ -97,7 +97,7 @@ fn slice_kernel(ctx: &mut dyn OpContext) -> Result<()> {
 }
 
 /// Inputs split_dim (0, host), indices (1), values (2) and shape (3, host). Waits for the device.
-/// Coordinates out of range are in no part.
+/// Coordinates out of range belong to no part.
 fn split_kernel(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     let given = ctx.host_input(0)?.dims;
     require!(
@@ -121,7 +121,7 @@ fn split_kernel(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
         (1..=extent).contains(&n),
         "Input num_split should be between 1 and the splitting dimension size ({extent}), got {n}"
     );
-    // The first parts take one more where the extent does not divide.
+    // The first parts take one more coordinate if the extent does not divide evenly.
     let (size, more) = (extent / n, extent % n);
     let mut starts = Vec::new();
     for i in 0..n {
@@ -148,8 +148,8 @@ fn split_kernel(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     deal(ctx, &indices, &values, &parts, &starts)
 }
 
-/// Sets the outputs indices and values, one of each for each of `starts`, to the rows whose number
-/// in `parts` is theirs, counted from their start. Waits for the device.
+/// Sets the outputs indices and values, one pair for each of `starts`, to the rows that `parts`
+/// assigns to that pair, with coordinates counted from its start. Waits for the device.
 fn deal(
     ctx: &mut dyn OpContext,
     indices: &Tensor,
@@ -249,7 +249,7 @@ fn gradient(ctx: &mut dyn OpContext) -> Result<()> {
     gather.enqueue(ctx.device(), &grad, &Indices::new(&places, &[m])?, &out)
 }
 
-/// 0 for rows between the first and the second half of `table`, -1 for the others.
+/// 0 for rows between the first and the second half of `table`, -1 for all others.
 fn inside_shader() -> Shader {
     Shader::new("sparse inside")
         .bind("indices", I64)
@@ -264,7 +264,8 @@ fn inside_shader() -> Shader {
         .map("parts")
 }
 
-/// The part of each row; `table` holds the size of a part, how many have one more, and the extent.
+/// The part of each row; `table` holds the size of a part, the number of parts that have one more,
+/// and the extent.
 fn part_shader() -> Shader {
     Shader::new("sparse part")
         .bind("indices", I64)
@@ -281,7 +282,7 @@ fn part_shader() -> Shader {
         .map("parts")
 }
 
-/// Where the ordered rows `found` have each row of `indices` less `start`, or -1.
+/// The place among the ordered rows `found` of each row of `indices` less `start`, or -1.
 fn find_shader() -> Shader {
     Shader::new("sparse find")
         .bind("indices", I64)

@@ -19,7 +19,7 @@ pub struct Dense {
     pub step: TypedRule,
 }
 
-/// Most bindings of a program.
+/// The most bindings of a program.
 const BINDINGS: usize = 8;
 
 impl Kernel for Dense {
@@ -56,7 +56,7 @@ impl Kernel for Dense {
 }
 
 impl Dense {
-    /// One dispatch, or one for each window that fits a binding.
+    /// Enqueues one dispatch, or one for each window that fits a binding.
     fn enqueue(
         &self,
         ctx: &mut dyn OpContext,
@@ -71,7 +71,7 @@ impl Dense {
         let packed = if is_packed(&step) { Some(scalars::pack(ctx, scalars)?) } else { None };
         let size = step.dtype.size();
         let window = (window_limit(ctx.device()) as usize / size).min(1 << 30) & !63;
-        // Whole vec4s, then those behind them.
+        // Whole vec4s come first, then the elements behind them.
         let tensors: SmallVec<[Binding; 8]> =
             variables.iter().chain([g]).map(Binding::from).collect();
         let whole = if step.in_vec4s(&tensors) { g.len() & !(vec4::WIDTH as usize - 1) } else { 0 };

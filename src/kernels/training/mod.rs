@@ -1,13 +1,14 @@
 //! Optimizer updates: ResourceApply* and ResourceSparseApply*, one row of [`table`] for each rule.
 //!
 //! An update is one dispatch that reads the gradient and writes each variable in place. The rates
-//! are scalars in device memory; where they and the variables are more than a program can bind, a
-//! first dispatch of one invocation puts the scalars side by side.
+//! are scalars in device memory; if the scalars and the variables are more than a program can bind,
+//! a first dispatch of one invocation copies the scalars into one buffer.
 //!
 //! All variables are locked in the order of their addresses while the work is enqueued, whatever
-//! `use_locking` says, as TensorFlow does for resource variables; two updates never interleave, for
-//! the device's queue is in order. A variable that is given twice keeps what a dense op
-//! stores last, and is changed by a sparse op for each of its places ([`super::aliases`]).
+//! `use_locking` says, as in TensorFlow's kernels for resource variables. Two updates never
+//! interleave, since the device's queue is in order. A variable that is given twice keeps the value
+//! that a dense op stores last; a sparse op changes it once for each of its places
+//! ([`super::aliases`]).
 
 mod dense;
 mod scalars;
@@ -59,10 +60,10 @@ pub fn register(registry: &mut Registry) {
     }
 }
 
-/// Ops that TensorFlow has on resource variables alone.
+/// Ops that TensorFlow has only on resource variables.
 const RESOURCES_ONLY: [&str; 2] = ["ResourceApplyAdamWithAmsgrad", "ResourceApplyKerasMomentum"];
 
-/// What an op on resource variables is called on reference variables.
+/// The name on reference variables of an op on resource variables.
 fn on_references(op: &'static str) -> &'static str {
     op.trim_start_matches("Resource")
 }
@@ -92,7 +93,7 @@ fn step(rule: &'static Rule, attrs: &dyn Attrs) -> Result<TypedRule> {
     Ok(TypedRule::new(rule, attrs.dtype("T")?, flag))
 }
 
-/// The variables have one shape and the op's type.
+/// Checks that the variables have one shape and the op's type.
 fn check_variables(step: &TypedRule, variables: &[Tensor]) -> Result<()> {
     for (name, variable) in step.rule.variables.iter().zip(variables) {
         require!(
@@ -111,7 +112,7 @@ fn check_variables(step: &TypedRule, variables: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// The order in which the places of one update change: what is accumulated, then the variable.
+/// The order in which the places of one update change: first the accumulators, then the variable.
 fn order(count: usize) -> impl Iterator<Item = usize> {
     (1..count).chain([0])
 }

@@ -1,4 +1,4 @@
-//! An optimizer's scalars side by side, for programs that have no binding left for each.
+//! An optimizer's scalars in one buffer, for programs that have no binding left for each of them.
 
 use smallvec::SmallVec;
 

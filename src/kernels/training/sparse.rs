@@ -1,8 +1,8 @@
 //! ResourceSparseApply*: steps of the rows that an index vector names.
 //!
-//! A row that is named several times takes its steps one after the other in the order of the
-//! indices, as on TensorFlow's CPU; its GPU kernels race there. Indices out of range are ignored,
-//! as by its GPU kernels.
+//! A row that is named several times takes its steps one after the other, in the order of the
+//! indices, as on TensorFlow's CPU; TensorFlow's GPU kernels have a race there. Indices out of
+//! range are ignored, as in those GPU kernels.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -26,7 +26,7 @@ pub struct Sparse {
     pub step: TypedRule,
 }
 
-/// What a launch works on.
+/// The operands of a launch.
 struct Update<'a> {
     step: TypedRule,
     variables: &'a [Tensor],
@@ -34,7 +34,8 @@ struct Update<'a> {
     indices: Indices,
     scalars: Tensor,
     inner: usize,
-    /// First and next index of each row and index, and the chains that they are made from.
+    /// The first index of each row, the next index of each index, and the chains that these are
+    /// made from.
     firsts: Tensor,
     next: Tensor,
     heads: Tensor,
@@ -114,7 +115,7 @@ impl Sparse {
             heads: ctx.temp(DType::U32, &[rows])?,
             links: ctx.temp(DType::U32, &[block])?,
         };
-        // Windows of whole words of packed rows.
+        // Windows are whole words of packed rows.
         let window = if rows <= fitting { rows } else { (fitting / 4 * 4).max(1) };
         for first in (0..count).step_by(block) {
             let count = block.min(count - first);
@@ -149,7 +150,7 @@ impl Update<'_> {
         })
     }
 
-    /// The steps of the indices from `first` on in some of the rows.
+    /// Enqueues the steps of the indices from `first` on, in some of the rows.
     fn dispatch(
         &self,
         ctx: &dyn OpContext,
@@ -212,7 +213,7 @@ pub fn order_shader() -> Shader {
     index::declare(shader).body(include_str!("../../../shaders/training/order.wgsl"))
 }
 
-/// The shader of the steps of named rows.
+/// The shader of the steps of the rows that are named.
 pub fn shader(step: TypedRule, columns: Columns) -> Shader {
     let op = step.rule.sparse_op.unwrap_or_default();
     let shader = Shader::new(format!("{op} {}, {}, {columns:?}", step.dtype, step.flag));

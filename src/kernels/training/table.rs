@@ -1,17 +1,17 @@
-//! The optimizers: their inputs, the WGSL of one step of one element, and the same in Rust.
+//! The optimizers: their inputs, the WGSL of one step of one element, and the same step in Rust.
 //!
 //! A step sees the element of each variable by the variable's name (`w` for the first, since `var`
 //! is a word of WGSL), the gradient as `g`, the scalars by their names and the op's attribute as a
-//! constant. It is written with `mul`, `div`, `root` and `square` where the op has complex types,
-//! which `shaders/training/complex.wgsl` defines for those.
+//! constant. If the op has complex types, it is written with `mul`, `div`, `root` and `square`,
+//! which `shaders/training/complex.wgsl` defines for them.
 
 use crate::dtype::types::{COMPLEX, FLOATS_BUT_BF16};
 use crate::dtype::{DType, union};
 
-/// Real and complex types, as TensorFlow's GPU kernels of this op have them.
+/// Real and complex types: those of TensorFlow's GPU kernels of this op.
 pub const ALL: &[DType] = union!(FLOATS_BUT_BF16, COMPLEX);
 
-/// What a step of an optimizer is.
+/// The definition of an optimizer's step.
 pub struct Rule {
     /// Inputs of the dense op after the variables, in order; `g` is the gradient.
     pub dense: &'static [&'static str],
@@ -21,7 +21,7 @@ pub struct Rule {
     pub sparse: &'static [&'static str],
     /// The op that updates the rows that an index tensor names.
     pub sparse_op: Option<&'static str>,
-    /// Types of both.
+    /// Types of both ops.
     pub types: &'static [DType],
     /// Types of the sparse op.
     pub sparse_types: &'static [DType],
@@ -46,8 +46,8 @@ impl Rule {
         self.dense.iter().copied().filter(|n| *n != "g")
     }
 
-    /// Operations on an element: operators and calls of the step, which has no loops. Conversions
-    /// and selections do not count.
+    /// Operations on an element: the operators and calls of the step, which has no loops.
+    /// Conversions and selections do not count.
     pub fn operations(&self) -> usize {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let is_call = |before: &str| {
@@ -364,7 +364,7 @@ pub const RULES: &[Rule] = &[
     },
 ];
 
-/// What most rows leave out.
+/// The fields that most rows leave out.
 const NONE: Rule = Rule {
     dense: &[],
     op: "",

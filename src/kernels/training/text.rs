@@ -1,4 +1,4 @@
-//! Shader text of a step: types, arithmetic, the variables' state, and where the scalars come from.
+//! Shader text of a step: types, arithmetic, the variables' state, and the source of the scalars.
 
 use std::fmt::Write;
 
@@ -20,7 +20,8 @@ pub struct TypedRule {
     pub operations: usize,
 }
 
-/// The variables' bindings; a binding named `v` would be hidden by its own accessors' parameters.
+/// The names of the variables' bindings. A binding named `v` would be hidden by the parameters of
+/// its own accessors.
 const BINDINGS: [&str; 4] = ["x0", "x1", "x2", "x3"];
 
 /// The lanes of a unit of four elements.
@@ -54,7 +55,7 @@ impl TypedRule {
         shader.bind("g", self.dtype)
     }
 
-    /// Declares one binding for each scalar, or one for all, packed by [`super::scalars`].
+    /// Declares one binding for each scalar, or one for all scalars, packed by [`super::scalars`].
     pub fn bind_scalars(&self, mut shader: Shader, packed: bool) -> Shader {
         if packed {
             return shader.bind("packed", self.dtype.accumulator());
@@ -149,8 +150,8 @@ impl TypedRule {
         format!("fn load_state(i: u32) -> State {{\n    return State({});\n}}\n", loads.join(", "))
     }
 
-    /// Defines `LOAD`, `STEP` and `STORE`: statements that read the states of unit `at`, carry out
-    /// the steps by the gradient's unit `g_v`, and store them.
+    /// Defines `LOAD`, `STEP` and `STORE`: statements that read the states of unit `at`, apply the
+    /// steps by the gradient's unit `g_v`, and store them.
     pub fn vec4s(&self, shader: Shader) -> Shader {
         let (mut load, mut step, mut store) = (String::new(), String::new(), String::new());
         for (x, _) in self.bindings() {

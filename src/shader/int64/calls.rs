@@ -1,13 +1,13 @@
-//! What stands in the place of an expression: a call of the library, one of its operands, or the
-//! same expression, which two words serve as well.
+//! The replacement of an expression: a call of the library, one of its operands, or the same
+//! expression if it also works on two words.
 
 use naga::{BinaryOperator as B, Expression, Handle, MathFunction, ScalarKind, UnaryOperator};
 
 use super::scalars::Scalars;
 
-/// What stands in the place of an expression. Operands are those of the old function.
+/// The replacement of an expression. Operands are those of the old function.
 pub(super) enum Lowered {
-    /// The same with new operands.
+    /// The same expression with new operands.
     Same,
     /// An operand: the words stay as they are.
     Operand(Handle<Expression>),
@@ -15,17 +15,17 @@ pub(super) enum Lowered {
     Call { name: String, arguments: Vec<Handle<Expression>>, negated: bool },
 }
 
-/// A call whose result is taken as it is.
+/// A call whose result is not negated.
 fn call(name: String, arguments: &[Handle<Expression>]) -> Lowered {
     Lowered::Call { name, arguments: arguments.to_vec(), negated: false }
 }
 
-/// The ending of functions that differ between signed and unsigned integers.
+/// The suffix of functions that differ between signed and unsigned integers.
 const fn ending(kind: ScalarKind) -> &'static str {
     if matches!(kind, ScalarKind::Sint) { "_i" } else { "_u" }
 }
 
-/// What stands in the place of `expression`.
+/// The replacement of `expression`.
 pub(super) fn lower(expression: &Expression, scalars: &Scalars) -> Result<Lowered, String> {
     let unknown = || format!("no function for 64-bit integers: {expression:?}");
     match *expression {

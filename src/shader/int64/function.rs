@@ -1,5 +1,5 @@
-//! Rewrites one function: expressions of 64-bit integers become calls of the library, which are
-//! statements, so the statements that evaluate expressions are cut in front of each.
+//! Rewrites one function: expressions of 64-bit integers become calls of the library. Calls are
+//! statements, so the statements that evaluate expressions are split before each call.
 
 use naga::{
     AtomicFunction, Block, Expression, Function, GatherMode, Handle, Span, Statement, SwitchCase,
@@ -9,17 +9,17 @@ use super::calls::{Lowered, lower};
 use super::scalars::Scalars;
 use super::words::Words;
 
-/// A function under rewriting.
+/// A function that is being rewritten.
 pub(super) struct Rewriter<'a> {
     old: naga::Arena<Expression>,
     scalars: &'a Scalars,
     words: &'a mut Words,
     new: naga::Arena<Expression>,
-    /// The new expression of each old one, once it is made.
+    /// The new expression for each old one, once it is made.
     map: Vec<Option<Handle<Expression>>>,
-    /// How many new expressions there were when the last evaluation began, if one has.
+    /// The number of new expressions when the current evaluation began, if there is one.
     evaluated: Option<usize>,
-    /// The statements so far of the block at hand.
+    /// The statements of the current block so far.
     block: Block,
 }
 
@@ -51,8 +51,8 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// Carries over what no statement evaluates: arguments, variables, constants, and what
-    /// statements other than evaluations give.
+    /// Carries over the expressions that no evaluation statement covers: arguments, variables,
+    /// constants, and results of other statements.
     fn prepare(&mut self) -> Result<(), String> {
         let handles: Vec<_> = self.old.iter().map(|(handle, _)| handle).collect();
         for handle in handles {
@@ -72,7 +72,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// An expression that is not evaluated by a statement, and those that it consists of.
+    /// Carries over an expression that no statement evaluates, and its operands.
     fn constant(&mut self, handle: Handle<Expression>) -> Result<Handle<Expression>, String> {
         if let Some(known) = self.map[handle.index()] {
             return Ok(known);
@@ -95,14 +95,14 @@ impl<'a> Rewriter<'a> {
         Ok(made)
     }
 
-    /// The new expression of an old one that stands before it.
+    /// The new expression for an old one that comes earlier.
     fn of(&self, handle: Handle<Expression>) -> Result<Handle<Expression>, String> {
         self.map[handle.index()].ok_or_else(|| {
             format!("an expression is used before it is evaluated: {:?}", self.old[handle])
         })
     }
 
-    /// Ends the evaluation under way.
+    /// Ends the current evaluation.
     fn flush(&mut self) {
         if let Some(start) = self.evaluated.take()
             && start < self.new.len()
@@ -131,7 +131,7 @@ impl<'a> Rewriter<'a> {
         Ok(result)
     }
 
-    /// Makes the new expression of an old one that is evaluated here.
+    /// Makes the new expression for an old one that is evaluated here.
     fn evaluate(&mut self, handle: Handle<Expression>) -> Result<(), String> {
         let span = self.old.get_span(handle);
         let made = match lower(&self.old[handle], self.scalars)? {
@@ -158,7 +158,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// A block within the one at hand.
+    /// Rewrites a block within the current one.
     fn block(&mut self, block: Block) -> Result<Block, String> {
         self.flush();
         let outer = std::mem::take(&mut self.block);
@@ -205,8 +205,8 @@ impl<'a> Rewriter<'a> {
     }
 }
 
-/// Replaces the operands of a statement without blocks in it. None where one has no replacement, or
-/// the kind of statement is in none of our shaders.
+/// Replaces the operands of a statement that contains no blocks. None if an operand has no
+/// replacement, or if none of our shaders uses this kind of statement.
 fn map_statement(
     statement: &mut Statement,
     map: &mut dyn FnMut(Handle<Expression>) -> Option<Handle<Expression>>,
@@ -257,8 +257,8 @@ fn map_statement(
     }
 }
 
-/// Replaces the operands of an expression. None where one has no replacement, or the kind of
-/// expression is in none of our shaders.
+/// Replaces the operands of an expression. None if an operand has no replacement, or if none of our
+/// shaders uses this kind of expression.
 pub(super) fn map_operands(
     expression: &mut Expression,
     map: &mut dyn FnMut(Handle<Expression>) -> Option<Handle<Expression>>,

@@ -1,9 +1,9 @@
-//! 64-bit integers for adapters whose shaders have none: a shader's text becomes a module of naga
-//! in which each of them is a pair of words, the low one first, and what is computed with them is
-//! calls of `shaders/lib/int64.wgsl`. In memory they lie as they did.
+//! 64-bit integers for adapters whose shaders have none. A shader's text becomes a naga module in
+//! which each 64-bit integer is a pair of words, the low one first, and operations on them are
+//! calls of `shaders/lib/int64.wgsl`. Their layout in memory stays the same.
 //!
-//! So kernels are written once, with `i64` and `u64`. Floats of 64 bits stay with adapters that
-//! have both: their functions read bits as 64-bit integers.
+//! So kernels are written once, with `i64` and `u64`. 64-bit floats are only for adapters that have
+//! both: their functions read the bits as 64-bit integers.
 
 mod calls;
 mod function;
@@ -18,9 +18,9 @@ use function::Rewriter;
 use scalars::Scalars;
 use words::Words;
 
-/// The functions that are called.
+/// The library of functions that are called.
 const LIBRARY: &str = include_str!("../../../shaders/lib/int64.wgsl");
-/// What every function of the library begins with.
+/// The prefix of every function of the library.
 const PREFIX: &str = "int64_";
 
 /// Whether a shader's text has 64-bit integers.
@@ -28,7 +28,7 @@ pub fn is_needed(wgsl: &str) -> bool {
     ["i64", "u64"].iter().any(|word| wgsl.contains(word))
 }
 
-/// The module of a text without 64-bit integers in it; or why it cannot be made.
+/// The module of a text, without 64-bit integers; or the reason why it cannot be made.
 pub fn lowered(wgsl: &str) -> Result<Module, String> {
     let text = with_library(wgsl);
     let mut module = naga::front::wgsl::parse_str(&text).map_err(|e| e.emit_to_string(&text))?;
@@ -56,7 +56,7 @@ pub fn lowered(wgsl: &str) -> Result<Module, String> {
     Ok(module)
 }
 
-/// The text with the library behind its directives: functions stand before their callers.
+/// The text with the library behind its directives: functions must come before their callers.
 fn with_library(wgsl: &str) -> String {
     let is_directive = |line: &str| line.starts_with("enable ") || line.starts_with("requires ");
     let mut at = 0;
@@ -73,11 +73,11 @@ const fn is_wide(scalar: Scalar) -> bool {
     scalar.width == 8 && matches!(scalar.kind, naga::ScalarKind::Sint | naga::ScalarKind::Uint)
 }
 
-/// The two words of one.
+/// The type of the two words of a 64-bit integer.
 const WORDS: TypeInner = TypeInner::Vector { size: VectorSize::Bi, scalar: Scalar::U32 };
 
-/// Puts pairs of words in the place of 64-bit integers, wherever a type holds them. Handles stay
-/// the same; names of their own keep the new types apart in naga's arena.
+/// Replaces 64-bit integers by pairs of words in all types. Handles stay the same; unique names
+/// keep the new types distinct in naga's arena.
 fn lower_types(module: &mut Module) -> Result<(), String> {
     let all: Vec<_> = module.types.iter().map(|(h, ty)| (h, ty.inner.clone())).collect();
     for (handle, inner) in all {
@@ -95,7 +95,7 @@ fn lower_types(module: &mut Module) -> Result<(), String> {
     Ok(())
 }
 
-/// Rebuilds the expressions of constants, with two words in the place of each 64-bit literal.
+/// Rebuilds the expressions of constants, with two words in place of each 64-bit literal.
 fn lower_constants(module: &mut Module) -> Result<(), String> {
     let ty = module.types.insert(Type { name: None, inner: WORDS }, Span::UNDEFINED);
     let old = std::mem::take(&mut module.global_expressions);
@@ -139,7 +139,7 @@ mod tests {
         Validator::new(ValidationFlags::all(), Capabilities::empty()).validate(module).is_ok()
     }
 
-    /// A program around the statements of its entry point.
+    /// A program with these statements in its entry point.
     fn program(statements: &str) -> String {
         format!(
             "enable f16;\n@group(0) @binding(0) var<storage, read_write> x: array<i64>;\n\

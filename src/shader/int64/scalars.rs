@@ -1,4 +1,4 @@
-//! Which expressions of a function are scalars, and of which type.
+//! Determines which expressions of a function are scalars, and of which type.
 
 use naga::front::Typifier;
 use naga::proc::ResolveContext;
@@ -6,11 +6,11 @@ use naga::{Expression, Function, Handle, Module, Scalar, TypeInner};
 
 use super::is_wide;
 
-/// The scalar type of each expression that has one, in their order.
+/// For each expression, in order, its scalar type, if it has one.
 pub(super) struct Scalars(Vec<Option<Scalar>>);
 
 impl Scalars {
-    /// Those of a function, while its module still has 64-bit integers.
+    /// The scalar types in a function, while its module still has 64-bit integers.
     pub fn of(module: &Module, function: &Function) -> Result<Self, String> {
         let context =
             ResolveContext::with_locals(module, &function.local_variables, &function.arguments);
@@ -29,12 +29,12 @@ impl Scalars {
         Ok(Self(scalars))
     }
 
-    /// That of an expression.
+    /// The scalar type of an expression.
     pub fn get(&self, handle: Handle<Expression>) -> Option<Scalar> {
         self.0.get(handle.index()).copied().flatten()
     }
 
-    /// That of an expression which is a 64-bit integer.
+    /// The scalar type of an expression, if it is a 64-bit integer.
     pub fn wide(&self, handle: Handle<Expression>) -> Option<Scalar> {
         self.get(handle).filter(|scalar| is_wide(*scalar))
     }

@@ -1,5 +1,5 @@
-//! What rewritten functions take of their module: the library's functions, and constants of two
-//! words.
+//! The parts of their module that rewritten functions use: the library's functions, and constants
+//! of two words.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use naga::{Arena, Constant, Expression, Function, Handle, Literal, Module, Span,
 
 use super::{PREFIX, WORDS};
 
-/// The library's functions, and the module's constants while functions ask for more.
+/// The library's functions, and the module's constants while functions add more.
 pub(super) struct Words {
     functions: HashMap<String, Handle<Function>>,
     ty: Handle<Type>,
@@ -17,7 +17,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Takes them from the module until [`Words::finish`].
+    /// Takes them out of the module until [`Words::finish`].
     pub fn take(module: &mut Module) -> Self {
         let of_library = |(handle, function): (_, &Function)| {
             Some((function.name.as_deref()?.strip_prefix(PREFIX)?.to_owned(), handle))
@@ -31,19 +31,19 @@ impl Words {
         }
     }
 
-    /// Gives back what was taken.
+    /// Puts them back into the module.
     pub fn finish(self, module: &mut Module) {
         module.constants = self.constants;
         module.global_expressions = self.expressions;
     }
 
-    /// A function by its name without the prefix.
+    /// The function with this name without the prefix.
     pub fn function(&self, name: &str) -> Result<Handle<Function>, String> {
         let found = self.functions.get(name).copied();
         found.ok_or_else(|| format!("the library has no function {PREFIX}{name}"))
     }
 
-    /// The constant of two words.
+    /// The constant with these two words.
     pub fn constant(&mut self, words: [u32; 2]) -> Handle<Constant> {
         *self.made.entry(words).or_insert_with(|| {
             let init = compose(&mut self.expressions, self.ty, words, Span::UNDEFINED);
@@ -53,7 +53,7 @@ impl Words {
     }
 }
 
-/// Two words as an expression of a constant.
+/// An expression of a constant that consists of two words.
 pub(super) fn compose(
     expressions: &mut Arena<Expression>,
     ty: Handle<Type>,

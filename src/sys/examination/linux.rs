@@ -1,6 +1,6 @@
-//! Linux with glibc: the library is a program, too. The system's dynamic loader takes any library
-//! that has an entry point, and this one's is [`entry`]. No Python is needed, nor any other file,
-//! so this works in programs that freeze Python, and in programs without Python.
+//! Linux with glibc: the library is also a program. The system's dynamic loader runs any library
+//! that has an entry point, and this one's is [`entry`]. Neither Python nor any other file is
+//! needed, so this works in programs that freeze Python, and in programs without Python.
 
 use std::ffi::c_void;
 use std::io::Write;
@@ -11,9 +11,9 @@ use std::process::{Command, ExitStatus};
 use super::{NAME, run};
 use crate::sys::{instance, loaded, process, vulkan_devices};
 
-/// The process with these arguments. `list` prints a line for each of Vulkan's devices, see
-/// [`vulkan_devices::Identity`]. `ask` asks all devices for their features, except the devices
-/// whose places in that list follow. `nothing` only ends.
+/// The command of the process with these arguments. `list` prints a line for each of Vulkan's
+/// devices, see [`vulkan_devices::Identity`]. `ask` queries the features of all devices, except the
+/// devices whose positions in that list follow. `nothing` only ends.
 pub(super) fn command(arguments: &[&str]) -> Option<Command> {
     let (loader, library) = program()?;
     let mut command = Command::new(loader);
@@ -21,7 +21,12 @@ pub(super) fn command(arguments: &[&str]) -> Option<Command> {
     Some(command)
 }
 
-/// The signal that has ended a process. A kill is no crash.
+/// Whether the exit status alone says that a process finished: here its last line says so.
+pub(super) const fn is_well(_: ExitStatus) -> bool {
+    false
+}
+
+/// The signal that ended a process. A kill is no crash.
 pub(super) fn crash(status: ExitStatus) -> Option<String> {
     status.signal().filter(|signal| *signal != libc::SIGKILL).map(name_of)
 }
@@ -53,7 +58,7 @@ fn program() -> Option<(PathBuf, PathBuf)> {
     (is_library && library.is_absolute()).then_some((loader, library))
 }
 
-// The stack of a new process is aligned as a call's is before it pushes an address.
+// At the start of a process the stack is aligned as it is before a call pushes its return address.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl tensorflow_wgpu_examine",
@@ -75,16 +80,16 @@ std::arch::global_asm!(
     entry = sym entry,
 );
 
-/// The process: what it was asked for, and its end.
+/// The main function of the process: does what the arguments ask, and ends.
 extern "C" fn entry() -> ! {
-    // A crash is expected, and nobody wants its core. The process goes with its parent.
+    // A crash is expected, and its core dump is not needed. The process ends with its parent.
     let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: these calls take numbers, and a struct that lives for the call.
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &raw const limit);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }
-    // Nobody has told Rust's own list of them.
+    // Rust's own list of arguments was never filled.
     let arguments = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let arguments: Vec<_> = arguments.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
     let mut arguments = arguments.iter().map(|a| &**a).skip_while(|a| *a != NAME).skip(1);
@@ -107,7 +112,7 @@ extern "C" fn entry() -> ! {
             }
         }
         Some("nothing") => {}
-        // Without /proc nobody knows.
+        // Without /proc the arguments are unknown.
         _ => process::end_at_once(""),
     }
     said.push_str(NAME);

@@ -1,12 +1,12 @@
-//! The adapters, asked by a process of their own what they can do.
+//! Queries the adapters' features in a separate process.
 //!
-//! Some drivers crash when they are loaded or asked, and such a crash must not end the program that
-//! imports TensorFlow. So another process asks first. It is no fork: it has none of this one's
-//! threads, locks and memory.
+//! Some drivers crash when they are loaded or queried, and such a crash must not end the program
+//! that imports TensorFlow. So another process queries them first. It is not a fork: it has none of
+//! this process's threads, locks and memory.
 //!
-//! Linux with glibc, where build.rs sets `has_examination`, and Windows. Elsewhere, and where no
-//! process may be started, nothing is known before the adapters are asked. On macOS all drivers are
-//! the system's own.
+//! This works on Linux with glibc, where build.rs sets `has_examination`, and on Windows. On other
+//! systems, and if no process can be started, nothing is known before the adapters are queried. On
+//! macOS all drivers belong to the system.
 
 #[cfg(has_examination)]
 #[path = "linux.rs"]
@@ -19,29 +19,29 @@ use std::io::Read;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a process said.
+/// The outcome of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It came to its end and printed these lines.
+    /// It finished and printed these lines.
     Well(Vec<String>),
     /// A crash ended it: the name of a signal, or a code of Windows.
     Crashed(String),
-    /// It could not be started, or did not end in time, or nobody knows.
+    /// It could not be started, did not end in time, or its outcome is unknown.
     Unknown(String),
 }
 
-/// How long the process may take. A driver that hangs is no verdict: it would hang this process,
+/// How long the process may take. A driver that hangs gives no verdict: it would hang this process,
 /// too, and a busy machine is slow.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What names the process, and the last line that it prints.
+/// The first argument of the process, and the last line that it prints.
 const NAME: &str = "tensorflow-wgpu-examination";
 
-/// Whether there can be such a process.
+/// Whether the process can be started on this system.
 pub(crate) fn is_possible() -> bool {
     system::command(&[]).is_some()
 }
 
-/// Starts a process with these arguments, see `command` of the system, and further variables.
+/// Starts a process with these arguments, see the system's `command`, and additional variables.
 pub(crate) fn run(arguments: &[&str], variables: &[(String, String)]) -> Ended {
     let Some(mut command) = system::command(arguments) else {
         return Ended::Unknown("the library cannot be run as a program here".into());
@@ -53,13 +53,13 @@ pub(crate) fn run(arguments: &[&str], variables: &[(String, String)]) -> Ended {
         Err(e) => return Ended::Unknown(e.to_string()),
     };
     let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
-    if lines.pop().is_some_and(|last| last == NAME) {
+    if system::is_well(status) || lines.pop().is_some_and(|last| last == NAME) {
         return Ended::Well(lines);
     }
     system::crash(status).map_or_else(|| Ended::Unknown(status.to_string()), Ended::Crashed)
 }
 
-/// Waits for the process, and ends it where it takes too long.
+/// Waits for the process, and kills it if it takes too long.
 fn finished(mut child: Child) -> std::io::Result<(String, ExitStatus)> {
     let start = Instant::now();
     let status = loop {
@@ -76,7 +76,7 @@ fn finished(mut child: Child) -> std::io::Result<(String, ExitStatus)> {
         }
     };
     let mut said = String::new();
-    // The little that it prints fits into the pipe.
+    // Its short output fits into the pipe.
     child.stdout.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut said))?;
     Ok((said, status))
 }

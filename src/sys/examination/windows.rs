@@ -1,9 +1,8 @@
-//! Windows: a process that loads the library and calls [`tensorflow_wgpu_examine`]. Python's own
-//! program starts it where this process is one, else `rundll32`, which every Windows has, so that
-//! programs that freeze Python can do without.
+//! Windows: a process that loads the library and calls [`tensorflow_wgpu_examine`]. If this process
+//! is Python's own program, the same program is started; otherwise `rundll32`, which every Windows
+//! has, so that programs that freeze Python work, too.
 
 use std::ffi::c_void;
-use std::io::Write;
 use std::os::windows::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -15,20 +14,23 @@ use windows_sys::Win32::System::Threading::{
     CREATE_NO_WINDOW, GetCurrentProcess, TerminateProcess,
 };
 
-use super::{NAME, run};
+use super::run;
 use crate::sys::{instance, loaded};
 
-/// The variable with the process's arguments: `rundll32` passes none that are text in any language.
+/// The variable with the process's arguments: `rundll32` does not pass text in every language.
 const ARGUMENTS: &str = "TENSORFLOW_WGPU_EXAMINATION";
 const PYTHON: &str = "import ctypes, sys; \
                       ctypes.WinDLL(sys.argv[1]).tensorflow_wgpu_examine(None, None, None, 0)";
 /// From here on, exit codes are those of crashes, such as 0xc0000005 for an access violation.
 const FIRST_CRASH: u32 = 0xc000_0000;
+/// The exit code of a process that finished. `rundll32` has no output that could be read, and exits
+/// with 0 if it does not find the function.
+const FINISHED: u32 = 77;
 /// The exit code of C's `abort`.
 const ABORT: u32 = 3;
 
-/// The process with these arguments. `ask` asks all adapters of the APIs that follow, `vulkan` and
-/// `dx12`, for their features. `nothing` only ends.
+/// The command of the process with these arguments. `ask` queries the features of all adapters of
+/// the APIs that follow, `vulkan` and `dx12`. `nothing` only ends.
 pub(super) fn command(arguments: &[&str]) -> Option<Command> {
     let (_, library) = loaded::object(run as *const c_void)?;
     let is_library = library.extension().is_some_and(|e| e.eq_ignore_ascii_case("dll"));
@@ -57,29 +59,33 @@ fn python() -> Option<PathBuf> {
     version.chars().all(|c| c.is_ascii_digit() || c == '.').then_some(program)
 }
 
-/// The code of a crash that has ended a process.
+/// Whether the exit code says that a process finished.
+pub(super) fn is_well(status: ExitStatus) -> bool {
+    status.code() == Some(FINISHED.cast_signed())
+}
+
+/// The exit code of a crash that ended a process.
 pub(super) fn crash(status: ExitStatus) -> Option<String> {
     let code = status.code()?.cast_unsigned();
     (code >= FIRST_CRASH || code == ABORT).then(|| format!("exit code {code:#x}"))
 }
 
-/// The process: what it was asked for, and its end. The parameters are those with which `rundll32`
-/// calls a function.
+/// The main function of the process: does what the arguments ask, and ends. `rundll32` calls
+/// functions with these parameters.
 #[unsafe(no_mangle)]
 pub extern "system" fn tensorflow_wgpu_examine(_: *mut c_void, _: *mut c_void, _: *mut i8, _: i32) {
-    // A crash is expected, and nobody wants to be asked about it.
+    // A crash is expected, and must not open a dialog.
     // SAFETY: it takes a number.
     unsafe {
         SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX | SEM_NOOPENFILEERRORBOX);
     }
-    // In a thread of its own: Python's ctypes would make an exception of a crash in this one.
+    // A separate thread is used, because Python's ctypes would turn a crash in this one into an
+    // exception.
     let arguments = std::env::var(ARGUMENTS).unwrap_or_default();
     let examined = std::thread::spawn(move || examine(&arguments)).join();
-    let mut out = std::io::stdout();
-    let written = out.write_all(NAME.as_bytes()).and_then(|()| out.flush());
     // SAFETY: it ends this process, before any destructor of a driver.
     unsafe {
-        TerminateProcess(GetCurrentProcess(), u32::from(examined.is_err() || written.is_err()));
+        TerminateProcess(GetCurrentProcess(), if examined.is_ok() { FINISHED } else { 1 });
     }
 }
 

@@ -1,7 +1,7 @@
-//! The little of ELF that loading drivers takes: which libraries a library needs, and the image of
-//! a library that only leads a search.
+//! The part of ELF that loading drivers needs: the list of libraries that a library needs, and the
+//! image of a library that only comes first in a search order.
 //!
-//! 64 bits, in the byte order of this machine. Pure: bytes in, bytes out.
+//! 64 bits, in the byte order of this machine. The functions are pure: bytes in, bytes out.
 
 /// Sizes of the structs Ehdr, Phdr, Dyn and Sym.
 const HEADER: usize = 64;
@@ -18,7 +18,7 @@ const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_STRSZ: u64 = 10;
 const DT_SYMENT: u64 = 11;
-/// Section of symbols whose value is an address, wherever the library lies.
+/// The section of symbols whose value is an absolute address, independent of the library's base.
 const SHN_ABS: u16 = 0xfff1;
 const READ_WRITE: u32 = 6;
 
@@ -26,8 +26,8 @@ const READ_WRITE: u32 = 6;
 const IDENTIFICATION: [u8; 7] =
     [0x7f, b'E', b'L', b'F', 2, if cfg!(target_endian = "little") { 1 } else { 2 }, 1];
 
-/// The libraries that a library asks for, of whose file `read` gives some bytes at an offset, fewer
-/// at its end. None if it is no library of this machine's.
+/// The libraries that a library needs. `read` returns bytes of its file at an offset, fewer at the
+/// file's end. None if it is no library for this machine.
 pub(super) fn needed(read: &dyn Fn(u64, usize) -> Vec<u8>) -> Option<Vec<String>> {
     let header = read(0, HEADER);
     if header.len() < HEADER || !header.starts_with(&IDENTIFICATION) {
@@ -46,7 +46,7 @@ pub(super) fn needed(read: &dyn Fn(u64, usize) -> Vec<u8>) -> Option<Vec<String>
         .take_while(|(tag, _)| *tag != 0)
         .collect();
     let address = entries.iter().find(|(tag, _)| *tag == DT_STRTAB)?.1;
-    // The segment that holds the strings says where in the file they are.
+    // The segment that holds the strings gives their offset in the file.
     let strings = of_kind(PT_LOAD).find_map(|segment| {
         let within = address.checked_sub(u64_at(segment, 16)?)?;
         (within < u64_at(segment, 32)?).then(|| u64_at(segment, 8)?.checked_add(within))?
@@ -81,7 +81,7 @@ pub(super) fn leader(library: &[u8], symbols: &[(&str, u64)]) -> Vec<u8> {
         at
     };
     let needed = string(library) as u64;
-    // The first symbol is none.
+    // The first symbol is the null symbol.
     let mut table = vec![0; SYMBOL];
     for (name, address) in symbols {
         table.extend((string(name.as_bytes()) as u32).to_ne_bytes());
@@ -101,14 +101,14 @@ pub(super) fn leader(library: &[u8], symbols: &[(&str, u64)]) -> Vec<u8> {
     let mut image = Vec::with_capacity(end);
     image.extend(IDENTIFICATION);
     image.resize(16, 0);
-    // A shared object (3) for this machine; its version.
+    // A shared object (type 3) for this machine; its version.
     image.extend([3_u16, MACHINE].map(u16::to_ne_bytes).concat());
     image.extend(1_u32.to_ne_bytes());
     // No entry point, segments behind the header, no sections; no flags.
     image.extend([0, HEADER as u64, 0].map(u64::to_ne_bytes).concat());
     image.extend(0_u32.to_ne_bytes());
     image.extend([HEADER as u16, SEGMENT as u16, 3, 0, 0, 0].map(u16::to_ne_bytes).concat());
-    // The loader writes into the dynamic section. Without the last segment it would ask for an
+    // The loader writes into the dynamic section. Without the last segment it would request an
     // executable stack.
     for (kind, at, length, align) in [
         (PT_LOAD, 0, end, 1 << 16),
@@ -148,7 +148,7 @@ fn hash_table(symbols: &[(&str, u64)]) -> Vec<u8> {
     let lengths = [buckets as u32, chain.len() as u32];
     let table: Vec<u8> =
         lengths.into_iter().chain(heads).chain(chain).flat_map(u32::to_ne_bytes).collect();
-    // What follows holds strings, so only its own end need be aligned.
+    // Strings follow the table, so only its own end need be aligned.
     table
 }
 
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(needed_by(b""), None);
         assert_eq!(needed_by(b"INPUT(libdriver.so)"), None);
         let image = leader(b"driver.so", &[]);
-        // Neither a cut nor a changed byte leads outside of the file.
+        // Neither a cut nor a changed byte causes an access outside of the file.
         for n in 0..image.len() {
             let _ = needed_by(&image[..n]);
             for mask in [0x80, 0xff] {

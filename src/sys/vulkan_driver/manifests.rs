@@ -1,16 +1,16 @@
-//! The driver manifests that the Vulkan loader reads: where they lie, which of them it takes, and
-//! the libraries that they name.
+//! The driver manifests that the Vulkan loader reads: their paths, which of them the loader takes,
+//! and the libraries that they name.
 //!
-//! Owns the loader's rules, as LoaderDriverInterface.md and LoaderInterfaceArchitecture.md state
-//! them. Knows nothing of how a library is opened. What is broken is skipped: the loader has the
-//! last word.
+//! This module owns the loader's rules, as LoaderDriverInterface.md and
+//! LoaderInterfaceArchitecture.md state them. It does not know how a library is opened. Broken
+//! manifests are skipped: the loader decides about them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Gives the value of an environment variable.
+/// Returns the value of an environment variable.
 pub(super) type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// The driver libraries that the loader is about to open, in its order, without duplicates.
@@ -48,13 +48,13 @@ fn admitted(lookup: Lookup<'_>) -> Vec<PathBuf> {
     found
 }
 
-/// With what the names of variables begin that the loader, its layers and Mesa's drivers read.
+/// The prefixes of the names of variables that the loader, its layers and Mesa's drivers read.
 #[cfg(has_examination)]
 const PREFIXES: [&str; 7] =
     ["VK_", "LD_", "MESA_", "DRI_", "NODEVICE_SELECT", "DISABLE_", "ENABLE_"];
 
-/// The manifests that the loader takes, and a text of all that decides what it and they do. Nothing
-/// where there is no manifest.
+/// The manifests that the loader takes, and a text of everything that determines their behaviour
+/// and the loader's. None if there is no manifest.
 #[cfg(has_examination)]
 pub(super) fn fingerprint(lookup: Lookup<'_>) -> Option<(Vec<PathBuf>, String)> {
     let manifests = admitted(lookup);
@@ -81,7 +81,7 @@ pub(super) fn fingerprint(lookup: Lookup<'_>) -> Option<(Vec<PathBuf>, String)> 
         })
         .collect();
     text.sort();
-    // The version of the kernel's driver, where the library has the same name in each version.
+    // The version of the kernel's driver, for libraries that have the same name in each version.
     let said = ["/proc/driver/nvidia/version", "/proc/sys/kernel/osrelease"];
     text.extend(said.iter().filter_map(|path| std::fs::read_to_string(path).ok()));
     text.extend(files.iter().map(|file| {
@@ -101,10 +101,10 @@ pub(super) fn fingerprint(lookup: Lookup<'_>) -> Option<(Vec<PathBuf>, String)> 
     Some((manifests, text.join("\n")))
 }
 
-/// What `VK_LOADER_DRIVERS_SELECT` and `VK_LOADER_DRIVERS_DISABLE` say of manifests: lists of names
-/// with `*` at either end.
+/// The rules of `VK_LOADER_DRIVERS_SELECT` and `VK_LOADER_DRIVERS_DISABLE` for manifests: lists of
+/// names with `*` at either end.
 struct Filter {
-    /// Nothing, if every driver is selected.
+    /// Empty if every driver is selected.
     select: Vec<String>,
     disable: Vec<String>,
 }
@@ -121,7 +121,7 @@ impl Filter {
         }
     }
 
-    /// Whether the loader takes a manifest, which goes by the name of its file.
+    /// Whether the loader takes a manifest, by the name of its file.
     fn admits(&self, manifest: &Path) -> bool {
         let name = manifest.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let any = |globs: &[String]| globs.iter().any(|glob| is_match(glob, &name));

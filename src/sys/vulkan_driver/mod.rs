@@ -5,16 +5,16 @@
 //! and crash while it compiles a shader. Loaded with RTLD_DEEPBIND, a driver prefers its own
 //! dependencies; the Vulkan loader then gets the copy that is loaded already. So the manifests that
 //! the loader will read are read here first, in its order, and drivers that need one of these
-//! libraries are loaded; others are the loader's.
+//! libraries are loaded here; the others are left to the loader.
 //!
-//! Deep binding takes the driver's `malloc` from libc even where the process has another one
-//! (jemalloc or tcmalloc in LD_PRELOAD). libc itself would still use that other one, in `strdup`
-//! say, and the driver would free with libc what came from there. Such a driver is loaded as the
-//! dependency of a small library made in memory, which leads its search and holds the process's own
-//! allocator.
+//! Deep binding takes the driver's `malloc` from libc even if the process has another one (jemalloc
+//! or tcmalloc in LD_PRELOAD). libc itself would still use that other one, for instance in
+//! `strdup`, and the driver would free that memory with libc. Such a driver is loaded as the
+//! dependency of a small library made in memory, which comes first in its search order and holds
+//! the process's own allocator.
 //!
 //! In a process with more rights than its user's the environment names no driver: the Vulkan loader
-//! does not read it there either.
+//! does not read it then either.
 
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod elf;
@@ -25,8 +25,8 @@ mod shield;
 
 use crate::error::Result;
 
-/// Loads the drivers, once in the process. Does nothing where no driver can clash. Fails where a
-/// driver can neither be shielded nor be trusted without.
+/// Loads the drivers, once in the process. Does nothing on systems where no driver can clash. Fails
+/// if a driver can neither be shielded nor be used without a shield.
 pub(crate) fn preload() -> Result<()> {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
     {
@@ -41,7 +41,7 @@ pub(crate) fn preload() -> Result<()> {
 
 /// The manifests of the drivers that the Vulkan loader takes, and a text that changes with them,
 /// with the libraries that they name, with layers, and with the variables that matter to the
-/// loader. Nothing without a driver.
+/// loader. None without a driver.
 #[cfg(has_examination)]
 pub(crate) fn drivers() -> Option<(Vec<std::path::PathBuf>, String)> {
     manifests::fingerprint(&|name| std::env::var_os(name))

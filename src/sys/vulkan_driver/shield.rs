@@ -14,13 +14,13 @@ use super::manifests::{self, Lookup};
 use crate::error::{Error, Result};
 use crate::sys::loaded::{object, paths};
 
-/// The switch.
+/// The variable that switches the shield.
 pub(super) const SWITCH: &str = "TF_WGPU_DRIVER_SHIELD";
 
-/// Libraries that TensorFlow exports in versions of its own.
+/// Libraries of which TensorFlow exports versions of its own.
 const CLASHING: [&str; 3] = ["libLLVM", "libz.so", "libzstd.so"];
 
-/// Functions of an allocator. Whoever replaces it defines some of them.
+/// Functions of an allocator. A replacement allocator defines some of them.
 const ALLOCATOR: [&CStr; 32] = [
     c"malloc",
     c"free",
@@ -34,7 +34,7 @@ const ALLOCATOR: [&CStr; 32] = [
     c"pvalloc",
     c"malloc_usable_size",
     c"cfree",
-    // C++'s new and delete: plain, of arrays, sized, that do not throw, aligned.
+    // C++'s new and delete: plain, for arrays, sized, non-throwing, aligned.
     c"_Znwm",
     c"_Znam",
     c"_ZdlPv",
@@ -75,7 +75,7 @@ pub(super) fn preload(lookup: Lookup<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a driver asks for what TensorFlow exports too. One that nobody finds may.
+/// Whether a driver needs libraries that TensorFlow exports too. A driver that is not found may.
 fn clashes(driver: &Path, directories: &[PathBuf]) -> bool {
     let found = if driver.components().count() > 1 {
         Some(driver.to_owned())
@@ -99,8 +99,8 @@ fn clashes(driver: &Path, directories: &[PathBuf]) -> bool {
     })
 }
 
-/// Where the system looks for a library without a directory, as far as is known: drivers lie beside
-/// libc.
+/// The directories where the system looks for a library without a directory, as far as they are
+/// known: drivers lie beside libc.
 fn directories(lookup: Lookup<'_>) -> Vec<PathBuf> {
     let own = lookup("LD_LIBRARY_PATH").unwrap_or_default();
     let libc = object(symbol(c"gnu_get_libc_version"))
@@ -116,7 +116,7 @@ struct Allocator {
 }
 
 impl Allocator {
-    /// None where `malloc` and `free` are libc's.
+    /// The allocator of this process. None if `malloc` and `free` are libc's.
     fn of_process() -> Option<Self> {
         let (libc, _) = object(symbol(c"gnu_get_libc_version"))?;
         let others: Vec<_> = [c"malloc", c"free"]
@@ -157,8 +157,8 @@ impl Allocator {
             return Err(trouble("/proc is missing".into()));
         }
         open(path.as_bytes(), driver);
-        // Never closed: the dynamic linker knows the library by this name, which another file would
-        // get.
+        // Never closed: the dynamic linker knows the library by this descriptor's path, which
+        // another file could get.
         std::mem::forget(file);
         Ok(())
     }
@@ -178,22 +178,23 @@ fn memory_file(contents: &[u8]) -> std::io::Result<File> {
     if fd < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.write_all(contents)?;
     Ok(file)
 }
 
 /// Opens the library `name` so that it and its dependencies prefer each other's symbols. Never
-/// closed: the loader, and threads of the driver, may live as long as the process. What does not
-/// open is left to the loader.
+/// closed: the loader, and threads of the driver, may live as long as the process. A library that
+/// does not open is left to the loader.
 fn open(name: &[u8], driver: &Path) {
-    // A NUL ends no path.
+    // No path contains a NUL.
     let Ok(name) = CString::new(name) else { return };
     type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
     let mut function: Open = libc::dlopen;
-    // SAFETY: libc is loaded and stays. Its own dlopen has this type. Sanitizers put theirs in
-    // front, which refuses deep binding since it leaves their allocator out; here it does not.
+    // SAFETY: libc is loaded and stays. Its own dlopen has this type. Sanitizers put their own
+    // dlopen in front, which refuses deep binding since that bypasses their allocator; here it does
+    // not.
     unsafe {
         let libc = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
         let own = if libc.is_null() { libc } else { libc::dlsym(libc, c"dlopen".as_ptr()) };
@@ -219,12 +220,13 @@ fn open(name: &[u8], driver: &Path) {
     }
 }
 
-/// The address of the function that this process's libraries get for a name, or null.
+/// The address of the function to which this process's libraries bind a name, or null.
 ///
-/// In a program that is not position-independent, as Debian's Python is, all get the address of the
-/// program's own jump to it. The function is then that of the first library that has one.
+/// In a program that is not position-independent, such as Debian's Python, all libraries get the
+/// address of the program's own jump to the function. The function is then that of the first
+/// library that defines one.
 fn symbol(name: &CStr) -> *const c_void {
-    // SAFETY: the name is NUL-terminated; the result is only looked at.
+    // SAFETY: the name is NUL-terminated; the result is only compared.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if !is_a_jump(address) {
         return address;
@@ -232,9 +234,9 @@ fn symbol(name: &CStr) -> *const c_void {
     paths().into_iter().find_map(|path| defined(&path, name)).unwrap_or(address)
 }
 
-/// Whether an object has this address for a symbol that another one defines.
+/// Whether an object has this address for a symbol that another object defines.
 fn is_a_jump(address: *const c_void) -> bool {
-    /// Has `dladdr1` give the symbol's entry.
+    /// Makes `dladdr1` return the symbol's entry.
     const SYMENT: c_int = 1;
     unsafe extern "C" {
         fn dladdr1(
@@ -246,7 +248,7 @@ fn is_a_jump(address: *const c_void) -> bool {
     }
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let mut entry = std::ptr::null();
-    // SAFETY: any address may be asked for; both results have room. An entry lies in an object that
+    // SAFETY: any address may be passed; both results have room. An entry lies in an object that
     // stays loaded.
     unsafe {
         dladdr1(address, info.as_mut_ptr(), &raw mut entry, SYMENT) != 0
@@ -257,12 +259,12 @@ fn is_a_jump(address: *const c_void) -> bool {
 
 /// A function that a loaded library itself defines.
 fn defined(path: &Path, name: &CStr) -> Option<*const c_void> {
-    // The program has no path, and is the one that jumps.
+    // The program has no path here, and is the object with the jump.
     if path.as_os_str().is_empty() {
         return None;
     }
     let library = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: nothing is loaded, and what is found is only looked at; the reference goes back.
+    // SAFETY: nothing is loaded, and the result is only compared; the reference is given back.
     let address = unsafe {
         let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
@@ -308,7 +310,7 @@ mod tests {
         let image = elf::leader(b"libm.so.6", &allocator.functions);
         let file = memory_file(&image).unwrap();
         let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-        // SAFETY: the library holds data alone, and a pointer to `marked`, which has the type of
+        // SAFETY: the library holds only data, and a pointer to `marked`, which has the type of
         // malloc.
         let taken = unsafe {
             let library = libc::dlopen(

@@ -1,4 +1,4 @@
-//! The modules under test, as they are, over the names that they expect around them.
+//! The modules under test, unchanged, with the names around them that they expect.
 
 #[path = "../../../src/device/completion.rs"]
 pub mod completion;
@@ -17,7 +17,7 @@ pub mod submitter;
 #[path = "sync.rs"]
 pub mod sync;
 
-/// What the pending dispatches take of `src/device/program.rs`.
+/// The parts of `src/device/program.rs` that pending dispatches use.
 pub mod program {
     #[derive(Debug, Clone, Copy)]
     pub struct Binding {

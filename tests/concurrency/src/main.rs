@@ -1,5 +1,5 @@
-//! Models of the device runtime's threads. Each runs under many schedules, at random from fixed
-//! seeds; a deadlock or a failed assertion ends the program with the schedule that led to it, which
+//! Models of the device runtime's threads. Each runs under many random schedules from fixed seeds.
+//! A deadlock or a failed assertion ends the program with the schedule that led to it, which
 //! `shuttle::replay` repeats.
 
 // The modules under test offer more than the models use.
@@ -11,7 +11,7 @@ mod error;
 mod pending_model;
 mod queue_model;
 
-/// What the modules under test take of `src/sys`.
+/// The parts of `src/sys` that the modules under test use.
 mod sys {
     pub mod guard {
         use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ mod sys {
     }
 }
 
-/// Schedules of each model.
+/// The number of schedules of each model.
 const SCHEDULES: usize = 2000;
 
 fn main() {

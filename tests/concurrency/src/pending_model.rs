@@ -1,6 +1,6 @@
-//! The queue of pending dispatches, on pipelines that a thread compiles, of which some cannot be,
-//! and a recorder that computes at once: memory is words, each dispatch adds one to a word and
-//! stores it in another.
+//! The queue of pending dispatches, with pipelines that a thread compiles, some of which fail, and
+//! a recorder that computes at once: memory is words, each dispatch adds one to a word and stores
+//! it in another.
 
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ fn read(pending: &PendingDispatches<Words>, at: u64) -> Result<u64> {
     pending.lock_to_read(&(at..at + 1)).map(|words| words.0.get(&at).copied().unwrap_or_default())
 }
 
-/// Pipelines that are ready in any order: dispatches keep theirs, of each thread.
+/// Pipelines that become ready in any order: the dispatches of each thread keep their order.
 pub fn nothing_overtakes_a_dispatch_that_waits() {
     let (pending, failures) = pending();
     let pipelines = [Pipeline::new(), Pipeline::new(), Pipeline::new()];
@@ -127,8 +127,8 @@ pub fn nothing_overtakes_a_dispatch_that_waits() {
     assert!(pending.is_clear() && failures.load(Ordering::SeqCst) == 0);
 }
 
-/// A pipeline that cannot be compiled: what depends on its dispatch is an error to whoever reads
-/// it, and nothing else is, whether the calls came before that was known or after.
+/// A pipeline that cannot be compiled: reads of memory that depends on its dispatch return an
+/// error, and no other reads do, whether the calls came before the failure was known or after.
 pub fn what_depends_on_a_failed_dispatch_is_no_data() {
     let (pending, failures) = pending();
     let (right, broken) = (Pipeline::new(), Pipeline::new());
@@ -146,8 +146,8 @@ pub fn what_depends_on_a_failed_dispatch_is_no_data() {
             assert_eq!(read(&pending, 41), Ok(1), "it depends on nothing that failed");
         })
     };
-    // A call that is refused changes nothing; one that is not, though it should, spoils what it was
-    // to write.
+    // A call that is refused changes nothing. A call that returned before the failure was known
+    // spoils the memory that it should have written.
     let first = add(&pending, &broken, 10, 11);
     let second = add(&pending, &right, 11, 12);
     let third = add(&pending, &right, 12, 13);
@@ -161,7 +161,7 @@ pub fn what_depends_on_a_failed_dispatch_is_no_data() {
     }
     assert_eq!(read(&pending, 10), Ok(0), "an operand stays what it was");
     assert_eq!(failures.load(Ordering::SeqCst) > 0, first.is_ok());
-    // New life in the same place.
+    // A new life of the same memory.
     pending.refresh(11..13);
     add(&pending, &right, 10, 11).unwrap();
     assert_eq!(read(&pending, 11), Ok(1));
@@ -169,8 +169,8 @@ pub fn what_depends_on_a_failed_dispatch_is_no_data() {
     compiler.join().unwrap();
 }
 
-/// Memory that begins a new life while the dispatch before it waits: the new contents are right,
-/// whatever became of the old.
+/// Memory begins a new life while a dispatch to its old life waits: the new contents are right,
+/// whatever became of the old ones.
 pub fn a_new_life_begins_behind_the_dispatches_of_the_old() {
     let (pending, _) = pending();
     let (right, broken) = (Pipeline::new(), Pipeline::new());
@@ -188,8 +188,8 @@ pub fn a_new_life_begins_behind_the_dispatches_of_the_old() {
     compiler.join().unwrap();
 }
 
-/// Two dispatches with another one in reserve: whether their pipelines are refused is known at any
-/// time, and what comes behind them sees what the right ones have left.
+/// Two dispatches with another one in reserve: their pipelines may be refused at any time, and
+/// later dispatches see the results of the dispatches that ran.
 pub fn a_refused_dispatch_is_replaced_with_all_that_belongs_to_it() {
     for refused in [None, Some(0), Some(1)] {
         let (pending, failures) = pending();

@@ -1,5 +1,5 @@
-//! Submitter and completion on a GPU that is a log: what was submitted, in which order, and which
-//! batch it refuses.
+//! Submitter and completion with a model of the GPU: a log of the submissions in their order. It
+//! refuses one batch.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::device::submitter::{Recorded, Submitter};
 use crate::device::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::error::{Error, Result};
 
-/// What became of the read-backs, by their serials.
+/// The outcomes of the read-backs, by their serials.
 type Outcomes = Arc<Mutex<Vec<(Serial, bool)>>>;
 
 /// A GPU whose batches are their serials.
@@ -54,7 +54,7 @@ impl Queue for Model {
 const BYTE: Load = Load { staged: 1, work: 0, is_first: false };
 const MUCH: Load = Load { staged: 600 << 20, work: 0, is_first: false };
 
-/// A device of which the recorder is a count.
+/// A device whose recorder is a counter.
 struct Runtime {
     queue: Arc<Model>,
     completion: Arc<Completion<Model>>,
@@ -75,7 +75,7 @@ impl Runtime {
         Arc::new(Self { queue, completion, submitter, failures, recorder: Mutex::new(0), outcomes })
     }
 
-    /// Hands a batch over, with a read-back of it.
+    /// Hands a batch over, with a read-back.
     fn record(&self, load: Load, more: Option<AfterWork<Serial>>) -> Serial {
         let mut recorder = self.recorder.lock();
         *recorder += 1;
@@ -90,7 +90,7 @@ impl Runtime {
     }
 }
 
-/// Threads that record, of which some wait and some leave it to the submitter's thread.
+/// Threads that record. Some wait, others leave the submission to the submitter's thread.
 pub fn batches_run_in_order_and_who_waits_finds_them_done() {
     let runtime = Runtime::new(None);
     let threads: Vec<_> = (0..3)
@@ -124,7 +124,7 @@ pub fn batches_run_in_order_and_who_waits_finds_them_done() {
     assert_eq!(*runtime.outcomes.lock(), in_order.iter().map(|s| (*s, true)).collect::<Vec<_>>());
 }
 
-/// From a batch on that the GPU refuses, every read-back is an error and every wait ends.
+/// From a batch that the GPU refuses on, every read-back is an error and every wait ends.
 pub fn a_refused_batch_fails_every_later_read_back() {
     let runtime = Runtime::new(Some(3));
     let threads: Vec<_> = (0..2)
@@ -153,9 +153,11 @@ pub fn a_refused_batch_fails_every_later_read_back() {
     );
 }
 
-/// What is on its way stays within the limit, but for what each thread holds in its hands.
+/// The load on its way stays within the limit, except for the batch that each thread is about to
+/// add.
 pub fn who_records_is_held_up_and_never_for_ever() {
-    // Of 512 MiB, and of what a GPU of which nothing is known does in 400 ms.
+    // The limits are 512 MiB, and the work that a GPU without measurements is expected to do in 400
+    // ms.
     held_up(Load { staged: 200 << 20, work: 0, is_first: false });
     held_up(Load { staged: 0, work: 3_000_000, is_first: false });
 }
@@ -184,14 +186,14 @@ fn held_up(load: Load) {
     threads.into_iter().for_each(|t| t.join().unwrap());
     runtime.submitter.submit();
     runtime.completion.wait(8).unwrap();
-    // Two such batches and a half are the limit; the threads may both see two before they add
+    // The limit is two and a half of these batches; both threads may see two before they add
     // theirs.
     assert!(most.load(Ordering::SeqCst) <= 4, "{most:?}");
     assert_eq!(runtime.outcomes.lock().len(), 8);
 }
 
-/// A callback that waits, records, or panics: an error, a batch like any other, the end of the
-/// device. Nobody waits for ever.
+/// A callback that waits, records, or panics: this is an error, a batch like any other, or the end
+/// of the device. No wait lasts for ever.
 pub fn callbacks_can_do_anything_but_wait() {
     let runtime = Runtime::new(None);
     let (inner, waited) = (runtime.clone(), Arc::new(Mutex::new(None)));

@@ -1,4 +1,4 @@
-//! In the place of `src/device/sync.rs`: the same names, on threads that shuttle schedules.
+//! Replaces `src/device/sync.rs`: the same names, on threads that shuttle schedules.
 
 use std::ops::{Deref, DerefMut};
 
@@ -61,7 +61,7 @@ impl Condvar {
 }
 
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
-    // No model sends as many.
+    // No model sends this many.
     bounded(1000)
 }
 

@@ -1,6 +1,6 @@
-//! Caches of pipelines that hold what was compiled. Drivers that keep a cache of their own, or
-//! none, give programs an empty one, so that nothing shows whether a program stores it and gives
-//! it back.
+//! Pipeline caches that keep the compiled pipelines. Drivers that have a cache of their own, or
+//! none, give programs an empty one, so that a test could not see whether a program stores it and
+//! gives it back.
 //!
 //! Off until [`keep_pipelines`]. Then a cache's data are the driver's data, the hashes of the
 //! shaders of all pipelines that were compiled with it, their number and [`MARK`].
@@ -17,7 +17,7 @@ use crate::refusals;
 use crate::vulkan::{Function, Object, VK_INCOMPLETE, VK_SUCCESS, VkResult};
 
 const MARK: [u8; 8] = *b"compiled";
-/// Bytes of a hash, and of the number of hashes.
+/// The bytes of a hash, and of the number of hashes.
 const WORD: usize = size_of::<u64>();
 
 /// `VkShaderModuleCreateInfo` and `VkPipelineCacheCreateInfo`.
@@ -93,17 +93,17 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has caches keep pipelines from now on.
+/// Makes caches keep pipelines from now on.
 pub fn keep_pipelines() {
     state().on = true;
 }
 
-/// How many pipelines were in the data that their cache was made of.
+/// The number of pipelines that were in the data of which their cache was made.
 pub fn found() -> u64 {
     state().found
 }
 
-/// The wrapper of a function that has to do with caches.
+/// The wrapper of a function that deals with caches.
 pub fn wrapper(name: &CStr) -> Option<Function> {
     // SAFETY: a function of any type may be kept as another one until it is called.
     unsafe {
@@ -117,7 +117,7 @@ pub fn wrapper(name: &CStr) -> Option<Function> {
     }
 }
 
-/// The table's wrapper, which counts the call, and fails it or passes it on.
+/// The table's wrapper, which counts the call and makes it fail or passes it on.
 ///
 /// # Safety
 /// `T` must be the function's type.
@@ -143,7 +143,7 @@ unsafe extern "system" fn create_module(
     allocator: *const c_void,
     module: *mut u64,
 ) -> VkResult {
-    // SAFETY: as Vulkan has it.
+    // SAFETY: Vulkan's contract.
     unsafe {
         let create = below::<Create>(Id::vkCreateShaderModule);
         let result = match miscompiled(data(info)).or_else(|| fast_math::rewritten(data(info))) {
@@ -182,7 +182,7 @@ unsafe extern "system" fn create_cache(
     allocator: *const c_void,
     cache: *mut u64,
 ) -> VkResult {
-    // SAFETY: as Vulkan has it.
+    // SAFETY: Vulkan's contract.
     unsafe {
         let (driver, given) = split(data(info));
         let info = Bytes { size: driver.len(), ..*info };
@@ -204,8 +204,8 @@ unsafe extern "system" fn get_data(
         let state = state();
         state.caches.get(&cache).filter(|_| state.on).map(Cache::hashes)
     };
-    // SAFETY: as Vulkan has it: `data` has room for `size` bytes, or is null to ask how many there
-    // are.
+    // SAFETY: Vulkan's contract: `data` has room for `size` bytes, or is null to ask for their
+    // number.
     unsafe {
         let next = below::<GetData>(Id::vkGetPipelineCacheData);
         let Some(hashes) = hashes else { return next(device, cache, size, data) };
@@ -236,7 +236,7 @@ unsafe extern "system" fn compile(
     allocator: *const c_void,
     pipelines: *mut u64,
 ) -> VkResult {
-    // SAFETY: as Vulkan has it.
+    // SAFETY: Vulkan's contract.
     unsafe {
         let refused = std::slice::from_raw_parts(infos, count as usize).iter().find_map(|info| {
             let hash = *state().modules.get(&info.stage.module)?;

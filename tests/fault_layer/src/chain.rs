@@ -25,10 +25,10 @@ struct Next {
     /// The instance or device itself, as a number.
     object: usize,
     get_proc_addr: GetProcAddr,
-    /// Its function that destroys `object`. Layers above forget the object before they pass the
-    /// call on, so it is asked for early.
+    /// The function that destroys `object`. It is looked up early, because layers above forget the
+    /// object before they pass the call on.
     destroy: Option<Function>,
-    /// In the order of the table.
+    /// The functions in the order of the table.
     functions: [Option<Function>; COUNT],
 }
 
@@ -42,7 +42,7 @@ impl Next {
         };
         let functions = std::array::from_fn(|i| {
             let name = FUNCTIONS[i].name;
-            // Drivers of Vulkan 1.1 and older have some as extensions only.
+            // Drivers of Vulkan 1.1 and older have some functions only as extensions.
             find(name).or_else(|| {
                 let extended = [name.to_bytes(), b"KHR\0"].concat();
                 find(CStr::from_bytes_with_nul(&extended).expect("it ends with its only NUL"))
@@ -52,10 +52,11 @@ impl Next {
     }
 }
 
-/// By the loader's table, to which every handle of an instance or a device points.
+/// The next elements by the loader's table, to which every handle of an instance or a device
+/// points.
 static NEXT: RwLock<Option<HashMap<usize, Next>>> = RwLock::new(None);
 
-/// What tells an instance or a device by any of its handles.
+/// The key of an instance or a device, the same for all its handles.
 ///
 /// # Safety
 /// `object` must be a dispatchable handle.
@@ -88,7 +89,7 @@ pub unsafe fn next(object: Object, id: Id) -> Function {
     next.functions[id as usize].expect("a function that the next element has")
 }
 
-/// The loader's first question.
+/// The first call of the loader.
 ///
 /// # Safety
 /// The loader passes its own struct.
@@ -112,7 +113,7 @@ pub unsafe extern "system" fn vkNegotiateLoaderLayerInterfaceVersion(
     VK_SUCCESS
 }
 
-/// What the chain itself must see.
+/// The functions that the chain itself must wrap.
 unsafe fn own(name: &CStr) -> Option<Function> {
     // SAFETY: a function of any type may be kept as another one until it is called.
     unsafe {
@@ -132,7 +133,7 @@ unsafe fn own(name: &CStr) -> Option<Function> {
     }
 }
 
-/// Our wrapper of a function, or the next element's function where there is none.
+/// Our wrapper of a function, or the next element's function if there is none.
 unsafe fn find(object: Object, name: *const c_char) -> Option<Function> {
     // SAFETY: the loader passes a string and a handle, or null while there is no instance.
     unsafe {
@@ -157,7 +158,7 @@ unsafe extern "system" fn get_instance_proc_addr(
     instance: Object,
     name: *const c_char,
 ) -> Option<Function> {
-    // SAFETY: as Vulkan has it.
+    // SAFETY: Vulkan's contract.
     unsafe { find(instance, name) }
 }
 
@@ -165,7 +166,7 @@ unsafe extern "system" fn get_device_proc_addr(
     device: Object,
     name: *const c_char,
 ) -> Option<Function> {
-    // SAFETY: as Vulkan has it.
+    // SAFETY: Vulkan's contract.
     unsafe { find(device, name) }
 }
 
@@ -198,7 +199,7 @@ unsafe extern "system" fn create_instance(
     if let Some(result) = strike(Id::vkCreateInstance) {
         return result;
     }
-    // SAFETY: the protocol of layers: the next element is asked for its function by a null handle.
+    // SAFETY: the protocol of layers: the next element's function is looked up with a null handle.
     unsafe {
         let Some(link) = take_link(info, LOADER_INSTANCE_CREATE_INFO) else {
             return VK_ERROR_INITIALIZATION_FAILED;
@@ -246,7 +247,7 @@ unsafe extern "system" fn create_device(
     }
 }
 
-/// Forgets an instance or a device and has the next element destroy it.
+/// Forgets an instance or a device, and makes the next element destroy it.
 unsafe fn destroy(object: Object, allocator: *const c_void) {
     if object.is_null() {
         return;
@@ -261,11 +262,11 @@ unsafe fn destroy(object: Object, allocator: *const c_void) {
 }
 
 unsafe extern "system" fn destroy_instance(instance: Object, allocator: *const c_void) {
-    // SAFETY: as Vulkan has it.
+    // SAFETY: Vulkan's contract.
     unsafe { destroy(instance, allocator) }
 }
 
 unsafe extern "system" fn destroy_device(device: Object, allocator: *const c_void) {
-    // SAFETY: as Vulkan has it.
+    // SAFETY: Vulkan's contract.
     unsafe { destroy(device, allocator) }
 }

@@ -1,4 +1,4 @@
-//! The control of the layer from inside the process, by C functions of the library.
+//! The control of the layer from within the process, by C functions of the library.
 
 use std::ffi::{CStr, c_char};
 
@@ -7,16 +7,16 @@ use crate::refusals::What;
 use crate::vulkan::VkResult;
 use crate::{caches, faults, refusals, slow};
 
-/// The place of a function in the table; `COUNT` if it has none.
+/// The index of a function in the table; `COUNT` if it is not there.
 unsafe fn place(name: *const c_char) -> usize {
     // SAFETY: the caller passes a string.
     let name = unsafe { CStr::from_ptr(name) };
     FUNCTIONS.iter().position(|row| row.name == name).unwrap_or(COUNT)
 }
 
-/// Counts from 0 and has the calls `first` to `last` (from 1) of function `name` return `result`.
-/// With `first` 0 none fails. A `VK_ERROR_DEVICE_LOST` without end makes every function that can
-/// return it do so. Returns 0, or -1 for an unknown function.
+/// Counts from 0 and makes the calls `first` to `last` (from 1) of function `name` return `result`.
+/// With `first` 0 no call fails. A `VK_ERROR_DEVICE_LOST` without an end makes every function that
+/// can return it do so. Returns 0, or -1 for an unknown function.
 ///
 /// # Safety
 /// `name` must be a string.
@@ -42,7 +42,7 @@ pub extern "C" fn fault_layer_disarm() {
     faults::disarm();
 }
 
-/// How often function `name` was called since the last `fault_layer_arm`; -1 for an unknown one.
+/// The number of calls of function `name` since the last `fault_layer_arm`; -1 for an unknown one.
 ///
 /// # Safety
 /// `name` must be a string.
@@ -55,63 +55,63 @@ pub unsafe extern "C" fn fault_layer_calls(name: *const c_char) -> i64 {
     }
 }
 
-/// The name of the function at a place of the table; null behind its end.
+/// The name of the function at an index of the table; null behind its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_name(place: usize) -> *const c_char {
     FUNCTIONS.get(place).map_or(std::ptr::null(), |row| row.name.as_ptr())
 }
 
-/// How many calls failed since the last `fault_layer_arm`.
+/// The number of calls that failed since the last `fault_layer_arm`.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_injected() -> u64 {
     faults::injected()
 }
 
-/// Has pipeline caches hold what was compiled, from now on.
+/// Makes pipeline caches keep the compiled pipelines from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_keep_pipelines() {
     caches::keep_pipelines();
 }
 
-/// How many pipelines were compiled that the data of their cache held already.
+/// The number of compiled pipelines that the data of their cache held already.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_found_pipelines() -> u64 {
     caches::found()
 }
 
-/// Has the pipelines of `count` shaders fail with `result`, from the new shader of number `first`
-/// on: all of them if `what` is 0, those with optimizations if it is 1, and if it is 2 all of those
-/// shaders that have push constants.
+/// Makes the pipelines of `count` shaders fail with `result`, starting with the new shader of
+/// number `first`. If `what` is 0, all their pipelines fail; if it is 1, those with optimizations;
+/// if it is 2, all pipelines of shaders that have push constants.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_refuse(first: u64, count: u64, result: VkResult, what: i32) {
     refusals::refuse(first, count, result, What::of(what));
 }
 
-/// How many new shaders there were since [`fault_layer_refuse`].
+/// The number of new shaders since [`fault_layer_refuse`].
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_shaders() -> u64 {
     refusals::counts().0
 }
 
-/// How many of them are refused.
+/// The number of these shaders that are refused.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_refused() -> u64 {
     refusals::counts().1
 }
 
-/// Plays a GPU that is `factor` times slower than the driver, with a watchdog of 2 s.
+/// Simulates a GPU that is `factor` times slower than the driver, with a watchdog of 2 s.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_slow(factor: u32) {
     slow::slow(factor);
 }
 
-/// Milliseconds that the slow GPU was busy.
+/// The milliseconds for which the slow GPU was busy.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_total() -> u64 {
     slow::total()
 }
 
-/// Milliseconds that its longest submission took.
+/// The milliseconds of its longest submission.
 #[unsafe(no_mangle)]
 pub extern "C" fn fault_layer_longest() -> u64 {
     slow::longest()

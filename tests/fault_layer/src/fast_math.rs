@@ -1,9 +1,9 @@
-//! A compiler with fast mathematics, as Metal's is by default: it takes for granted that there are
-//! no NaNs and no infinities, that zeros have no sign, that sums may be taken in any order, that a
+//! A compiler with fast mathematics, which Metal's has by default: it assumes that there are no
+//! NaNs and no infinities, that zeros have no sign, that sums may be taken in any order, that a
 //! quotient is a product with a reciprocal, and that products and sums may be rounded once.
 //!
-//! Modules are rewritten before the driver sees them, where the variable [`VARIABLE`] is `on`.
-//! Everything that such a compiler may do to one function is done wherever it is possible.
+//! Modules are rewritten before the driver sees them, if the variable [`VARIABLE`] is `on`. All
+//! changes that such a compiler may make to one function are made wherever they are possible.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -25,7 +25,7 @@ enum Constant {
     Infinite { is_negative: bool },
 }
 
-/// What computes an id.
+/// The operation that computes an id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Computed {
     op: u32,
@@ -33,12 +33,12 @@ struct Computed {
     operands: Vec<u32>,
 }
 
-/// What is known where a block begins or ends.
+/// The knowledge at the beginning or the end of a block.
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// What a function's variables hold.
+    /// The values of a function's variables.
     held: HashMap<u32, u32>,
-    /// Ids of what was computed before.
+    /// The ids of earlier results.
     known: HashMap<Computed, u32>,
 }
 
@@ -49,10 +49,10 @@ impl State {
     }
 }
 
-/// What is made of an instruction with a result.
+/// The replacement of an instruction with a result.
 enum Made {
     Same,
-    /// A value that there is already.
+    /// An existing value.
     Value(u32),
     /// Other instructions, the last of which has the result.
     Instructions(Vec<Vec<u32>>),
@@ -69,11 +69,11 @@ struct Rewriter {
     constants: HashMap<u32, Constant>,
     /// The words of constants of one word, and those of composites.
     words: HashMap<u32, u32>,
-    /// What goes before the first function.
+    /// The declarations that go before the first function.
     declared: Vec<Vec<u32>>,
     /// Constants that were declared, by their type and the bits of their value.
     made: HashMap<(u32, u64), u32>,
-    /// Ids that are the same as others.
+    /// Ids that are equal to others.
     same: HashMap<u32, u32>,
     computed: HashMap<u32, Computed>,
     state: State,
@@ -116,7 +116,7 @@ impl Rewriter {
         }
     }
 
-    /// The id of a constant: a float of 32 bits, 0 or 1 of 16 bits, a boolean, or as many of them.
+    /// The id of a constant: a 32-bit float, 0 or 1 of 16 bits, a boolean, or a vector of them.
     fn value(&mut self, ty: u32, value: f64) -> u32 {
         if let Some(id) = self.made.get(&(ty, value.to_bits())) {
             return *id;
@@ -195,14 +195,14 @@ impl Rewriter {
         }
     }
 
-    /// An instruction of a function; what is put in its place.
+    /// The replacement of an instruction of a function.
     fn instruction(&mut self, instruction: &[u32]) -> Vec<Vec<u32>> {
         let (opcode, words) = (instruction[0] & 0xffff, &instruction[1..]);
         let kept = || vec![instruction.to_vec()];
         match (opcode, words) {
             (op::STORE, [pointer, value, ..]) => {
                 let pointer = self.base(*pointer);
-                // A part of a variable leaves nothing known of it.
+                // A store to a part of a variable makes its value unknown.
                 if pointer == words[0] {
                     self.state.held.insert(pointer, self.same(*value));
                 } else {
@@ -270,7 +270,7 @@ impl Rewriter {
         }
     }
 
-    /// What computes an id by an operation, if it does.
+    /// The operands of the operation that computes an id, if it has this opcode.
     fn by(&self, opcode: u32, id: u32) -> Option<[u32; 2]> {
         let computed = self.computed.get(&id).filter(|computed| computed.op == opcode)?;
         computed.operands.first_chunk().copied()
@@ -358,8 +358,8 @@ impl Rewriter {
         }
     }
 
-    /// Of (x + k c) + k d with constants c and d, each + of which may be a -: x, the first
-    /// operation, k, and by what it is multiplied.
+    /// For (x + k c) + k d with constants c and d, where each + may be a -: x, the first operation,
+    /// k, and the factor of k.
     fn factored(&self, second: u32, a: u32, b: u32) -> Option<(u32, u32, u32, f64)> {
         let constant = |id| match self.constants.get(&id) {
             Some(Constant::Finite(value)) => Some(*value),
@@ -389,7 +389,7 @@ impl Rewriter {
         Made::Instructions(vec![vec![8 << 16 | op::EXT_INST, ty, id, set, glsl::FMA, x, y, other]])
     }
 
-    /// What a comparison is, if it is always the same.
+    /// The result of a comparison, if it is always the same.
     fn comparison(&self, opcode: u32, operands: &[u32]) -> Option<bool> {
         if matches!(opcode, op::IS_NAN | op::IS_INF) {
             return Some(false);
@@ -400,7 +400,7 @@ impl Rewriter {
             op::FORD_NOT_EQUAL | op::FUNORD_NOT_EQUAL if a == b => return Some(false),
             _ => {}
         }
-        // Which of the two is larger where the other one is finite.
+        // The larger one of the two, if the other one is finite.
         let is_less = match (self.infinity(*a), self.infinity(*b)) {
             (Some(_), Some(_)) | (None, None) => return None,
             (Some(is_negative), None) => is_negative,
@@ -421,7 +421,7 @@ impl Rewriter {
     }
 }
 
-/// The words of a module as a compiler with fast mathematics takes it.
+/// The words of a module in the form that a fast-math compiler makes of it.
 pub fn with_fast_math(words: &[u32]) -> Vec<u32> {
     let all = instructions(words);
     let mut rewriter = Rewriter {
@@ -466,7 +466,7 @@ pub fn with_fast_math(words: &[u32]) -> Vec<u32> {
             rewriter.state = states.next().cloned().unwrap_or_default();
             states.for_each(|other| rewriter.state.keep_common(other));
             if is_loop {
-                // The loop may store whatever is stored behind here.
+                // The loop may store to any variable behind this point.
                 rewriter.state.held.clear();
             }
         }
@@ -483,7 +483,7 @@ pub fn with_fast_math(words: &[u32]) -> Vec<u32> {
     result
 }
 
-/// What a compiler with fast mathematics makes of a module's code.
+/// A fast-math compiler's translation of a module's code.
 pub fn rewritten(code: &[u8]) -> Option<Vec<u8>> {
     if !is_on() {
         return None;

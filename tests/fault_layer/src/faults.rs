@@ -1,5 +1,5 @@
-//! Which call fails. One fault is armed at a time; calls are counted from then on. A crash is
-//! chosen by a variable, for processes that nobody can control from inside.
+//! Decides which call fails. One fault is armed at a time; calls are counted from then on. A
+//! variable chooses a crash, for processes that cannot be controlled from within.
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -11,17 +11,17 @@ use crate::vulkan::{VK_ERROR_DEVICE_LOST, VkResult};
 static CALLS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 static INJECTED: AtomicU64 = AtomicU64::new(0);
 
-/// Place of the function that fails in [`FUNCTIONS`], or `COUNT`.
+/// The index in [`FUNCTIONS`] of the function that fails, or `COUNT`.
 static TARGET: AtomicUsize = AtomicUsize::new(COUNT);
 /// The first call that fails, from 1.
 static FIRST: AtomicU64 = AtomicU64::new(0);
-/// The last one.
+/// The last call that fails.
 static LAST: AtomicU64 = AtomicU64::new(0);
 static RESULT: AtomicI32 = AtomicI32::new(0);
-/// Whether the device was lost for good: every function that can say so does.
+/// Whether the device was lost for good: every function that can report this does.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Forgets all counts and has calls `first` to `last` of a function return `result`.
+/// Forgets all counts and makes calls `first` to `last` of a function return `result`.
 pub fn arm(target: usize, first: u64, last: u64, result: VkResult) {
     disarm();
     CALLS.iter().for_each(|calls| calls.store(0, Ordering::SeqCst));
@@ -43,12 +43,12 @@ pub fn disarm() {
     LOST.store(false, Ordering::SeqCst);
 }
 
-/// Calls of a function since the last [`arm`].
+/// The number of calls of a function since the last [`arm`].
 pub fn calls(function: usize) -> u64 {
     CALLS[function].load(Ordering::SeqCst)
 }
 
-/// Calls that failed since the last [`arm`].
+/// The number of calls that failed since the last [`arm`].
 pub fn injected() -> u64 {
     INJECTED.load(Ordering::SeqCst)
 }
@@ -64,7 +64,7 @@ fn crashes(id: Id) -> bool {
         .is_some_and(|name| name.as_encoded_bytes() == FUNCTIONS[id as usize].name.to_bytes())
 }
 
-/// Counts a call and says with what it fails, if it does.
+/// Counts a call and returns the result with which it fails, if it does.
 pub fn strike(id: Id) -> Option<VkResult> {
     if crashes(id) {
         std::process::abort();

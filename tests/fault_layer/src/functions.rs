@@ -1,6 +1,7 @@
-//! The table of functions that can fail. A row is a function with its parameters behind the first,
-//! a handle, and the results that Vulkan allows it apart from success. It becomes a wrapper that
-//! counts and fails or passes on. Rows without parameters are wrapped by [`chain`].
+//! The table of functions that can fail. A row is a function with its parameters behind the first
+//! one, a handle, and the results other than success that Vulkan allows. It becomes a wrapper that
+//! counts the call and makes it fail or passes it on. Rows without parameters are wrapped by
+//! [`chain`].
 
 use std::ffi::{CStr, c_void};
 
@@ -26,7 +27,7 @@ pub struct Row {
     pub name: &'static CStr,
     /// The results that Vulkan allows it, apart from success.
     pub results: &'static [VkResult],
-    /// Its wrapper; none for what [`chain`] wraps itself.
+    /// Its wrapper; None for functions that [`chain`] wraps itself.
     pub(crate) wrapper: Option<Function>,
 }
 
@@ -55,7 +56,7 @@ macro_rules! wrapper {
 
 macro_rules! functions {
     ($($name:ident $(($($arg:ident: $type:ty),*))? [$($result:ident),*])*) => {
-        /// A row's place.
+        /// The index of a row.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[expect(non_camel_case_types, reason = "Vulkan's names")]
         #[repr(usize)]

@@ -1,18 +1,19 @@
 //! A Vulkan layer that fails a chosen call of a chosen function with a chosen result, and counts
 //! calls. It can also give a driver without a pipeline cache one that keeps pipelines.
 //!
-//! It sits between the Vulkan loader and the driver, below wgpu, so that a test sees what a program
-//! makes of an exhausted, lost or broken GPU. The loader finds it by `VK_LAYER_PATH`, a directory
+//! It sits between the Vulkan loader and the driver, below wgpu, so that a test sees how a program
+//! handles an exhausted, lost or broken GPU. The loader finds it by `VK_LAYER_PATH`, a directory
 //! with [`manifest`]'s text in a file that ends in `.json`, and `VK_INSTANCE_LAYERS`, which is
 //! [`NAME`]. A process that loads the same file itself controls it by four functions:
 //! `fault_layer_arm`, `fault_layer_disarm`, `fault_layer_calls` and `fault_layer_injected` (see
-//! [`control`]). Two more have pipeline caches hold what was compiled (`caches`), and three have
-//! shaders refused (`refusals`), and three play a slow GPU (`slow`). A variable has shaders compute
-//! something else (`miscompiles`), another one has them compiled with fast mathematics
+//! [`control`]). Two more make pipeline caches keep pipelines (`caches`), three make the driver
+//! refuse shaders (`refusals`), and three simulate a slow GPU (`slow`). A variable makes shaders
+//! compute wrong numbers (`miscompiles`), another one compiles them with fast mathematics
 //! (`fast_math`).
 //!
-//! [`functions`] is the table of what can fail; [`faults`] decides which call does; [`chain`] is
-//! the protocol of layers. It depends on nothing, so that it builds in a second.
+//! [`functions`] is the table of functions that can fail; [`faults`] decides which call does;
+//! [`chain`] is the protocol of layers. The crate has no dependencies, so that it builds in a
+//! second.
 
 mod caches;
 mod chain;

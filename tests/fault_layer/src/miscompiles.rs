@@ -1,6 +1,6 @@
-//! A driver that computes wrong: additions of floats become subtractions.
+//! A driver that computes wrong numbers: additions of floats become subtractions.
 //!
-//! The variable [`WHICH`] says in which shaders: those with push constants, or all.
+//! The variable [`WHICH`] chooses the shaders: those with push constants, or all.
 
 use std::sync::OnceLock;
 
@@ -26,7 +26,7 @@ fn which() -> Which {
     })
 }
 
-/// What the driver makes of a module's code, if it is something else.
+/// The driver's translation of a module's code, if it differs.
 pub fn miscompiled(code: &[u8]) -> Option<Vec<u8>> {
     match which() {
         Which::None => return None,

@@ -1,4 +1,4 @@
-//! Shaders that the driver refuses: each pipeline of such a shader fails, whenever it is made.
+//! Shaders that the driver refuses: each pipeline of a refused shader fails, whenever it is made.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,19 +12,19 @@ const UNOPTIMIZED: u32 = 1;
 /// Bytes of a module whose entry point returns at once.
 const IDLE: usize = 256;
 
-/// What of a shader is refused.
+/// The pipelines of a shader that are refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// All its pipelines.
     All,
-    /// Those with optimizations.
+    /// Its pipelines with optimizations.
     Optimized,
-    /// All, if it has push constants; others do not count.
+    /// All pipelines if it has push constants; other shaders do not count.
     WithPushConstants,
 }
 
 impl What {
-    /// By the numbers of `fault_layer_refuse`.
+    /// The value for a number of `fault_layer_refuse`.
     pub fn of(number: i32) -> Self {
         match number {
             0 => Self::All,
@@ -35,7 +35,8 @@ impl What {
 }
 
 struct State {
-    /// Which of the shaders that are new since [`refuse`] are refused: the first one, and how many.
+    /// The refused ones among the shaders that are new since [`refuse`]: the first one, and their
+    /// number.
     first: u64,
     count: u64,
     result: VkResult,
@@ -58,14 +59,14 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has `count` shaders refused by `result`, from the new one of number `first` on, counted from 1.
-/// All shaders are new again.
+/// Makes the driver refuse `count` shaders with `result`, starting with the new shader of number
+/// `first`, counted from 1. All shaders are new again.
 pub fn refuse(first: u64, count: u64, result: VkResult, what: What) {
     let (seen, refused) = (BTreeSet::new(), BTreeSet::new());
     *state() = State { first, count, result, what, seen, refused };
 }
 
-/// Takes a shader module with this code. No driver refuses one that computes nothing.
+/// Notes a shader module with this code. No driver refuses one that computes nothing.
 pub fn created(hash: u64, code: &[u8]) {
     let mut state = state();
     let counts = state.what != What::WithPushConstants || has_push_constants(code);
@@ -77,14 +78,14 @@ pub fn created(hash: u64, code: &[u8]) {
     }
 }
 
-/// The answer to a pipeline of this code with these flags, if it is refused.
+/// The answer to a pipeline with this code and these flags, if it is refused.
 pub fn answer(hash: u64, flags: u32) -> Option<VkResult> {
     let state = state();
     let exists = state.what == What::Optimized && flags & UNOPTIMIZED != 0;
     (state.refused.contains(&hash) && !exists).then_some(state.result)
 }
 
-/// How many shaders there were since [`refuse`], and how many of them are refused.
+/// The number of shaders since [`refuse`], and the number of refused ones.
 pub fn counts() -> (u64, u64) {
     let state = state();
     (state.seen.len() as u64, state.refused.len() as u64)

@@ -1,9 +1,9 @@
-//! A GPU that is slower than the driver is, with a watchdog that ends long submissions.
+//! A GPU that is slower than the driver, with a watchdog that ends long submissions.
 //!
 //! A submission is passed on without its signals. When the driver is done, the layer sleeps for the
 //! rest of the time that the slow GPU would have taken, and only then passes the signals on, so
 //! fences and semaphores come late. A submission that would have taken longer than [`WATCHDOG`]
-//! loses the device, as the systems' watchdogs do.
+//! loses the device, like the watchdogs of operating systems.
 //!
 //! The time of the slow GPU comes from the processor time of Mesa's threads that execute shaders,
 //! divided by their number. The wall clock would also count other programs of the machine, and the
@@ -24,7 +24,7 @@ use crate::vulkan::{Function, Object, VK_ERROR_DEVICE_LOST, VK_SUCCESS, VkResult
 const WATCHDOG: Duration = Duration::from_secs(2);
 const TIMELINE_SEMAPHORE_SUBMIT_INFO: i32 = 1_000_207_003;
 
-/// How many times slower the GPU is than the driver; 0 plays none.
+/// How many times slower the GPU is than the driver; 0 if no slow GPU is simulated.
 static FACTOR: AtomicU32 = AtomicU32::new(0);
 /// Milliseconds of the longest submission so far.
 static LONGEST: AtomicU64 = AtomicU64::new(0);
@@ -73,7 +73,7 @@ fn threads() -> BTreeSet<u32> {
 }
 
 /// Runs `f`, in which Mesa starts its threads: for each device that a program opens, and for each
-/// instance. A thread that another part of the program starts meanwhile counts, too.
+/// instance. A thread that another part of the program starts meanwhile is counted, too.
 pub fn starts_workers<T>(f: impl FnOnce() -> T) -> T {
     let before = threads();
     let result = f();
@@ -82,7 +82,7 @@ pub fn starts_workers<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// How long each worker was busy so far.
+/// The busy time of each worker so far.
 fn busy() -> BTreeMap<u32, Duration> {
     let workers = WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
     // The first word of the file is the nanoseconds that the thread ran. A thread that has ended
@@ -94,7 +94,7 @@ fn busy() -> BTreeMap<u32, Duration> {
     workers.iter().filter_map(time).collect()
 }
 
-/// The time of the GPU between two states of the workers: the mean of those that worked.
+/// The time of the GPU between two states of the workers: the mean over the workers that ran.
 fn between(before: &BTreeMap<u32, Duration>, after: &BTreeMap<u32, Duration>) -> Duration {
     let times = after
         .iter()
@@ -103,7 +103,7 @@ fn between(before: &BTreeMap<u32, Duration>, after: &BTreeMap<u32, Duration>) ->
     worked.iter().sum::<Duration>() / worked.len().max(1) as u32
 }
 
-/// Has the GPU be `factor` times slower than the driver from now on.
+/// Makes the GPU `factor` times slower than the driver from now on.
 pub fn slow(factor: u32) {
     FACTOR.store(factor, Ordering::SeqCst);
 }
@@ -140,14 +140,14 @@ unsafe extern "system" fn enumerate_devices(
     if let Some(result) = strike(Id::vkEnumeratePhysicalDevices) {
         return result;
     }
-    // SAFETY: the caller's arguments, as Vulkan has them.
+    // SAFETY: the caller's arguments follow Vulkan's contract.
     starts_workers(|| unsafe {
         let next = chain::next(instance, Id::vkEnumeratePhysicalDevices);
         std::mem::transmute::<Function, EnumerateDevices>(next)(instance, count, devices)
     })
 }
 
-/// A slice of an array of Vulkan's, which may be null if it is empty.
+/// A slice of one of Vulkan's arrays, which may be null if it is empty.
 ///
 /// # Safety
 /// `data` must have `count` elements that live as long as the slice.
@@ -168,8 +168,8 @@ unsafe extern "system" fn submit(
     if let Some(result) = strike(Id::vkQueueSubmit) {
         return result;
     }
-    // SAFETY: the caller's arguments, as Vulkan has them. The copies differ in what is waited for
-    // and signalled, and live for the calls.
+    // SAFETY: the caller's arguments follow Vulkan's contract. The copies have other semaphores and
+    // fences, and live for the calls.
     unsafe {
         let next =
             std::mem::transmute::<Function, QueueSubmit>(chain::next(queue, Id::vkQueueSubmit));

@@ -1,8 +1,8 @@
-//! As much of SPIR-V as the layer reads and rewrites.
+//! The part of SPIR-V that the layer reads and rewrites.
 
-/// Words before the first instruction.
+/// The number of words before the first instruction.
 pub const HEADER: usize = 5;
-/// The place of the bound of all ids.
+/// The index of the bound of all ids.
 pub const BOUND: usize = 3;
 
 /// The numbers of instructions.
@@ -69,7 +69,7 @@ pub fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// The blocks to which an instruction leads.
+/// The blocks to which an instruction can jump.
 pub fn targets(instruction: &[u32]) -> Vec<u32> {
     match (instruction[0] & 0xffff, &instruction[1..]) {
         (op::BRANCH, [target]) => vec![*target],

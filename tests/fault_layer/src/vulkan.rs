@@ -1,4 +1,4 @@
-//! The few types of Vulkan and of its loader that a layer needs, by the names of `vulkan_core.h`
+//! The few types of Vulkan and of its loader that a layer needs, with the names of `vulkan_core.h`
 //! and `vk_layer.h`.
 
 use std::ffi::{c_char, c_void};
@@ -38,7 +38,7 @@ pub struct Negotiation {
     pub get_physical_device_proc_addr: Option<GetProcAddr>,
 }
 
-/// `VkInstanceCreateInfo` and `VkDeviceCreateInfo`, as far as they are alike.
+/// The common part of `VkInstanceCreateInfo` and `VkDeviceCreateInfo`.
 #[repr(C)]
 pub struct CreateInfo {
     pub s_type: i32,
@@ -46,7 +46,7 @@ pub struct CreateInfo {
 }
 
 /// `VkLayerInstanceCreateInfo` and `VkLayerDeviceCreateInfo`, which the loader puts into the chain
-/// of the above.
+/// of [`CreateInfo`].
 #[repr(C)]
 pub struct LayerCreateInfo {
     pub s_type: i32,
@@ -60,6 +60,6 @@ pub struct LayerCreateInfo {
 pub struct Link {
     pub next: *mut Self,
     pub get_instance_proc_addr: GetProcAddr,
-    /// Of physical devices in an instance's link.
+    /// In an instance's link, the function for physical devices.
     pub get_device_proc_addr: GetProcAddr,
 }

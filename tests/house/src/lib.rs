@@ -1,5 +1,5 @@
 //! The rules of the house: how wide lines are, which way imports point, where software adapters
-//! live, and that each suite runs.
+//! live, that each suite runs, and which words comments leave out.
 
 #![cfg(test)]
 
@@ -9,6 +9,7 @@ mod imports;
 mod lines;
 mod rooms;
 mod suites;
+mod words;
 
 /// The repository.
 fn root() -> PathBuf {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// Most characters of a line.
 const WIDTH: usize = 100;
-/// A word that is longer is an address or a C++ symbol, which nobody can break.
+/// A word that is longer is an address or a C++ symbol, which cannot be broken.
 const UNBREAKABLE: usize = 60;
 const FOLDERS: [&str; 10] = [
     "benches",
@@ -23,7 +23,7 @@ const TYPES: [&str; 10] = ["rs", "wgsl", "py", "md", "toml", "proto", "c", "h", 
 const WRITTEN: [&str; 3] = ["target", "pictures", "__pycache__"];
 
 /// The files of `folder` that people write.
-fn files(folder: &Path, into: &mut Vec<PathBuf>) {
+pub fn files(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();

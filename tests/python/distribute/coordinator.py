@@ -1,5 +1,5 @@
-"""ParameterServerStrategy with a coordinator: `chief`, or a `worker` or `ps` that serves. The
-coordinator prints what its workers computed.
+"""ParameterServerStrategy with a coordinator: `chief`, or a serving `worker` or `ps`. The
+coordinator prints the results of its workers.
 """
 
 import json
@@ -26,7 +26,7 @@ def step(inputs):
     return strategy.run(replica, args=(inputs,))
 
 
-# Of a parameter server that runs asynchronously only the sum of all updates is certain.
+# A parameter server runs asynchronously, so only the sum of all updates is certain.
 for i in range(6):
     coordinator.schedule(step, args=(tf.fill([2, 4], float(i)),))
 coordinator.join()

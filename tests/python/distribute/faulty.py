@@ -1,9 +1,9 @@
-"""Training that saves after each step, and what goes wrong with it: `faulty.py FOLDER STEPS`.
+"""Training that saves after each step, and a fault in it: `faulty.py FOLDER STEPS`.
 
-`AT=N` says in which step: `DO=die` ends the process without notice, `DO=hang` sleeps for longer
-than the others wait, `DO=lose` has the GPU of one replica lost (tests/fault_layer). A worker of
-MultiWorkerMirroredStrategy where `TF_CONFIG` says so, else MirroredStrategy. Prints the error, if
-there is one, the time that it took, the weights, and how many steps are done.
+`AT=N` chooses the step: `DO=die` ends the process without notice, `DO=hang` sleeps for longer than
+the others wait, `DO=lose` loses the GPU of one replica (tests/fault_layer). It is a worker of
+MultiWorkerMirroredStrategy if `TF_CONFIG` says so, otherwise it uses MirroredStrategy. Prints the
+error, if there is one, the time that it took, the weights, and the number of steps that are done.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ with strategy.scope():
     done = tf.Variable(0, dtype=tf.int64)
 index = strategy.cluster_resolver.task_id if is_worker else 0
 checkpoint = tf.train.Checkpoint(weights=weights, done=done)
-# All workers save, as in TensorFlow's tutorial, but the first one's counts.
+# All workers save, as in TensorFlow's tutorial, but only the first one's checkpoint is read.
 mine = folder if not index else folder / f"worker_{index}"
 manager = tf.train.CheckpointManager(checkpoint, str(mine), max_to_keep=2)
 checkpoint.restore(tf.train.latest_checkpoint(str(folder)))
@@ -70,7 +70,7 @@ def trouble():
             ctypes.c_uint64,
             ctypes.c_int32,
         ]
-        # One submission: of one of the replicas.
+        # One submission, of one of the replicas.
         layer.fault_layer_arm(b"vkQueueSubmit", 1, 1, LOST)
 
 
@@ -103,5 +103,5 @@ try:
     told(None)
 except (tf.errors.OpError, RuntimeError) as error:
     told(error)
-    # TensorFlow's services wait for the others at the end of a process.
+    # TensorFlow's services would wait for the others at the end of a process.
     os._exit(3)

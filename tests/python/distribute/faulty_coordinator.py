@@ -1,5 +1,5 @@
 """A coordinator of ParameterServerStrategy that saves: `chief FOLDER`, or a `worker` or `ps`.
-`DIE_AT=N` ends the coordinator without notice when so many steps are scheduled.
+`DIE_AT=N` ends the coordinator without notice when N steps are scheduled.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""As in TensorFlow's tutorial "Custom training with tf.distribute.Strategy": a loop of one's own,
-with mixed precision or without, batch normalization over all replicas or each. Prints the losses.
+"""As in TensorFlow's tutorial "Custom training with tf.distribute.Strategy": a custom loop, with
+mixed precision or without, with batch normalization over all replicas or over each. Prints the
+losses.
 """
 
 import json

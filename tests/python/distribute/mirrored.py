@@ -1,5 +1,5 @@
 """As in TensorFlow's tutorial "Distributed training with Keras", with two replicas: a convolutional
-network, callbacks, evaluation, saving and loading. Prints what the test compares.
+network, callbacks, evaluation, saving and loading. Prints the values that the test compares.
 """
 
 import json

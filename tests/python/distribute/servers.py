@@ -6,7 +6,9 @@ import tensorflow as tf
 
 
 def coordinators_cluster() -> tf.distribute.cluster_resolver.ClusterResolver:
-    """The cluster of `TF_CONFIG`, in the coordinator; any process but `chief` serves for ever."""
+    """The cluster of `TF_CONFIG`, in the coordinator. Any process other than `chief` serves for
+    ever.
+    """
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if sys.argv[1] != "chief":
         tf.distribute.Server(

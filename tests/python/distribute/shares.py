@@ -1,4 +1,4 @@
-"""How a strategy shares out 13 elements in batches of 4, by each way of iterating."""
+"""How a strategy distributes 13 elements in batches of 4, with each way of iterating."""
 
 import json
 
@@ -27,7 +27,7 @@ def total() -> tf.Tensor:
 
 @tf.function
 def of_next(iterator: tf.distribute.DistributedIterator) -> tf.Tensor:
-    """That of the next batch."""
+    """The sum for the next batch."""
     of_each = strategy.run(lambda row, _: tf.reduce_sum(row[:, 0]), args=next(iterator))
     return strategy.reduce("SUM", of_each, axis=None)
 

@@ -1,6 +1,6 @@
 """One worker of MultiWorkerMirroredStrategy, whose cluster TF_CONFIG describes, as in TensorFlow's
-tutorials: `loop RING`, a loop of one's own, or `fit AUTO FOLDER`, tf_keras's fit with
-BackupAndRestore. Prints the losses; `DIE_AT=N` ends the process without notice in epoch N.
+tutorials: `loop RING`, a custom loop, or `fit AUTO FOLDER`, tf_keras's fit with BackupAndRestore.
+Prints the losses; `DIE_AT=N` ends the process without notice in epoch N.
 """
 
 import json
@@ -55,7 +55,8 @@ def fit(folder):
     with strategy.scope():
         model.compile(optimizer, loss_object, metrics=["accuracy"])
     backup = tf_keras.callbacks.BackupAndRestore(folder)
-    # The backup comes last: it is told of an epoch's begin after the one that ends the process.
+    # The backup comes last: it is notified of an epoch's begin after the callback that ends the
+    # process.
     history = model.fit(dataset, epochs=4, verbose=0, callbacks=[Die(), backup])
     return history.history["loss"]
 

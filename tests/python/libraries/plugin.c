@@ -1,5 +1,5 @@
-// The libraries beside this file, compressed by `gzip -9n`: the least that the checks of wheels
-// take for a plug-in. Written by
+// The source of the libraries beside this file, which are compressed by `gzip -9n`. It is the least
+// code that the checks of wheels accept as a plug-in. The libraries are built by
 //
 //   zig cc -shared -O2 -s -target x86_64-linux-gnu.2.28 -o linux-x86_64.so plugin.c
 //   zig cc -shared -O2 -s -target aarch64-macos.12.0 -o macos-arm64.dylib plugin.c \

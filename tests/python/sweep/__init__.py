@@ -1,7 +1,7 @@
 """A case for every op that the plug-in registers; `tests/python/test_sweep.py` runs them.
 
-A module of this package for each kernel family, found by name: adding a file is enough. `core` says
-what a case is.
+There is a module of this package for each kernel family. Modules are found by name: adding a file
+is enough. `core` defines a case.
 """
 
 import importlib

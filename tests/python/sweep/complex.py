@@ -1,4 +1,4 @@
-"""Complex numbers: the ops that exist for them alone."""
+"""Complex numbers: the ops that exist only for them."""
 
 from .core import case
 

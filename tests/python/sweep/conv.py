@@ -5,11 +5,11 @@ from .removed import removed_op
 
 HALVES = {"float16": (1e-2, 5e-2), "bfloat16": (5e-2, 3e-1)}
 
-# TensorFlow's CPU has groups and dilations of halves on processors that oneDNN computes them on,
-# and nowhere else.
+# TensorFlow's CPU has groups and dilations of 16-bit floats only on processors for which oneDNN
+# computes them.
 WIDE = {"float16": "float32", "bfloat16": "float32"}
 
-# Input, filter and attributes; TensorFlow's CPU has channels last alone.
+# Input, filter and attributes; TensorFlow's CPU has only channels last.
 PLANES = [
     ((2, 5, 6, 4), (3, 2, 4, 3), {"strides": [1, 1, 1, 1], "padding": "SAME"}),
     ((1, 7, 5, 4), (3, 3, 2, 6), {"strides": [1, 2, 1, 1], "padding": "VALID"}),
@@ -27,7 +27,7 @@ PLANES = [
             "explicit_paddings": [0, 0, 1, 0, 1, 2, 0, 0],
         },
     ),
-    # oneDNN's Conv2D gives an empty batch the input's depth: as many filters.
+    # oneDNN's Conv2D gives an empty batch the input's depth, so there are as many filters.
     ((0, 4, 4, 3), (3, 3, 3, 3), {"strides": [1, 1, 1, 1], "padding": "SAME"}),
 ]
 VOLUMES = [
@@ -37,8 +37,8 @@ VOLUMES = [
 
 
 def supported(t, cases):
-    """Without oneDNN the CPU's gradients know neither groups nor dilations, and nothing knows
-    groups of integers.
+    """Without oneDNN the CPU's gradients support neither groups nor dilations, and no CPU kernel
+    supports groups of integers.
     """
     plain = t["T"] in ("float64", "int32")
     return [c for c in cases if not plain or (c[0][-1] == c[1][-2] and "dilations" not in c[2])]
@@ -98,8 +98,8 @@ def conv_filter(t):
 @case("Conv3DBackpropInput", "Conv3DBackpropFilter", tol=HALVES)
 def conv_old(t):
     if t["T"] == "bfloat16":
-        # TensorFlow has kernels of this type, but the op's definition refuses it: nothing can run
-        # them.
+        # TensorFlow has kernels of this type, but the op's definition refuses it, so they cannot
+        # run.
         yield t.program(list)
         return
     for x, w, attributes in VOLUMES:

@@ -1,13 +1,13 @@
-"""What a sweep case is: an op's arguments, made from the types of one registration.
+"""The definition of a sweep case: an op's arguments, made from the types of one registration.
 
 @case("Igamma", "Igammac", rtol=1e-4)
 def incomplete_gamma(t):
     yield dict(a=t.uniform("T", (2, 3), 0.5, 4), x=t.uniform("T", (2, 3), 0.5, 4))
     yield dict(a=t.uniform("T", (0, 3), 1, 2), x=t.uniform("T", (), 1, 2))
 
-A dict holds keyword arguments of `tf.raw_ops.<op>`, attributes included. What needs more than one
-op (variables, lists) is a `t.program(fn)`: `fn` takes nothing, runs under the device, and returns
-tensors.
+A dict holds keyword arguments of `tf.raw_ops.<op>`, attributes included. A case that needs more
+than one op (variables, lists) is a `t.program(fn)`: `fn` takes no arguments, runs under the device,
+and returns tensors.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-#: The longer sweep (`make sweep`): cases may add shapes over 65,535 workgroups and over one binding
-#: window.
+#: The longer sweep (`make sweep`): cases may add shapes with more than 65,535 workgroups or more
+#: than one binding window.
 LONG = os.environ.get("TF_WGPU_SWEEP") == "long"
 
 
 @dataclass(frozen=True)
 class Program:
-    """A case that is more than one op."""
+    """A case that consists of more than one op."""
 
     fn: Callable[[], Any]
     graph: bool
@@ -35,23 +35,23 @@ class Program:
 
 @dataclass(frozen=True)
 class Case:
-    """How the ops of one decorated function are swept."""
+    """The way in which the ops of one decorated function are swept."""
 
     build: Callable[[Types], Iterator[dict[str, Any] | Program]]
-    #: True: the gradient must exist and agree. None: it must agree where TensorFlow has one. False:
-    #: not compared.
+    #: True: the gradient must exist and agree. None: it must agree if TensorFlow has one. False: it
+    #: is not compared.
     gradient: bool | None = None
-    #: Types of which no gradient is compared: it takes ops that TensorFlow's GPU list lacks for
-    #: them.
+    #: Types of which no gradient is compared: it needs ops that TensorFlow's GPU list lacks for
+    #: these types.
     no_gradient: tuple[str, ...] = ()
     rtol: float | None = None
     atol: float | None = None
     #: Type name to (relative, absolute) tolerance, before `rtol` and `atol`.
     tol: dict[str, tuple[float, float]] = field(default_factory=dict)
-    #: Compares the lists of results instead of the tolerances, where a result is not unique.
+    #: Compares the lists of results instead of the tolerances, for results that are not unique.
     compare: Callable[[list[np.ndarray], list[np.ndarray]], None] | None = None
-    #: Type to the type in which TensorFlow's CPU computes the reference, where it lacks a kernel or
-    #: is worse.
+    #: For each type, the type in which TensorFlow's CPU computes the reference, if it lacks a
+    #: kernel or is less precise.
     cpu_as: dict[str, str] = field(default_factory=dict)
 
     def tolerance(self, dtype: str) -> tuple[float | None, float | None]:
@@ -61,8 +61,8 @@ class Case:
         return self.tol.get(dtype, (self.rtol, self.atol))
 
 
-#: Op name to its case. `"AddN:variant"` is the case of the registrations of AddN that have this
-#: type, before `"AddN"`.
+#: The case for each op name. `"AddN:variant"` is the case of the registrations of AddN that have
+#: this type; it takes precedence over `"AddN"`.
 CASES: dict[str, Case] = {}
 
 
@@ -94,12 +94,12 @@ class Types:
         return self.types[attr]
 
     def get(self, attr: str, default: tf.DType | None = None) -> tf.DType | None:
-        """The type of `attr`, or `default` where the registration leaves it open."""
+        """The type of `attr`, or `default` if the registration leaves it open."""
         return self.types.get(attr, default)
 
     def large(self) -> list[tuple[int, ...]]:
-        """In the longer sweep, for a wide and two packed types: over 65,535 workgroups and one
-        binding of 128 MiB.
+        """In the longer sweep, shapes for a wide and two packed types: more than 65,535 workgroups
+        and one binding of 128 MiB.
         """
         wanted = self.long and self.types.get("T", tf.bool) in (tf.float32, tf.int8, tf.bool)
         return [((1 << 25) + 5,)] if wanted else []

@@ -13,7 +13,7 @@ TOLERANCES = {"complex64": SINGLE, "float32": SINGLE, "complex128": DOUBLE, "flo
 
 
 def rank(op):
-    """How many axes the op transforms."""
+    """The number of axes that the op transforms."""
     return int(op[-2]) if op.endswith("D") and op[-2].isdigit() else 1
 
 

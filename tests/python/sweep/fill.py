@@ -33,7 +33,7 @@ def range_(t):
 
 
 def same_shapes(got, want):
-    """What a tensor without initial values holds does not matter."""
+    """The contents of a tensor without initial values do not matter."""
     assert [(g.shape, g.dtype) for g in got] == [(w.shape, w.dtype) for w in want]
 
 

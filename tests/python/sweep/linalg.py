@@ -5,7 +5,7 @@ import numpy as np
 from .core import case
 from .removed import removed_op
 
-#: What float64 keeps of these small matrices.
+#: The precision of float64 for these small matrices.
 DOUBLE = {"float64": (1e-9, 1e-10), "complex128": (1e-9, 1e-10)}
 
 
@@ -44,7 +44,7 @@ def wider(dtype):
 
 
 def same_product(got, want):
-    """Q and R are unique up to signs: their product, and the columns of Q but for those."""
+    """Q and R are unique up to signs: compares their product, and the columns of Q up to signs."""
     for (q, r), (wanted_q, wanted_r) in [(got, want)]:
         assert q.shape == wanted_q.shape
         assert r.shape == wanted_r.shape

@@ -10,7 +10,7 @@ from .removed import removed_op
 
 
 def by_parts(t, call):
-    """A call that the CPU does for the real and the imaginary parts, where it has no complex
+    """A call that the CPU does for the real and the imaginary parts, if it has no complex
     kernel.
     """
     raw = getattr(tf.raw_ops, t.op)
@@ -30,7 +30,7 @@ def by_parts(t, call):
 
 
 def index(t, values, attr="Tidx"):
-    """An index tensor of the type that the registration asks for."""
+    """An index tensor of the type in the registration."""
     return np.array(values, t.get(attr, tf.int32).as_numpy_dtype)
 
 
@@ -167,7 +167,7 @@ def strided_slice_updates(t):
         spec = specification(*bounds)
         value = t.values("T", sliced_shape(shape, spec, masks))
         yield dict(input=t.values("T", shape), value=value, **spec, **masks)
-    # Into nothing anything goes.
+    # Any value can be assigned to an empty slice.
     for shape in ((), (1, 0), (5, 0)):
         yield dict(
             input=t.values("T", (3, 4)),
@@ -210,7 +210,7 @@ def strided_slice_assignments(t):
         yield t.program(assign)
 
 
-#: Shapes of a tensor and of a box in it, and where it lies: clamped where it would not fit.
+#: Shapes of a tensor and of a box in it, and the box's position: clamped if it would not fit.
 BOXES = [
     ((3, 4), (2, 2), (1, 1)),
     ((3, 4), (2, 3), (7, -5)),
@@ -221,7 +221,7 @@ BOXES = [
 ]
 
 
-# Python knows them under names of their own; TensorFlow's CPU compiles them.
+# Python has other names for them; TensorFlow's CPU compiles them.
 @case("XlaDynamicSlice")
 def dynamic_slices(t):
     for shape, size, start in BOXES:
@@ -479,7 +479,7 @@ def tensor_diagonal_parts(t):
 
 @case("DepthToSpace", "SpaceToDepth")
 def depths(t):
-    """NHWC, which is all that TensorFlow's CPU has; test_movement.py compares the other format."""
+    """NHWC, the only format of TensorFlow's CPU; test_movement.py compares the other format."""
     for shape in [(2, 4, 6, 8), (1, 2, 2, 4), (0, 2, 2, 4)]:
         yield dict(input=t.values("T", shape), block_size=2)
 

@@ -1,5 +1,5 @@
-"""Batch normalization. The last reserved output is no one's to read, and the CPU's is another than
-a GPU's.
+"""Batch normalization. The last reserved output is not for users, and the CPU's differs from a
+GPU's.
 """
 
 from support import assert_close
@@ -10,8 +10,8 @@ TOL = {"float32": (1e-4, 1e-4), "float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2
 
 
 def visible(got, want):
-    """The normalized values and the batch's moments; then the reserved moments, whose form is each
-    device's own.
+    """Compares the normalized values and the batch's moments, but not the reserved moments, whose
+    form depends on the device.
     """
     for g, w in list(zip(got, want))[:3]:
         assert_close(g, w, *TOL[w.dtype.name])
@@ -41,7 +41,7 @@ def forward(t):
 
 
 def gradients_only(got, want):
-    """Of x, scale and offset."""
+    """Compares the gradients of x, scale and offset."""
     visible(got, want)
 
 

@@ -73,7 +73,7 @@ def update(t, rule, shape, indices=None, flag=True, lr_power=-0.5, l1=0.01):
     op = getattr(tf.raw_ops, t.op)
 
     def program():
-        # The CPU rounds half after every operation, and lacks some kernels.
+        # The CPU rounds float16 after every operation, and lacks some kernels.
         wide = "CPU" in tf.constant(0.0).device and t["T"] == "float16"
 
         def tensor(value):

@@ -1,4 +1,4 @@
-"""Pooling and its gradients. The CPU's kernels know channels last only."""
+"""Pooling and its gradients. The CPU's kernels support only channels last."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,7 +7,8 @@ from support import DEVICE
 from .core import case
 
 TOL = {"float32": (2e-5, 1e-5), "float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2)}
-#: At most 256 elements, so that they can all differ in every type: ties go where each device likes.
+#: At most 256 elements, so that they can all differ in every type: with ties, the chosen element
+#: depends on the device.
 WINDOWS = [
     ((2, 7, 6, 3), 3, 2, "SAME"),
     ((1, 5, 5, 2), 2, 1, "VALID"),
@@ -79,7 +80,7 @@ def average_gradients_3d(t):
 
 
 def maxima(t, x, call):
-    """What MaxPool gives for these arguments, by the windows' definition in float64."""
+    """The results of MaxPool for these arguments, by the windows' definition in float64."""
     sizes = np.asarray(call["ksize"])[1:-1], np.asarray(call["strides"])[1:-1]
     extents = x.shape[1:-1]
     same = call["padding"] == "SAME"
@@ -157,8 +158,8 @@ def second_gradient_by_argmax(t):
 
 
 def picked(x, grad, places, call):
-    """The op on WGPU; on the CPU, which lacks it, what it means: the elements of `grad` that argmax
-    names.
+    """The op on WGPU. On the CPU, which lacks it, its definition: the elements of `grad` at the
+    indices of argmax.
     """
 
     def run():

@@ -6,8 +6,8 @@ import tensorflow as tf
 from .core import case
 from .removed import removed_op
 
-#: The attributes of a range that holds zero off its steps, of one that does not hold zero, and of
-#: few steps.
+#: The attributes of a range in which zero is not a step, of one that does not contain zero, and of
+#: one with few steps.
 RANGES = (
     (-3.1, 5.3, {"num_bits": 8}),
     (0.5, 4.0, {"num_bits": 4, "narrow_range": True}),

@@ -1,4 +1,4 @@
-"""Random ops: those with a seed draw the CPU's numbers.
+"""Random ops: ops with a seed draw the CPU's numbers.
 
 Multinomial and StochasticCastToInt do not, and are compared by their statistics.
 """
@@ -72,7 +72,7 @@ def keyed_integers(t):
         yield dict(**keyed_arguments(dims), **bounds(t, "dtype"))
 
 
-# TensorFlow computes in float64 whatever the type.
+# TensorFlow computes in float64 for every type.
 @case(
     "StatelessRandomGammaV2",
     "StatelessRandomGammaV3",
@@ -117,7 +117,7 @@ def algorithm(t):
 
 
 def fresh_seeds(t):
-    """A kernel whose attributes were met before goes on with its stream."""
+    """A kernel whose attributes were used before continues its stream."""
     return dict(seed=5, seed2=int(t.rng.integers(1, 1 << 40)))
 
 
@@ -134,7 +134,7 @@ def stateful_integers(t):
 
 
 def draw(t, dims, **arguments):
-    """The numbers that a generator's op draws, and the state that it leaves."""
+    """The numbers that a generator's op draws, and the state after it."""
 
     def run():
         state = tf.Variable(tf.constant([-1, 2, 3], tf.int64))

@@ -1,4 +1,4 @@
-"""CudnnRNN and its relatives, which TensorFlow has no CPU kernels for: the reference is a loop of
+"""CudnnRNN and its relatives, for which TensorFlow has no CPU kernels: the reference is a loop of
 plain operations in float64.
 """
 
@@ -17,8 +17,8 @@ def on_cpu() -> bool:
 
 
 def split(params, mode, layers, directions, inputs, units, outputs=None):
-    """For each pseudo-layer the input's weights, the recurrent ones, the matrix that projects
-    outputs to so many (none without a number), and both biases.
+    """For each pseudo-layer the input's weights, the recurrent weights, the matrix that projects to
+    `outputs` outputs (None without a number), and both biases.
     """
     gates, at, parts = GATES[mode], 0, []
 
@@ -166,7 +166,7 @@ def backward(t):
 SIZES = {"num_layers": 2, "num_units": 3, "input_size": 5}
 COUNT = 2 * 2 * 4
 PARAMS = 4 * 3 * (5 + 3 + 3 + 3 + 2 * 2)
-#: The same with outputs projected to two.
+#: The same with outputs projected to two elements.
 PROJECTED = 4 * 3 * (5 + 2 + 2 + 2 + 2 * 2) + 2 * 2 * 3
 
 
@@ -195,7 +195,7 @@ def parts_of(params, outputs=None):
 
 
 def counts(op, num_proj=0):
-    """The attributes that name how many weights and biases there are."""
+    """The attributes with the numbers of weights and biases."""
     if op.endswith("V2"):
         weights = COUNT + 2 if num_proj else COUNT
         return {
@@ -207,7 +207,7 @@ def counts(op, num_proj=0):
 
 
 def projections(op):
-    """The op's sizes of projected outputs, and how many parameters there are."""
+    """The op's sizes of projected outputs, with the numbers of parameters."""
     return [(0, PARAMS), (2, PROJECTED)] if op.endswith("V2") else [(0, PARAMS)]
 
 

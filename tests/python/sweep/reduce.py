@@ -25,8 +25,8 @@ def reductions_of_products(t):
 @case("Max", "Mean", "Min", "Sum", tol=HALF | {"float32": (2e-5, 2e-5)})
 def reductions(t):
     if t["Tidx"].name == "uint64":
-        # TensorFlow registers the kernel, but the op has no such type: another index type stands
-        # for it.
+        # TensorFlow registers the kernel, but the op has no such type: another index type is used
+        # in its place.
         t.types["Tidx"] = tf.int64
     small = (
         (lambda shape: t.integers("T", shape, 1, 3))
@@ -72,7 +72,7 @@ def extremes(t):
         ((0, 3), 1),
         *((s, 1) for s in t.many_rows()),
     ]:
-        # The generator's integers have ties, where the first wins.
+        # The generator's integers have ties, for which the first element wins.
         x = (
             t.values("T", shape)
             if t["T"].is_bool

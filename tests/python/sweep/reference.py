@@ -1,4 +1,4 @@
-"""Reference variables of TensorFlow 1, which graphs alone have; Assign, AssignAdd, AssignSub."""
+"""Reference variables of TensorFlow 1, which exist only in graphs; Assign, AssignAdd, AssignSub."""
 
 import tensorflow as tf
 
@@ -8,8 +8,9 @@ v1 = tf.compat.v1
 
 
 def changed(given, step, times=1):
-    """What `step` returns at last, and the variables, that start as `given`, after it has run some
-    times. It gets the variables by their names. Runs on the device whose scope surrounds the call.
+    """The last result of `step`, which runs `times` times, and the variables after it. The
+    variables start with the values `given`, and `step` gets them by name. Runs on the device of the
+    scope around the call.
     """
     device = tf.constant(0.0).device
     with tf.Graph().as_default() as graph, tf.device(device):

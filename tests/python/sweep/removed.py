@@ -1,4 +1,4 @@
-"""Ops that current graphs refuse, but those of old GraphDef versions have."""
+"""Ops that current graphs refuse and graphs of old GraphDef versions accept."""
 
 import numpy as np
 import tensorflow as tf

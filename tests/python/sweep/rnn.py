@@ -115,7 +115,9 @@ def ctc_loss(t):
 
 @case("CTCLossV2", rtol=1e-4, atol=1e-4)
 def ctc_loss_v2(t):
-    """TensorFlow has no kernel for the CPU; there it is CTCLoss, with the blank behind."""
+    """TensorFlow has no kernel for the CPU; there it is CTCLoss, with the blank as the last
+    class.
+    """
     for labels, lengths in (([[0, 1], [2, 2, 1], [1]], [6, 6, 3]), ([[2]], None)):
         call = ctc(t, 6, 4, labels, lengths, blank_is_last=False)
 

@@ -1,4 +1,4 @@
-"""Elementwise ops: lists of names, with arguments of ordinary size where they are defined."""
+"""Elementwise ops: lists of names, with arguments of ordinary size within their domains."""
 
 import numpy as np
 import tensorflow as tf
@@ -11,7 +11,7 @@ COMPLEX = ("complex64", "complex128")
 SHAPES = [(3, 7), (2, 0, 3), ()]
 PAIRS = [((3, 7), (3, 7)), ((3, 1), (7,)), ((2, 0), ()), ((), ())]
 
-#: Functions of one argument: where it lies. None: any values of the type.
+#: Functions of one argument with its range. None: any values of the type.
 UNARY = {
     "Abs": None,
     "Acos": (-0.9, 0.9),
@@ -54,7 +54,8 @@ UNARY = {
     "Tanh": (-3, 3),
 }
 
-#: Gradients by two tensors of one shape: where the one that is not the incoming gradient lies.
+#: Gradients by two tensors of one shape, with the range of the one that is not the incoming
+#: gradient.
 GRADIENTS = {
     "EluGrad": (-0.9, 3),
     "InvGrad": (-2, 2),
@@ -86,7 +87,7 @@ def pairs(t):
 
 
 def values(t, shape, domain=None):
-    """Values of the attribute T, or of bool where the op has no types."""
+    """Values of the attribute T, or of bool if the op has no types."""
     attr = "T" if "T" in t.types else np.bool_
     if attr != "T":
         return np.asarray(t.rng.integers(0, 2, shape)).astype(bool)
@@ -94,7 +95,7 @@ def values(t, shape, domain=None):
 
 
 def without_zero(t, shape):
-    """Values away from zero, of either sign where the type has one."""
+    """Values away from zero, of either sign if the type is signed."""
     if is_inexact(t):
         return np.asarray(t.uniform("T", shape, 0.5, 3) * np.sign(t.rng.normal(size=shape))).astype(
             t.numpy("T")
@@ -111,7 +112,7 @@ def unary(t):
         yield {names(t.op)[0]: values(t, shape, UNARY[t.op])}
 
 
-# The CPU's kernels give 0 for every int32 and int64, and have no Rint of float16.
+# The CPU's kernels return 0 for every int32 and int64, and there is no Rint of float16.
 @case("Rint", "Round", cpu_as={"float16": "float32", "int32": "float64", "int64": "float64"})
 def to_whole_numbers(t):
     for shape in [*SHAPES, *t.large()]:
@@ -252,7 +253,7 @@ def choices(t):
         condition = np.asarray(t.rng.integers(0, 2, c)).astype(bool)
         first, second = t.values("T", x), t.values("T", y)
         if t.op == "Select":
-            # In Python its inputs have other names than in the op.
+            # In Python its inputs have other names than in the op's definition.
             yield t.program(
                 lambda c=condition, a=first, b=second: tf.raw_ops.Select(condition=c, x=a, y=b),
                 graph=True,

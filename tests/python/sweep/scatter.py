@@ -12,14 +12,14 @@ LOOSE = {"float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2)}
 
 
 def updates(t, attr, shape):
-    """Factors and divisors near 1; anything else for the others."""
+    """Factors and divisors near 1; any values for the other ops."""
     if t.op.endswith(("Mul", "Div")):
         return t.integers(attr, shape, 1, 3)
     return t.values(attr, shape)
 
 
 def rows(t, count, n):
-    """Row numbers; of updates each but once, for which of two would win is open."""
+    """Row numbers. For updates each occurs only once, because it is undefined which of two wins."""
     if t.op.endswith("Update"):
         return t.rng.permutation(n)[:count]
     return t.rng.integers(0, n, count)

@@ -9,8 +9,8 @@ from .core import case
 LOOSE = {"float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2)}
 
 
-# The gradient of SegmentProd counts zeros by an int32 SegmentSum, which TensorFlow has on the CPU
-# alone.
+# The gradient of SegmentProd counts zeros with an int32 SegmentSum, which TensorFlow has only on
+# the CPU.
 @case("SegmentProd", gradient=False, tol=LOOSE)
 @case("SegmentSum", "SegmentMean", "SegmentMin", "SegmentMax", tol=LOOSE)
 def segments(t):

@@ -38,8 +38,8 @@ def top_k(t):
 
 @case("ApproxTopK")
 def approx_top_k(t):
-    # The op's definition excludes float64, for which TensorFlow's GPU list has a kernel all the
-    # same: no node has it.
+    # The op's definition excludes float64, although TensorFlow's GPU list has a kernel for it: no
+    # node can have this type.
     dtype = tf.float32 if t["T"] == tf.float64 else t["T"]
     for shape, k in (((5,), 2), ((3, 700), 7), ((0, 3), 2)):
         values = distinct(t, dtype, shape)
@@ -50,8 +50,8 @@ def approx_top_k(t):
 
 @case("TopK")
 def top_k_attribute(t):
-    # TensorFlow refuses every node of TopK on every device, for its own kernels ask for an
-    # attribute that the op lacks. What is left to see is that the op of the next version has the
+    # TensorFlow refuses every node of TopK on every device, because its own kernels require an
+    # attribute that the op lacks. So the test only checks that the op of the next version has the
     # same types.
     values = distinct(t, "T", (3, 7))
     yield t.program(lambda: tf.raw_ops.TopKV2(input=values, k=3), graph=True)
@@ -198,8 +198,8 @@ def bounding_box_proposals(t):
 
 @case("HistogramFixedWidth")
 def histogram(t):
-    # The op's definition excludes the half types, for which TensorFlow's GPU list has kernels all
-    # the same.
+    # The op's definition excludes the 16-bit types, although TensorFlow's GPU list has kernels for
+    # them.
     dtype = t["T"] if t["T"] in (tf.float32, tf.float64) else tf.float32
     for n, nbins in ((9, 5), (0, 3), (700, 37)):
         values, span = t.uniform(dtype, (n,), -1, 6), np.asarray([0, 5], t.numpy(dtype))
@@ -210,7 +210,7 @@ def histogram(t):
         yield t.program(fn, graph=True)
 
 
-# Its gradient is registered for real types alone, by TensorFlow too: it has a case of its own.
+# Its gradient is registered only for real types, by TensorFlow too: it has a case of its own.
 @case("RaggedFillEmptyRows", gradient=False)
 def ragged_fill_empty_rows(t):
     for n, rows in ((3, 6), (0, 3), (0, 0), (40, 30)):

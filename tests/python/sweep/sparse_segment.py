@@ -24,7 +24,7 @@ def places(t):
         ((2, 3), rng.integers(0, 2, 200), np.zeros(200)),
     ):
         indices, ids = np.asarray(indices), np.asarray(ids)
-        # TensorFlow's CPU leaves the dense gradient uninitialized where there are no indices.
+        # TensorFlow's CPU leaves the dense gradient uninitialized if there are no indices.
         if not ids.size and not t.op.endswith("V2"):
             continue
         yield shape, indices.astype(t.numpy("Tidx")), ids.astype(t.numpy("Tsegmentids"))

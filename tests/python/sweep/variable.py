@@ -25,7 +25,7 @@ def assign_update(t):
             before = variable.read_value()
             for value in values[1:]:
                 op(resource=variable.handle, value=tf.constant(value))
-            # A value that was read earlier stays as it was.
+            # A value that was read earlier does not change.
             results = [variable.read_value().numpy(), before.numpy()]
             tf.config.set_soft_device_placement(False)
             with tf.device("CPU:0"):

@@ -65,7 +65,7 @@ def popped(handle: tf.Tensor, n: int) -> list[tf.Tensor]:
 
 
 def value(optional: tf.Tensor, *dtypes: tf.DType) -> list[tf.Tensor]:
-    """What an optional holds."""
+    """The values in an optional."""
     unknown = [tf.TensorShape(None)] * len(dtypes)
     return list(raw.OptionalGetValue(optional=optional, output_types=dtypes, output_shapes=unknown))
 
@@ -334,7 +334,7 @@ def split(t: Types) -> Iterator[Program]:
 
 
 def ragged_types(t: Types) -> tuple[np.ndarray, list[tf.DType]]:
-    """Row splits, and types of values: what the op's registration leaves open."""
+    """Row splits, and types of values: the parts that the op's registration leaves open."""
     splits = np.array([0, 2, 2, 5], t.numpy("Tsplits"))
     return splits, [tf.float32, tf.bfloat16, tf.int32, tf.bool, tf.complex64, tf.string]
 
@@ -377,7 +377,7 @@ def ragged(t: Types) -> Iterator[Program]:
     handle_values = t.normal(tf.float32, (5, 2))
 
     def gradient() -> list[tf.Tensor]:
-        """Of what was within a variant, as a variant."""
+        """The gradient of the values within a variant, as a variant."""
         handle = raw.RaggedTensorToVariant(
             rt_nested_splits=[tf.constant(splits)],
             rt_dense_values=tf.constant(handle_values),
@@ -399,7 +399,7 @@ def sparse(t: Types) -> Iterator[Program]:
         values = values if dtype == tf.string else values[:, 0]
 
         def back(values=values, d=dtype) -> list[tf.Tensor]:
-            # TensorFlow makes such variants on the CPU alone.
+            # TensorFlow makes these variants only on the CPU.
             with tf.device("CPU:0"):
                 made = raw.SerializeSparse(
                     sparse_indices=at,

@@ -15,19 +15,19 @@ use super::scopes::Scopes;
 mod ops;
 mod state;
 
-/// What a graph may hold.
+/// The kinds of nodes in a graph.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Profile {
-    /// Reductions, normalizations, products, attention, variables: what only a device evaluates
-    /// here.
+    /// Reductions, normalizations, products, attention, variables: here only a device evaluates
+    /// them.
     pub device: bool,
     /// Branches, of which one runs, and nodes that have effects.
     pub branches: bool,
-    /// Loops and branches of TensorFlow 1, in each other.
+    /// Loops and branches of TensorFlow 1, nested.
     pub loops: bool,
     /// Many layers, their gradients, and rotary embeddings.
     pub layers: bool,
-    /// Most random nodes, patterns counted as one.
+    /// The most random nodes; a pattern counts as one.
     pub nodes: usize,
 }
 
@@ -51,8 +51,7 @@ pub struct Case {
     pub tolerances: Vec<f64>,
 }
 
-/// A variable; whoever reads it waits for the last write, whoever writes it for all reads since
-/// then.
+/// A variable. A read waits for the last write, a write waits for all reads since then.
 #[derive(Debug, Clone)]
 pub struct Variable {
     pub value: Value,
@@ -60,7 +59,7 @@ pub struct Variable {
     read: Vec<String>,
 }
 
-/// The extent that stands for an unknown one where a graph has one; no other extent is as large.
+/// The extent that stands for an unknown one, if a graph has one; no other extent has this value.
 const SYMBOL: usize = 6;
 
 pub struct Generator {
@@ -70,7 +69,7 @@ pub struct Generator {
     names: usize,
     pub values: Vec<Value>,
     pub variables: Vec<Variable>,
-    /// The nodes of branches, by number: of those, nobody outside may use any but the `Merge`s.
+    /// The nodes of branches, by number. Of these, nodes outside may use only the `Merge`s.
     conditional: Vec<std::ops::Range<usize>>,
     /// Nodes that the end of the graph waits for, as it does for the last writes.
     pub statements: Vec<String>,
@@ -79,7 +78,7 @@ pub struct Generator {
     pub case: Case,
 }
 
-/// How much the graph says of its tensors' shapes.
+/// How much the graph's text contains about its tensors' shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shapes {
     Known,
@@ -141,7 +140,7 @@ pub fn case(seed: u64, profile: Profile) -> Case {
 }
 
 impl Generator {
-    /// A random node, or nothing where the choice does not fit.
+    /// Adds a random node, or none if the choice does not fit.
     pub fn any(&mut self, profile: Profile) {
         if profile.loops && self.random.below(4) == 0 {
             flow::any(self, profile);
@@ -236,7 +235,7 @@ impl Generator {
         self.emit_all(op, inputs, attrs, dtype, dims, 1)
     }
 
-    /// The same for a node of several outputs, which are alike.
+    /// Writes a line for a node of several outputs, which have the same type and shape.
     pub fn emit_all(
         &mut self,
         op: &str,
@@ -262,7 +261,7 @@ impl Generator {
         attrs: &str,
         outputs: &[(DType, &[usize])],
     ) {
-        // A constant has no inputs that say where it is.
+        // A constant has no inputs that place it in a scope.
         let pivot = self.scopes.pivot().filter(|_| op == "Const" && inputs.is_empty());
         let pivot: Vec<&str> = pivot.into_iter().collect();
         let inputs = if pivot.is_empty() { inputs } else { &pivot };
@@ -315,8 +314,8 @@ impl Generator {
         value
     }
 
-    /// A node of float values; its own rounding is added to the error of `range`. Nothing where
-    /// values or errors grow too large.
+    /// A node of float values; its own rounding is added to the error of `range`. None if values or
+    /// errors grow too large.
     pub fn node(
         &mut self,
         op: &str,
@@ -363,7 +362,7 @@ impl Generator {
         self.values[i].clone()
     }
 
-    /// Makes some tensors the graph's results: through nodes of their own, or directly.
+    /// Makes some tensors the graph's results: through additional nodes, or directly.
     fn finish(mut self) -> Case {
         let mut fetched: Vec<Value> = Vec::new();
         for value in self.values.clone() {
@@ -393,7 +392,7 @@ impl Generator {
             }
             self.case.fetches.push((name, 4.0 * value.range.error));
         }
-        // As in a function, the last writes run because its end waits for them.
+        // As in a function, the last writes run because the end of the graph waits for them.
         let written: Vec<String> = self
             .variables
             .iter()
@@ -408,7 +407,7 @@ impl Generator {
             preserved.push(self.statement("NoOp", &written, ""));
         }
         self.case.tolerances = self.variables.iter().map(|v| 4.0 * v.value.range.error).collect();
-        // Decisions that nothing needs are of no interest.
+        // Decisions without readers are removed.
         let decides = |name: &String| {
             let feed = self.case.feeds.iter().find(|feed| feed.0 == *name);
             feed.is_some_and(|(_, value)| !value.dtype.is_float())
@@ -421,7 +420,7 @@ impl Generator {
     }
 }
 
-/// The nodes that a node uses, by data and control, each with the node's own name.
+/// The nodes that a node uses, by data and control edges, each with the node's own name.
 fn inputs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines().flat_map(|line| {
         let (name, rest) = line.split_once(" = ").unwrap();
@@ -434,7 +433,7 @@ fn inputs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The graph without nodes that no preserved one needs: TensorFlow prunes them before.
+/// The graph without nodes that no preserved node needs: TensorFlow prunes them first.
 fn pruned(text: &str, preserved: &[String]) -> String {
     let mut needed: HashSet<&str> = preserved.iter().map(String::as_str).collect();
     let edges: Vec<(&str, &str)> = inputs(text).collect();

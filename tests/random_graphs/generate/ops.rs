@@ -43,8 +43,8 @@ impl Generator {
         )
     }
 
-    /// `SelectV2` by a comparison of values that are exact, for another rounding must not choose
-    /// otherwise.
+    /// `SelectV2` by a comparison of exact values, because different rounding must not change the
+    /// choice.
     pub(super) fn choice(&mut self) {
         let exact: Vec<Value> =
             self.values.iter().filter(|v| v.range.error == 0.0).cloned().collect();
@@ -103,7 +103,7 @@ impl Generator {
         self.constant(dtype, &dims, value);
     }
 
-    /// What does not change values: other ops, or another device.
+    /// Nodes that do not change values: other ops, or another device.
     pub(super) fn pass(&mut self) {
         let x = self.any_value();
         let op = self.random.pick(&["Identity", "StopGradient", "Neg"]);

@@ -1,4 +1,4 @@
-//! Variables, control edges and branches: what makes the order of nodes matter.
+//! Variables, control edges and branches, which make the order of nodes matter.
 
 use std::fmt::Write;
 
@@ -81,7 +81,7 @@ impl Generator {
         self.variables.len() - 1
     }
 
-    /// The variable's value as the writes before left it.
+    /// Reads the variable's value after the earlier writes.
     pub fn read(&mut self, at: usize) -> Value {
         let Variable { value, written, .. } = self.variables[at].clone();
         let control = written.map(|w| format!("^{w}"));
@@ -92,7 +92,7 @@ impl Generator {
         self.value(name, F32, &value.dims, value.range)
     }
 
-    /// Writes a variable, where `x` has its type and shape and values stay small.
+    /// Writes a variable, if `x` has its type and shape and values stay small.
     pub fn write(&mut self, op: &str, at: usize, x: &Value) -> Option<()> {
         let Variable { value, written, read } = self.variables[at].clone();
         let range = match op {
@@ -143,7 +143,7 @@ impl Generator {
         name
     }
 
-    /// What `nodes` makes of one output of a `Switch` of `x`. Only the last value comes out of the
+    /// The result of `nodes` on one output of a `Switch` of `x`. Only the last value leaves the
     /// branch, with the nodes that make it.
     pub fn in_branch(&mut self, x: &Value, switch: &str, port: usize) -> Value {
         let (values, names) = (self.values.len(), self.names);
@@ -172,7 +172,7 @@ impl Generator {
         last
     }
 
-    /// A node without outputs that runs though nobody reads anything of it.
+    /// A node without outputs that runs though it has no readers.
     pub fn effect(&mut self, op: &str, inputs: &[&str], attrs: &str) {
         let name = self.statement(op, inputs, attrs);
         self.statements.push(name);

@@ -1,8 +1,8 @@
-//! The GPU kit's program: runs the kit's steps on this machine's adapter, each in a process of its
-//! own with a time limit, and writes what came of them as JSON and as a table.
+//! The GPU kit's program: runs the kit's steps on this machine's adapter, each in a separate
+//! process with a time limit, and writes the outcomes as JSON and as a table.
 //!
-//! Knows nothing of the crate and never touches the GPU, so that a driver that hangs or crashes
-//! ends a step, not the run. `run.sh` starts it; docs/GPU-KIT.md tells what the steps answer.
+//! It knows nothing of the crate and never touches the GPU, so that a driver that hangs or crashes
+//! ends a step, not the run. `run.sh` starts it; docs/GPU-KIT.md explains the steps.
 
 mod outcome;
 mod plan;
@@ -32,19 +32,19 @@ Usage: run.sh [OPTIONS]
 Environment: TF_WGPU_VISIBLE_DEVICES, WGPU_ADAPTER_NAME and WGPU_BACKEND choose the adapter.
 The exit code is 0 when every step ended well, 1 when not, 2 when nothing could be run.";
 
-/// What the command line asks for.
+/// The options from the command line.
 #[derive(Debug)]
 pub struct Options {
-    /// A sample alone.
+    /// Whether to run only a sample.
     pub short: bool,
-    /// Where results go.
+    /// The folder for results.
     pub out: PathBuf,
-    /// How long the whole may take.
+    /// How long the whole run may take.
     pub time: Duration,
 }
 
 impl Options {
-    /// Reads the arguments behind the program's name. None where they ask for help.
+    /// Parses the arguments behind the program's name. None if they ask for help.
     fn parse(arguments: Vec<std::ffi::OsString>) -> Result<Option<Self>, lexopt::Error> {
         let (mut short, mut out, mut seconds) = (false, PathBuf::from("."), None);
         let mut parser = Parser::from_args(arguments);

@@ -1,21 +1,21 @@
-//! What a suite printed: libtest's lines, and those of libtest-mimic.
+//! Parses a suite's output: libtest's lines, and those of libtest-mimic.
 
-/// Most characters of a failure's message that are kept.
+/// The most characters of a failure's message that are kept.
 const MOST_OF_MESSAGE: usize = 2000;
 
-/// The tests of a suite, as its output tells.
+/// The outcomes of a suite's tests, from its output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Those that passed.
+    /// The tests that passed.
     pub passed: Vec<String>,
-    /// Those that failed, with what they said.
+    /// The tests that failed, with their messages.
     pub failed: Vec<(String, String)>,
-    /// Those that were left out.
+    /// The tests that were left out.
     pub ignored: Vec<String>,
 }
 
 impl Outcome {
-    /// Reads a suite's output.
+    /// Parses a suite's output.
     pub fn of(output: &str) -> Self {
         let mut outcome = Self::default();
         for line in output.lines() {
@@ -38,13 +38,13 @@ impl Outcome {
         outcome
     }
 
-    /// Whether a test is among those that ended.
+    /// Whether a test is among those that finished.
     pub fn has(&self, name: &str) -> bool {
         self.passed.iter().chain(&self.ignored).any(|test| test == name)
             || self.failed.iter().any(|(test, _)| test == name)
     }
 
-    /// Takes another process's tests in.
+    /// Adds the tests of another process.
     pub fn extend(&mut self, other: Self) {
         self.passed.extend(other.passed);
         self.failed.extend(other.failed);
@@ -57,7 +57,7 @@ pub fn listed(output: &str) -> Vec<String> {
     output.lines().filter_map(|line| line.strip_suffix(": test")).map(ToOwned::to_owned).collect()
 }
 
-/// What a failed test wrote: the section between its heading and the next one.
+/// The output of a failed test: the section between its heading and the next one.
 fn said(output: &str, name: &str) -> String {
     let headings = [format!("---- {name} stdout ----"), format!("---- {name} ----")];
     let mut lines = output.lines().skip_while(|line| !headings.iter().any(|h| h == line)).skip(1);
@@ -75,7 +75,7 @@ fn said(output: &str, name: &str) -> String {
     shortened(text.trim(), MOST_OF_MESSAGE)
 }
 
-/// The first so many characters.
+/// The first `most` characters.
 pub fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

@@ -1,8 +1,8 @@
-//! The steps, in the order of the questions that they answer: do the kernels' tests pass, how far
-//! are kernels from what the adapter can do, what do matrix units and tuning give, what do barriers
+//! The steps, in the order of the questions that they answer: whether the kernels' tests pass, how
+//! far kernels are from the adapter's limits, what matrix units and tuning gain, and what barriers
 //! cost.
 
-/// The suites of `bin/suites`, the most used kernels first. Those that take a device to its ends
+/// The suites of `bin/suites`, the most used kernels first. Suites that take a device to its limits
 /// come last.
 pub const SUITES: &[&str] = &[
     "matmul",
@@ -55,8 +55,8 @@ pub const SUITES: &[&str] = &[
     "failures",
 ];
 
-/// The suites of a short run: a family of each kind of kernel, and those that the kit must show to
-/// work in a process of their own.
+/// The suites of a short run: a family of each kind of kernel, and suites that show that the kit
+/// works in separate processes.
 const SHORT_SUITES: &[&str] = &[
     "norm",
     "softmax",
@@ -73,16 +73,16 @@ const SHORT_SUITES: &[&str] = &[
 const MATRIX_SUITES: &[&str] =
     &["matmul", "einsum", "conv", "fused_contraction", "fused_attention", "fused_attention_grad"];
 
-/// Rows of `kernels` that matrix units and tuning change.
+/// Rows of `kernels` that matrix units and tuning affect.
 const PRODUCTS: &[&str] = &["matmul", "conv", "einsum", "attention"];
-/// The same of a short run, and a few others.
+/// Rows of a short run, and the same with a few others.
 const SHORT_PRODUCTS: &[&str] = &["32×256×1024"];
 const SHORT_ROWS: &[&str] = &["32×256×1024", "softmax"];
 
 const MATRIX: &str = "TF_WGPU_COOPERATIVE_MATRIX";
 const TUNING: &str = "TF_WGPU_AUTOTUNE";
 
-/// What a step's output is.
+/// The kind of a step's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// Text to keep.
@@ -91,46 +91,47 @@ pub enum Kind {
     Tests {
         /// The suite's name in the results.
         name: String,
-        /// What the names of its tests begin with, where the executable has others too.
+        /// The prefix of the names of its tests, if the executable has other tests too.
         prefix: Option<String>,
     },
-    /// Rows of `kernels --json`. The name of the run in the results.
+    /// Rows of `kernels --json`, with the name of the run in the results.
     Rows(&'static str),
 }
 
 /// A program of the kit, its arguments and its limit.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// What it is called in the results.
+    /// Its name in the results.
     pub name: String,
     /// The executable in `bin/`.
     pub program: &'static str,
-    /// Its arguments; rows get the file for their JSON besides.
+    /// Its arguments; a step with rows also gets the file for their JSON.
     pub arguments: Vec<String>,
-    /// What it finds in its environment besides.
+    /// Additional environment variables.
     pub environment: Vec<(&'static str, &'static str)>,
-    /// The directory of compiled shaders and of what tuning found: steps with one name share it.
+    /// The directory of compiled shaders and of the answers of tuning: steps with the same name
+    /// share it.
     pub cache: &'static str,
-    /// Seconds that it may take at most.
+    /// The most seconds that it may take.
     pub limit: u64,
-    /// What it gives.
+    /// The kind of its output.
     pub kind: Kind,
-    /// An option that `program --help` must name, or the step is left out.
+    /// An option that `program --help` must list; otherwise the step is left out.
     pub needs: Option<&'static str>,
 }
 
-/// Steps that share their time: what one group leaves is the next one's.
+/// Steps that share their time: the time that one group leaves goes to the next.
 #[derive(Debug)]
 pub struct Group {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Its share of the whole time, in thousandths.
     pub share: u64,
-    /// In their order.
+    /// The steps in their order.
     pub steps: Vec<Step>,
 }
 
-/// All of it.
+/// All groups.
 pub fn groups(short: bool) -> Vec<Group> {
     let suites = if short { SHORT_SUITES } else { SUITES };
     let mut tests: Vec<Step> = suites.iter().map(|suite| suite_step(suite, "", &[])).collect();
@@ -159,7 +160,7 @@ pub fn groups(short: bool) -> Vec<Group> {
             name: "tuning",
             share: 130,
             steps: vec![
-                // Tunes while it runs; the next one finds the answers in the cache.
+                // It tunes while it runs; the next step finds the answers in the cache.
                 rows("tuning", products, &[(TUNING, "1")], "tuned", short),
                 rows("tuned", products, &[(TUNING, "1")], "tuned", short),
             ],

@@ -36,20 +36,20 @@ impl End {
     }
 }
 
-/// What a process did.
+/// The outcome of a process.
 #[derive(Debug)]
 pub struct Ran {
     /// How it ended.
     pub end: End,
     /// How long it ran.
     pub seconds: f64,
-    /// What it wrote, to both of its outputs.
+    /// Its output, from both streams.
     pub output: String,
 }
 
-/// Runs a command until it ends or `limit` is over; `scratch` takes its output meanwhile. What the
-/// command started dies with it at the limit. A process that not even the system can kill, because
-/// it waits in a driver, is left behind.
+/// Runs a command until it ends or `limit` is over; `scratch` takes its output meanwhile. At the
+/// limit, processes that the command started are killed with it. A process that even the system
+/// cannot kill, because it waits in a driver, is left behind.
 pub fn run(mut command: Command, limit: Duration, scratch: &Path) -> io::Result<Ran> {
     let file = File::create(scratch)?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -64,7 +64,7 @@ pub fn run(mut command: Command, limit: Duration, scratch: &Path) -> io::Result<
             }
             if start.elapsed() >= limit {
                 kill(&mut child);
-                // A killed process gives its memory back before the next one measures.
+                // A killed process must give its memory back before the next one measures.
                 let patience = Instant::now();
                 while child.try_wait()?.is_none() && patience.elapsed() < Duration::from_secs(3) {
                     std::thread::sleep(Duration::from_millis(20));
@@ -92,7 +92,8 @@ fn kill(child: &mut std::process::Child) {
     #[cfg(unix)]
     {
         let group = format!("kill -s KILL -- -{}", child.id());
-        // A shell has `kill` built in, with groups; where it fails, the child itself dies below.
+        // A shell has a built-in `kill` that handles groups; if it fails, only the child is killed
+        // below.
         let _ = Command::new("sh").args(["-c", &group]).stderr(Stdio::null()).status();
     }
     let _ = child.kill();

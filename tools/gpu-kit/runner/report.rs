@@ -10,12 +10,12 @@ use crate::run::{Results, Suite};
 
 /// Version of the JSON's layout.
 const SCHEMA: u32 = 1;
-/// Most failures of a suite whose messages are kept.
+/// The most failures of a suite whose messages are kept.
 const MOST_MESSAGES: usize = 30;
-/// Most characters of a step's end that are kept, where it did not end well.
+/// The most characters of the end of a step's output that are kept, if it failed.
 const MOST_OF_TAIL: usize = 4000;
 
-/// Everything. `bin` is the folder of the kit's executables.
+/// The whole report. `bin` is the folder of the kit's executables.
 pub fn json(results: &Results, bin: &Path) -> Value {
     let kit = std::fs::read_to_string(bin.join("../kit.json")).ok();
     let kit: Value = kit.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
@@ -95,7 +95,7 @@ fn peaks(results: &Results) -> Value {
         .into()
 }
 
-/// The system that it runs on, as far as it tells without rights or tools of its own.
+/// A description of the system, as far as it is available without rights or tools.
 fn system() -> Value {
     let read = |path| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let environment: serde_json::Map<_, _> = std::env::vars()
@@ -115,14 +115,14 @@ fn system() -> Value {
     })
 }
 
-/// The first line of a program's output, where the program is there.
+/// The first line of a program's output, if the program exists.
 fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
     let ran = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     text.lines().next().map(|line| shortened(line, 200))
 }
 
-/// The last so many characters.
+/// The last `most` characters.
 fn tail(text: &str, most: usize) -> &str {
     let count = text.chars().count();
     text.char_indices().nth(count.saturating_sub(most)).map_or("", |(start, _)| &text[start..])

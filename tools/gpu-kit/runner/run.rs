@@ -13,9 +13,9 @@ use crate::plan::{self, Kind, Step};
 use crate::process::{self, Ran};
 use crate::{report, table};
 
-/// Shortest time that is worth starting a step for.
+/// The shortest time for which a step is worth starting.
 const LEAST: Duration = Duration::from_secs(2);
-/// Seconds for one test that runs alone, since its suite did not end.
+/// The time for one test that runs alone because its suite did not finish.
 const ALONE: Duration = Duration::from_secs(30);
 
 /// The tests of a suite.
@@ -23,37 +23,39 @@ const ALONE: Duration = Duration::from_secs(30);
 pub struct Suite {
     /// Its name.
     pub name: String,
-    /// What came of its tests.
+    /// The outcomes of its tests.
     pub outcome: Outcome,
-    /// Tests that never ended: their process crashed, or ran into its limit. With how it ended.
+    /// Tests that never finished, because their process crashed or ran into its limit, and how it
+    /// ended.
     pub unfinished: Vec<(String, String)>,
 }
 
-/// A step that ran, or why it did not.
+/// A step that ran, or the reason why it did not.
 #[derive(Debug)]
 pub struct Done {
     /// Its name.
     pub name: String,
-    /// Its group's.
+    /// The name of its group.
     pub group: &'static str,
-    /// What it did. None where it was left out.
+    /// Its outcome. None if it was left out.
     pub ran: Option<Ran>,
-    /// Why it was left out.
+    /// The reason if it was left out.
     pub left_out: Option<&'static str>,
 }
 
 impl Done {
-    /// Whether nothing is wrong with it. Being left out for want of an option is in order.
+    /// Whether it has no problem. A step that was left out because the program lacks an option has
+    /// none.
     pub fn is_fine(&self) -> bool {
         self.ran.as_ref().map_or(self.left_out != Some(NO_TIME), |ran| ran.end.is_success())
     }
 }
 
-/// Why a step was left out.
+/// The reason why a step was left out.
 pub const NO_TIME: &str = "no time was left";
 const NOT_OFFERED: &str = "this kit's program has no such option";
 
-/// What is known so far.
+/// The results so far.
 #[derive(Debug, Default)]
 pub struct Results {
     /// Each step, in order.
@@ -62,7 +64,7 @@ pub struct Results {
     pub suites: Vec<Suite>,
     /// The JSON of each run of `kernels`, by the run's name.
     pub runs: Vec<(&'static str, Value)>,
-    /// The output of steps that give text.
+    /// The output of steps with text.
     pub texts: Vec<(String, String)>,
     /// Whether it is a short run.
     pub short: bool,
@@ -78,18 +80,18 @@ impl Results {
     }
 }
 
-/// Where things are.
+/// The folders of a run.
 struct Kit<'a> {
     /// The kit's executables.
     bin: PathBuf,
-    /// Files of steps that run.
+    /// Files of running steps.
     work: PathBuf,
-    /// Results.
+    /// The folder for results.
     out: &'a Path,
     log: std::fs::File,
 }
 
-/// Runs everything. Whether all is well.
+/// Runs everything. Returns whether all is well.
 pub fn all(options: &Options) -> io::Result<bool> {
     let start = Instant::now();
     let bin = std::env::current_exe()?.parent().expect("a file is in a folder").to_owned();
@@ -150,7 +152,8 @@ impl Kit<'_> {
             }
             Kind::Tests { prefix, .. } => {
                 tests = self.listed(step, prefix.as_deref())?;
-                // By their whole names, for a filter would find `fused_reduce::` by `reduce::`.
+                // By their full names, because the filter `reduce::` would also match
+                // `fused_reduce::`.
                 if prefix.is_some() {
                     command.args(&tests).arg("--exact");
                 }
@@ -164,7 +167,7 @@ impl Kit<'_> {
         match &step.kind {
             Kind::Text => results.texts.push((step.name.clone(), ran.output.clone())),
             Kind::Rows(run) => {
-                // A run that was cut short leaves the rows that it came to.
+                // A run that was cut short leaves the rows that it finished.
                 let found = std::fs::read_to_string(&json).ok();
                 let found = found.and_then(|text| serde_json::from_str(&text).ok());
                 results.runs.extend(found.map(|rows| (*run, rows)));
@@ -181,8 +184,8 @@ impl Kit<'_> {
         Ok(())
     }
 
-    /// Tests that their suite's process took along when it ended run once more, each alone, so that
-    /// the one at fault is known by name.
+    /// Tests that did not finish because their suite's process ended run once more, each alone, so
+    /// that the name of the failing one is known.
     fn alone(
         &mut self,
         steps: &[Step],

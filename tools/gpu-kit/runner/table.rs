@@ -7,12 +7,12 @@ use serde_json::Value;
 use crate::outcome::shortened;
 use crate::run::Results;
 
-/// Rows that are listed by their distance from the floor.
+/// The number of rows that are listed by their distance from the floor.
 const WORST: usize = 15;
-/// Most characters of a failure in a table.
+/// The most characters of a failure in a table.
 const MOST_OF_MESSAGE: usize = 160;
 
-/// Passed, failed, and never ended.
+/// The numbers of tests that passed, failed, and never finished.
 fn counts(results: &Results) -> [usize; 3] {
     results.suites.iter().fold([0; 3], |[p, f, u], suite| {
         let outcome = &suite.outcome;
@@ -20,7 +20,7 @@ fn counts(results: &Results) -> [usize; 3] {
     })
 }
 
-/// For the terminal.
+/// The lines for the terminal.
 pub fn summary(results: &Results) -> String {
     let [passed, failed, unfinished] = counts(results);
     let bad: Vec<_> =
@@ -95,7 +95,7 @@ fn tests(text: &mut String, results: &Results) {
     text.push('\n');
 }
 
-/// Figures of a run, with the row's name.
+/// The figures of a run, with the rows' names.
 fn of_run<'a>(json: &'a Value, run: &str) -> Vec<(String, &'a Value)> {
     let rows = json["rows"].as_array().map_or(&[][..], Vec::as_slice);
     let name = |row: &Value| {

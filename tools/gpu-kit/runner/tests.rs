@@ -1,4 +1,5 @@
-//! Suites of every ending, made of shell scripts; and that the plan names what there is.
+//! Suites with each kind of outcome, made of shell scripts; and a check that the plan names all
+//! suites.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -119,7 +120,7 @@ fn processes_end_by_themselves_by_signals_and_at_their_limits() {
     assert_eq!((ran.end, &*ran.output), (End::Code(3), "out\nerr\n"));
     assert_eq!(shell("kill -s SEGV $$", 10).end, End::Signal(11));
     let start = Instant::now();
-    // The child of the shell would hold on for a minute.
+    // The shell's child would keep the output open for a minute.
     let ran = shell("echo before; sleep 60; echo after", 1);
     assert_eq!((ran.end, &*ran.output), (End::TimedOut, "before\n"));
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());

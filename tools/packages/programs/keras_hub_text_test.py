@@ -58,7 +58,7 @@ pytestmark = [
 
 
 def model(name: str, policy: str):
-    """A model whose weights depend on its name alone."""
+    """A model whose weights depend only on its name."""
     keras.utils.set_random_seed(7)
     backbone, task, arguments = MODELS[name]
     backbone = getattr(keras_hub.models, backbone)(**arguments, dtype=policy)
@@ -69,7 +69,9 @@ def model(name: str, policy: str):
 
 
 def tokens(name: str, filled: int = LENGTH) -> dict[str, np.ndarray]:
-    """A batch of two, of which `filled` and one token fewer are a prompt."""
+    """A batch of two sequences. The first `filled` tokens of one, and one fewer of the other, are a
+    prompt.
+    """
     random = np.random.default_rng(5)
     mask = np.arange(LENGTH)[None] < np.array([[filled], [filled - 1]])
     ids = random.integers(1, VOCABULARY, (2, LENGTH)) * mask
@@ -87,7 +89,7 @@ def dtype_of(policy: str) -> str:
 
 
 def trainable(made) -> Snapshot:
-    """Compiles a model for training; its state."""
+    """Compiles a model for training, and returns its state."""
     made.compile(
         optimizer=keras.optimizers.Adam(1e-3),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -104,7 +106,7 @@ def train(made, name: str) -> np.ndarray:
 
 
 def logits(made, name: str) -> np.ndarray:
-    """What the model predicts, in float32."""
+    """The model's predictions, in float32."""
     return np.asarray(made.predict(tokens(name), verbose=0)).astype("float32")
 
 
@@ -124,7 +126,7 @@ def test_fit(values, name, policy):
 
 
 def test_lora(values, name, policy):
-    """Training of low-rank adapters alone."""
+    """Training of only the low-rank adapters."""
     made = model(name, policy)
     weights = len(made.trainable_variables)
     made.backbone.enable_lora(4)
@@ -141,8 +143,8 @@ def test_lora(values, name, policy):
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_generate(values, name, policy, sampler):
-    """The tokens are the CPU's in float32. In 16 bits logits are often equal, and either token is
-    right; there the prompt stays and the rest are tokens.
+    """In float32 the tokens are the CPU's. In 16 bits logits are often equal, and either token is
+    right; then the prompt must stay and the rest must be tokens.
     """
 
     def program(_):
@@ -174,7 +176,7 @@ def test_quantize(values, name, policy, mode):
 
 
 def test_save_and_load(tmp_path, name, policy, values):
-    """A loaded model predicts what the saved one does, to the last places."""
+    """A loaded model predicts the same as the saved one, to the last places."""
 
     def program(disturb):
         made = model(name, policy)

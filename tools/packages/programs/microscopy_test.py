@@ -25,7 +25,7 @@ def images(count: int):
 
 
 def seed() -> None:
-    """What the libraries draw patches from."""
+    """Seeds the generators from which the libraries draw patches."""
     np.random.seed(5)
     tf.random.set_seed(5)
 
@@ -102,7 +102,7 @@ def test_care(values, probabilistic):
 
 def test_noise2void(values, tmp_path, monkeypatch):
     """Denoising without clean images."""
-    # numpy 2 has no `product` any more.
+    # numpy 2 no longer has `product`.
     monkeypatch.setattr(np, "product", np.prod, raising=False)
     from n2v.models import N2V, N2VConfig
 

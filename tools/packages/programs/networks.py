@@ -1,8 +1,8 @@
 """Random valid Keras networks: layers, shapes, branches, types, optimizers and losses by a seed.
 
-A tensor is an image, a sequence or a vector. Each layer is a row that says which of them it takes
-and gives, so that every drawn network is valid. Random layers, as Dropout, are left out: devices
-draw other numbers in other types.
+A tensor is an image, a sequence or a vector. Each layer is a row that says which of these it takes
+and gives, so that every drawn network is valid. Random layers, such as Dropout, are left out:
+devices draw different numbers for some types.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,9 @@ BATCH = 3
 
 
 class Row(NamedTuple):
-    """A layer: from which kind of tensor to which, and how it is made for a tensor."""
+    """A layer: the kinds of its input and output tensors, and a function that makes it for a
+    tensor.
+    """
 
     takes: str
     gives: str
@@ -25,7 +27,7 @@ class Row(NamedTuple):
 
 
 def one_of(random, values):
-    """One of some values, whatever their types."""
+    """One of some values, which may have different types."""
     return values[random.integers(len(values))]
 
 
@@ -200,7 +202,7 @@ OPTIMIZERS = [
     lambda: keras.optimizers.Adafactor(1e-3),
     lambda: keras.optimizers.Muon(1e-3),
 ]
-#: Losses by what the network ends in.
+#: Losses by the end of the network.
 LOSSES = {
     "linear": ["mse", "mae", "huber", "log_cosh", "cosine_similarity", "hinge"],
     "sigmoid": ["binary_crossentropy", "binary_focal_crossentropy", "mse", "squared_hinge"],
@@ -220,12 +222,12 @@ class Network(NamedTuple):
 
 
 def kind_of(x) -> str:
-    """What a tensor is, by its rank."""
+    """The kind of a tensor, by its rank."""
     return {4: "image", 3: "sequence", 2: "vector"}[len(x.shape)]
 
 
 def grow(random, x):
-    """One more layer, or a branch that is merged with what it left."""
+    """Adds one more layer, or a branch that is merged with its own input."""
     rows = [row for row in ROWS if row.takes == kind_of(x)]
     row = one_of(random, rows)
     y = row.make(random, x)(x)
@@ -245,7 +247,7 @@ def network(seed: int) -> Network:
     policy = one_of(random, POLICIES)
     keras.utils.set_random_seed(seed)
     keras.config.set_dtype_policy(policy)
-    # Losses and metrics take the type of floats, not the policy. It stays for the training.
+    # Losses and metrics use the type of floats, not the policy. The type stays for the training.
     keras.config.set_floatx("float64" if policy == "float64" else "float32")
     try:
         shape = one_of(
@@ -268,7 +270,7 @@ def network(seed: int) -> Network:
         model.compile(
             optimizer=one_of(random, OPTIMIZERS)(),
             loss=one_of(random, LOSSES[end]),
-            # Under a loss's scale the first steps of float16 overflow on purpose, and are skipped.
+            # With loss scaling the first steps of float16 overflow on purpose, and are skipped.
             auto_scale_loss=False,
         )
     finally:

@@ -1,7 +1,7 @@
 """Random networks train for some steps: losses, predictions before and after, changes of the
 weights.
 
-`PACKAGES_NETWORKS` is how many networks there are; network n is the same in every run.
+`PACKAGES_NETWORKS` is the number of networks; network n is the same in every run.
 """
 
 import os
@@ -17,7 +17,7 @@ EPOCHS = 2
 
 @pytest.mark.parametrize("seed", range(COUNT), ids=lambda seed: f"seed{seed:04}")
 def test_network(values, seed):
-    """A network's training is the CPU's, as far as its own sensitivity allows."""
+    """A network's training gives the CPU's results, as far as its own sensitivity allows."""
     model, x, y, dtype = network(seed)
     snapshot = Snapshot(model)
 

@@ -1,11 +1,12 @@
-"""Values that a program computes on the CPU and on WGPU, in two processes, and how near they must
+"""Values that a program computes on the CPU and on WGPU, in two processes, and how close they must
 be.
 
 Two devices add in a different order, so their results differ, and training makes small differences
 larger. How much a program does so is measured: the CPU runs it again with each weight changed by at
-most one unit of the last place of the type that the model computes in. A result that is right for
-weights so near is as right as the CPU's. WGPU's result may be `FACTOR` times as far from the CPU's
-as the farthest of these runs, in the Euclidean norm over all elements of a value.
+most one unit in the last place of the type that the model computes in. A result that is right for
+such a small change of the weights is as right as the CPU's. WGPU's result may be `FACTOR` times as
+far from the CPU's as the farthest of these runs, in the Euclidean norm over all elements of a
+value.
 """
 
 import os
@@ -13,16 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
-#: A disturbed run changes each weight once, where a device rounds in each layer.
+#: A disturbed run changes each weight once, whereas a device rounds in each layer.
 FACTOR = 8.0
-#: Disturbed runs on the CPU.
+#: The number of disturbed runs on the CPU.
 RUNS = 2
-#: The last place of the number 1.
+#: One unit in the last place of the number 1.
 UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 class Disturbance:
-    """Changes a model's weights by at most a unit of their last place, or not at all."""
+    """Changes a model's weights by at most a unit in their last place, or not at all."""
 
     def __init__(self, unit: float, seed: int | None):
         self.unit = unit
@@ -49,8 +50,8 @@ class Values:
         self.device = device
 
     def compare(self, program, dtype: str = "float32") -> None:
-        """Runs `program(disturbance)`, which gives named arrays. Floating-point numbers must be
-        near, all else equal.
+        """Runs `program(disturbance)`, which returns named arrays. Floating-point numbers must be
+        close, all else equal.
         """
         unit = UNITS[dtype]
         result = {k: np.asarray(v) for k, v in program(Disturbance(unit, None)).items()}
@@ -78,7 +79,7 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def difference(name: str, value: np.ndarray, cpu, unit: float) -> str:
-    """How a value differs from the CPU's by more than it may, or nothing."""
+    """Describes how a value differs from the CPU's by more than it may; empty if it does not."""
     expected = cpu[name]
     if value.shape != expected.shape or value.dtype != expected.dtype:
         return f"{name}: {value.dtype}{value.shape}, the CPU has {expected.dtype}{expected.shape}"

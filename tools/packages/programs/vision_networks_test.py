@@ -1,4 +1,4 @@
-"""Vision networks of keras-cv-attention-models, without weights of others, on small images: a step
+"""Vision networks of keras-cv-attention-models, without pretrained weights, on small images: a step
 of training and a prediction of each.
 """
 
@@ -9,7 +9,8 @@ import tensorflow as tf
 from weights import randomize
 
 CLASSES = 4
-#: One of each family, the smallest; the input's edge where 32 is too small or divides badly.
+#: The smallest network of each family, with the input's edge: larger than 32 if 32 is too small or
+#: divides badly.
 NETWORKS = {
     "beit.BeitBasePatch16": 32,
     "botnet.BotNet26T": 64,

@@ -1,12 +1,12 @@
-"""Random weights that are the same on every device: initializers draw on the device that they run
-on, and round there.
+"""Random weights that are the same on every device: initializers draw, and round, on the device
+that they run on.
 """
 
 import numpy as np
 
 
 def randomize(model, seed: int, spread: float | None = None) -> None:
-    """Draws each weight of two or more dimensions, of the given spread or of one that keeps a
+    """Draws each weight of two or more dimensions, with the given spread or with one that keeps a
     layer's outputs as large as its inputs. Vectors keep their zeros and ones.
     """
     random = np.random.default_rng(seed)
@@ -19,8 +19,8 @@ def randomize(model, seed: int, spread: float | None = None) -> None:
 
 
 class Snapshot:
-    """The state of a compiled model, which runs of a program begin with: to make and trace a model
-    anew takes most of a small program's time.
+    """The state of a compiled model, from which the runs of a program begin: making and tracing a
+    model anew takes most of a small program's time.
     """
 
     def __init__(self, model):

@@ -1,5 +1,5 @@
 // host.exe LIBRARY FUNCTION...: loads the plug-in's DLL as TensorFlow does, asks for the functions,
-// and prints the plug-in's report, for which it opens each device and tries it out.
+// and prints the plug-in's report, which opens and tests each device.
 
 #include <stdio.h>
 #include <windows.h>

@@ -1,8 +1,8 @@
-//! burn on its wgpu backend. Speaks what `benches/peers/rows.py` describes: a row's key on standard
-//! input, a line of JSON for it.
+//! burn on its wgpu backend. Speaks the protocol of `benches/peers/rows.py`: reads a row's key from
+//! standard input and prints a line of JSON for it.
 //!
-//! Fusion runs operations when they are needed, and leaves out what nobody can see. So each result
-//! is alive when the device is told to carry out what it was told.
+//! Fusion runs operations when they are needed, and leaves out results that are never used. So each
+//! result is kept alive until the device is told to run its queue.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -18,10 +18,10 @@ use burn::tensor::{Device, Distribution, Tensor};
 use cpu_time::ProcessTime;
 
 const MILLION: usize = 1 << 20;
-/// What a measurement should last, in seconds.
+/// How many seconds a measurement should last.
 const SECONDS: f64 = 0.2;
 
-/// Does a row's work so many times and waits for the last.
+/// Does a row's work this number of times and waits for the last one.
 type Run = Box<dyn Fn(usize)>;
 
 fn random<const D: usize>(device: &Device, dims: [usize; D]) -> Tensor<D> {
@@ -41,8 +41,8 @@ fn repeat<const D: usize>(device: &Device, work: impl Fn() -> Tensor<D> + 'stati
     })
 }
 
-/// 1000 sums, all of which are kept, so that all are computed; how many go into a dispatch is
-/// burn's choice.
+/// 1000 sums, all of which are kept, so that all are computed; burn chooses how many go into a
+/// dispatch.
 fn small(device: &Device) -> Run {
     let (x, y, device) = (random(device, [64]), random(device, [64]), device.clone());
     Box::new(move |times| {
@@ -80,7 +80,7 @@ fn product(device: &Device) -> Run {
     repeat(device, move || a.clone().matmul(b.clone()))
 }
 
-/// What a row of a convolution computes.
+/// The part of a convolution that a row computes.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Forward,
@@ -130,8 +130,8 @@ fn convolution(device: &Device, side: Side, [n, h, c, filters, size]: [usize; 5]
     }
 }
 
-/// The row with this key, if it is known. There is no transposition: it only swaps strides, and
-/// what follows may keep them.
+/// The row with this key, if it is known. There is no transposition: it only swaps strides, which
+/// later operations may keep.
 fn make(device: &Device, key: &str) -> Option<Run> {
     let (three, one) = ([8, 56, 64, 64, 3], [8, 14, 256, 1024, 1]);
     let rows = || random(device, [4096, 1024]);
@@ -174,7 +174,7 @@ fn make(device: &Device, key: &str) -> Option<Run> {
     })
 }
 
-/// Seconds of a unit of work, of the wall clock and of all processors.
+/// Seconds of a unit of work, by the wall clock and of all processors.
 fn measure(run: &Run) -> [f64; 2] {
     let start = Instant::now();
     run(1);

@@ -1,9 +1,9 @@
-//! How the workgroups of a chosen tile share its tiles: by estimates as in [`super`], which
-//! here count whole waves. A wave is as many workgroups as run at once; the last one of a tile each
-//! may leave most of a GPU idle.
+//! How the workgroups of a chosen tile share the tiles of the result: by estimates as in [`super`],
+//! which here count whole waves. A wave is the set of workgroups that run at once. Where each
+//! workgroup computes one tile, the last wave may leave most of a GPU idle.
 //!
 //! The profile's number of workgroups is an estimate from data sheets, and none of this has been
-//! measured on a GPU. So another schedule has to promise more than a little, and under
+//! measured on a GPU. So another schedule must promise more than a small gain, and under
 //! `TF_WGPU_AUTOTUNE` the data-parallel one is timed against it.
 
 use super::super::Contraction;
@@ -12,19 +12,19 @@ use super::super::tile::Tile;
 use super::{Choice, Demand, START, finish_cost, step_cost};
 use crate::device::Schedule;
 
-/// What part of the time of the data-parallel schedule stream-K may take at most: it writes sums of
+/// The largest part of the data-parallel schedule's time that stream-K may take: it writes sums of
 /// cut tiles to memory, and waits for a second dispatch.
 const STREAM_K_PAYS: f64 = 0.85;
 /// The same for persistent workgroups, which save the start of a workgroup and nothing else.
 const PERSISTENT_PAYS: f64 = 0.95;
 
-/// Whether a tile knows schedules on an adapter that knows how many workgroups it runs.
+/// Whether a tile has other schedules, and the adapter's number of resident workgroups is known.
 pub(super) fn are_known(d: &Demand, tile: &Tile) -> bool {
     tile.steps(d.words).is_some() && resident(&d.profile, tile) > 0
 }
 
-/// A choice of [`Schedule::DataParallel`] with the schedule that is estimated to be done first, or
-/// with the profile's.
+/// A choice of [`Schedule::DataParallel`] with the schedule that is estimated to finish first, or
+/// with the schedule that the profile sets.
 pub(super) fn scheduled(d: &Demand, choice: Choice) -> Choice {
     if !are_known(d, choice.tile) {
         return choice;
@@ -49,7 +49,7 @@ pub(super) fn scheduled(d: &Demand, choice: Choice) -> Choice {
     }
 }
 
-/// What each schedule costs, in products of one invocation.
+/// The cost of each schedule, in products of one invocation.
 struct Costs {
     data_parallel: f64,
     persistent: f64,
@@ -98,7 +98,7 @@ mod tests {
         let d = demand(Profile::NVIDIA, [17 * 128, 4096, 17 * 128]);
         let choice = choose(&d);
         assert_eq!((choice.tile.m(), choice.schedule), (128, Schedule::StreamK), "{choice:?}");
-        // In each of two results.
+        // The same in each of two results.
         let two = Demand { batch: 2, ..demand(Profile::NVIDIA, [13 * 128, 4096, 12 * 128]) };
         assert_eq!(choose(&two).schedule, Schedule::StreamK);
         let matrices = Demand { cooperative: Some(Cooperative::F16), ..d };
@@ -111,7 +111,7 @@ mod tests {
     fn full_waves_are_left_alone() {
         let d = demand(Profile::NVIDIA, [16 * 128, 4096, 16 * 128]);
         assert_eq!(choose(&d).schedule, Schedule::DataParallel);
-        // So are many waves, of which the last one is a small part.
+        // Many waves stay data-parallel: the last one is a small part of them.
         for profile in GPUS {
             let d = demand(profile, [8192, 4096, 8192]);
             assert_eq!(choose(&d).schedule, Schedule::DataParallel, "{profile}");
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!((shared.split_k, shared.schedule), (1, Schedule::StreamK));
     }
 
-    /// Where the start of a workgroup is a large part of its work.
+    /// Persistent workgroups pay where the start of a workgroup is a large part of its work.
     #[test]
     fn many_short_tiles_get_persistent_workgroups() {
         let tile = &tables::FEW_REGISTERS[0];

@@ -10,7 +10,7 @@ use crate::kernels::expression::wgsl::{Ends, Sink};
 use crate::shader::{Field, Shader};
 
 impl EpilogueVariant {
-    /// An epilogue of sample operands, for the list of variants.
+    /// An epilogue with sample operands, for the list of variants.
     pub(crate) fn sample(epilogue: &Epilogue, broadcasts: &[Broadcast], vec4s: bool) -> Self {
         let types = &epilogue.expression().inputs()[1..];
         let four = |t: DType, c: Broadcast| vec4s && c.is_along_columns() && t.is_single();
@@ -20,7 +20,7 @@ impl EpilogueVariant {
         }
     }
 
-    /// Adds what distinguishes its text to a pipeline's key.
+    /// Adds the properties that distinguish its text to a pipeline's key.
     pub(crate) fn key(&self, mut key: Key) -> Key {
         key = key.name(&self.function.text);
         for (_, broadcast, vec4s) in &self.extras {
@@ -103,8 +103,8 @@ impl EpilogueVariant {
     }
 
     /// `fn finish(v, line, n)`: the epilogue of four columns from n on of the row that starts at
-    /// `line`. What it reads beyond the last column is not stored. `single` is for results without
-    /// a batch, whose columns are the channels.
+    /// `line`. Values that it reads beyond the last column are not stored. `single` is for results
+    /// without a batch, whose columns are the channels.
     pub(crate) fn finish(&self, column: &str, single: bool) -> String {
         let at = |k: u32| format!("line + (n + {k}u){column}");
         let channel = |k: u32| if single { format!("n + {k}u") } else { channel_of(&at(k)) };
@@ -127,13 +127,13 @@ impl EpilogueVariant {
         )
     }
 
-    /// The statements that read ahead what is read once for four neighbours, whose first is the
+    /// The statements that read the operands once for four neighbours. The first neighbour is the
     /// result's element `at` of channel `channel`.
     pub(crate) fn reads(&self, at: &str, channel: &str) -> String {
         self.channel_reads(channel) + &self.full_reads(at)
     }
 
-    /// Those of [`EpilogueVariant::reads`] that are the same for all positions.
+    /// The statements of [`EpilogueVariant::reads`] that are the same for all positions.
     pub(crate) fn channel_reads(&self, channel: &str) -> String {
         self.read_lines(|broadcast, vec4s, name| match broadcast {
             Broadcast::Scalar => Some(format!("    let {name}_v = load_{name}(0u);\n")),
@@ -144,7 +144,7 @@ impl EpilogueVariant {
         })
     }
 
-    /// The others.
+    /// The other statements of [`EpilogueVariant::reads`].
     pub(crate) fn full_reads(&self, at: &str) -> String {
         self.read_lines(|broadcast, vec4s, name| {
             (vec4s && broadcast == Broadcast::Full)
@@ -161,7 +161,7 @@ impl EpilogueVariant {
     }
 
     /// The call for the contraction's value `x`, the result's element `at` of channel `channel`;
-    /// `lane` selects from what [`EpilogueVariant::reads`] read.
+    /// `lane` selects from the values that [`EpilogueVariant::reads`] read.
     pub(crate) fn call(&self, x: &str, at: &str, channel: &str, lane: &str) -> String {
         let extras =
             self.extras.iter().zip(NAMES).map(|((_, broadcast, vec4s), name)| match broadcast {

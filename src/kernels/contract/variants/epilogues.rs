@@ -1,4 +1,4 @@
-//! Those of the variants that have epilogues, or several products.
+//! The variants that have epilogues, or several products.
 
 use super::has_kind;
 use crate::dtype::DType;
@@ -32,7 +32,7 @@ pub fn samples(dtype: DType) -> Vec<(Epilogue, Vec<Broadcast>)> {
     parsed(texts)
 }
 
-/// The same of a product of int8, which is int32: it is scaled by rows and channels.
+/// The same for a product of int8, which is int32: it is scaled by rows and channels.
 fn int8_samples() -> Vec<(Epilogue, Vec<Broadcast>)> {
     let text = |float: &str| {
         format!(

@@ -1,8 +1,8 @@
-//! Convolutions in which each input channel has filters of its own. Little arithmetic per byte: one
-//! invocation per element, or for four channels of a position where they lie together ([`vec4s`]),
-//! or of a run of positions for common windows ([`rolling`]). Where a window is more iterations
-//! than an adapter's loops may have, the convolution is one with groups of one channel ([`dense`]),
-//! which cuts sums.
+//! Convolutions in which each input channel has filters of its own. They do little arithmetic per
+//! byte. There is one invocation for each element, or for four channels of a position if these lie
+//! together ([`vec4s`]), or for a run of positions in common windows ([`rolling`]). Where a window
+//! takes more iterations than an adapter's loops may have, the convolution is computed as one with
+//! groups of one channel ([`dense`]), which cuts sums.
 
 mod rolling;
 mod vec4s;
@@ -29,7 +29,7 @@ const FORWARD: &str = include_str!("../../../../shaders/conv/depthwise_forward.w
 const INPUT: &str = include_str!("../../../../shaders/conv/depthwise_input.wgsl");
 const FILTER: &str = include_str!("../../../../shaders/conv/depthwise_filter.wgsl");
 
-/// Which of the three programs.
+/// One of the three programs.
 #[derive(Debug, Clone, Copy)]
 enum Which {
     Forward,
@@ -111,7 +111,7 @@ fn params(g: &Geometry, count: usize) -> Params {
     params
 }
 
-/// Operations on floats of any of the three programs: a product and a sum for each tap of each
+/// Floating-point operations of any of the three programs: a product and a sum for each tap of each
 /// output.
 fn flops(g: &Geometry) -> u64 {
     2 * (g.batch * g.output_positions() * g.filters * g.taps()) as u64
@@ -154,8 +154,8 @@ fn dispatch(
     })
 }
 
-/// Windows of images of which elements of the input and of the output take so many bytes; none
-/// where all fit at once.
+/// Windows of images whose elements of the input and of the output take `input` and `output` bytes;
+/// None if everything fits at once.
 fn windows(
     profile: &Profile,
     g: &Geometry,
@@ -257,8 +257,8 @@ fn backprop_input_part(
     dispatch(Which::Input, g, [filter, dy, dx], params(g, dx.len()), None)
 }
 
-/// The gradient of the filter: parts of the output's lines are summed side by side, then the parts
-/// in order.
+/// The gradient of the filter: parts of the output's lines are summed in parallel, then the parts
+/// are added in order.
 pub fn backprop_filter(
     profile: &Profile,
     g: &Geometry,
@@ -289,7 +289,7 @@ fn backprop_filter_part(
     g: &Geometry,
     [x, dy, dw]: [&Tensor; 3],
 ) -> Result<()> {
-    // Most sums that are bound at once.
+    // The most sums that are bound at once.
     let most = limit(&profile.capabilities) as usize / dw.dtype.accumulator().size();
     if let Some(tile) = Tile::of(Which::Filter, profile, g, [x, dy, dw]) {
         let parts = Parts::of(profile, g, tile, most);
@@ -301,7 +301,8 @@ fn backprop_filter_part(
     let wanted = most.min(profile.invocations);
     let lines = g.batch * g.output[1];
     let line = g.output[2] + 1;
-    // Four elements each, perhaps: then there are as many invocations with four times the parts.
+    // If each invocation has four elements, four times the parts give the same number of
+    // invocations.
     let invocations = dw.len() / if vec4s::fits(Which::Filter, g, [x, dy, dw]) { 4 } else { 1 };
     let chunk = lines
         .div_ceil((wanted / invocations).min(most / dw.len()).clamp(1, lines))

@@ -1,10 +1,10 @@
-//! Depthwise convolutions of common windows: four channels at once, and an invocation goes down
-//! several neighbouring columns, so that an element is loaded once for all outputs of those columns
-//! and filters are loaded once for a whole run of rows.
+//! Depthwise convolutions of common windows, four channels at once. An invocation goes down several
+//! neighbouring columns, so that an element is loaded once for all outputs of those columns and
+//! filters are loaded once for a whole run of rows.
 //!
-//! Of each column as many rows are under way as windows overlap. Texts are unrolled over a window
-//! and [`Tile::width`] columns; extents, padding and the length of runs are parameters. Other
-//! windows, strides and dilations are [`super::vec4s`]'s.
+//! In each column, the number of rows under way is the number of windows that overlap. Texts are
+//! unrolled over a window and [`Tile::width`] columns; extents, padding and the length of runs are
+//! parameters. Other windows, strides and dilations are left to [`super::vec4s`].
 
 mod text;
 
@@ -23,15 +23,16 @@ use crate::tensor::Tensor;
 
 /// Invocations of a workgroup: few, since there are few invocations.
 const WORKGROUP: u32 = 64;
-/// Edges of windows whose filters fit the registers of a GPU. Each filter takes four: those of edge
-/// 5 take 100 of the 128 that Intel's SIMD8 has.
+/// Edges of windows whose filters fit the registers of a GPU. Each filter position takes four
+/// registers: those of edge 5 take 100 of the 128 that Intel's SIMD8 has.
 const KERNELS: [u32; 2] = [3, 5];
 /// Strides.
 const STRIDES: [u32; 2] = [1, 2];
-/// Fewest rows of a run; the first outputs of each take as many steps more as windows overlap.
+/// The fewest rows of a run. The first outputs of each run take additional steps, one for each
+/// window that overlaps.
 const LEAST_RUN: usize = 4;
 
-/// What a text is unrolled over.
+/// The extents that a text is unrolled over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tile {
     /// Edge of the square window.
@@ -47,7 +48,7 @@ impl Tile {
         self.kernel.div_ceil(self.stride)
     }
 
-    /// The tile for a convolution, if it is one of those whose windows there are texts for.
+    /// The tile for a convolution, if there are texts for its windows.
     pub fn of(
         which: Which,
         profile: &Profile,
@@ -58,7 +59,7 @@ impl Tile {
         let (kernel, stride) = (same(&g.kernel)?, same(&g.stride)?);
         let fits = super::vec4s::fits(which, g, operands)
             && g.dilation == [1; 3]
-            // A slab behind all that it sees has none in front.
+            // A slab that lies behind all elements that it sees has no padding in front.
             && g.pad.iter().all(|p| *p < 1 << 31)
             && STRIDES.contains(&stride)
             && operands.iter().all(|t| !t.is_empty());
@@ -69,9 +70,9 @@ impl Tile {
     /// The tile of a window, if there is one. Larger windows leave fewer registers for sums.
     ///
     /// On AMD (navi31, 256 registers) none of these spills; edge 5 takes 168 to 252 registers and
-    /// has 6 or 8 waves for a SIMD, edge 3 mostly more. On Intel (dg2, SIMD8 with 128 registers)
-    /// edge 3 spills 15 to 90 registers in 4 columns, 10 in 3 (the filter's gradient), none in 2;
-    /// edge 5 spills 96 to 259 in 2 columns.
+    /// has 6 or 8 waves for a SIMD, edge 3 mostly more waves. On Intel (dg2, SIMD8 with 128
+    /// registers) edge 3 spills 15 to 90 registers in 4 columns, 10 in 3 (the filter's gradient),
+    /// none in 2; edge 5 spills 96 to 259 in 2 columns.
     const fn new(kernel: u32, stride: u32, kind: Kind) -> Option<Self> {
         let few = matches!(kind, Kind::FewRegisters);
         let width = match kernel {
@@ -98,7 +99,7 @@ impl Tile {
 
 /// Where the invocations of a program start, and how far they go.
 struct Runs {
-    /// Columns of the result, or for the filter's gradient of the output, in tiles.
+    /// Columns, in tiles: of the result, or for the filter's gradient of the output.
     blocks: usize,
     /// Rows in runs.
     segments: usize,
@@ -107,8 +108,8 @@ struct Runs {
 }
 
 impl Runs {
-    /// Runs of `rows` rows and `columns` columns of each image, such that there are about `wanted`,
-    /// none shorter than `least` or longer than the adapter's loops may be.
+    /// Runs of `rows` rows and `columns` columns of each image. There are about `wanted` runs, none
+    /// shorter than `least` or longer than the adapter's loops may be.
     fn new(
         [rows, columns]: [usize; 2],
         tile: Tile,
@@ -128,8 +129,8 @@ impl Runs {
     }
 }
 
-/// Strides from the one that contains the first element behind `pad` elements on, that `extent`
-/// elements touch: the first and the end.
+/// The strides that `extent` elements behind `pad` elements touch: the first one, which contains
+/// the first element, and the end.
 const fn strides(extent: usize, pad: usize, stride: usize) -> [usize; 2] {
     [pad / stride, (pad + extent - 1) / stride + 1]
 }
@@ -234,12 +235,13 @@ pub(super) fn backprop_input(
     dispatch(Which::Input, g, tile, operands, (count, params), None)
 }
 
-/// How the gradient of the filter is cut: runs, all of them, those of a part, and parts.
+/// How the gradient of the filter is cut: runs, the number of all runs, the runs of a part, and
+/// parts.
 pub(super) struct Parts {
     runs: Runs,
     all: usize,
     chunk: usize,
-    /// Sums that are left to be added.
+    /// Sums that remain to be added.
     pub parts: usize,
 }
 

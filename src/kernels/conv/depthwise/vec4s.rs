@@ -1,5 +1,5 @@
-//! Depthwise convolutions of four channels at once: channels are the innermost dimension, a
-//! multiple of four, and have a filter each.
+//! Depthwise convolutions of four channels at once. Channels are the innermost dimension, are a
+//! multiple of four, and have one filter each.
 
 use super::Which;
 use crate::device::Grid;
@@ -8,7 +8,7 @@ use crate::kernels::contract::geometry::Geometry;
 use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
-/// Whether there are vec4 programs for, or with results of, a type.
+/// Whether there are vec4 programs for operands, or results, of a type.
 pub(super) const fn supports(dtype: DType) -> bool {
     dtype.is_single()
 }

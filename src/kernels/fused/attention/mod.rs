@@ -3,7 +3,7 @@
 //! through memory, see [`staged`].
 //!
 //! On GPUs each row keeps the maximum and the sum of exponentials of the keys that it has seen, and
-//! shrinks what it has summed when the maximum grows: the online softmax of Milakov and Gimelshein
+//! scales its sums down when the maximum grows: the online softmax of Milakov and Gimelshein
 //! (2018), whose use for attention is FlashAttention (Dao et al., 2022). Long or few rows are cut
 //! along the keys; a second program puts the pieces together, as in Flash-Decoding (Dao et al.,
 //! 2023).
@@ -11,17 +11,18 @@
 //! Attributes:
 //! - `layout`: `BNTH` (heads before positions) or `BTNH`; of query, key, value and result. Masks
 //!   have the layout of scores.
-//! - `scale`: what products are multiplied with.
+//! - `scale`: the factor of the products.
 //! - `mask`: `none`; `bias`: the operand is added to the scores; `choice`: the operand is boolean,
 //!   and where it is not `keep` the score is `fill` instead; `penalty`: `fill` is added there.
 //! - `causal`: row t sees the keys up to t, others count as masked.
 //! - `zero_masked`: weights of masked keys are zero after the softmax.
 //! - `broadcast`: whether batches and heads broadcast.
-//! - `grouped`: key and value have fewer heads than the query, and each of theirs serves as many
-//!   neighbouring heads of the query (grouped-query attention, Ainslie et al., 2023). A workgroup
-//!   then takes rows of all heads that share keys, so that each key is loaded once for them.
-//! - `Tsaved`: one float32 output for [`grad`], or none. Its contents are a matter between the two
-//!   kernels, see [`Geometry::saved`].
+//! - `grouped`: key and value have fewer heads than the query, and each of theirs serves the same
+//!   number of neighbouring heads of the query (grouped-query attention, Ainslie et al., 2023). A
+//!   workgroup then takes rows of all heads that share keys, so that each key is loaded once for
+//!   them.
+//! - `Tsaved`: one float32 output for [`grad`], or none. Only the two kernels know its contents,
+//!   see [`Geometry::saved`].
 //!
 //! Everything is computed in f32: roundings to 16 bits between the ops that this one replaces are
 //! dropped.
@@ -84,10 +85,10 @@ pub const DEFINITIONS: &[OpDefinition] = &[DEFINITION, grad::DEFINITION];
 const TYPES: &[DType] = types::FLOATS_BUT_F64;
 const MASKS: &[DType] = union!(types::FLOATS_BUT_F64, &[DType::Bool]);
 
-/// Most keys of a split: bounds the rounding error of the sums, and the iterations of an
-/// invocation.
+/// The most keys of a split: the limit bounds the rounding error of the sums, and the iterations of
+/// an invocation.
 const MAX_CHUNK: usize = 16_384;
-/// Fewest keys that a split is worth.
+/// The fewest keys that are worth a split.
 const MIN_CHUNK: usize = 256;
 
 /// Registers both.
@@ -114,7 +115,7 @@ pub fn shaders() -> Vec<Shader> {
             {
                 let variant = Variant { dtype, mask: None, loads, store, tile: *tile };
                 let masks = std::iter::once(None).chain(MASKS.iter().copied().map(Some));
-                // They do not depend on tiles.
+                // The other masks do not depend on tiles.
                 let masks = masks.take(if tile.vec4s == 4 { usize::MAX } else { 1 });
                 let shaders = masks.map(|mask| Variant { mask, ..variant }.shader());
                 out.extend(shaders.map(|shader| shader.only(kinds.iter().copied())));
@@ -127,14 +128,15 @@ pub fn shaders() -> Vec<Shader> {
 struct Attention {
     rule: Rule,
     heads: Heads,
-    /// Whether the gradient's op follows.
+    /// Whether the op of the gradient follows.
     saves: bool,
 }
 
 impl Attention {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let saves = !attrs.dtypes("Tsaved")?.is_empty();
-        // A node that no pass grouped may lack it, where nobody fills in the definition's default.
+        // A node that no pass grouped may lack the attribute, where nothing fills in the
+        // definition's default.
         let grouped = attrs.bool("grouped").unwrap_or(false);
         require!(!(grouped && saves), "{OP}: the gradient knows no grouped heads");
         let heads = match (grouped, attrs.bool("broadcast")?) {
@@ -242,7 +244,8 @@ impl Kernel for Attention {
             params,
             grid: Grid::groups(split.workgroups),
         };
-        // Scores and weighted values; where a mask lets few pairs through, fewer.
+        // The products for scores and for weighted values. Where a mask lets few pairs through,
+        // there are fewer.
         let flops = 2 * (rows * g.keys * (g.depth + g.width)) as u64;
         let few = tile.with_few_registers(false).map(|tile| Variant { tile: *tile, ..variant });
         let shader = || few.unwrap_or(variant).shader();
@@ -273,14 +276,14 @@ impl Split {
     }
 }
 
-/// Whether rows of all operands and of the result are whole groups of four.
+/// Whether the rows of all operands and of the result are whole groups of four elements.
 fn is_whole<'t>(g: &Geometry, operands: impl IntoIterator<Item = &'t Tensor>) -> bool {
     let aligned = |t: &Tensor| t.address.is_multiple_of(4 * t.dtype.size() as u64);
     [g.depth, g.width].iter().all(|n| *n > 0 && n.is_multiple_of(4))
         && operands.into_iter().all(aligned)
 }
 
-/// A copy of an operand in f32 whose rows have `width` elements, zeros at the end.
+/// A copy of an operand in f32 whose rows have `width` elements, with zeros at the end.
 fn pad(ctx: &mut dyn OpContext, operand: &Tensor, width: usize) -> Result<Tensor> {
     let mut dims = operand.dims.clone();
     let depth = dims.pop().unwrap_or(1);

@@ -2,8 +2,8 @@
 //! the values. For software adapters, where tiles in workgroup memory are slow and contractions in
 //! registers are fast, and for rows too wide for a tile.
 //!
-//! The layout of the operands is a matter of strides, so nothing is transposed. As many batches go
-//! at once as their scores fit a binding.
+//! The layout of the operands is a matter of strides, so nothing is transposed. Batches go together
+//! as long as their scores fit a binding.
 
 use std::ops::Range;
 
@@ -20,16 +20,16 @@ use crate::layout::Iteration;
 use crate::shader::vec4;
 use crate::tensor::Tensor;
 
-/// Keys from which on a workgroup of 256 invocations shares a row, so that none runs more
-/// iterations of its four loops than any adapter's [`crate::device::Profile::loop_limit`].
+/// From this many keys on, a workgroup of 256 invocations shares a row, so that no invocation runs
+/// more iterations of its four loops than any adapter's [`crate::device::Profile::loop_limit`].
 pub const LONG: usize = 65_535 / 4 * 8;
 
-/// Rows of which an invocation takes one each.
+/// From this many rows on, an invocation takes a row of its own.
 const MANY: usize = 1000;
-/// Fewest rows of a block.
+/// The fewest rows of a block.
 const BLOCK: usize = 128;
-/// Results that every software adapter's tile leaves in so many workgroups that no contraction is
-/// cut.
+/// With results of this many elements, every software adapter's tile has enough workgroups that no
+/// contraction is cut.
 const UNCUT: usize = 1 << 14;
 
 /// The operands and how the softmax sees scores.
@@ -42,7 +42,7 @@ pub struct Staged<'a> {
     pub tensors: [&'a Tensor; 4],
     /// The mask.
     pub extra: Option<&'a Tensor>,
-    /// Where the weights stay for the gradient.
+    /// The weights, kept for the gradient.
     pub saved: Option<&'a Tensor>,
 }
 
@@ -81,7 +81,7 @@ impl Staged<'_> {
             0 => self.tensors[i].clone(),
             step => slice(self.tensors[i], first * step, batch * step),
         });
-        // Strides of whole matrices count rows, which keeps them known as multiples of four where
+        // Strides of whole matrices count rows. So they are known to be multiples of four where
         // rows are.
         let walk = |operands: [([usize; 3], usize); 3]| {
             let start = Iteration::over(&[batch, g.heads / g.group, g.group]);
@@ -94,7 +94,7 @@ impl Staged<'_> {
         };
         let by_head = |[b, h]: [usize; 2], row: usize| ([b, g.group * h, h], row);
         let of = |i: usize, row: usize| by_head([strides[i][0], strides[i][1]], row);
-        // Heads of key and value, each for a group of the query's.
+        // The heads of key and value, each for a group of the query's heads.
         let shared = |i: usize, row: usize| ([strides[i][0], strides[i][1], 0], row);
         let matrix = g.queries * g.keys;
         let of_scores = by_head([g.heads * matrix, matrix], matrix);
@@ -152,10 +152,10 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// How many rows a contraction takes: all of them, or, where later keys are hidden, so many
-    /// that leaving out what none of them sees is worth further contractions. One that is cut along
-    /// its depth would write what lies between its rows as well, so there must be work enough
-    /// without.
+    /// The number of rows of a contraction: all of them, or, where later keys are hidden, so few
+    /// that leaving out the keys that none of these rows sees is worth further contractions. A
+    /// contraction that is cut along its depth would also write the elements between its rows, so
+    /// there must be enough work without such a cut.
     fn block(&self, device: &Device, batch: usize) -> usize {
         let g = self.geometry;
         let count = (g.queries / BLOCK).max(1);
@@ -170,7 +170,7 @@ impl Staged<'_> {
         if pays { block } else { g.queries }
     }
 
-    /// How many keys a block of rows sees.
+    /// The number of keys that a block of rows sees.
     fn keys(&self, rows: &Range<usize>) -> usize {
         if rows.len() < self.geometry.queries {
             self.geometry.keys.min(rows.end)
@@ -201,13 +201,14 @@ impl Staged<'_> {
         let rows = scores.len() / g.keys;
         let lanes = match g.keys {
             LONG.. => 256,
-            // Rows in plenty need no barriers.
+            // Many rows need no barriers.
             n if n < LONG / 8 && rows >= MANY => 1,
             _ => 8,
         };
         let dtype = mask.as_ref().map(|t| t.dtype);
         let key = Key::new("attention_weights").number(lanes).number(u32::from(vec4s));
-        // What the products leave out is nobody's, but for the gradient, which reads all weights.
+        // Only the gradient, which reads all weights, needs the elements that the products leave
+        // out.
         let block = if block < g.queries && self.saved.is_none() {
             block
         } else {

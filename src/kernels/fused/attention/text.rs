@@ -20,13 +20,13 @@ const MERGE: &str = include_str!("../../../../shaders/fused/attention_merge.wgsl
 /// How rows of query, key and value are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loads {
-    /// Four elements at a time, and the tile has exactly as many as the rows.
+    /// Four elements at a time; the rows have exactly the tile's width.
     Exact,
-    /// Four elements at a time; those beyond the rows are zeros.
+    /// Four elements at a time; elements beyond the rows are zeros.
     Padded,
 }
 
-/// What becomes of a row's sums.
+/// How a row's sums are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// They are divided and stored in the result's type.
@@ -46,9 +46,9 @@ pub struct Variant {
     pub mask: Option<DType>,
     /// How rows are loaded.
     pub loads: Loads,
-    /// What becomes of the sums.
+    /// How the sums are stored.
     pub store: Store,
-    /// Which part of the result a workgroup computes.
+    /// The part of the result that a workgroup computes.
     pub tile: Tile,
 }
 
@@ -59,7 +59,7 @@ const PARAMS: &[&str] = &[
     "k_b", "k_h", "k_t", "v_b", "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
 ];
 
-/// The row of the result that row t of a head is.
+/// The function that gives the row of the result for row t of a head.
 pub const RESULT_ROW: &str = "fn result_row(b: u32, h: u32, t: u32) -> u32 {\n    return \
                               select((b * p.heads + h) * p.queries + t, (b * p.queries + t) * \
                               p.heads + h, (p.flags & HEADS_LAST) != 0u);\n}\n";
@@ -122,7 +122,7 @@ pub const fn weights_workgroup(lanes: u32) -> u32 {
     if lanes == 1 { 64 } else { lanes }
 }
 
-/// What the weights' shader says of single keys.
+/// The definitions of the weights' shader for single keys.
 const SINGLES: &str = "\
 const UNIT = 1u;
 alias Scores = f32;
@@ -145,7 +145,7 @@ fn sum_of(v: Scores) -> f32 {
 }
 ";
 
-/// The same of four keys.
+/// The same for four keys.
 const VEC4S: &str = "\
 const UNIT = 4u;
 alias Scores = vec4<f32>;
@@ -264,7 +264,7 @@ impl Variant {
         out.trim_end().to_owned()
     }
 
-    /// One step over the tile's keys from `j` on, whose products are there.
+    /// One step over the tile's keys from `j` on, once their products are computed.
     fn workgroup_step(&self) -> String {
         let pad = "            ";
         let mut out = String::new();
@@ -289,8 +289,8 @@ impl Variant {
         })
     }
 
-    /// The running maximum, sum of exponentials and sums of values, taken on by scores `x0`, `x1`,
-    /// ….
+    /// Updates the running maximum, the sum of exponentials and the sums of values by scores `x0`,
+    /// `x1`, ….
     fn online(&self, keys: u32, pad: &str, value: impl Fn(u32, u32) -> String) -> String {
         let mut out = String::new();
         let of_keys = |prefix: &str| (0..keys).map(|j| format!("{prefix}{j}")).collect::<Vec<_>>();
@@ -298,7 +298,7 @@ impl Variant {
             .into_iter()
             .fold("largest".to_owned(), |top, x| format!("max({top}, {x})"));
         let _ = writeln!(out, "{pad}let top = {top};");
-        // Without a finite score yet, minus infinity less itself would be NaN.
+        // As long as there is no finite score, minus infinity less itself would be NaN.
         let _ = writeln!(out, "{pad}let base = select(top, 0.0, top < LOWEST_FINITE);");
         let _ = writeln!(out, "{pad}let shrink = exp(largest - base);");
         let _ = writeln!(out, "{pad}largest = top;");
@@ -395,7 +395,7 @@ pub fn vec4s_stored(shader: Shader, x: &'static str, dtype: DType) -> Shader {
     ))
 }
 
-/// The shader that puts splits of the keys together.
+/// The shader that merges the results of splits of the keys.
 pub fn merge(dtype: DType) -> Shader {
     Shader::new(format!("attention merge to {dtype}"))
         .bind("result", dtype)
@@ -408,7 +408,7 @@ pub fn merge(dtype: DType) -> Shader {
         .map("result")
 }
 
-/// The shader that puts maxima and sums of splits of the keys together.
+/// The shader that merges the maxima and sums of splits of the keys.
 pub fn merge_stats() -> Shader {
     Shader::new("attention stats")
         .bind("saved", DType::F32)

@@ -28,14 +28,14 @@ const fn rolled(vec4s: u32, parts: u32, keys: u32, step: u32) -> Tile {
     Tile { step, rolled: true, ..tile(vec4s, parts, keys) }
 }
 
-/// The tiles of a kind of adapters, of each width one, by ascending width.
+/// The tiles of a kind of adapters, one for each width, by ascending width.
 struct Table {
     forward: [Tile; 6],
-    /// Of the gradient, where `keys` are positions of the other side.
+    /// The tiles of the gradient, where `keys` are positions of the other side.
     gradient: [Tile; 6],
 }
 
-/// Of software adapters, and of GPUs with more than 128 registers.
+/// The tiles of software adapters, and of GPUs with more than 128 registers.
 const USUAL: Table = Table {
     forward: [
         tile(4, 1, 16),
@@ -55,10 +55,10 @@ const USUAL: Table = Table {
     ],
 };
 
-/// Of GPUs with few registers. Intel's compiler for dg2 (Mesa 25.0.7) writes out loops of few
-/// iterations. It spilled 31 to 113 registers of the usual forward tiles of 24 groups and more, and
-/// 4 to 229 of every gradient's but the keys' narrowest. With rolled loops and steps of two it
-/// spilled 11 to 57 of the keys' gradient. These spill none.
+/// The tiles of GPUs with few registers. Intel's compiler for dg2 (Mesa 25.0.7) unrolls loops of
+/// few iterations. It spilled 31 to 113 registers in the usual forward tiles of 24 groups and more,
+/// and 4 to 229 in every tile of the gradient except the keys' narrowest one. With rolled loops and
+/// steps of two it spilled 11 to 57 in the keys' gradient. These tiles spill none.
 const FEW_REGISTERS: Table = Table {
     forward: [
         tile(4, 1, 16),
@@ -85,7 +85,8 @@ const fn table(kind: Kind) -> &'static Table {
     }
 }
 
-/// Every tile once, of the gradient or not, with the kinds that have it.
+/// Every tile once, of the gradient or of the forward pass, with the kinds of adapters that have
+/// it.
 pub fn all(gradient: bool) -> impl Iterator<Item = (&'static Tile, Vec<Kind>)> {
     let of = move |kind| if gradient { &table(kind).gradient } else { &table(kind).forward };
     [Kind::ManyRegisters, Kind::FewRegisters].into_iter().flat_map(move |kind| {
@@ -103,15 +104,15 @@ impl Tile {
         table(kind).forward.iter().find(|t| t.width() >= width)
     }
 
-    /// The gradient's tile for rows as wide as those of `self`: as it has more rows in registers,
-    /// more invocations share each.
+    /// The gradient's tile for rows as wide as those of `self`. It has more rows in registers, so
+    /// more invocations share each row.
     pub fn of_gradient(&self, kind: Kind) -> &'static Self {
         let mut tiles = table(kind).gradient.iter();
         tiles.find(|t| t.vec4s == self.vec4s).expect("there is a tile for every width")
     }
 
-    /// The tile with the same rows, keys and parts that takes fewer registers, if it is another one:
-    /// for drivers that refuse the shader of this one.
+    /// The tile with the same rows, keys and parts that takes fewer registers, if it differs from
+    /// this one: for drivers that refuse this one's shader.
     pub fn with_few_registers(&self, gradient: bool) -> Option<&'static Self> {
         let few = table(Kind::FewRegisters);
         let tiles = if gradient { &few.gradient } else { &few.forward };

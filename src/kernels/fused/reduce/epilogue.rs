@@ -1,5 +1,5 @@
-//! What a node makes of its reductions' results before it stores them: an expression of the results
-//! and of further operands, which have the results' shape or one element.
+//! The expression that a node applies to its reductions' results before it stores them. Its inputs
+//! are the results and further operands, which have the results' shape or one element.
 //!
 //! A dispatch binds few tensors, so the outputs may be spread over several: [`Epilogue::parts`].
 
@@ -29,7 +29,7 @@ pub const MAX_OUTPUTS: usize = OUTPUTS.len();
 /// The most parameters: with all others, those of a step over states fit immediates of 128 bytes.
 pub const MAX_CONSTANTS: usize = 12;
 
-/// A node's epilogue; without one, the results themselves.
+/// A node's epilogue; without one, the outputs are the results themselves.
 #[derive(Debug, Clone)]
 pub struct Epilogue {
     /// Its inputs are the results, then the further operands.
@@ -48,7 +48,7 @@ impl Epilogue {
     /// The epilogue `text` with operands of types `extras`; an empty text is none.
     ///
     /// # Errors
-    /// `InvalidArgument` where it does not fit the reductions.
+    /// `InvalidArgument` if it does not fit the reductions.
     pub fn of(text: &str, extras: &[DType], constants: Vec<f32>, states: &States) -> Result<Self> {
         let results: Vec<DType> = states.finish().iter().map(|f| f.dtype).collect();
         if text.is_empty() {
@@ -106,8 +106,8 @@ impl Epilogue {
         &self.constants
     }
 
-    /// The outputs in groups that one dispatch each can write, where `bindings` are left for
-    /// operands and outputs.
+    /// The outputs in groups, each of which one dispatch can write. A dispatch has `bindings`
+    /// bindings left for operands and outputs.
     pub fn parts(&self, extras: &[Extra], bindings: usize) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         for output in 0..self.expression.outputs().len() {
@@ -146,7 +146,7 @@ impl Epilogue {
 pub struct Extra {
     /// The tensor.
     pub tensor: Tensor,
-    /// Whether it has an element for each of the results', not one alone.
+    /// Whether it has an element for each element of the results, not one alone.
     pub whole: bool,
 }
 
@@ -154,7 +154,7 @@ impl Extra {
     /// An operand for results of shape `dims`. Extents of 1 make no difference.
     ///
     /// # Errors
-    /// `InvalidArgument` where the shapes differ.
+    /// `InvalidArgument` if the shapes differ.
     pub fn new(tensor: Tensor, dims: &[usize]) -> Result<Self> {
         let long = |dims: &[usize]| dims.iter().copied().filter(|d| *d != 1).collect::<Dims>();
         let whole = tensor.len() != 1;
@@ -192,7 +192,7 @@ impl Part {
         self.expression.output_types().iter().map(|t| t.lanes()).max().unwrap_or(1)
     }
 
-    /// Whether each output has one element in a word, or as many as the others.
+    /// Whether each output has one element in a word, or all that have more have the same number.
     fn packs_alike(&self) -> bool {
         self.expression.output_types().iter().all(|t| [1, self.unit()].contains(&t.lanes()))
     }
@@ -202,14 +202,14 @@ impl Part {
         ("tail", &self.expression, Ends { sums: self.results.len(), sink: Sink::Memory })
     }
 
-    /// Adds it to a pipeline's key.
+    /// Adds the part to a pipeline's key.
     pub fn key(&self, key: Key) -> Key {
         let results = self.results.iter().fold(0, |bits, r| bits | 1 << r);
         let whole = self.extras.iter().fold(1, |bits, e| bits << 1 | u32::from(e.whole));
         key.name(&self.text).number(results).number(whole)
     }
 
-    /// Declares bindings and parameters, and what the body does with the state `all` of output `i`.
+    /// Declares bindings and parameters, and the statements for the state `all` of output `i`.
     pub fn declare(&self, mut shader: Shader, states: &States) -> Shader {
         let types = self.expression.output_types();
         let finish = states.finish();

@@ -1,10 +1,10 @@
-//! `_WgpuFusedReduce`: several reductions over the same axes, of values that an expression gives
-//! for every element, in one pass.
+//! `_WgpuFusedReduce`: several reductions over the same axes, of an expression's values for every
+//! element, in one pass.
 //!
-//! An output is reduced over the shape to which the inputs behind its own value broadcast, as it
-//! would be without fusion. Where these shapes differ, which the optimizer cannot always exclude,
-//! each of them is a pass of its own. A node may read more tensors than every adapter binds: then
-//! its reductions are as few passes as the adapter allows.
+//! An output is reduced over the shape to which the inputs of its own value broadcast, as it would
+//! be without fusion. Where these shapes differ, which the optimizer cannot always exclude, each
+//! shape takes a pass of its own. A node may read more tensors than every adapter binds: then its
+//! reductions take as few passes as the adapter allows.
 
 mod epilogue;
 mod program;
@@ -35,8 +35,8 @@ pub use state::{MOMENTS, States};
 pub const OP: &str = "_WgpuFusedReduce";
 
 /// Its definition. Result `k` is the reduction `k` of the expression's value `k`; `Moments` has
-/// two, mean and variance. The outputs are the results, or what an `epilogue` makes of them and of
-/// further operands `extra`, which have the results' shape or one element. `axes` count from the
+/// two, mean and variance. The outputs are the results, or the values of an `epilogue` of them and
+/// of further operands `extra`, which have the results' shape or one element. `axes` count from the
 /// front or, when negative, from the back of the shape that is reduced; `whole` reduces all axes to
 /// a scalar.
 pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
@@ -57,7 +57,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
         "keep_dims: bool = false",
     ],
     stateful: false,
-    // Neither the axes nor which inputs are reduced are to be seen.
+    // Shape functions see neither the axes nor which inputs are reduced.
     shape: |_| Ok(Vec::new()),
 }];
 
@@ -71,7 +71,7 @@ pub fn shaders() -> Vec<Shader> {
     program::samples()
 }
 
-/// Some of a node's values, with the inputs behind them.
+/// A pass over some of a node's values, with the inputs that these need.
 struct Pass {
     expression: Expression,
     text: String,
@@ -88,7 +88,7 @@ struct FusedReduce {
     all: Pass,
     /// Each value on its own.
     single: Vec<Pass>,
-    /// The values in passes that every adapter can run; empty where one is enough.
+    /// The values in passes that every adapter can run; empty if one pass is enough.
     narrow: Vec<Pass>,
     constants: Vec<f32>,
     axes: Vec<i64>,
@@ -232,7 +232,7 @@ impl Kernel for FusedReduce {
         };
         let shapes = self.single.iter().map(shape).collect::<Result<SmallVec<[Dims; 6]>>>()?;
         if shapes.iter().all(|dims| *dims == shapes[0]) {
-            // A buffer of parameters may count.
+            // A buffer of parameters may take a binding.
             let bindings = inputs.len() + self.all.epilogue.outputs().len() + 1;
             if !self.narrow.is_empty()
                 && bindings > ctx.device().capabilities().max_bindings as usize
@@ -271,7 +271,7 @@ fn narrow(expression: &Expression, states: &States) -> Vec<Pass> {
     passes.into_iter().map(|(_, pass)| pass).collect()
 }
 
-/// The values `which` of a node.
+/// The pass of the values `which` of a node.
 fn pass(expression: &Expression, states: &States, which: &[usize]) -> Pass {
     let values: Vec<Value> = which.iter().map(|k| expression.outputs()[*k]).collect();
     let (selected, inputs) = expression.select(&values);

@@ -1,5 +1,5 @@
-//! The text of a step: elements of the expression or states of an earlier step in, states or
-//! outputs out.
+//! The text of a step. It reads elements of the expression or states of an earlier step, and writes
+//! states or outputs.
 
 use crate::device::Key;
 use crate::dtype::DType;
@@ -19,41 +19,41 @@ const INPUTS: [&str; 8] = ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
 const STEPS: [&str; 8] =
     ["x0_step", "x1_step", "x2_step", "x3_step", "x4_step", "x5_step", "x6_step", "x7_step"];
 
-/// The most inputs of a pass that every adapter can run: with states on the other side, seven of
-/// eight bindings.
+/// The most inputs of a pass that every adapter can run: together with the states, seven of eight
+/// bindings.
 pub const MAX_INPUTS: usize = 6;
-/// The most inputs of a node, whose reductions are spread over several passes where the adapter
-/// binds too few.
+/// The most inputs of a node. Its reductions are spread over several passes where the adapter has
+/// too few bindings.
 pub const MOST_INPUTS: usize = INPUTS.len();
 /// The most storage buffers of a program.
 pub const MAX_BINDINGS: usize = 8;
 /// The most numbers in a state: a workgroup's states must fit 16 KiB, in 64 bits each.
 pub const MAX_PLANES: usize = 8;
 
-/// What an invocation reads.
+/// The source of an invocation's values.
 #[derive(Debug, Clone, Copy)]
 pub enum Reads<'a> {
-    /// The values of an expression, of which the second is the text; its inputs are read so.
+    /// The values of an expression, its text, and the accesses by which its inputs are read.
     Elements(&'a Expression, &'a str, &'a AccessClass),
     /// States.
     States,
 }
 
-/// What a step's text depends on.
+/// The properties that a step's text depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant<'a> {
     /// The reductions.
     pub states: &'a States,
-    /// What it reads.
+    /// The source of its values.
     pub reads: Reads<'a>,
-    /// The outputs that it writes; otherwise it writes states.
+    /// The outputs that it writes; without them it writes states.
     pub finish: Option<&'a Part>,
-    /// Which inputs are read four elements at once, one bit for each; the others then have one
+    /// The inputs that are read four elements at once, one bit for each; the others then have one
     /// element for a whole run. 0 where elements are read one by one.
     pub vec4s: u32,
     /// Invocations for each segment.
     pub lanes: u32,
-    /// Whether neighbouring elements are those of neighbouring segments.
+    /// Whether neighbouring elements belong to neighbouring segments.
     pub columns: bool,
     /// Invocations in a workgroup.
     pub workgroup: u32,
@@ -274,7 +274,7 @@ pub fn samples() -> Vec<Shader> {
                 let styles = [(false, 1, 256), (true, 1, 256), (true, 8, 8), (false, 64, 256)];
                 for (finish, lanes, workgroup) in styles {
                     let columns = lanes > 1 && dims.len() == 2;
-                    // Every second input in vec4s, over rows.
+                    // Every second input is read in vec4s, over rows.
                     let can = matches!(reads, Reads::Elements(..))
                         && dims.len() == 1
                         && expression.inputs().iter().all(|t| vec4::supports(*t));
@@ -333,7 +333,7 @@ pub fn samples() -> Vec<Shader> {
             each(&format!("x: {dtype}; c: 0; s0 = Exp<{dtype}>(x0); return s0"), "L2Loss");
         }
     }
-    // Two normalizations' weights.
+    // The gradients of two normalizations' weights.
     each(
         "x: float32, float32, float32, float32, float32, float32, float32, float32; c: 0; s0 = \
          Mul<float32>(x0, x1); s1 = Mul<float32>(x0, x2); s2 = AddV2<float32>(s0, s1); s3 = \

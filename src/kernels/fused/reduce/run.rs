@@ -1,10 +1,10 @@
-//! Runs a fused reduction: which axes each step reduces, in how many segments, and in which
+//! Runs a fused reduction: the axes that each step reduces, the number of its segments, and its
 //! windows.
 //!
 //! The first step evaluates the expression over the group of reduced axes that is largest among
 //! those along which every input has one stride; later steps merge its states as
-//! [`plan`](crate::kernels::reduce::plan) cuts them. A walk of which some tensor exceeds the
-//! adapter's largest binding is cut along an axis until its parts fit.
+//! [`plan`](crate::kernels::reduce::plan) cuts them. If a tensor exceeds the adapter's largest
+//! binding, the walk is cut along an axis until its parts fit.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -24,7 +24,7 @@ use crate::tensor::{Dims, Tensor};
 /// The most parts of a walk whose states are kept together; with more, their states are too large.
 const MAX_PARTS: u64 = 64;
 
-/// What is reduced.
+/// A reduction to run.
 pub struct Work<'a> {
     /// The values of an element.
     pub expression: &'a Expression,
@@ -34,7 +34,7 @@ pub struct Work<'a> {
     pub states: &'a States,
     /// The expression's parameters.
     pub constants: &'a [f32],
-    /// What becomes of the results.
+    /// The epilogue of the results.
     pub epilogue: &'a Epilogue,
     /// The epilogue's operands.
     pub extras: &'a [Extra],
@@ -52,9 +52,9 @@ pub type Bases = SmallVec<[u64; 6]>;
 /// Where results go.
 #[derive(Debug, Clone, Copy)]
 pub enum Sink<'a> {
-    /// Outputs, from this element on.
+    /// To the outputs, from this element on.
     Outputs(usize),
-    /// States, in planes of this many elements, from this element of each on.
+    /// To states, in planes of this many elements, from this element of each plane on.
     States(&'a Tensor, usize, usize),
 }
 
@@ -72,18 +72,19 @@ struct First {
     step: Step,
     /// The axis that it reduces.
     axis: Option<usize>,
-    /// What remains.
+    /// The axes that remain.
     rest: Groups,
 }
 
-/// What a step reads.
+/// The tensors that a step reads.
 struct Source {
     /// How the expression's inputs are read, where it is evaluated.
     class: Option<AccessClass>,
-    /// Which of them four elements at once: [`Variant::vec4s`].
+    /// The inputs that are read four elements at once: [`Variant::vec4s`].
     vec4s: u32,
     bindings: SmallVec<[Binding; 8]>,
-    /// Parameters in the order in which the text declares them, up to those of what it writes.
+    /// Parameters in the order in which the text declares them, up to those of the tensors that it
+    /// writes.
     params: Params,
 }
 
@@ -97,7 +98,7 @@ impl Work<'_> {
         sink: Sink<'_>,
     ) -> Result<()> {
         if walk.is_empty() {
-            // Nothing to reduce: the identities.
+            // There is nothing to reduce: the results are the identities.
             let count = outputs(walk);
             let splat = Iteration::over(&[count]);
             let walk = bases.iter().fold(splat, |w, _| w.operand(&[0], 0));
@@ -118,7 +119,7 @@ impl Work<'_> {
         }
     }
 
-    /// Runs the first step, and those behind it.
+    /// Runs the first step, and the steps behind it.
     fn run_first(
         &self,
         ctx: &mut dyn OpContext,
@@ -225,8 +226,8 @@ impl Work<'_> {
         (outputs(walk) * self.states.planes() * self.states.accumulator().size()) as u64
     }
 
-    /// Reduces parts of the walk along one axis, each on its own: the outermost axis, or the
-    /// outermost that is kept where the states of several parts would be too large.
+    /// Reduces parts of the walk along one axis, each on its own. That is the outermost axis, or
+    /// the outermost kept axis if the states of several parts would be too large.
     fn cut(
         &self,
         ctx: &mut dyn OpContext,
@@ -300,7 +301,7 @@ impl Work<'_> {
         self.merge(ctx, &states, left, sink)
     }
 
-    /// What a step reads that evaluates the expression.
+    /// The source of a step that evaluates the expression.
     fn elements(
         &self,
         step: &Step,
@@ -327,8 +328,8 @@ impl Work<'_> {
         Source { class: Some(inputs.class()), vec4s, bindings, params: inputs.params(params) }
     }
 
-    /// Which inputs a step can read four elements at once; none unless all others have one element
-    /// for each run.
+    /// The inputs that a step can read four elements at once; none unless all others have one
+    /// element for each run.
     fn vec4s(&self, step: &Step, walk: &Iteration, bases: &Bases, axis: usize) -> u32 {
         if step.inner != 1 || step.extent == 0 || !step.extent.is_multiple_of(4) {
             return 0;
@@ -356,7 +357,7 @@ impl Work<'_> {
         vec4s
     }
 
-    /// Bindings that a step leaves for the epilogue's operands and the outputs.
+    /// Bindings that a step has left for the epilogue's operands and the outputs.
     fn room(&self, device: &Device, source: &Source) -> usize {
         let own = MAX_BINDINGS + source.params.scalars.len() + self.epilogue.constants().len();
         let bytes = 4 * (own.next_multiple_of(4) + source.params.vec4s.len());

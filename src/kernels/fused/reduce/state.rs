@@ -1,9 +1,9 @@
-//! What a fused reduction accumulates: the reductions of a node, their state between steps, and its
-//! WGSL.
+//! The values that a fused reduction accumulates: the reductions of a node, their state between
+//! steps, and its WGSL.
 //!
 //! A [`State`](States) has one member for each reduction: an accumulated value, or the moments
-//! (count, sum, squared differences). Between steps states lie in planes, one number of every state
-//! in each.
+//! (count, sum, squared differences). Between steps states lie in planes: each plane holds one
+//! number of every state.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::kernels::reduce::table::{Identity, REDUCTIONS, Reduction, identity_text};
 use crate::{invalid, require};
 
-/// The name of the reduction that gives mean and variance, two outputs.
+/// The name of the reduction with two outputs, mean and variance.
 pub const MOMENTS: &str = "Moments";
 
 /// One reduction of a node.
@@ -29,10 +29,10 @@ pub struct States {
     accumulator: DType,
 }
 
-/// How one output follows from a state.
+/// How an output is computed from a state.
 #[derive(Debug, Clone)]
 pub struct Finish {
-    /// WGSL of the value, of the state `all`.
+    /// WGSL of the value, computed from the state `all`.
     pub value: String,
     /// Element type.
     pub dtype: DType,
@@ -42,7 +42,7 @@ impl States {
     /// The reductions `names`, separated by commas, of values of `dtypes`.
     ///
     /// # Errors
-    /// `InvalidArgument` where a reduction is unknown or lacks the type, or where their
+    /// `InvalidArgument` if a reduction is unknown or lacks the type, or where their
     /// accumulators differ in type.
     pub fn new(names: &str, dtypes: &[DType]) -> Result<Self> {
         let mut kinds = Vec::new();
@@ -190,7 +190,7 @@ impl States {
         }
     }
 
-    /// WGSL of `lift`, the state of one element, of the values that a function named `function`
+    /// WGSL of `lift`, the state of one element, from the values that a function named `function`
     /// returns.
     pub fn lift(&self, function: &str) -> String {
         let one = self.reductions() == 1;
@@ -237,7 +237,7 @@ impl States {
         format!("fn store_state(i: u32, s: State) {{\n{stores}}}\n")
     }
 
-    /// How the outputs follow, in their order.
+    /// How the outputs are computed, in their order.
     pub fn finish(&self) -> Vec<Finish> {
         let of = |(k, (kind, dtype)): (usize, &(Kind, DType))| {
             let values = match kind {

@@ -2,7 +2,7 @@
 //! and behind them, in one dispatch that goes over each row a few times while it lies in the cache:
 //! normalizations, softmax, cross entropies and their gradients.
 //!
-//! [`program`] says what is computed, [`walk`] with which shapes, [`text`] is the shader. The
+//! [`program`] describes the computation, [`walk`] its shapes, and [`text`] is the shader. The
 //! outputs have the shapes of the separate ops' outputs, whatever the inputs broadcast to.
 
 pub mod program;
@@ -49,7 +49,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
     shape: unknown,
 }];
 
-/// Which outputs have which shapes is said by attributes that shape functions are not shown.
+/// The outputs' shapes depend on attributes, which shape functions are not shown.
 fn unknown(_: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     Ok(Vec::new())
 }
@@ -62,10 +62,10 @@ pub fn register(registry: &mut Registry) {
     });
 }
 
-/// The node's attributes.
-/// Most parameters of a program.
+/// The most parameters of a program.
 const MOST_CONSTANTS: usize = 1024;
 
+/// The node's attributes.
 struct FusedRowwise {
     program: RowProgram,
     /// The program as text, for keys.
@@ -182,7 +182,7 @@ impl Launch<'_> {
         })
     }
 
-    /// How many invocations share a row, and how many steps an iteration takes.
+    /// The number of invocations that share a row, and the number of steps of an iteration.
     fn lanes(&self, unit: u32) -> Result<(Lanes, u32)> {
         let units = self.walk.columns.len().div_ceil(unit as usize);
         // Each stage has a loop, and one more for every block.
@@ -192,7 +192,7 @@ impl Launch<'_> {
         })
     }
 
-    /// Enqueues the rows, in as many windows as the adapter's bindings need.
+    /// Enqueues the rows, in as many windows as the adapter's bindings require.
     fn enqueue(&self, device: &Device, variant: &Variant<'_>, targets: &[Tensor]) -> Result<()> {
         let walk = &self.walk;
         let (rows, columns) = (walk.rows.len(), walk.columns.len());

@@ -1,4 +1,4 @@
-//! What `_WgpuFusedRowwise` computes: stages over the rows of a tensor. A row is all elements that
+//! The program of `_WgpuFusedRowwise`: stages over the rows of a tensor. A row is all elements that
 //! differ only in the reduced axes.
 //!
 //! A stage of reductions evaluates its expression for each element and reduces the values of a row
@@ -11,10 +11,10 @@
 //! | full: x: float32, float32, float32; …; return s2 | return y0
 //! ```
 //!
-//! The inputs of every expression are those of the op, then the values of rows that the stages
-//! before gave, in their order (`r0`, `r1`, …). The values of the last stage are `y0`, `y1`, …. The
-//! outputs are a list of both, values of rows with the reduced axes kept as extents of 1, or
-//! without them where `flat` follows.
+//! The inputs of every expression are those of the op, then the row values of the earlier stages,
+//! in their order (`r0`, `r1`, …). The values of the last stage are `y0`, `y1`, …. The outputs are
+//! a list of both, values of rows with the reduced axes kept as extents of 1, or without them where
+//! `flat` follows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,11 +25,11 @@ use crate::kernels::expression::{Expression, Value, check_length};
 use crate::kernels::reduce::table::{REDUCTIONS, Reduction};
 use crate::{invalid, require};
 
-/// The types that rows are reduced in.
+/// The types in which rows are reduced.
 pub const REDUCED: &[DType] = types::FLOATS;
 
-/// The reduction of TensorFlow's op, if rows of all of [`REDUCED`] can be reduced by it and it has
-/// no more to do than to combine elements, and to divide by their number.
+/// The reduction of TensorFlow's op, if it can reduce rows of all types in [`REDUCED`], and if it
+/// only combines elements and divides by their number.
 pub fn reduction(op: &str) -> Option<&'static Reduction> {
     let row = REDUCTIONS.iter().find(|row| row.op == op)?;
     (row.keeps_singles() && REDUCED.iter().all(|t| row.types.contains(t))).then_some(row)
@@ -40,16 +40,16 @@ pub fn reduction(op: &str) -> Option<&'static Reduction> {
 pub enum Action {
     /// Reduces each over the row.
     Reduce(Vec<&'static Reduction>),
-    /// Keeps them for the row; the expression uses nothing that varies within one.
+    /// Keeps the values for the row; the expression uses nothing that varies within a row.
     Row,
-    /// They are elements of outputs.
+    /// Stores the values as elements of outputs.
     Full,
 }
 
 /// One stage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
-    /// What is done with the values.
+    /// What the stage does with the values.
     pub action: Action,
     /// The values.
     pub expression: Expression,
@@ -58,7 +58,7 @@ pub struct Stage {
 /// An output of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// A value of rows.
+    /// A value for each row.
     Row {
         /// Its number.
         value: u32,
@@ -69,7 +69,7 @@ pub enum Output {
     Full(u32),
 }
 
-/// Stages, and what becomes of their values.
+/// Stages, and the outputs that are made of their values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowProgram {
     stages: Vec<Stage>,
@@ -80,7 +80,7 @@ impl RowProgram {
     /// A program of `stages` with `outputs`.
     ///
     /// # Errors
-    /// `InvalidArgument` where the stages do not go together.
+    /// `InvalidArgument` if the stages do not go together.
     pub fn new(stages: Vec<Stage>, outputs: Vec<Output>) -> Result<Self> {
         let program = Self { stages, outputs };
         program.check()?;
@@ -156,8 +156,8 @@ impl RowProgram {
         rows.flat_map(|s| s.expression.output_types()).collect()
     }
 
-    /// Operations on floats for each element: those of the expressions, without casts, and one for
-    /// each value that is reduced. What a row takes once does not count.
+    /// Floating-point operations for each element: those of the expressions, without casts, and one
+    /// for each value that is reduced. Operations that a row takes only once do not count.
     pub fn operations(&self) -> usize {
         let of_stage = |stage: &Stage| match &stage.action {
             Action::Reduce(reductions) => stage.expression.operations() as usize + reductions.len(),
@@ -246,13 +246,13 @@ impl FromStr for Action {
     }
 }
 
-/// Most stages: more than the optimizer's estimate can tell apart.
+/// The most stages: more than the optimizer's estimate can tell apart.
 const MOST_STAGES: usize = 256;
 
 impl FromStr for RowProgram {
     type Err = Error;
 
-    /// Reads what `Display` wrote, and checks it.
+    /// Reads a program that `Display` wrote, and checks it.
     fn from_str(text: &str) -> Result<Self> {
         check_length(text)?;
         require!(text.matches('|').count() <= MOST_STAGES, "more than {MOST_STAGES} stages");

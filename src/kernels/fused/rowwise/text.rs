@@ -19,7 +19,7 @@ use crate::shader::{Field, Shader, codec, unroll, vec4};
 const INPUTS: [&str; 7] = ["in0", "in1", "in2", "in3", "in4", "in5", "in6"];
 /// Names of the outputs' bindings.
 const OUTPUTS: [&str; 7] = ["out0", "out1", "out2", "out3", "out4", "out5", "out6"];
-/// Inputs and outputs of one program: with a buffer of parameters, eight bindings.
+/// The most inputs and outputs of one program: with a buffer of parameters, eight bindings.
 pub const MAX_TENSORS: usize = INPUTS.len();
 
 /// How a tensor is read or written.
@@ -33,7 +33,7 @@ pub enum Access {
     Four,
 }
 
-/// What the shader's text depends on.
+/// The properties that the shader's text depends on.
 pub struct Variant<'a> {
     /// The program.
     pub program: &'a RowProgram,
@@ -41,7 +41,7 @@ pub struct Variant<'a> {
     pub text: &'a str,
     /// How each input is read.
     pub inputs: Vec<Access>,
-    /// How each output is written, and the type in memory.
+    /// How each output is written, and its type in memory.
     pub outputs: Vec<(Access, DType)>,
     /// Dimensions of the walk over rows.
     pub row_rank: usize,
@@ -212,7 +212,7 @@ impl Variant<'_> {
         }
         for (reduction, t) in wanted {
             let op = reduction.op;
-            // Without short circuits, which are branches.
+            // There are no short circuits, which would be branches.
             let is_nan = match t {
                 "f32" => "(bitcast<u32>(b) & 0x7fffffffu) > 0x7f800000u",
                 _ => "b != b",
@@ -292,7 +292,7 @@ impl Variant<'_> {
         text
     }
 
-    /// `value` of type `dtype` as the memory's type `stored` computes it.
+    /// `value` of type `dtype` in the type `stored` in which memory holds it.
     fn stored(&self, value: &str, dtype: DType, stored: DType) -> String {
         match (dtype, stored) {
             (DType::Bool, DType::U32) => format!("select(0u, 1u, {value})"),
@@ -300,7 +300,7 @@ impl Variant<'_> {
         }
     }
 
-    /// A call of the function of stage `s`, for one of the columns at hand or, without one, for the
+    /// A call of the function of stage `s`, for one of the current columns or, without one, for the
     /// row.
     fn call(&self, s: usize, stage: &Stage, rows: usize, column: Option<usize>) -> String {
         let types = self.program.inputs();
@@ -318,7 +318,7 @@ impl Variant<'_> {
         format!("stage{s}({})", args.join(", "))
     }
 
-    /// Statements that read the elements at column `c` which `stage` uses.
+    /// Statements that read the elements at column `c` that `stage` uses.
     fn reads(&self, text: &mut String, stage: &Stage) {
         let types = self.program.inputs();
         for (i, access) in
@@ -345,7 +345,7 @@ impl Variant<'_> {
         }
     }
 
-    /// The reads of `stage` and its values `v0` to `v3` for the columns at hand.
+    /// The reads of `stage` and its values `v0` to `v3` for the current columns.
     fn elements(&self, s: usize, stage: &Stage, rows: usize) -> String {
         let mut text = String::new();
         self.reads(&mut text, stage);

@@ -12,7 +12,7 @@ use crate::tensor::{Dims, shape_text};
 /// Shapes of a program's values, given those of its inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shapes {
-    /// What rows and columns together go over: the shape to which all inputs broadcast.
+    /// The shape that rows and columns together cover: the shape to which all inputs broadcast.
     pub full: Dims,
     /// Which axes of `full` are reduced.
     pub reduced: SmallVec<[bool; 6]>,
@@ -63,11 +63,11 @@ fn values(expression: &Expression, inputs: &[Dims]) -> Result<Vec<Dims>> {
 }
 
 impl Shapes {
-    /// The shapes when the inputs have `inputs` and `axes`, counted from the end, are reduced.
+    /// The shapes for inputs of shapes `inputs` where `axes`, counted from the end, are reduced.
     ///
     /// # Errors
-    /// `InvalidArgument` where shapes do not broadcast, or where the program does not mean what its
-    /// stages say for these shapes.
+    /// `InvalidArgument` if shapes do not broadcast, or where the program's stages mean something
+    /// else for these shapes.
     pub fn infer(program: &RowProgram, inputs: &[Dims], axes: &[i64]) -> Result<Self> {
         let mut full = Dims::new();
         for dims in inputs {
@@ -178,7 +178,7 @@ impl Walk {
     }
 
     /// Whether every fourth column of every row of operand `k` starts at a multiple of four
-    /// elements, and four are neighbours.
+    /// elements, with the next three columns behind it.
     pub fn is_in_vec4s(&self, k: usize) -> bool {
         let vec4s = |strides: &[i64]| strides.iter().all(|s| s % 4 == 0);
         match self.columns.strides(k).split_last() {

@@ -1,12 +1,12 @@
 //! `_WgpuFusedUpdate`: one step of many variables, in place, in as few dispatches as memory allows.
 //!
-//! The op has N members that share an expression: `NR / N` variables each, the same number of
-//! tensors each, and scalars that serve all members. The expression's inputs are a member's old
-//! values, its tensors, and the scalars; its outputs are the new values of all of the member's
-//! variables. A tensor has the variables' shape, or one element. Members differ in shape. Inputs
-//! come member by member.
+//! The op has N members that share an expression. Each member has `NR / N` variables and a number
+//! of tensors that is the same for all; scalars serve all members. The expression's inputs are a
+//! member's old values, its tensors, and the scalars; its outputs are the new values of all of the
+//! member's variables. A tensor has the variables' shape, or one element. Members differ in shape.
+//! Inputs come member by member.
 //!
-//! TensorFlow cuts all tensors out of few large blocks, so a dispatch binds windows of blocks
+//! TensorFlow cuts all tensors out of a few large blocks, so a dispatch binds windows of blocks
 //! instead of tensors, and a table tells each workgroup which elements of which member it updates.
 
 pub mod plan;
@@ -33,8 +33,8 @@ use crate::tensor::{Tensor, shape_text};
 /// The op's name.
 pub const OP: &str = "_WgpuFusedUpdate";
 
-/// Most variables and tensors of a member: each may lie in a block of its own, and the scalars need
-/// one window more.
+/// The most variables and tensors of a member: each may lie in a block of its own, and the scalars
+/// need one window more.
 pub const MAX_VALUES: usize = shader::MAX_WINDOWS - 1;
 
 /// Its signature.
@@ -193,7 +193,7 @@ impl FusedUpdate {
         Ok(())
     }
 
-    /// Enqueues one member, of whose variables some may be the same.
+    /// Enqueues one member, some of whose variables may be the same.
     fn run_in_order(
         &self,
         ctx: &mut dyn OpContext,
@@ -225,7 +225,7 @@ impl FusedUpdate {
         for first in (0..count).step_by(run) {
             let places =
                 variables.iter().chain(tensors).chain(scalars).enumerate().map(|(k, t)| {
-                    // A variable is never one, for it is written where it lies.
+                    // A variable never is, since it is written where it lies.
                     let splat = k >= own || k >= variables.len() && t.len() == 1 && count > 1;
                     let first = if splat { 0 } else { first };
                     Place {
@@ -313,8 +313,8 @@ impl FusedUpdate {
     }
 }
 
-/// Vec4s, where the elements of all pieces can be taken so, and where what completes the last four
-/// is in the window too.
+/// Vec4s if the elements of all pieces can be taken four at a time, and if the elements that
+/// complete the last four are in the window too.
 fn access(expression: &Expression, part: &Part, pieces: &[&Piece]) -> Access {
     let inputs = expression.inputs();
     let splats: SmallVec<[bool; 8]> =
@@ -338,7 +338,7 @@ fn access(expression: &Expression, part: &Part, pieces: &[&Piece]) -> Access {
     }
 }
 
-/// Moves what one element is enough for into one temporary.
+/// Moves inputs of which one element serves all into one temporary.
 fn gather(ctx: &mut dyn OpContext, mut piece: Piece) -> Result<Piece> {
     const SLOT: u64 = 16;
     let splats = piece.places.iter().filter(|p| p.splat).count();
@@ -387,7 +387,7 @@ pub fn shaders() -> Vec<Shader> {
     let expression = |text: &str| text.parse::<Expression>().expect("a sample");
     let shader = |(text, windows): &(&str, &[WindowType])| {
         let expression = expression(text);
-        // Each input in the last window of its type, but where there are several.
+        // Each input lies in the last window of its type, unless there are several.
         let home = |(k, dtype): (usize, &DType)| {
             let window_type = WindowType::of(*dtype);
             let of_type =

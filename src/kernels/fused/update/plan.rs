@@ -1,4 +1,4 @@
-//! Which dispatches an update takes: runs of elements that share a few windows of memory go
+//! The dispatches that an update takes: runs of elements that share a few windows of memory go
 //! together.
 
 use std::ops::Range;
@@ -9,8 +9,7 @@ use super::shader::{MAX_WINDOWS, WindowType};
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// Windows start and end at multiples of this, so that a step after the other binds the same
-/// ranges.
+/// Windows start and end at multiples of this, so that each training step binds the same ranges.
 const GRAIN: u64 = 1 << 16;
 
 /// Where an input of the expression lies.
@@ -20,7 +19,7 @@ pub struct Place {
     pub address: u64,
     /// Its type.
     pub dtype: DType,
-    /// One element serves all.
+    /// Whether one element serves all.
     pub splat: bool,
 }
 
@@ -63,7 +62,7 @@ pub type Bound = SmallVec<[usize; MAX_WINDOWS]>;
 pub struct Part {
     /// Windows, sorted by type.
     pub windows: Vec<Window>,
-    /// What it updates.
+    /// The pieces that it updates.
     pub pieces: Vec<Piece>,
 }
 
@@ -97,7 +96,7 @@ impl Part {
     }
 }
 
-/// Bytes of the longest run that surely fits a window.
+/// Bytes of the longest run that is certain to fit a window.
 pub fn longest_run(max_binding: u64) -> u64 {
     limit(max_binding) - 2 * GRAIN
 }
@@ -107,8 +106,8 @@ fn limit(max_binding: u64) -> u64 {
     (max_binding & !(GRAIN - 1)).min(1 << 31)
 }
 
-/// Distributes pieces over dispatches. A piece that needs too many windows for one comes back as an
-/// error.
+/// Distributes pieces over dispatches. A piece that needs more windows than a dispatch has is
+/// returned as an error.
 pub fn plan(
     pieces: Vec<Piece>,
     max_binding: u64,
@@ -145,10 +144,10 @@ pub fn plan(
 /// The windows that a dispatch binds, and the binding of each input, from the window of each input
 /// in `homes`. The first `own` inputs are a member's variables and tensors; scalars follow.
 ///
-/// Each result is a pipeline, so few may occur. While all inputs of a type share a window, it is
-/// bound once. As soon as they lie in several blocks, each of the first `own` inputs gets a binding
-/// of its own, whatever window it shares: else every distribution of k inputs over two blocks were
-/// a pipeline, 2^(k-1) of them.
+/// Each distinct result is a pipeline, so there must be few. While all inputs of a type share a
+/// window, it is bound once. As soon as they lie in several blocks, each of the first `own` inputs
+/// gets a binding of its own, whatever window it shares: otherwise every distribution of k inputs
+/// over two blocks would be a pipeline, 2^(k-1) of them.
 pub fn bindings(homes: &[usize], own: usize, windows: &[Window]) -> (Bound, SmallVec<[usize; 8]>) {
     let first_uses = |homes: &[usize]| {
         let mut used = Bound::new();
@@ -177,7 +176,7 @@ pub fn bindings(homes: &[usize], own: usize, windows: &[Window]) -> (Bound, Smal
     (tensors.iter().copied().chain(shared).collect(), places)
 }
 
-/// `windows`, grown so that they cover `needs` too.
+/// `windows`, grown so that they also cover `needs`.
 fn cover(mut windows: Vec<Window>, needs: &[Window], limit: u64) -> Option<Vec<Window>> {
     for Window { window_type, range, block } in needs {
         let start = range.start & !(GRAIN - 1);

@@ -9,12 +9,12 @@ use crate::dtype::DType;
 use crate::kernels::expression::Expression;
 use crate::shader::{Shader, WORKGROUP, codec, vec4};
 
-/// Most windows of one dispatch: with the table, seven of eight bindings.
+/// The most windows of one dispatch: with the table, seven of eight bindings.
 pub const MAX_WINDOWS: usize = 6;
 
-/// Units of elements that an invocation updates, one after the other.
+/// Units of elements that an invocation updates, one unit after the other.
 const UNITS: u32 = 4;
-/// The same of vec4s: finding a variable's places takes as long as updating a few elements.
+/// The same for vec4s: finding a variable's places takes as long as updating a few elements.
 const UNITS_OF_VEC4S: u32 = 8;
 
 const NAMES: [&str; MAX_WINDOWS] = ["w0", "w1", "w2", "w3", "w4", "w5"];
@@ -30,8 +30,8 @@ pub enum WindowType {
 }
 
 impl WindowType {
-    /// The window through which values of `dtype` are seen; `None` for types that updates do not
-    /// know.
+    /// The window through which values of `dtype` are seen; `None` for types that cannot be
+    /// updated.
     pub const fn of(dtype: DType) -> Option<Self> {
         match dtype {
             DType::F32 | DType::I32 | DType::U32 | DType::F16 | DType::BF16 | DType::Bool => {
@@ -62,10 +62,10 @@ impl WindowType {
 /// How an update's elements are read and written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// One by one, or as many as share a word.
+    /// One element at a time, or all elements of a word.
     Single,
-    /// Four at once where they lie side by side: `splats` tells of which inputs one element serves
-    /// all. The others are of 32 bits, and start at multiples of 16 bytes.
+    /// Four at once, where they lie side by side: `splats` tells for which inputs one element
+    /// serves all. The other inputs are of 32 bits, and start at multiples of 16 bytes.
     Vec4s { splats: SmallVec<[bool; 8]> },
 }
 
@@ -112,12 +112,12 @@ pub fn row_words(expression: &Expression) -> usize {
     2 + 2 * expression.inputs().len()
 }
 
-/// The pipeline of an expression whose first inputs are the variables, of windows of these types,
-/// and of the window of each input.
+/// The key of the pipeline of an expression whose first inputs are the variables. It depends on the
+/// types of the windows, and on the window of each input.
 ///
-/// The windows are no matter of the table: a branch for each access costs little on a GPU, where
-/// all invocations of a workgroup take the same, but a software adapter carries out every side of
-/// it.
+/// The table does not hold the windows: to select one takes a branch for each access. That costs
+/// little on a GPU, where all invocations of a workgroup take the same side, but a software adapter
+/// executes every side.
 pub fn key(
     expression: &Expression,
     windows: &[WindowType],
@@ -187,8 +187,8 @@ pub fn shader(
         .body(include_str!("../../../../shaders/fused/update.wgsl"))
 }
 
-/// The function that reads element `i` of the expression's input `k` in `window`, of which `index`
-/// picks a word.
+/// The function that reads element `i` of the expression's input `k` in `window`; `index` picks a
+/// word of it.
 fn load(k: usize, dtype: DType, window: &str, index: &dyn Fn(&str) -> String) -> String {
     let (shift, value) = codec::lane(dtype);
     let at = if shift == 0 { "j".to_owned() } else { format!("j >> {shift}u") };
@@ -210,7 +210,7 @@ fn load_four(k: usize, dtype: DType, window: &str) -> String {
     )
 }
 
-/// The places of the inputs and the constants, once for an invocation.
+/// The places of the inputs and the constants, read once by an invocation.
 fn places(expression: &Expression, access: &Access) -> String {
     let inputs = (0..expression.inputs().len()).map(|k| {
         let splat = match access {
@@ -262,7 +262,7 @@ fn steps_of_vec4s(expression: &Expression, homes: &[usize], splats: &[bool]) -> 
     text
 }
 
-/// One unit: the new values of its lanes, then what is written.
+/// One unit: computes the new values of its lanes, then writes them.
 fn steps(expression: &Expression, lanes: u32, homes: &[usize]) -> String {
     let mut text = String::new();
     for lane in 0..lanes {

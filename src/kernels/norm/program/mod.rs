@@ -1,5 +1,5 @@
-//! Programs of batch normalization: sums for each channel, what follows from them, and the
-//! elementwise ends.
+//! Programs of batch normalization: sums for each channel, the values that follow from them, and
+//! the elementwise ends.
 
 mod vec4s;
 
@@ -16,7 +16,7 @@ use crate::kernels::reduce::program::{part, window_bytes};
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-/// The shortest run of an invocation that is worth another sum of each channel.
+/// The shortest run of an invocation that is worth cutting each channel into one more sum.
 const SHORTEST: usize = 16;
 
 /// A tensor as `[images, channels, inner]`.
@@ -28,7 +28,7 @@ pub struct Channels {
     pub channels: usize,
     /// Product of the extents behind the channels.
     pub inner: usize,
-    /// How work is cut.
+    /// The profile by which work is cut.
     pub profile: Profile,
 }
 
@@ -47,7 +47,7 @@ pub struct Gradient<'a> {
     pub is_training: bool,
 }
 
-/// What the two sums of a channel are of.
+/// The quantities that the two sums of a channel are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Moments,
@@ -66,7 +66,7 @@ impl Mode {
         let shader =
             Shader::new(format!("batch norm, sums for {}, {dtype}", self.name())).bind("x", dtype);
         let shader = match self {
-            // The first image, which holds each channel's first element.
+            // The first image holds each channel's first element.
             Self::Moments => shader.bind("head", dtype),
             Self::Gradient => shader.bind("dy", dtype).bind("mean", F32),
         };
@@ -332,8 +332,9 @@ impl Channels {
     }
 
     /// Enqueues the two sums of each channel and segment, over windows of images where `x` exceeds
-    /// a binding. `others` gives what is bound beside a window's elements of `x`; `vec4s` says that
-    /// all of it is taken four channels at once. Returns the sums and the number of segments.
+    /// a binding. `others` gives the tensors that are bound beside a window's elements of `x`;
+    /// `vec4s` tells that all of them are taken four channels at once. Returns the sums and the
+    /// number of segments.
     fn sums(
         &self,
         ctx: &mut dyn OpContext,
@@ -394,8 +395,8 @@ impl Channels {
         Ok((sums, all_segments))
     }
 
-    /// Enqueues what follows from the sums of each channel. `params` adds the mode's own
-    /// parameters.
+    /// Enqueues the program that computes a channel's values from its sums. `params` adds the
+    /// mode's own parameters.
     #[expect(clippy::too_many_arguments, reason = "one dispatch for both modes")]
     fn finish(
         &self,

@@ -13,14 +13,14 @@ use crate::kernels::reduce::program::{part, window_bytes};
 use crate::shader::{Field, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
-/// An elementwise program: its name, the tensors that it walks, the values of channels, what it
-/// reads once, and what it writes.
+/// An elementwise program: its name, the tensors that it walks, the values of channels, the text
+/// that it runs once, and its results.
 pub(super) struct End {
     name: &'static str,
     walked: &'static [&'static str],
     vectors: &'static [&'static str],
     epsilon: bool,
-    /// For each element.
+    /// Operations for each element.
     operations: usize,
     channel: &'static str,
     write: &'static str,

@@ -1,5 +1,5 @@
-//! The texts of loops over windows: whole ones, and parts of them where whole windows are more
-//! iterations than an adapter's loops may have.
+//! The texts of loops over windows: over whole windows, and over parts of them where whole windows
+//! take more iterations than an adapter's loops may have.
 
 use crate::kernels::iterations::PART;
 use crate::shader::Shader;

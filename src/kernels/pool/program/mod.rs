@@ -1,8 +1,8 @@
 //! The programs of pooling: one WGSL file for each, with the same windows and parameters.
 //!
-//! A program takes whole windows in one dispatch. Where that is more iterations than the adapter's
-//! loops may have, dispatches take parts of the windows ([`cut`]), in row-major order, and each
-//! goes on from what the one before stored.
+//! A program takes whole windows in one dispatch. Where that takes more iterations than the
+//! adapter's loops may have, dispatches take parts of the windows ([`cut`]), in row-major order,
+//! and each goes on from the values that the previous one stored.
 
 mod cut;
 pub(super) mod vec4s;
@@ -29,7 +29,7 @@ const FIRST_MATCH: &str = include_str!("../../../../shaders/pool/first_match.wgs
 pub struct Pool {
     name: &'static str,
     inputs: &'static [&'static str],
-    /// Whether it searches for the element that a window took.
+    /// Whether it searches for the element that was selected from a window.
     matches: bool,
     text: &'static str,
 }
@@ -51,7 +51,7 @@ pool!(
     MAX, "max", &["x"], false
 );
 pool!(
-    /// Its gradient.
+    /// The gradient of the maximum.
     MAX_GRAD, "max_grad", &["x", "y", "dy"], true
 );
 pool!(
@@ -63,7 +63,7 @@ pool!(
     ARGMAX, "argmax", &["x", "y"], true
 );
 pool!(
-    /// Gradient by index.
+    /// The gradient of the maximum, by index.
     ARGMAX_GRAD, "argmax_grad", &["argmax", "dy"], false
 );
 pool!(
@@ -75,7 +75,7 @@ pool!(
     AVERAGE, "average", &["x"], false
 );
 pool!(
-    /// Its gradient.
+    /// The gradient of the mean.
     AVERAGE_GRAD, "average_grad", &["dy"], false
 );
 
@@ -110,7 +110,7 @@ impl Pool {
         shader.body(self.text).map("result")
     }
 
-    /// The type of what a program for elements of `dtype` stores. Parts of sums are not rounded.
+    /// The type that a program for elements of `dtype` stores. Parts of sums are not rounded.
     fn result(&self, dtype: DType, is_cut: bool) -> DType {
         match *self {
             ARGMAX => DType::I64,
@@ -131,7 +131,7 @@ impl Pool {
         })
     }
 
-    /// Most iterations of all loops of one invocation.
+    /// The most iterations of all loops of one invocation.
     fn iterations(&self, g: &Geometry, result: DType) -> usize {
         let loops = self.loops(g);
         let element = match self.name {
@@ -148,13 +148,14 @@ impl Pool {
         self.iterations(g, result) > profile.loop_limit
     }
 
-    /// Bytes of an element of the result, or of what is kept of it between parts of windows.
+    /// Bytes of an element of the result, or of the value that is kept for it between parts of
+    /// windows.
     pub(super) fn widest(&self, result: DType, is_long: bool) -> usize {
         self.result(result, is_long).size().max(result.size())
     }
 
-    /// Whether it searches windows for the elements that they took, and has something else to do
-    /// with these than to store their indices.
+    /// Whether it searches windows for the elements that were selected, and uses these otherwise
+    /// than to store their indices.
     pub(super) fn searches(&self) -> bool {
         self.matches && *self != ARGMAX
     }
@@ -164,7 +165,7 @@ impl Pool {
         [MAX, ARGMAX, ARGMAX_GRAD, AVERAGE, AVERAGE_GRAD].contains(self)
     }
 
-    /// Whether `input` has the shape of what is pooled.
+    /// Whether `input` has the shape of the pooled tensor.
     pub(super) fn is_pooled(input: &str) -> bool {
         matches!(input, "x" | "g")
     }
@@ -174,12 +175,12 @@ impl Pool {
         self.inputs
     }
 
-    /// Whether the result has the shape of what is pooled.
+    /// Whether the result has the shape of the pooled tensor.
     pub(super) fn is_gradient(&self) -> bool {
         matches!(self.name, "max_grad" | "argmax_grad" | "average_grad")
     }
 
-    /// Enqueues the program. The first number is that of the elements of an image where indices
+    /// Enqueues the program. The first number is the number of elements of an image if indices
     /// count within images, else 0; the second one is the index of the first element.
     pub fn enqueue(
         &'static self,
@@ -194,7 +195,7 @@ impl Pool {
             return self.dispatch(ctx.device(), g, inputs, result, numbers, None);
         }
         if self.searches() {
-            // Each window is searched once, for the index of the element that it took.
+            // Each window is searched once, for the index of the element that it selects.
             let indices = ctx.temp(DType::I64, &[g.outputs()])?;
             ARGMAX.enqueue(ctx, g, &inputs[..2], &indices, (0, 0))?;
             let by_index = if *self == MAX_GRAD { &ARGMAX_GRAD } else { &ARGMAX_PICK };
@@ -223,7 +224,7 @@ impl Pool {
         for n in [base, elements, result.len(), g.batch * g.channels * g.output_positions()] {
             device.check_extent(n)?;
         }
-        // Before the result come floats.
+        // All inputs before the result are floats.
         let dtype = inputs[inputs.len() - 1].dtype;
         let (last, is_cut) = (g.channels_last, part.is_some());
         let params =
@@ -251,7 +252,7 @@ impl Pool {
     }
 }
 
-/// Declares what [`window_params`] appends.
+/// Declares the parameters that [`window_params`] appends.
 pub(super) fn declare_windows(mut shader: Shader) -> Shader {
     for d in 0..3 {
         for name in ["in", "out", "kernel", "stride", "pad"] {

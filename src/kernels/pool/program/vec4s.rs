@@ -1,8 +1,9 @@
 //! Pooling of four channels at once: channels are the innermost dimension and a multiple of four.
 //!
-//! Gradients of windows that don't overlap write what each window covers. Other gradients gather;
-//! that of the maximum does it by numbers of the elements that windows took, which a first program
-//! writes, so that no window is searched again for each of its elements.
+//! Gradients of windows that don't overlap write the elements that each window covers. Other
+//! gradients gather. That of the maximum gathers by the numbers of the elements that were selected
+//! from windows. A first program writes these numbers, so that no window is searched again for each
+//! of its elements.
 
 use smallvec::SmallVec;
 
@@ -17,12 +18,13 @@ use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 const TYPES: &[DType] = types::FLOATS_BUT_F64;
-/// The number that stands for no element of a window, so windows have at most as many.
+/// The number that stands for no element of a window, and so the most elements that a window may
+/// have.
 const NO_TAP: usize = 255;
-/// Most elements that an invocation writes: larger blocks would leave too few invocations.
+/// The most elements that an invocation writes: larger blocks would leave too few invocations.
 const MAX_BLOCK: usize = 64;
 
-/// Extents for which one division in f32 tells a position's windows.
+/// Up to this extent one division in f32 tells a position's windows.
 const MAX_EXTENT: usize = 1 << 20;
 
 /// One program: its inputs' names and its text.
@@ -115,17 +117,18 @@ impl Vec4Program {
     }
 }
 
-/// Bytes of four channels of a tensor; the numbers of taken elements are bytes, four in a word.
+/// Bytes of four channels of a tensor. The numbers of selected elements are bytes, four in a word.
 const fn unit(dtype: DType) -> u32 {
     if matches!(dtype, DType::U32) { 4 } else { vec4::unit(dtype) }
 }
 
-/// Blocks of as many elements as the strides that cover the padded input up to its last element.
+/// The number of blocks, each with the extents of the strides, that cover the padded input up to
+/// its last element.
 fn blocks(g: &Geometry) -> [usize; 3] {
     [0, 1, 2].map(|d| (g.input[d] + g.pad[d]).div_ceil(g.stride[d]))
 }
 
-/// Enqueues `pool` if it is one of four channels at once, and says whether it was.
+/// Enqueues `pool` if it is a program of four channels at once. Returns whether it was.
 pub(in crate::kernels::pool) fn enqueue(
     ctx: &mut dyn OpContext,
     pool: &'static Pool,

@@ -1,5 +1,5 @@
 //! ArgMax and ArgMin along one axis. The first of equal values wins and NaN never does, as in
-//! TensorFlow's CPU kernels; with nothing but NaN the result is 0.
+//! TensorFlow's CPU kernels; if all values are NaN, the result is 0.
 
 pub(super) mod vec4s;
 
@@ -30,17 +30,17 @@ pub struct ArgReduction {
     pub reference: fn(f64, f64) -> bool,
 }
 
-/// Both.
+/// Both ops.
 pub const ARG_REDUCTIONS: &[ArgReduction] = &[
     ArgReduction { op: "ArgMax", beats: "a > b", reference: |a, b| a > b },
     ArgReduction { op: "ArgMin", beats: "a < b", reference: |a, b| a < b },
 ];
 
-/// Those of TensorFlow's GPU kernels, and the integers that its CPU kernels have besides.
+/// The types of TensorFlow's GPU kernels, and the integers that only its CPU kernels have.
 const TYPES: &[DType] = union!(types::FLOATS, types::INTS_BUT_I32, &[Bool]);
 const OUTPUTS: &[DType] = types::INDEX;
 
-/// Registers both.
+/// Registers both ops.
 pub(super) fn register(r: &mut Registry) {
     for row in ARG_REDUCTIONS {
         r.op(row.op)
@@ -83,7 +83,7 @@ fn compute(ctx: &mut dyn OpContext, row: &'static ArgReduction, output: DType) -
     arg_reduce(ctx, row, &x, [outer, extent, inner], &y)
 }
 
-/// What the text depends on.
+/// The properties that the text depends on.
 #[derive(Debug, Clone, Copy)]
 struct Variant {
     row: &'static ArgReduction,
@@ -165,8 +165,8 @@ fn arg_reduce(
 ) -> Result<()> {
     let profile = ctx.device().profile();
     let layout = Layout::of(x.dtype, extent, inner).filter(|_| vec4::aligned(&[x]));
-    // Two steps where the extent is long and outputs are few, or where one invocation may not run
-    // over it.
+    // There are two steps where the extent is long and outputs are few, or where it exceeds the
+    // iterations of one invocation.
     let each = layout.map_or(inner, |layout| layout.invocations(inner));
     let length = layout.map_or(extent, |layout| layout.units(extent, inner)[0]);
     let wanted = (profile.invocations / (outer * each)).min(length / 64).min(1024);
@@ -196,8 +196,8 @@ fn arg_reduce(
     run(device, second, &best, Some(&at), [outer, segments, inner, 1], None, y)
 }
 
-/// Enqueues the first step by vec4s, in windows along `outer` where it exceeds a binding. It is the
-/// last one too without `best`.
+/// Enqueues the first step by vec4s, in windows along `outer` if it exceeds a binding. Without
+/// `best` it is the last step, too.
 fn vec4s(
     device: &Device,
     row: &'static ArgReduction,
@@ -237,7 +237,7 @@ fn vec4s(
     Ok(())
 }
 
-/// Rows of `outer` whose tensors fit a binding each.
+/// Rows of `outer` such that each tensor fits a binding.
 fn window_rows(
     device: &Device,
     input: DType,
@@ -247,7 +247,7 @@ fn window_rows(
     (((device.capabilities().max_binding - 256).min(1 << 31) / bytes) as usize).clamp(1, outer)
 }
 
-/// Enqueues one step, in windows along `outer` where it exceeds a binding.
+/// Enqueues one step, in windows along `outer` if it exceeds a binding.
 fn run(
     device: &Device,
     variant: Variant,

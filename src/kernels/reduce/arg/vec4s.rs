@@ -1,5 +1,5 @@
 //! ArgMax and ArgMin of types of at most 32 bits, four neighbouring elements at once: the first
-//! step of [`super::super::arg`] where these lie in a row that is reduced, or belong to four
+//! step of [`super::super::arg`] if these elements lie in a row that is reduced, or belong to four
 //! outputs.
 
 use std::fmt::Write;
@@ -9,28 +9,28 @@ use crate::device::{Key, Params};
 use crate::dtype::DType::{self, *};
 use crate::shader::{Field, Shader, vec4};
 
-/// Which vec4s are read.
+/// The vec4s that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::kernels::reduce) enum Layout {
     /// Neighbours in a row that becomes one output.
     Rows,
-    /// Neighbouring columns, which are four outputs.
+    /// Neighbouring columns, which have an output each.
     Columns,
 }
 
 impl Layout {
-    /// What fits `[extent, inner]` of an input that starts at a whole four. Its first step takes
-    /// several hundred invocations.
+    /// The layout for `[extent, inner]` of an input that starts at a multiple of four elements, if
+    /// there is one. Its first step takes several hundred invocations.
     pub fn of(dtype: DType, extent: usize, inner: usize) -> Option<Self> {
         match inner {
-            // A row's vec4s are compared at the end: few are not worth it.
+            // A row's vec4s are compared at the end, which is not worth it for few of them.
             _ if !dtype.is_single() => None,
             1 => (extent.is_multiple_of(4) && extent >= 16).then_some(Self::Rows),
             _ => inner.is_multiple_of(4).then_some(Self::Columns),
         }
     }
 
-    /// Extents in what the shader counts.
+    /// The extents in the shader's units.
     pub const fn units(self, extent: usize, inner: usize) -> [usize; 2] {
         match self {
             Self::Rows => [extent / 4, 1],
@@ -38,7 +38,7 @@ impl Layout {
         }
     }
 
-    /// Invocations for each output's segment: of a row, or of all columns.
+    /// Invocations for the segments of each output: of a row, or of all columns.
     pub const fn invocations(self, inner: usize) -> usize {
         match self {
             Self::Rows => 1,
@@ -47,7 +47,7 @@ impl Layout {
     }
 }
 
-/// What the text depends on.
+/// The properties that the text depends on.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels::reduce) struct Variant {
     pub row: &'static ArgReduction,
@@ -68,7 +68,7 @@ impl Variant {
             .number(self.layout as u32)
     }
 
-    /// What no number is worse than, and a NaN: the parameters behind the extents.
+    /// The parameters behind the extents: the value that every number beats or equals, and a NaN.
     pub fn params(&self, params: Params) -> Params {
         let worst = if (self.row.reference)(1.0, 0.0) { f32::NEG_INFINITY } else { f32::INFINITY };
         params.f32(worst).f32(f32::NAN)

@@ -1,4 +1,4 @@
-//! CudnnRNNBackprop, V2 and V3, and that of a layer alone.
+//! CudnnRNNBackprop, V2 and V3, and the gradient of a single layer.
 
 use super::Version;
 use super::extents::{Extents, INPUT, INPUT_C, INPUT_H, PARAMS};
@@ -18,7 +18,7 @@ use crate::kernels::rnn::values::{Output, wide};
 use crate::kernels::windows::part;
 use crate::tensor::{Dims, Tensor};
 
-/// Inputs behind those that [`super::extents`] names, counted from the first of them.
+/// Inputs behind those that [`super::extents`] names, counted from the first one behind them.
 const OUTPUT: usize = 0;
 const OUTPUT_H: usize = 1;
 const OUTPUT_C: usize = 2;
@@ -27,8 +27,8 @@ const DH: usize = 4;
 const DC: usize = 5;
 const RESERVE: usize = 6;
 
-/// The inputs of the op forward; its outputs output, output_h, output_c; their gradients; and
-/// reserve_space. Outputs are the gradients of input, input_h, input_c and params.
+/// The inputs are those of the forward op; its outputs output, output_h, output_c; their gradients;
+/// and reserve_space. The outputs are the gradients of input, input_h, input_c and params.
 pub struct Backward {
     model: Model,
     version: Version,
@@ -45,22 +45,22 @@ struct Layer<'a> {
     dx: &'a Tensor,
     state: &'a States,
     d_state: &'a States,
-    /// For gradients of the outputs before the first step, if they are projected.
+    /// Receives the gradients of the outputs before the first step, if outputs are projected.
     d_before: &'a Tensor,
-    /// What the units gave: the outputs, unless they are projected.
+    /// The values of the units: these are the outputs, unless outputs are projected.
     m: &'a Tensor,
     dy: &'a Tensor,
     lengths: Option<&'a Tensor>,
 }
 
 impl Backward {
-    /// From the attributes.
+    /// Reads the attributes.
     pub fn new(attrs: &dyn Attrs, version: Version) -> Result<Self> {
         let (model, time_major) = (version.model(attrs)?, version.time_major(attrs)?);
         Ok(Self { model, version, time_major })
     }
 
-    /// TensorFlow's checks of the inputs that the op forward does not have.
+    /// TensorFlow's checks of the inputs that the forward op does not have.
     fn check(
         &self,
         ctx: &mut dyn OpContext,
@@ -129,7 +129,7 @@ impl Kernel for Backward {
         let (y, dy) = (ctx.input(first + OUTPUT)?, ctx.input(first + DY)?);
         let (mut y, mut dy) = (wide(ctx, &y)?, wide(ctx, &dy)?);
         for layer in (0..layout.layers).rev() {
-            // The input of the layer: that of the network, or what the layer below gave.
+            // The input of the layer: the network's input, or the outputs of the layer below.
             let below = layer
                 .checked_sub(1)
                 .map(|below| (reserve.outputs(&kept, below), reserve.factors(&kept, below)));
@@ -220,8 +220,8 @@ impl Backward {
         Ok(())
     }
 
-    /// The gradients of the input of a pseudo-layer, of that one's weights and of the biases, from
-    /// those of its gates.
+    /// The gradients of the input of a pseudo-layer, of its weights and of the biases, computed
+    /// from the gradients of its gates.
     fn products(
         &self,
         ctx: &mut dyn OpContext,
@@ -260,9 +260,9 @@ impl Backward {
     ) -> Result<()> {
         let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
         let (units, slots) = (layout.units, mode.slots());
-        // The gates' gradients, first to last: of what the input adds, then of what the outputs
-        // before add, where that differs: in a GRU's candidate. One that is reset before has the
-        // outputs before as they were reset there.
+        // The gates' gradients, first to last: of the part that the input adds, then of the part
+        // that the previous outputs add, if that differs, as in a GRU's candidate. A candidate
+        // whose reset comes before the product has the previous outputs there, as they were reset.
         let columns = |first: usize, count: usize| {
             Matrix::new(grads, first * units, rows, count * units, (slots + 1) * units)
         };
@@ -325,11 +325,11 @@ impl Backward {
 struct RecurrentPart {
     /// The first gate.
     first: usize,
-    /// How many gates.
+    /// The number of gates.
     count: usize,
     /// The slot of the first gate's gradient.
     slot: usize,
-    /// The slot of what the weights are multiplied by.
+    /// The slot of the values that the weights are multiplied by.
     before: usize,
 }
 

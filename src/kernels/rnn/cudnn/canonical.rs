@@ -1,5 +1,5 @@
-//! CudnnRNNParamsSize, and parameters as matrices and vectors: CudnnRNNParamsToCanonical,
-//! CudnnRNNCanonicalToParams and V2 of both.
+//! CudnnRNNParamsSize, and the ops that convert parameters to matrices and vectors and back:
+//! CudnnRNNParamsToCanonical, CudnnRNNCanonicalToParams and V2 of both.
 
 use super::model::{Layout, Model};
 use crate::dtype::{DType, types};
@@ -55,7 +55,7 @@ fn layout(ctx: &mut dyn OpContext, model: &Model) -> Result<Layout> {
     model.layout(layers, units, inputs)
 }
 
-/// num_layers, num_units, input_size to params_size.
+/// Computes params_size from num_layers, num_units and input_size.
 struct ParamsSize(Model);
 
 impl Kernel for ParamsSize {
@@ -68,7 +68,7 @@ impl Kernel for ParamsSize {
     }
 }
 
-/// A network, and how many matrices and vectors a node names.
+/// A network, and the numbers of matrices and vectors that a node names.
 struct Counted {
     model: Model,
     weights: usize,
@@ -103,7 +103,7 @@ fn part(params: &Tensor, at: usize, like: &Tensor) -> u64 {
     params.address + (at * like.dtype.size()) as u64
 }
 
-/// num_layers, num_units, input_size, params to weights and biases.
+/// Computes weights and biases from num_layers, num_units, input_size and params.
 struct ToCanonical(Counted);
 
 impl Kernel for ToCanonical {
@@ -122,7 +122,7 @@ impl Kernel for ToCanonical {
     }
 }
 
-/// num_layers, num_units, input_size, weights, biases to params.
+/// Computes params from num_layers, num_units, input_size, weights and biases.
 struct ToParams(Counted);
 
 impl Kernel for ToParams {

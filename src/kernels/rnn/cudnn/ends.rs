@@ -1,5 +1,5 @@
-//! The ends of sequences: rows of their first and last steps in tensors over all steps, added to or
-//! copied as states; and the states of sequences that have no steps.
+//! The ends of sequences: the rows of their first and last steps in tensors over all steps. States
+//! are added to these rows, or copied from them. Sequences without steps keep their states.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -11,16 +11,16 @@ use crate::kernels::windows::{limit, part, ranges, too_large};
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
-/// What is done.
+/// The operation on states and rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     /// States are added to the rows.
     Add,
-    /// States are the rows.
+    /// States are copied from the rows.
     Take,
 }
 
-/// Which step of a sequence, in the order in which a direction walks.
+/// A step of a sequence, in the order in which a direction walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     First,
@@ -33,13 +33,13 @@ pub struct Columns<'a> {
     pub tensor: &'a Tensor,
     /// The first of the columns.
     pub at: usize,
-    /// How many they are.
+    /// The number of columns.
     pub count: usize,
     /// Elements of a row.
     pub width: usize,
 }
 
-/// As many columns of a tensor that has a row for each sequence.
+/// The same number of columns of a tensor that has a row for each sequence.
 #[derive(Debug, Clone, Copy)]
 pub struct States<'a> {
     pub tensor: &'a Tensor,
@@ -55,7 +55,7 @@ pub struct Ends<'a> {
     pub extents: &'a Extents,
     /// The lengths on the device, if they differ.
     pub lengths: Option<&'a Tensor>,
-    /// 0 or 1.
+    /// The direction, 0 or 1.
     pub direction: usize,
 }
 
@@ -70,7 +70,8 @@ impl Ends<'_> {
         self.enqueue(device, Act::Take, end, from, to)
     }
 
-    /// Copies states of `columns` elements, those of sequences without steps, to the same places.
+    /// Copies the states of sequences without steps, of `columns` elements each, to the same
+    /// places.
     pub fn keep_idle(
         &self,
         device: &Device,

@@ -9,7 +9,7 @@ use crate::kernels::op::OpContext;
 use crate::require;
 use crate::tensor::{Dims, Tensor, shape_text};
 
-/// Inputs that both directions have.
+/// Inputs that both the forward op and its gradient have.
 pub const INPUT: usize = 0;
 pub const INPUT_H: usize = 1;
 pub const INPUT_C: usize = 2;
@@ -27,12 +27,12 @@ pub struct Extents {
     pub batch: usize,
     /// Whether steps come before sequences in the tensors.
     pub time_major: bool,
-    /// Steps of each sequence, if they differ.
+    /// Steps of each sequence, if the sequences differ.
     pub lengths: Option<Vec<i32>>,
 }
 
 impl Extents {
-    /// From the inputs.
+    /// Reads and checks the inputs.
     pub fn new(
         ctx: &mut dyn OpContext,
         model: &Model,
@@ -126,7 +126,7 @@ impl Extents {
         self.layout.model.directions * self.layout.outputs
     }
 
-    /// Elements of what the units of a step give, before that is projected.
+    /// Elements of the values of a step's units, before projection.
     pub fn unit_width(&self) -> usize {
         self.layout.model.directions * self.layout.units
     }
@@ -136,12 +136,13 @@ impl Extents {
         self.steps * self.batch
     }
 
-    /// Rows between the steps of a sequence, and between sequences, in tensors over all of both.
+    /// Rows between the steps of a sequence, and between sequences, in tensors over all steps and
+    /// sequences.
     pub fn row_strides(&self) -> [usize; 2] {
         if self.time_major { [self.batch, 1] } else { [1, self.steps] }
     }
 
-    /// In states of `width` elements, how far apart pseudo-layers are, and sequences.
+    /// Distances between pseudo-layers, and between sequences, in states of `width` elements.
     pub fn state_strides(&self, width: usize) -> [usize; 2] {
         match self.time_major {
             true => [self.batch * width, width],
@@ -171,8 +172,8 @@ impl Extents {
     }
 }
 
-/// The units of a network whose outputs are projected: those of its cells. With TensorFlow's check
-/// of both states.
+/// The number of units of a network whose outputs are projected: that of its cells. Makes
+/// TensorFlow's check of both states.
 fn projected(ctx: &mut dyn OpContext, model: &Model, h: &Tensor) -> Result<usize> {
     let c = ctx.input(INPUT_C)?;
     let fits = c.rank() == 3

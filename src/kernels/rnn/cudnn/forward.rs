@@ -1,4 +1,4 @@
-//! CudnnRNN, V2 and V3, and a layer alone.
+//! CudnnRNN, V2 and V3, and a single layer.
 
 use parking_lot::Mutex;
 
@@ -40,21 +40,21 @@ struct Layer<'a> {
     layer: usize,
     params: &'a Tensor,
     x: &'a Tensor,
-    /// For what the gradient needs, if it is wanted.
+    /// Receives the values that the gradient needs, if it is wanted.
     saved: Option<Tensor>,
     state: &'a States,
-    /// For what the units give.
+    /// Receives the values of the units.
     m: &'a Tensor,
-    /// For the outputs: the same tensor, unless they are projected.
+    /// Receives the outputs. It is the same tensor, unless outputs are projected.
     y: &'a Tensor,
     last: &'a States,
     lengths: Option<&'a Tensor>,
 }
 
 impl Forward {
-    /// From the attributes.
+    /// Reads the attributes.
     pub fn new(attrs: &dyn Attrs, version: Version) -> Result<Self> {
-        // A layer alone drops nothing.
+        // A single layer has no dropout.
         let seed = |name| if version == Version::Layer { Ok(0) } else { attrs.int(name) };
         let generator = Generator::seeded(seed("seed")?, seed("seed2")?);
         Ok(Self {
@@ -129,7 +129,7 @@ impl Kernel for Forward {
                 };
                 let saved = self.training.then(|| reserve.saved(&kept, layer));
                 let saved = saved.filter(|saved| !saved.is_empty());
-                // What the units give, which is the output unless that is projected.
+                // The values of the units, which are the output unless that is projected.
                 let m = match (&state.projected, self.training) {
                     (None, _) => y.clone(),
                     (Some(_), true) => reserve.unprojected(&kept, layer),
@@ -200,7 +200,7 @@ impl Forward {
     }
 }
 
-/// What the inputs of all steps add to the gates.
+/// The part of the gates that comes from the inputs of all steps.
 fn input_product(
     ctx: &mut dyn OpContext,
     layout: &Layout,

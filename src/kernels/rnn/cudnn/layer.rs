@@ -1,24 +1,24 @@
-//! `_WgpuRecurrentLayer` and its gradient: a layer of a kind that CudnnRNN has no name for.
+//! `_WgpuRecurrentLayer` and its gradient: a layer of a kind that CudnnRNN cannot express.
 //!
 //! TensorFlow checks `rnn_mode` by the definition of CudnnRNN, and cuDNN has no GRU whose reset
-//! gate comes before the product, nor other activations. So the Python package puts an op of ours
-//! in the place of the loops of such layers. Its arguments are those of CudnnRNNV3, but for what
-//! one layer does not need; sequences come before steps, so that shapes say all that the shape
-//! function must know.
+//! gate comes before the product, nor other activations. So the Python package replaces the loops
+//! of such layers by an op of ours. Its arguments are those of CudnnRNNV3, without those that a
+//! single layer does not need; sequences come before steps, so that the shapes tell the shape
+//! function all that it must know.
 
 use crate::error::Result;
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 
 /// The op.
 pub const NAME: &str = "_WgpuRecurrentLayer";
-/// Its gradient.
+/// The op of its gradient.
 pub const GRAD: &str = "_WgpuRecurrentLayerGrad";
 
 const TYPE: &str = "T: {float, half, bfloat16, double}";
 const MODE: &str = "rnn_mode: {'gru_reset_before', 'rnn_linear', 'rnn_sigmoid'}";
 const DIRECTION: &str = "direction: {'unidirectional', 'bidirectional'} = 'unidirectional'";
 
-/// Their signatures.
+/// The signatures of both ops.
 pub const DEFINITIONS: &[OpDefinition] = &[
     OpDefinition {
         name: NAME,
@@ -56,7 +56,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[
     },
 ];
 
-/// [sequences, steps, elements] and [sequences, directions, units].
+/// The shapes [sequences, steps, elements] and [sequences, directions, units].
 fn forward(node: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let [input, state, ..] = node.shapes else { return Ok(Vec::new()) };
     let extent = |shape: &PartialShape, i: usize| shape.as_ref().and_then(|s| *s.get(i)?);
@@ -65,7 +65,7 @@ fn forward(node: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     Ok(vec![output, state.clone(), Some(Vec::new())])
 }
 
-/// The shapes of what the gradients are of.
+/// The gradients have the shapes of the first four inputs.
 fn backward(node: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     Ok(node.shapes.iter().take(4).cloned().collect())
 }

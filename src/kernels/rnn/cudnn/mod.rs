@@ -1,10 +1,11 @@
-//! Recurrent networks: CudnnRNN and what belongs to it, by these names alone. No cuDNN is behind
-//! them. Layers of kinds that CudnnRNN has no name for are an op of ours ([`layer`]).
+//! Recurrent networks: CudnnRNN and its related ops. Only the names are cuDNN's; no cuDNN is behind
+//! them. Layers of kinds that CudnnRNN cannot express are an op of ours ([`layer`]).
 //!
 //! A layer is one product for the inputs of all steps in each direction, then the steps of all
 //! directions ([`steps`]), then, for gradients, in each direction one product each for the input,
-//! its weights and the recurrent weights. Work is done in the accumulator's type of the tensors'
-//! type. Where outputs are projected, the steps are still those of the units ([`projection`]).
+//! its weights and the recurrent weights. All computation is in the accumulator's type of the
+//! tensors' type. Where outputs are projected, the steps are still those of the units
+//! ([`projection`]).
 
 mod backward;
 mod canonical;
@@ -29,16 +30,16 @@ use crate::kernels::registry::Registry;
 use crate::shader::Shader;
 use model::Model;
 
-/// Which generation of the op a node is.
+/// The generation of a node's op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     /// CudnnRNN.
     V1,
-    /// CudnnRNNV2: a further output in host memory, which has nothing to say here.
+    /// CudnnRNNV2: it has a further output in host memory, which has no use here.
     V2,
-    /// CudnnRNNV3: lengths of the sequences, and sequences before steps.
+    /// CudnnRNNV3: it has lengths of the sequences, and sequences before steps.
     V3,
-    /// Our own op: the same, but one layer, always with sequences before steps.
+    /// Our own op: like V3, but with one layer, always with sequences before steps.
     Layer,
 }
 
@@ -62,7 +63,7 @@ impl Version {
         }
     }
 
-    /// The network.
+    /// The model of the network.
     fn model(self, attrs: &dyn Attrs) -> Result<Model> {
         if self == Self::Layer { Model::of_layer(attrs) } else { Ok(Model::new(attrs)?.as_run()) }
     }

@@ -1,4 +1,4 @@
-//! What the attributes of a recurrent network say, and how its parameters lie in memory.
+//! The attributes of a recurrent network, and the layout of its parameters in memory.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -12,7 +12,7 @@ pub enum Mode {
     Relu,
     /// One gate with the hyperbolic tangent.
     Tanh,
-    /// One gate, which is the output as it is.
+    /// One gate, whose value is the output without an activation.
     Linear,
     /// One gate with the logistic function.
     Sigmoid,
@@ -21,13 +21,13 @@ pub enum Mode {
     /// Gates reset, update, candidate, in this order. The reset gate is applied to the product of
     /// the recurrent weights.
     Gru,
-    /// The same, but the reset gate is applied to the outputs before, ahead of the product: a step
-    /// has two phases, the second of which is the candidate's.
+    /// The same, but the reset gate is applied to the previous outputs, ahead of the product: a
+    /// step has two phases, the second of which computes the candidate.
     GruResetBefore,
 }
 
 impl Mode {
-    /// All of them.
+    /// Every mode.
     pub const ALL: [Self; 7] = [
         Self::Relu,
         Self::Tanh,
@@ -38,7 +38,8 @@ impl Mode {
         Self::GruResetBefore,
     ];
 
-    /// Its name: in TensorFlow, or in the op of ours that has the others.
+    /// The name of the mode: TensorFlow's, or that in our own op for the modes that TensorFlow
+    /// lacks.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Relu => "rnn_relu",
@@ -65,7 +66,7 @@ impl Mode {
         }
     }
 
-    /// Phases of a step: each needs what all units gave in the one before.
+    /// Phases of a step: each needs the values of all units in the phase before.
     pub const fn phases(self) -> usize {
         match self {
             Self::GruResetBefore => 2,
@@ -78,14 +79,14 @@ impl Mode {
         self.slots() / self.phases()
     }
 
-    /// Numbers of a unit and step that stand for its gates. Of a GRU's candidate there are two:
-    /// what comes from the input and what from the outputs before; or, where those are reset
-    /// before, the candidate and the output before as it was reset.
+    /// Numbers that stand for the gates of a unit in a step. A GRU's candidate has two: the part
+    /// from the input and the part from the previous outputs. If the reset comes before the
+    /// product, they are the candidate and the previous output as it was reset.
     pub const fn slots(self) -> usize {
         if self.is_plain() { 1 } else { 4 }
     }
 
-    /// Numbers of a unit and step that the gradient needs: the gates' and the cell.
+    /// Numbers of a unit in a step that the gradient needs: those of the gates, and the cell.
     pub const fn saved(self) -> usize {
         self.slots() + self.has_cells() as usize
     }
@@ -96,7 +97,7 @@ impl Mode {
     }
 }
 
-/// A network, but for its extents.
+/// A network without its extents.
 #[derive(Debug, Clone, Copy)]
 pub struct Model {
     /// The tensors' type.
@@ -107,7 +108,7 @@ pub struct Model {
     pub directions: usize,
     /// Share of the values between layers that training drops.
     pub dropout: f32,
-    /// Elements of an output that is projected (`num_proj`); 0 where outputs are as they are.
+    /// Elements of an output that is projected (`num_proj`); 0 if outputs are not projected.
     pub projection: usize,
     skip: Skip,
 }
@@ -121,7 +122,7 @@ enum Skip {
 }
 
 impl Model {
-    /// From the attributes.
+    /// Reads the attributes.
     pub fn new(attrs: &dyn Attrs) -> Result<Self> {
         let skip = match &*attrs.string("input_mode")? {
             "linear_input" => Skip::Never,
@@ -139,13 +140,13 @@ impl Model {
         Ok(Self { dropout, projection, skip, ..Self::of_layer(attrs)? })
     }
 
-    /// The network as TensorFlow runs it: it looks at `num_proj` for networks with cells alone.
+    /// The network as TensorFlow runs it: TensorFlow uses `num_proj` only for networks with cells.
     #[must_use]
     pub fn as_run(self) -> Self {
         Self { projection: if self.mode.has_cells() { self.projection } else { 0 }, ..self }
     }
 
-    /// From the attributes that a layer alone has.
+    /// Reads the attributes of a single layer.
     pub fn of_layer(attrs: &dyn Attrs) -> Result<Self> {
         let name = attrs.string("rnn_mode")?;
         let Some(mode) = Mode::ALL.into_iter().find(|m| m.name() == name) else {
@@ -160,12 +161,13 @@ impl Model {
         Ok(Self { dtype, mode, directions, dropout: 0.0, projection: 0, skip: Skip::Never })
     }
 
-    /// The type that is computed in, and in which work tensors are.
+    /// The type of all computation and of work tensors.
     pub fn real(&self) -> DType {
         self.dtype.accumulator()
     }
 
-    /// The layout of the parameters of `layers` layers of `units` units, or why there is none.
+    /// The layout of the parameters of `layers` layers of `units` units. The error says why there
+    /// is none.
     pub fn layout(&self, layers: usize, units: usize, inputs: usize) -> Result<Layout> {
         let skips = match self.skip {
             Skip::Never => false,
@@ -196,20 +198,21 @@ impl Model {
 /// Where parameters lie in the vector `params`.
 ///
 /// A pseudo-layer is a layer in one direction; they follow each other layer by layer. First come
-/// the weights of all: of each those of its input, [gate, unit, element of the input], then the
-/// recurrent ones, [gate, unit, output], then, where outputs are projected, the projection,
-/// [output, unit]. Then come the biases of all: of each those of the input, [gate, unit], then the
-/// recurrent ones. The gates' order is [`Mode`]'s. This is how cuDNN lays networks out, so what
-/// Keras makes of its layers fits.
+/// the weights of all pseudo-layers. Each has those of its input, [gate, unit, element of the
+/// input], then the recurrent ones, [gate, unit, output], then, if outputs are projected, the
+/// projection, [output, unit]. Then come the biases of all pseudo-layers. Each has those of the
+/// input, [gate, unit], then the recurrent ones. The gates' order is [`Mode`]'s. cuDNN uses this
+/// layout, so the parameters that Keras builds from its layers fit.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
     /// The network.
     pub model: Model,
-    /// Its layers.
+    /// The number of layers.
     pub layers: usize,
     /// Units of a layer and direction.
     pub units: usize,
-    /// Elements of an output of a layer and direction: as many, or fewer, if it is projected.
+    /// Elements of an output of a layer and direction: the number of units, or fewer if the output
+    /// is projected.
     pub outputs: usize,
     /// Elements of an input of the first layer.
     pub inputs: usize,
@@ -228,13 +231,12 @@ impl Layout {
         if layer == 0 { self.inputs } else { self.model.directions * self.outputs }
     }
 
-    /// Whether outputs are projected. With as many elements as there are units they are not, as in
-    /// cuDNN.
+    /// Whether outputs are projected. A projection to the number of units is none, as in cuDNN.
     pub const fn projects(&self) -> bool {
         self.outputs < self.units
     }
 
-    /// Weights of the input of a pseudo-layer.
+    /// The number of weights of the input of a pseudo-layer.
     const fn input_weights(&self, layer: usize) -> usize {
         if layer == 0 && self.skips {
             return 0;
@@ -242,12 +244,12 @@ impl Layout {
         self.model.mode.gates() * self.units * self.width(layer)
     }
 
-    /// Recurrent weights of a pseudo-layer.
+    /// The number of recurrent weights of a pseudo-layer.
     const fn recurrent_weights(&self) -> usize {
         self.model.mode.gates() * self.units * self.outputs
     }
 
-    /// Weights of the projection of a pseudo-layer.
+    /// The number of weights of the projection of a pseudo-layer.
     const fn projection_weights(&self) -> usize {
         if self.projects() { self.outputs * self.units } else { 0 }
     }
@@ -260,17 +262,17 @@ impl Layout {
             + pseudo_layer * (self.recurrent_weights() + self.projection_weights())
     }
 
-    /// Where its recurrent weights begin.
+    /// Where the recurrent weights of a pseudo-layer begin.
     pub fn recurrent_at(&self, pseudo_layer: usize) -> usize {
         self.weights_at(pseudo_layer) + self.input_weights(pseudo_layer / self.model.directions)
     }
 
-    /// Where the weights of its projection begin.
+    /// Where the weights of the projection of a pseudo-layer begin.
     pub fn projection_at(&self, pseudo_layer: usize) -> usize {
         self.recurrent_at(pseudo_layer) + self.recurrent_weights()
     }
 
-    /// Where its biases begin.
+    /// Where the biases of a pseudo-layer begin.
     pub fn bias_at(&self, pseudo_layer: usize) -> usize {
         self.weights_at(self.pseudo_layers())
             + pseudo_layer * 2 * self.model.mode.gates() * self.units
@@ -281,7 +283,7 @@ impl Layout {
         self.bias_at(self.pseudo_layers())
     }
 
-    /// The same, unless it is beyond what an address holds.
+    /// The same; None if it is beyond what an address holds.
     fn checked_len(&self) -> Option<usize> {
         let gates = self.model.mode.gates().checked_mul(self.units)?;
         let sides = self.inputs.checked_add(self.units.checked_mul(5)?)?.checked_add(2)?;
@@ -289,9 +291,9 @@ impl Layout {
         (bound < 1 << 48).then(|| self.len())
     }
 
-    /// The weight matrices in the order in which TensorFlow names them: of each pseudo-layer those
-    /// of the input and then the recurrent ones, gate by gate, then the projection. For each where
-    /// it begins, its rows and its columns. A network that skips the input's weights has none
+    /// The weight matrices in the order in which TensorFlow names them: for each pseudo-layer those
+    /// of the input and then the recurrent ones, gate by gate, then the projection. Each has its
+    /// start, its rows and its columns. A network that skips the input's weights has no matrices
     /// there.
     pub fn matrices(&self) -> Vec<[usize; 3]> {
         let mut all = Vec::new();
@@ -311,7 +313,7 @@ impl Layout {
         all
     }
 
-    /// The bias vectors in the same order; for each where it begins.
+    /// The start of each bias vector, in the same order.
     pub fn biases(&self) -> Vec<usize> {
         let parts = self.pseudo_layers() * 2 * self.model.mode.gates();
         (0..parts).map(|i| self.bias_at(0) + i * self.units).collect()

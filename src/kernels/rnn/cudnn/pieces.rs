@@ -1,5 +1,5 @@
-//! The small programs around the steps: packed weights, inputs without weights, and what is done
-//! element by element.
+//! The small programs around the steps: packed weights, inputs without weights, and elementwise
+//! operations.
 
 use smallvec::smallvec;
 
@@ -14,8 +14,8 @@ use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// The recurrent weights of a layer with the gates of a unit side by side, direction by direction:
-/// for steps backward (`turned`), or for steps forward with the biases behind them. `recurrent` has
-/// those that are not in `params`.
+/// for steps backward (`turned`), or for steps forward with the biases behind them. `recurrent`
+/// holds weights that are not in `params`.
 pub fn pack(
     ctx: &mut dyn OpContext,
     layout: &Layout,
@@ -60,7 +60,7 @@ fn pack_shader(mode: Mode, real: DType) -> Shader {
     let all = ["0u", "1u", "2u", "3u"];
     let [biases, weights] = match mode {
         Mode::Lstm => [all.map(both).to_vec(), all.map(weight).to_vec()],
-        // The candidate's two parts stay apart: the reset gate is between them.
+        // The candidate's two parts are kept apart: the reset gate comes between them.
         Mode::Gru => [
             vec![
                 both("0u"),
@@ -70,7 +70,7 @@ fn pack_shader(mode: Mode, real: DType) -> Shader {
             ],
             vec![weight("0u"), weight("1u"), "real(0.0)".to_owned(), weight("2u")],
         ],
-        // The candidate has a phase of its own, with nothing beside its weights.
+        // The candidate has a phase of its own, with no other weights beside its own.
         Mode::GruResetBefore => {
             let first = |text: &dyn Fn(&str) -> String, second: &str| {
                 vec![text("2u * phase"), format!("select(real(0.0), {second}, phase == 0u)")]
@@ -94,12 +94,12 @@ fn pack_shader(mode: Mode, real: DType) -> Shader {
         .body(include_str!("../../../../shaders/rnn/pack.wgsl"))
 }
 
-/// What a layer without weights for its input gives to each of its gates: `x` itself.
+/// In a layer without weights for its input, each gate gets `x` itself.
 pub fn spread(device: &Device, mode: Mode, x: &Tensor, gates: &Tensor) -> Result<()> {
     skipping(device, mode, x, gates, false)
 }
 
-/// `dx`, the gradient of the input of such a layer.
+/// Computes `dx`, the gradient of the input of such a layer.
 pub fn gather(device: &Device, mode: Mode, grads: &Tensor, dx: &Tensor) -> Result<()> {
     skipping(device, mode, dx, grads, true)
 }
@@ -143,7 +143,7 @@ fn skip_shader(mode: Mode, real: DType, back: bool) -> Shader {
         })
 }
 
-/// Something that is done element by element.
+/// An operation that is done element by element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elementwise {
     /// `c = a + b`; b may be c.
@@ -158,7 +158,7 @@ pub enum Elementwise {
 impl Elementwise {
     const ALL: [Self; 3] = [Self::Sum, Self::Product, Self::Drop];
 
-    /// Its bindings. The first of [`Self::Drop`] are f32.
+    /// The names of its bindings, and its text. The first bindings of [`Self::Drop`] are f32.
     const fn text(self) -> (&'static [&'static str], &'static str) {
         match self {
             Self::Sum => (&["a", "b", "c"], "store_c(t, load_a(t) + load_b(t));"),

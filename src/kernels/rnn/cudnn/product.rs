@@ -6,7 +6,7 @@ use crate::kernels::op::OpContext;
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
-/// A matrix whose rows are `stride` elements apart, perhaps turned.
+/// A matrix whose rows are `stride` elements apart, possibly transposed.
 #[derive(Debug, Clone)]
 pub struct Matrix {
     tensor: Tensor,
@@ -17,7 +17,8 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// `rows` by `columns` elements of `tensor` from element `at` on. It is not empty.
+    /// The matrix of `rows` by `columns` elements of `tensor` from element `at` on. It is not
+    /// empty.
     pub fn new(tensor: &Tensor, at: usize, rows: usize, columns: usize, stride: usize) -> Self {
         let span = (rows - 1) * stride + columns;
         debug_assert!(at + span <= tensor.len());
@@ -31,7 +32,7 @@ impl Matrix {
         }
     }
 
-    /// All of a tensor, as rows of `columns`.
+    /// A whole tensor, as rows of `columns` elements.
     pub fn whole(tensor: &Tensor, columns: usize) -> Self {
         Self::new(tensor, 0, tensor.len() / columns, columns, columns)
     }
@@ -42,7 +43,7 @@ impl Matrix {
         Self { turned: !self.turned, ..self }
     }
 
-    /// Its elements and what lies between its rows.
+    /// Its elements, with the elements between its rows.
     pub const fn tensor(&self) -> &Tensor {
         &self.tensor
     }
@@ -53,7 +54,7 @@ impl Matrix {
     }
 }
 
-/// `c = a b`; `c` is not turned.
+/// Computes `c = a b`; `c` is not transposed.
 pub fn multiply(ctx: &mut dyn OpContext, a: &Matrix, b: &Matrix, c: &Matrix) -> Result<()> {
     let ([m, k], [_, n]) = (a.extents(), b.extents());
     debug_assert_eq!((c.extents(), k), ([m, n], b.extents()[0]));

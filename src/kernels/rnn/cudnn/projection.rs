@@ -1,12 +1,12 @@
-//! Networks whose outputs are projected: h = P m, where m is what the units of an LSTM give.
+//! Networks whose outputs are projected: h = P m, where m holds the values of an LSTM's units.
 //!
 //! Steps see outputs only through the recurrent weights R, and R h = (R P) m. So the steps are
 //! those of a network without a projection, whose recurrent weights are the product R P and whose
-//! outputs are m; all outputs are then one product. The outputs before the first step, which no m
-//! stands for, are added to the inputs' part of the first step's gates: m is zero before it.
+//! outputs are m; all outputs are then one product. No m stands for the outputs before the first
+//! step, so they are added to the inputs' part of the first step's gates: m is zero before it.
 //!
-//! Gradients go the same way back. Those of R P are those of recurrent weights; from them follow
-//! those of R and of P, to which the first steps and the outputs add theirs.
+//! Gradients take the same way back. The gradient of R P is that of recurrent weights. The
+//! gradients of R and of P follow from it; the first steps and the outputs add their parts to them.
 
 use super::ends::{Columns, End, Ends, States};
 use super::extents::Extents;
@@ -26,44 +26,44 @@ pub struct Projection<'a> {
     layer: usize,
     params: &'a Tensor,
     lengths: Option<&'a Tensor>,
-    /// R P of each direction, as recurrent weights lie: [gate, unit, unit].
+    /// R P of each direction, in the layout of recurrent weights: [gate, unit, unit].
     pub recurrent: Tensor,
 }
 
 /// The gradient of the outputs of a layer whose outputs are projected.
 #[derive(Debug)]
 pub struct Slopes {
-    /// Of the outputs of all steps, and of the last ones as states.
+    /// The gradients of the outputs of all steps, and of the last outputs as states.
     dy: Tensor,
-    /// Of what the units give.
+    /// The gradients of the units' values.
     pub dm: Tensor,
 }
 
-/// What the gradients of a direction's projection are made of.
+/// The tensors that the gradients of a direction's projection are computed from.
 #[derive(Debug, Clone, Copy)]
 pub struct Back<'a> {
-    /// Of the outputs.
+    /// The gradients of the outputs.
     pub slopes: &'a Slopes,
-    /// What the units gave.
+    /// The values of the units.
     pub m: &'a Tensor,
     /// Gradients of the gates of all rows.
     pub grads: &'a Tensor,
-    /// Numbers that they have of a unit and row.
+    /// Numbers that `grads` has for each unit and row.
     pub numbers: usize,
-    /// Gradients of R P.
+    /// The gradient of R P.
     pub d_recurrent: &'a Tensor,
     /// Outputs before the first step.
     pub before: &'a Tensor,
-    /// Gradients of those after the last step.
+    /// Gradients of the outputs after the last step.
     pub d_after: &'a Tensor,
-    /// For those of the ones before the first.
+    /// Receives the gradients of the outputs before the first step.
     pub d_before: &'a Tensor,
-    /// For those of the parameters.
+    /// Receives the gradients of the parameters.
     pub d_params: &'a Tensor,
 }
 
 impl<'a> Projection<'a> {
-    /// That of a layer, unless its outputs are as they are.
+    /// The projection of a layer; None if its outputs are not projected.
     pub fn of(
         ctx: &mut dyn OpContext,
         extents: &'a Extents,
@@ -86,7 +86,7 @@ impl<'a> Projection<'a> {
         Ok(Some(this))
     }
 
-    /// Adds what the outputs before the first step say to its gates.
+    /// Adds the part of the outputs before the first step to its gates.
     pub fn begin(&self, ctx: &mut dyn OpContext, before: &Tensor, gates: &Tensor) -> Result<()> {
         let Layout { model, units, .. } = self.extents.layout;
         let columns = model.mode.gates() * units;
@@ -104,7 +104,7 @@ impl<'a> Projection<'a> {
         Ok(())
     }
 
-    /// The outputs `y` of all steps and those after the last one, from what the units gave.
+    /// Computes the outputs `y` of all steps and those after the last one from the units' values.
     pub fn finish(
         &self,
         ctx: &mut dyn OpContext,
@@ -124,7 +124,7 @@ impl<'a> Projection<'a> {
         Ok(())
     }
 
-    /// From gradients of the outputs to those of what the units gave.
+    /// Computes the gradients of the units' values from those of the outputs.
     pub fn slopes(&self, ctx: &mut dyn OpContext, dy: &Tensor, d_after: &Tensor) -> Result<Slopes> {
         let all = ctx.temp(dy.dtype, &dy.dims)?;
         ctx.device().copy(all.address, dy.address, dy.bytes())?;
@@ -217,7 +217,7 @@ impl<'a> Projection<'a> {
         Matrix::new(y, at, self.extents.rows(), count, width)
     }
 
-    /// The same of what the units give.
+    /// A direction's rows of the units' values.
     fn unit_rows(&self, m: &Tensor, direction: usize) -> Matrix {
         let units = self.extents.layout.units;
         Matrix::new(m, direction * units, self.extents.rows(), units, self.extents.unit_width())

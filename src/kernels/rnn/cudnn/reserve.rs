@@ -1,15 +1,20 @@
-//! What training keeps for the gradient, in the output `reserve_space`.
+//! The values that training keeps for the gradient, in the output `reserve_space`.
 //!
-//! For each layer, of each direction the gates of all rows (what [`super::steps`] leaves of them),
-//! of an LSTM with the cells; then, where outputs are projected, what the units gave; then, of all
-//! layers but the last, the outputs of all rows and, with dropout, the factors that they were
-//! multiplied by. A layer of one gate needs its outputs alone. All in the type that is computed in.
+//! Each layer has, in this order:
+//!
+//! - for each direction, the gates of all rows (as [`super::steps`] leaves them), for an LSTM with
+//!   the cells;
+//! - if outputs are projected, the values of the units;
+//! - except in the last layer, the outputs of all rows and, with dropout, the factors that they
+//!   were multiplied by.
+//!
+//! A layer of one gate keeps its outputs alone. All values are in the type of the computation.
 
 use super::extents::Extents;
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 
-/// Where things are, in elements of the type that is computed in.
+/// Where the values are, in elements of the computation's type.
 #[derive(Debug, Clone, Copy)]
 pub struct Reserve {
     saved: usize,
@@ -21,7 +26,7 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// For a network.
+    /// The reserve of a network.
     pub fn new(extents: &Extents) -> Self {
         let (model, units, rows) = (extents.layout.model, extents.layout.units, extents.rows());
         let saved = match model.mode.slots() {
@@ -47,23 +52,23 @@ impl Reserve {
         layer * self.of_layer() + self.directions * self.saved + self.unprojected
     }
 
-    /// Elements in all.
+    /// The total number of elements.
     pub const fn len(&self) -> usize {
-        // The last layer's outputs are the op's.
+        // The last layer's outputs are outputs of the op.
         self.layers * self.of_layer() - self.outputs * (1 + self.drops as usize)
     }
 
-    /// Elements of `dtype` that hold it.
+    /// Elements of `dtype` that hold the reserve.
     pub fn len_in(&self, dtype: DType) -> usize {
         self.len() * dtype.accumulator().size() / dtype.size()
     }
 
-    /// What steps save of a layer, direction by direction.
+    /// The values that steps save for a layer, direction by direction.
     pub fn saved(&self, tensor: &Tensor, layer: usize) -> Tensor {
         self.part(tensor, layer * self.of_layer(), self.directions * self.saved)
     }
 
-    /// What the units of a layer gave, where outputs are projected.
+    /// The values of a layer's units, if outputs are projected.
     pub fn unprojected(&self, tensor: &Tensor, layer: usize) -> Tensor {
         let at = layer * self.of_layer() + self.directions * self.saved;
         self.part(tensor, at, self.unprojected)
@@ -80,7 +85,7 @@ impl Reserve {
         self.drops.then(|| self.part(tensor, at, self.outputs))
     }
 
-    /// `len` elements of a tensor of the op's type, in the type that is computed in.
+    /// `len` elements of a tensor of the op's type, in the computation's type.
     fn part(&self, tensor: &Tensor, at: usize, len: usize) -> Tensor {
         let real = tensor.dtype.accumulator();
         Tensor::new(real, &[len], tensor.address + (at * real.size()) as u64)

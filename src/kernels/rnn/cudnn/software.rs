@@ -1,7 +1,8 @@
 //! Steps on software adapters with subgroups of eight or more. Such an adapter loads lane by lane,
-//! which costs as much as dozens of products of whole subgroups: what all invocations of a
-//! workgroup read alike, eight of them load for all, and a workgroup has as many sequences as leave
-//! one for each of two processors. The steps of an LSTM take half of the time by it.
+//! which costs as much as dozens of products of whole subgroups. So eight invocations load for the
+//! whole workgroup the values that all its invocations read, and a workgroup takes the most
+//! sequences that still leave a workgroup for each of two processors. This halves the time of an
+//! LSTM's steps.
 
 use crate::device::Profile;
 use crate::dtype::DType;
@@ -10,19 +11,19 @@ use crate::shader::Shader;
 
 /// Invocations that load for each other.
 const EIGHT: usize = 8;
-/// Workgroups that keep such an adapter busy, once each has so many sequences that loads of weights
+/// Workgroups that keep such an adapter busy, once each has enough sequences that loads of weights
 /// are no longer most of its work.
 const BUSY: usize = 2;
 const FEWEST_ROWS: usize = 4;
 /// The most sequences of a workgroup.
 pub const MOST_ROWS: u32 = 16;
 
-/// Whether this room's text is for an adapter and type.
+/// Whether this module's text is for an adapter and type.
 pub fn is_for(profile: &Profile, real: DType) -> bool {
     profile.shares_loads() && real == DType::F32
 }
 
-/// Workgroups that `batch` sequences should make at least.
+/// The fewest workgroups that `batch` sequences should make.
 pub fn busy(batch: usize) -> usize {
     (batch / FEWEST_ROWS).clamp(1, BUSY)
 }
@@ -32,8 +33,8 @@ pub fn marked(shader: Shader) -> Shader {
     shader.builtin("subgroup_invocation_id", "subgroup_lane").only([Kind::Software])
 }
 
-/// The sums over `others` other units. `load` reads other {k}'s value for sequence {i}, and `add`
-/// adds {value} times {w} to its sum.
+/// The sums over `others` other units. `load` reads the value of other unit {k} for sequence {i},
+/// and `add` adds {value} times {w} to its sum.
 pub fn sums(rows: u32, load: &str, add: &str) -> String {
     let each = |line: &str| -> String {
         (0..rows).map(|i| format!("        {}\n", line.replace("{i}", &i.to_string()))).collect()

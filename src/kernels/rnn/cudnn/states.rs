@@ -8,18 +8,18 @@ use crate::kernels::rnn::values::{Output, clear, wide};
 use crate::kernels::windows::part;
 use crate::tensor::Tensor;
 
-/// In the type that is computed in.
+/// The states, in the computation's type.
 #[derive(Debug)]
 pub struct States {
-    /// Those of the units, which steps walk over: what they give and, of an LSTM, the cells behind
-    /// it. Where outputs are projected, zeros stand for what the units give.
+    /// The states of the units, which steps walk over: the units' values and, for an LSTM, the
+    /// cells behind them. If outputs are projected, zeros stand for the units' values.
     pub units: Tensor,
     /// The outputs, if they are projected.
     pub projected: Option<Tensor>,
 }
 
 impl States {
-    /// From two inputs, the second of which is the cells, if there are any.
+    /// Reads them from two inputs; the second one is the cells, if there are any.
     pub fn of(ctx: &mut dyn OpContext, extents: &Extents, [h, c]: [usize; 2]) -> Result<Self> {
         let has_cells = extents.layout.model.mode.has_cells();
         let h = ctx.input(h)?;
@@ -40,7 +40,7 @@ impl States {
         Ok(Self { units, projected: projects.then_some(h) })
     }
 
-    /// Copies them.
+    /// Copies the states.
     pub fn copy_to(&self, device: &Device, to: &Self) -> Result<()> {
         device.copy(to.units.address, self.units.address, self.units.bytes())?;
         match (&self.projected, &to.projected) {
@@ -49,7 +49,7 @@ impl States {
         }
     }
 
-    /// Gives them to outputs. Those that are projected are there already, but not rounded.
+    /// Writes the states to outputs. Projected outputs are there already, but not rounded yet.
     pub fn give(&self, ctx: &mut dyn OpContext, h: &Output, c: Option<&Output>) -> Result<()> {
         match self.projected {
             Some(_) => h.finish(ctx)?,

@@ -1,5 +1,5 @@
-//! The steps of a layer, forward and backward, in all directions at once: what they bind, and how
-//! many one dispatch takes. Their text is that of [`super::text`].
+//! The steps of a layer, forward and backward, in all directions at once: the tensors that they
+//! bind, and the number of steps of one dispatch. Their text is in [`super::text`].
 
 use std::ops::Range;
 
@@ -15,15 +15,17 @@ use crate::kernels::windows::{limit, part, ranges, too_large};
 use crate::shader::WORKGROUP;
 use crate::tensor::Tensor;
 
-/// The most units whose steps one dispatch takes: a workgroup has an invocation for each. Beyond,
-/// the weights that each workgroup reads again in each step would cost more than a dispatch does.
+/// The most units whose steps one dispatch takes: a workgroup has an invocation for each unit. With
+/// more units, each workgroup would read the weights again in each step, which costs more than a
+/// dispatch.
 const WHOLE: usize = WORKGROUP as usize;
-/// Units of a workgroup where they are cut, and so the outputs before that it holds at a time.
+/// Units of a workgroup if units are cut, and so the number of previous outputs that it holds at a
+/// time.
 const SLICE: u32 = 64;
-/// The most phases of steps in a dispatch, so that none takes seconds.
+/// The most phases of steps in a dispatch: the limit keeps a dispatch from taking seconds.
 const MOST_PHASES: usize = 512;
 
-/// How a layer lies in its tensors, whose rows are those of all steps and sequences. Extents and
+/// The layout of a layer in its tensors, which have a row for each step and sequence. Extents and
 /// strides are in elements.
 #[derive(Debug, Clone)]
 pub struct Walk<'a> {
@@ -37,26 +39,27 @@ pub struct Walk<'a> {
     pub units: usize,
     /// The first direction. Direction 1 walks over sequences from their last step to their first.
     pub direction: usize,
-    /// Directions from there on.
+    /// The number of directions from there on.
     pub directions: usize,
     /// Rows between the steps of a sequence, and between sequences.
     pub rows: [usize; 2],
-    /// Elements of a row of the outputs, those of all directions of the layer.
+    /// Elements of a row of the outputs, of all directions of the layer.
     pub y: usize,
-    /// Where the layer's outputs before the first step are in the state, and how far apart those of
-    /// directions and of sequences are.
+    /// Where the layer's outputs before the first step are in the state, and the distances between
+    /// directions and between sequences there.
     pub state: [usize; 3],
-    /// How far behind them the cells are.
+    /// The distance from these outputs to the cells.
     pub cell_part: usize,
-    /// Steps of each sequence, if they differ.
+    /// Steps of each sequence, if the sequences differ.
     pub lengths: Option<&'a Tensor>,
 }
 
-/// What the steps forward bind.
+/// The tensors that the forward steps bind.
 #[derive(Debug)]
 pub struct Forward<'a> {
-    /// Of each row and gate, what the input adds; then what the gradient needs, and of an LSTM the
-    /// cell behind it. [`Mode::saved`] numbers for each unit of a row, direction by direction.
+    /// For each row and gate, the part from the input; afterwards the values that the gradient
+    /// needs, and for an LSTM the cell behind them. There are [`Mode::saved`] numbers for each unit
+    /// of a row, direction by direction.
     pub gates: &'a Tensor,
     /// The recurrent weights and the biases, packed, direction by direction.
     pub weights: &'a Tensor,
@@ -68,12 +71,12 @@ pub struct Forward<'a> {
     pub last: &'a Tensor,
 }
 
-/// What the steps backward bind.
+/// The tensors that the backward steps bind.
 #[derive(Debug)]
 pub struct Backward<'a> {
-    /// What the steps forward left in `gates`; of an LSTM or a GRU.
+    /// The values that the forward steps left in `gates`; for an LSTM or a GRU.
     pub saved: Option<&'a Tensor>,
-    /// The recurrent weights, packed and turned, direction by direction.
+    /// The recurrent weights, packed and transposed, direction by direction.
     pub weights: &'a Tensor,
     /// States before the first step.
     pub state: &'a Tensor,
@@ -83,12 +86,13 @@ pub struct Backward<'a> {
     pub dy: &'a Tensor,
     /// Gradients of the states after the last step, then of those before the first.
     pub d_state: &'a Tensor,
-    /// For the gradients of the gates of each row, and behind them the outputs before it:
+    /// Receives the gradients of the gates of each row, and behind them the outputs before it:
     /// [`Mode::slots`] and one number for each unit of a row, direction by direction.
     pub grads: &'a Tensor,
 }
 
-/// What a dispatch binds: all of a tensor, or some rows, which have so many elements.
+/// A tensor that a dispatch binds: all of it, or some of its rows, each of the given number of
+/// elements.
 #[derive(Debug, Clone, Copy)]
 enum Bound<'a> {
     Whole(Binding),
@@ -142,13 +146,14 @@ impl Walk<'_> {
         self.enqueue(device, variant, &bounds)
     }
 
-    /// Whether directions run one after the other: their largest tensors do not fit a binding.
+    /// Whether directions run one after the other, because their largest tensors do not fit a
+    /// binding.
     fn is_apart(&self, device: &Device, largest: [&Tensor; 2]) -> bool {
         let most = limit(device.capabilities());
         self.directions > 1 && largest.iter().any(|tensor| tensor.bytes() > most)
     }
 
-    /// The walk in direction `i` of these alone.
+    /// The walk in direction `i` alone, of the directions of this walk.
     fn only(&self, i: usize) -> Self {
         Self { direction: self.direction + i, directions: 1, ..self.clone() }
     }
@@ -159,8 +164,8 @@ impl Walk<'_> {
         part(tensor, i * len, len)
     }
 
-    /// Rows that each direction has for itself, with so many numbers of a unit. Those of several
-    /// directions fit a binding ([`Self::is_apart`]).
+    /// The rows that each direction has for itself, of `numbers` numbers for each unit. The rows of
+    /// several directions fit a binding ([`Self::is_apart`]).
     fn own_rows<'t>(&self, tensor: &'t Tensor, numbers: usize) -> Bound<'t> {
         match self.directions {
             1 => Bound::Rows(tensor, numbers * self.units),
@@ -168,13 +173,13 @@ impl Walk<'_> {
         }
     }
 
-    /// All steps of all sequences, in as few dispatches as the variant and the adapter's bindings
-    /// allow. Backward there is one more phase, which ends with the state's gradients.
+    /// Enqueues all steps of all sequences, in as few dispatches as the variant and the adapter's
+    /// bindings allow. Backward there is one more phase, which ends with the state's gradients.
     fn enqueue(&self, device: &Device, variant: Variant, bounds: &[Bound<'_>]) -> Result<()> {
         let slices = self.units.div_ceil(variant.units as usize);
         let (sequences, fitting) = self.windows(device, bounds)?;
         let phases = self.mode.phases();
-        // Backward without the biases.
+        // Backward weights come without the biases.
         let weights_rows = self.units + usize::from(!variant.backward);
         let direction_weights = phases * weights_rows * self.units;
         let groups =
@@ -203,7 +208,7 @@ impl Walk<'_> {
                 let rows = if whole {
                     0..self.steps * self.batch
                 } else {
-                    // The state before a step comes from the rows of the one before.
+                    // The state before a step comes from the rows of the step before.
                     let seen = if variant.backward {
                         let last = (first + 1 - phases_now).div_ceil(phases);
                         last.saturating_sub(2)..(first.div_ceil(phases) + 1).min(self.steps)
@@ -213,7 +218,7 @@ impl Walk<'_> {
                     self.rows_of(&seen, first_sequence, count)
                 };
                 let tiles = count.div_ceil(variant.rows as usize);
-                // The gates themselves are few beside the products.
+                // The operations of the gates themselves are few beside the products.
                 let products = of_a_step(count) * phases_now / phases;
                 let bindings = bounds.iter().map(|bound| bound.binding(&rows));
                 device.enqueue_counted(
@@ -251,7 +256,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The rows of some steps of some sequences, and perhaps others between them.
+    /// The rows of some steps of some sequences. The range may include other rows between them.
     fn rows_of(&self, steps: &Range<usize>, first_sequence: usize, count: usize) -> Range<usize> {
         let times = if self.direction == 1 {
             self.steps - steps.end..self.steps - steps.start
@@ -264,8 +269,8 @@ impl Walk<'_> {
             ..(times.end - 1) * step_rows + last * sequence_rows + 1
     }
 
-    /// How many sequences, and how many steps of them, a dispatch may take for its rows to fit the
-    /// adapter's bindings.
+    /// The number of sequences, and the number of their steps, that a dispatch may take for its
+    /// rows to fit the adapter's bindings.
     fn windows(&self, device: &Device, bounds: &[Bound<'_>]) -> Result<(usize, usize)> {
         let capabilities = device.capabilities();
         let widest = bounds.iter().map(Bound::row_bytes).max().unwrap_or_default().max(1);
@@ -278,19 +283,20 @@ impl Walk<'_> {
         if sequences > 0 {
             return Ok((sequences, usize::MAX));
         }
-        // Steps are next to each other then. A dispatch sees the ones before and behind its own.
+        // Steps are next to each other then. A dispatch also sees the steps before and behind its
+        // own.
         let (sequences, steps) =
             if step_rows == 1 { (1, fitting) } else { (self.batch, fitting / step_rows) };
-        // Where a sequence has ended before, its state is in rows that are not near.
+        // If a sequence has ended before, its state is in rows that are not near.
         match steps {
             3.. if self.lengths.is_none() => Ok((sequences, steps - 2)),
             _ => Err(too_large(capabilities, "a step of a recurrent layer")),
         }
     }
 
-    /// Phases of whole steps that stay within the adapter's limit of iterations.
+    /// The number of phases, in whole steps, that stay within the adapter's limit of iterations.
     fn phases_of_a_dispatch(&self, profile: &Profile, variant: Variant) -> usize {
-        // Those of the sums, one of the phases, and a few of the functions that bend them.
+        // The iterations of the sums, one of the phase, and a few of the activation functions.
         let each = self.units + 8 * variant.rows as usize;
         let loaded = variant.rows as usize * variant.units as usize;
         let phases = self.mode.phases();
@@ -298,8 +304,8 @@ impl Walk<'_> {
         (fitting / phases * phases).clamp(phases, MOST_PHASES)
     }
 
-    /// As many sequences for a workgroup as leave enough workgroups: each weight that an invocation
-    /// loads is used for all of them.
+    /// The variant with the most sequences for a workgroup that still leaves enough workgroups:
+    /// each weight that an invocation loads is used for all of them.
     fn variant(&self, profile: &Profile, backward: bool, real: DType) -> Variant {
         let units = match self.units {
             n if n <= WHOLE => (n.next_power_of_two() as u32).max(32),
@@ -315,9 +321,9 @@ impl Walk<'_> {
             rows,
             software,
         };
-        // A workgroup loads all weights of its units in each step, which takes its processor longer
-        // than the sums do. A second workgroup there would load them again. So one for each
-        // processor is enough: a quarter of the workgroups that other kernels need.
+        // A workgroup loads all weights of its units in each step, which takes longer than the
+        // sums. A second workgroup on the same processor would load them again. So one workgroup
+        // for each processor is enough: a quarter of the workgroups that other kernels need.
         let busy = if software { software::busy(self.batch) } else { profile.workgroups / 4 };
         let slices = self.units.div_ceil(units as usize);
         let groups = slices * self.directions;

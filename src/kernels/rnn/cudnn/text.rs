@@ -1,4 +1,4 @@
-//! The text of the steps of a layer: which invocation does what.
+//! The text of the steps of a layer: the work of each invocation.
 
 use super::model::Mode;
 use super::software;
@@ -13,27 +13,27 @@ const MOST_ROWS: u32 = 8;
 /// The same in float64: with four Intel's compiler spills 80 registers.
 const MOST_ROWS_F64: u32 = 2;
 
-/// All that the text depends on.
+/// The properties that the text depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant {
     /// Whether the steps are those of the gradient.
     pub backward: bool,
     /// The layer's kind.
     pub mode: Mode,
-    /// The type that is computed in.
+    /// The type of the computation.
     pub real: DType,
     /// Whether sequences have lengths of their own.
     pub lengths: bool,
     /// Invocations of a workgroup, one for each unit.
     pub units: u32,
-    /// Sequences of a workgroup, all of which each invocation has.
+    /// Sequences of a workgroup; each invocation handles all of them.
     pub rows: u32,
     /// Whether the text is that of [`software`].
     pub software: bool,
 }
 
 impl Variant {
-    /// Whether what it shares fits into the workgroup's memory.
+    /// Whether the values that its invocations share fit into workgroup memory.
     pub fn is_valid(&self) -> bool {
         let shared = if self.backward { self.mode.lanes() } else { 1 };
         let bytes = (self.rows * self.units) as usize * shared * self.real.size();
@@ -175,7 +175,7 @@ impl Variant {
         };
         let (load_grads, store_grads, product) = match self.mode.lanes() {
             1 => ("load_grads(at)", "store_grads(at, value);", "a * b"),
-            // Of the first phase; see the text of the second.
+            // The text of the first phase; see the text of the second one.
             2 => (
                 "Gates(load_grads(at), load_grads(at + p.units))",
                 "store_grads(at + 2u * p.units, value.x);\n    store_grads(at + p.units, value.y);",
@@ -232,8 +232,7 @@ impl Variant {
             .body(include_str!("../../../../shaders/rnn/steps.wgsl"))
     }
 
-    /// The sums over `others` other units, of which `add` adds {value} times {w} to that of
-    /// sequence {i}.
+    /// The sums over `others` other units; `add` adds {value} times {w} to the sum of sequence {i}.
     fn sums(self, add: &str) -> String {
         let load = "shared_values[{i}u * UNITS + {k}]";
         if self.software {
@@ -243,7 +242,7 @@ impl Variant {
         SUMS.replace("{add}", &self.each_row(&add))
     }
 
-    /// A statement for each sequence of an invocation that there is.
+    /// A statement for each existing sequence of an invocation.
     fn each_sequence(self, statement: &str) -> String {
         self.each_row(&format!(
             "if first_sequence + {{i}}u < p.sequences_end {{\n    {statement}\n}}"
@@ -258,7 +257,7 @@ impl Variant {
     }
 }
 
-/// Where an invocation leaves what others need of its unit and sequence {i}.
+/// Where an invocation leaves the value of its unit and sequence {i} for other invocations.
 const SHARED: &str = "shared_values[{i}u * UNITS + local_index]";
 /// The sums over other units.
 const SUMS: &str = "if unit < p.units {
@@ -280,7 +279,7 @@ pub const fn gates_type(mode: Mode, real: DType) -> &'static str {
     }
 }
 
-/// Every variant, but for forms that differ from others in more ways than one.
+/// Every variant, except for forms that differ from others in more than one way.
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for mode in Mode::ALL {

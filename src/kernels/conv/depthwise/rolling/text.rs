@@ -1,4 +1,4 @@
-//! The texts: a WGSL file for each program, and what is unrolled in it.
+//! The texts: a WGSL file for each program, and the unrolled statements in it.
 
 use std::fmt::Write;
 
@@ -30,13 +30,13 @@ pub(super) fn body(
     }
 }
 
-/// A window's rows that belong to the m-th output row under way and to row q of a stride.
+/// The row of a window that belongs to the m-th output row under way and to row q of a stride.
 fn tap(tile: Tile, m: u32, q: u32) -> Option<u32> {
     Some(m * tile.stride + q).filter(|k| *k < tile.kernel)
 }
 
-/// Loads the window's filters. A row at a time moves in behind the others, in a loop that compilers
-/// do not unroll: software adapters take long to compile loads.
+/// Loads the window's filters. One row at a time moves in behind the others, in a loop that
+/// compilers do not unroll: software adapters take long to compile loads.
 fn filters(tile: Tile) -> String {
     let last = tile.kernel - 1;
     let (mut variables, mut moves, mut loads) = (String::new(), String::new(), String::new());
@@ -69,8 +69,8 @@ fn inside(tile: Tile, indent: &str) -> String {
     text
 }
 
-/// For each row of a stride: loads what the tile's columns read of it, as zero outside the input
-/// where that is wanted, and does what `products(q)` says.
+/// For each row of a stride: loads the elements that the tile's columns read of it, with `zeros` as
+/// zeros outside the input, and runs the statements of `products(q)`.
 fn rows(tile: Tile, indent: &str, zeros: bool, products: impl Fn(u32) -> String) -> String {
     let mut text = String::new();
     for q in 0..tile.stride {
@@ -215,8 +215,8 @@ fn filter(shader: Shader, tile: Tile) -> Shader {
         }
     }
     let (mut gradients, mut loads, mut moves) = (String::new(), String::new(), String::new());
-    // Products of what lies outside are left out, not multiplied by zero: an infinity or a NaN
-    // beside it belongs to other taps alone.
+    // Products of elements outside are left out, not multiplied by zero: an infinity or a NaN
+    // beside them belongs to other taps alone.
     let mut pairs = inside(tile, "        ");
     for m in 0..=last {
         let _ = writeln!(loads, "            let in_dy{m} = row - first - {m}u < end - first;");

@@ -9,20 +9,20 @@
 //! - dQ = scale * dS K
 //! - dK = scale * dS^T Q
 //!
-//! That D needs no row of dP, and that P follows from S with the maximum and the sum that the
-//! forward pass kept, is FlashAttention's (Dao et al., 2022, appendix B; Dao, 2023). Where a mask
-//! or the causal rule puts a constant in the place of a score, dS is zero. A mask gets no gradient.
+//! D needs no row of dP, and P follows from S with the maximum and the sum that the forward pass
+//! kept: both are from FlashAttention (Dao et al., 2022, appendix B; Dao, 2023). Where a mask or
+//! the causal rule replaces a score by a constant, dS is zero. A mask gets no gradient.
 //!
-//! On GPUs one program has the gradient of the query, for tiles of its rows, and another those of
-//! key and value, for tiles of theirs, so that no sum needs atomic operations: the same operands
-//! always give the same bits. The first one makes D on the way; where the adapter cannot bind what
-//! it needs for that, or rows are no whole groups of four, a program before both does. On software
-//! adapters weights go through memory as in the forward pass, which leaves them to this one, see
-//! [`staged`]: computed anew they would cost a seventh product, and a step takes as long as without
-//! the ops, give or take 8 % (llvmpipe, sequences of 64 to 1024), with 17 to 28 % less of memory
-//! traffic.
+//! On GPUs one program computes the gradient of the query, for tiles of its rows, and another one
+//! those of key and value, for tiles of theirs. So no sum needs atomic operations, and the same
+//! operands always give the same bits. The first program computes D on the way. Where the adapter
+//! has too few bindings for that, or where rows are not whole groups of four, a separate program
+//! runs before both. On software adapters weights go through memory: the forward pass leaves its
+//! own for the gradient, see [`staged`]. To compute them anew would cost a seventh product. A
+//! training step there takes as long as without the ops, give or take 8 % (llvmpipe, sequences of
+//! 64 to 1024), with 17 to 28 % less memory traffic.
 //!
-//! Attributes are those of the op, but that nothing broadcasts besides the mask.
+//! Attributes are those of [`super::OP`], except that nothing broadcasts besides the mask.
 
 mod staged;
 mod text;
@@ -92,7 +92,7 @@ pub fn shaders() -> Vec<Shader> {
     out
 }
 
-/// Gradients have the shapes of what they are gradients of.
+/// Gradients have the shapes of query, key and value.
 fn infer(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     Ok(inputs.shapes.iter().take(3).cloned().collect())
 }
@@ -110,7 +110,7 @@ struct Tensors {
     gradient: Tensor,
     saved: Tensor,
     extra: Option<Tensor>,
-    /// Of query, key and value.
+    /// The gradients of query, key and value.
     gradients: [Tensor; 3],
 }
 
@@ -165,12 +165,13 @@ impl AttentionGrad {
     ) -> Result<()> {
         let rows = ctx.temp(F32, &[g.batch * g.heads * g.queries, 3])?;
         let operands = [&t.query, &t.key, &t.value, &t.gradient, &t.result];
-        // With the saved numbers, the rows and the gradient of the query.
+        // The operands, the saved numbers, the rows and the gradient of the query.
         let bindings = operands.len() + 3 + usize::from(t.extra.is_some());
         let fits = bindings <= ctx.device().capabilities().max_bindings as usize;
         let profile = ctx.device().profile();
         let tile = *tile.of_gradient(profile.kind());
-        // Rows of the other side that a dispatch goes over. More are added up, in float32.
+        // Rows of the other side that one dispatch covers. The results of several dispatches are
+        // added up, in float32.
         let at_once = profile.loop_limit / text::iterations(&tile) * tile.keys as usize;
         let adds_up = g.queries.max(g.keys) > at_once && t.query.dtype != F32;
         let made = fits && !adds_up && is_whole(&g, operands);
@@ -220,7 +221,8 @@ impl AttentionGrad {
                 bindings.extend([vec4s(&result), (&saved).into()]);
             }
             bindings.push((&rows).into());
-            // Scores again and the gradient of weights, then the operands' gradients.
+            // Each pair takes the products for its score again, those for the gradient of its
+            // weight, and those for the operands' gradients.
             let widths = match side {
                 Side::Queries => 2 * g.depth + g.width,
                 Side::Keys => 2 * (g.depth + g.width),
@@ -292,8 +294,8 @@ impl Kernel for AttentionGrad {
     }
 }
 
-/// For each row: what is subtracted from its scores, what their exponentials are multiplied with,
-/// and D.
+/// Stores for each row the number that is subtracted from its scores, the factor of their
+/// exponentials, and D.
 fn prepare(device: &Device, t: &Tensors, rows: &Tensor) -> Result<()> {
     let width = t.result.dims[t.result.rank() - 1];
     let dtype = t.result.dtype;
@@ -314,7 +316,7 @@ fn prepare(device: &Device, t: &Tensors, rows: &Tensor) -> Result<()> {
     )
 }
 
-/// Rows of `x` without what `y` is narrower.
+/// Copies the rows of `x` to the narrower `y`, without their last elements.
 fn narrow(device: &Device, x: &Tensor, y: &Tensor) -> Result<()> {
     if y.is_empty() {
         return Ok(());

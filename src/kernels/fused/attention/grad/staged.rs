@@ -91,7 +91,7 @@ impl Staged<'_> {
         [(a, a_transposed), (b, b_transposed)]: [(&Matrices, bool); 2],
         c: &Matrices,
     ) -> Result<()> {
-        // Strides of whole matrices count the least that matrices are apart, see the forward pass.
+        // Strides of whole matrices count rows, see the forward pass.
         let walk = [a, b, c].into_iter().fold(
             Iteration::over(&[batch, self.geometry.heads]),
             |walk, x| {

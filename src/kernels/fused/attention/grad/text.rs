@@ -14,16 +14,16 @@ const TILES: &str = include_str!("../../../../../shaders/fused/attention_grad_ti
 const ROWS: &str = include_str!("../../../../../shaders/fused/attention_grad_rows.wgsl");
 const WEIGHTS: &str = include_str!("../../../../../shaders/fused/attention_grad_weights.wgsl");
 
-/// What a row needs, as a program before has stored it.
+/// The numbers of a row, read from where an earlier program has stored them.
 const STORED_ROW: &str = "    let own = vec3<f32>(load_rows(own_row * 3u), load_rows(own_row * 3u \
                           + 1u),\n        load_rows(own_row * 3u + 2u));";
 
-/// Whose gradient a program computes.
+/// The operand whose gradient a program computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The query's: each row goes over the keys.
+    /// The query: each row goes over the keys.
     Queries,
-    /// Those of key and value: each row of both goes over the queries.
+    /// Key and value: each row of both goes over the queries.
     Keys,
 }
 
@@ -36,33 +36,34 @@ pub struct Variant {
     pub mask: Option<DType>,
     /// How rows are loaded.
     pub loads: Loads,
-    /// Whose gradient.
+    /// The operand whose gradient it computes.
     pub side: Side,
-    /// Which part of it a workgroup computes.
+    /// The part of the gradient that a workgroup computes.
     pub tile: Tile,
-    /// Where the program of the query has what it needs of each row.
+    /// How the query's program gets the numbers of each row.
     pub rows: Rows,
-    /// Whether a dispatch takes some of the other side's rows alone.
+    /// Whether a dispatch covers only some of the other side's rows.
     pub cut: bool,
 }
 
-/// What a row needs besides its products: what is subtracted from its scores, what their
-/// exponentials are multiplied with, and the product of the result with its gradient.
+/// How a program gets the numbers that a row needs besides its products: the number that is
+/// subtracted from its scores, the factor of their exponentials, and the product of the result with
+/// its gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
-    /// A program before has stored it.
+    /// An earlier program has stored them.
     Stored,
-    /// The query's program finds it out, and stores it for the other side's.
+    /// The query's program computes them, and stores them for the other side's program.
     Made,
 }
 
-/// The parameters, in order; then `scale`, `fill` and `lowest`.
+/// The parameters, in order; `scale`, `fill` and `lowest` follow them.
 const PARAMS: &[&str] = &[
     "total", "heads", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t", "k_b", "k_h",
     "k_t", "v_b", "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
 ];
 
-/// Where the program of a side may have what it needs of the rows.
+/// The ways in which the program of a side may get the numbers of its rows.
 fn rows_of(side: Side) -> impl Iterator<Item = Rows> {
     let made = (side == Side::Queries).then_some(Rows::Made);
     std::iter::once(Rows::Stored).chain(made)
@@ -152,7 +153,7 @@ impl Variant {
             (Side::Keys, false) => ("start", "p.queries"),
             (Side::Keys, true) => ("max(start, p.low)", "min(p.queries, p.high)"),
         };
-        // The invocation's own rows of operands, and where they are in the other side's tiles.
+        // The invocation's own rows of operands, and their places in the other side's tiles.
         let taken = match side {
             _ if !tile.rolled => "POSITIONS",
             Side::Queries => "min(POSITIONS, end - first)",
@@ -207,7 +208,7 @@ impl Variant {
         }
     }
 
-    /// What the row needs, of which its invocations add up the product of result and gradient.
+    /// The numbers of the row. Its invocations add up the product of result and gradient together.
     fn row(&self) -> String {
         let products: Vec<_> = (0..self.tile.vec4s / self.tile.parts)
             .map(|c| format!("dot(g{c}, quad_result(gradient_at, {}))", self.quad(c)))
@@ -225,7 +226,8 @@ impl Variant {
         )
     }
 
-    /// What the invocation's own elements add to the products of its rows with those of both tiles.
+    /// The part of the invocation's own elements in the products of its rows with those of both
+    /// tiles.
     fn products(&self) -> String {
         let pad = "            ";
         let mut out = String::new();
@@ -254,7 +256,7 @@ impl Variant {
         out.trim_end().to_owned()
     }
 
-    /// One step over positions of the tiles, from `j` on, whose products are there.
+    /// One step over the positions of the tiles from `j` on, once their products are computed.
     fn step(&self) -> String {
         let pad = "            ";
         let mut out = String::new();

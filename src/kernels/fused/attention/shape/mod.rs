@@ -16,7 +16,7 @@ pub enum Layout {
     /// `[batch, heads, positions, depth]`, or fewer leading dimensions: operands of a matrix
     /// product.
     HeadsFirst,
-    /// `[batch, positions, heads, depth]`: what a dense layer gives.
+    /// `[batch, positions, heads, depth]`: the output of a dense layer.
     HeadsLast,
 }
 
@@ -70,11 +70,11 @@ pub struct Geometry {
 /// How the batches and heads of query, key and value go together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heads {
-    /// They are equal, as an `Einsum` has them.
+    /// They are equal, as in an `Einsum`.
     Equal,
-    /// They broadcast, as those of a `BatchMatMulV2`.
+    /// They broadcast, as in a `BatchMatMulV2`.
     Broadcast,
-    /// Batches are equal; each head of key and value serves as many heads of the query.
+    /// Batches are equal; each head of key and value serves the same number of heads of the query.
     Grouped,
 }
 
@@ -120,7 +120,7 @@ impl Geometry {
     /// The geometry for these shapes. A mask broadcasts in any case.
     ///
     /// # Errors
-    /// `InvalidArgument` where the shapes do not go together.
+    /// `InvalidArgument` if the shapes do not go together.
     pub fn new(
         [query, key, value]: [&[usize]; 3],
         mask: Option<&[usize]>,
@@ -223,10 +223,11 @@ impl Geometry {
             .collect()
     }
 
-    /// Shape of what the gradient needs of the forward pass: the weights where they went through
-    /// memory, else two numbers for each row, the maximum of its scores and the sum of their
-    /// exponentials less that. (One number, their logarithm, would say less of rows that are masked
-    /// altogether: next to a score of -1e9 the logarithm of the sum is lost.)
+    /// Shape of the values that the gradient needs from the forward pass: the weights if they went
+    /// through memory, else two numbers for each row, the maximum of its scores and the sum of
+    /// their exponentials less the maximum. (One number, the logarithm of the sum of exponentials,
+    /// would not do for rows that are masked altogether: next to a score of -1e9 the logarithm of
+    /// the sum is lost.)
     pub fn saved(&self, method: Method) -> Dims {
         match method {
             Method::Staged(_) => {
@@ -256,7 +257,7 @@ impl Geometry {
     }
 }
 
-/// The result's shape as far as it is known whatever the layout and the kind of mask are.
+/// The result's shape as far as it is known for every layout and kind of mask.
 pub fn infer(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let [query, key, value, mask @ ..] = inputs.shapes else {
         invalid!("query, key and value are missing")
@@ -279,7 +280,7 @@ pub fn infer(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     Ok(vec![Some(dims.chain([value[last]]).collect())])
 }
 
-/// Whether masks of this type say which keys take part, instead of being added.
+/// Whether masks of this type choose the keys that take part, instead of being added.
 pub const fn is_choice(dtype: DType) -> bool {
     matches!(dtype, DType::Bool)
 }

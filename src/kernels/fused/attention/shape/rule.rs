@@ -10,10 +10,10 @@ use crate::kernels::reduce::program::window_bytes;
 use crate::tensor::Tensor;
 use crate::{invalid, require};
 
-/// A causal rule whose masked scores are at most this hides keys altogether.
+/// A causal rule whose masked scores are at most this value hides keys altogether.
 const HIDDEN: f32 = -1e8;
 
-/// What a mask does.
+/// The effect of a mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mask {
     /// There is none.
@@ -22,7 +22,7 @@ pub enum Mask {
     Bias,
     /// It chooses between scores and a constant.
     Choice,
-    /// It says where a constant is added.
+    /// It tells where a constant is added.
     Penalty,
 }
 
@@ -31,11 +31,11 @@ pub enum Mask {
 pub struct Rule {
     /// Where the heads are.
     pub layout: Layout,
-    /// What the mask does.
+    /// The effect of the mask.
     pub mask: Mask,
-    /// What products are multiplied with.
+    /// The factor of products.
     pub scale: f32,
-    /// The score of a masked key, or what is added to it.
+    /// The score of a masked key, or the value that is added to it.
     pub fill: f32,
     keep: bool,
     causal: bool,
@@ -62,13 +62,13 @@ impl Rule {
         })
     }
 
-    /// Whether weights of masked keys are zero although their scores have a gradient: no formula of
-    /// ours holds then.
+    /// Whether weights of masked keys are zero although their scores have a gradient: none of our
+    /// formulas holds then.
     pub fn zeroes_what_counts(&self) -> bool {
         self.zero_masked && self.mask == Mask::Penalty
     }
 
-    /// Fails for a mask of a type that the rule has no use for.
+    /// Fails if the rule has no use for a mask of this type.
     pub fn check_mask(&self, extra: Option<&Tensor>) -> Result<()> {
         if let Some(extra) = extra {
             require!(
@@ -81,8 +81,8 @@ impl Rule {
         Ok(())
     }
 
-    /// Whether keys beyond a row's own position weigh nothing: only where every row sees a key
-    /// whose score no mask lowers.
+    /// Whether keys beyond a row's own position have no weight. That holds only where every row
+    /// sees a key whose score no mask lowers.
     pub fn hides(&self) -> bool {
         self.causal && self.mask == Mask::None && self.fill <= HIDDEN
     }
@@ -109,21 +109,22 @@ impl Rule {
 /// Which form of the kernels runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Scores go through memory, those of so many batches at once.
+    /// Scores go through memory, with this many batches at once.
     Staged(usize),
     /// Tiles in workgroup memory.
     Tiled(&'static Tile),
 }
 
-/// Whether scores belong in memory also where rows fit a tile: tiles spare a GPU the traffic, and
-/// cost a software adapter barriers.
+/// Whether scores belong in memory even where rows fit a tile: tiles save a GPU the memory traffic,
+/// but cost a software adapter barriers.
 pub fn prefers_staged(device: &Device) -> bool {
     device.profile().is_software()
 }
 
 impl Method {
-    /// Rows too wide for a tile have scores in memory on every adapter. Parts of `packed` tensors,
-    /// with so many elements for each batch and so many in a word, must begin with a whole word.
+    /// Rows too wide for a tile have their scores in memory on every adapter. Each batch of a
+    /// `packed` tensor must start on a whole word: `packed` has its elements for each batch, and a
+    /// word holds `lanes` of them.
     pub fn new(device: &Device, g: &Geometry, packed: &[usize], lanes: u32) -> Self {
         let scores = (g.heads * g.queries * g.keys * 4) as u64;
         let at_once = usize::try_from(window_bytes(device) / scores.max(1))

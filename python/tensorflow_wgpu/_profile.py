@@ -287,9 +287,10 @@ def _notes(
         rest = sum(row.seconds for row in device.rows[limit:])
         notes.append(f"{len(device.rows) - limit} more rows take {rest * 1e3:.2f} ms")
     if device.pipelines:
+        pipelines = "1 pipeline" if device.pipelines == 1 else f"{device.pipelines} pipelines"
         notes.append(
-            f"{device.pipelines} pipelines compiled in {device.compile:.2f} s of all threads: run "
-            "a step before profiling, or tensorflow_wgpu.warmup"
+            f"{pipelines} compiled in {device.compile:.2f} s of all threads: run a step before "
+            "profiling, or tensorflow_wgpu.warmup"
         )
     if rates is not None:
         notes.append(

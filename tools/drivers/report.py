@@ -26,6 +26,11 @@ def unit(target: str) -> str:
     return "waves" if target in AMD else "lanes"
 
 
+def times(count: int) -> str:
+    """How often, in words."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def row(result: Result) -> str:
     """A row of the table."""
     if result.problem:
@@ -37,7 +42,7 @@ def row(result: Result) -> str:
     spilling = sum(v.spills > 0 for v in own)
     elsewhere = sum(v.spills > 0 for v in compiled) - spilling
     known = Counter(v.occupancy for v in own if v.occupancy is not None)
-    worst = f"{min(known)} {unit(result.target)}, {known[min(known)]} times" if known else ""
+    worst = f"{min(known)} {unit(result.target)}, {times(known[min(known)])}" if known else ""
     scalars = f"{sum(v.scalars > 0 for v in own)}" if result.target in AMD else ""
     figures = f"{spilling} | {elsewhere}" if result.target in AMD + INTEL else " | "
     slowest = max(compiled, key=lambda v: v.seconds, default=None)

@@ -4,7 +4,7 @@
 //! the optionals of conditionals; their tensors live on the device. The C API of TensorFlow 2.18
 //! and older, and of the package tensorflow 2.19, exports a sum and a zero of variants that call
 //! back for each tensor ([`official`]). Other releases do not export these functions, or not in
-//! working order. There we read and build the values in memory ([`list`], [`optional`], [`cxx`]),
+//! working order. There we read and build the values in memory ([`value`], [`cxx`]),
 //! by a table of releases, and check every symbol. A value counts as a list only if its virtual
 //! table is the one that TensorFlow exports for lists. Nothing is assumed about any other value.
 //!

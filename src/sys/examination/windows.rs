@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use windows_sys::Win32::System::Diagnostics::Debug::{
-    SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX, SEM_NOOPENFILEERRORBOX, SetErrorMode,
+    EXCEPTION_POINTERS, SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX, SEM_NOOPENFILEERRORBOX,
+    SetErrorMode, SetUnhandledExceptionFilter,
 };
 use windows_sys::Win32::System::Threading::{
     CREATE_NO_WINDOW, GetCurrentProcess, TerminateProcess,
@@ -75,9 +76,10 @@ pub(super) fn crash(status: ExitStatus) -> Option<String> {
 #[unsafe(no_mangle)]
 pub extern "system" fn tensorflow_wgpu_examine(_: *mut c_void, _: *mut c_void, _: *mut i8, _: i32) {
     // A crash is expected, and must not open a dialog.
-    // SAFETY: it takes a number.
+    // SAFETY: it takes a number, and a function that stays.
     unsafe {
         SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX | SEM_NOOPENFILEERRORBOX);
+        SetUnhandledExceptionFilter(Some(crashed));
     }
     // A separate thread is used, because Python's ctypes would turn a crash in this one into an
     // exception.
@@ -87,6 +89,17 @@ pub extern "system" fn tensorflow_wgpu_examine(_: *mut c_void, _: *mut c_void, _
     unsafe {
         TerminateProcess(GetCurrentProcess(), if examined.is_ok() { FINISHED } else { 1 });
     }
+}
+
+/// Ends the process with the code of a crash, before the system starts a debugger or a report of
+/// errors, which takes seconds and may wait for the user.
+unsafe extern "system" fn crashed(exception: *const EXCEPTION_POINTERS) -> i32 {
+    // SAFETY: the system passes the exception that it handles.
+    unsafe {
+        let code = (*(*exception).ExceptionRecord).ExceptionCode;
+        TerminateProcess(GetCurrentProcess(), code.cast_unsigned());
+    }
+    0
 }
 
 fn examine(arguments: &str) {

@@ -112,7 +112,7 @@ PATCHES: dict[str, Patch] = {
         patch_converter
     ),
     "tensorflow.python._pywrap_mlir": patch_library,
-    # The new names are those of the libraries; programs import them by the old ones.
+    # The libraries have the new names; programs import them by the old names.
     f"{_LITE}{_INTERPRETER}": patch_library,
     f"{_LITE}{_CALIBRATION}": patch_library,
     f"{_LITE}interpreter_wrapper.{_INTERPRETER}": patch_library,

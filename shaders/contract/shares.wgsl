@@ -7,6 +7,6 @@ fn share_start(share: u32) -> u32 {
     return share * p.share + min(share, p.longer);
 }
 
-// The vec4s of a tile, and those of one of its rows, in the order of a slot.
+// The number of vec4s in a tile and in one of its rows, in the order of a slot.
 const VEC4S = {{TILE_M}} * {{TILE_N}} / 4u;
 const ROW = {{TILE_N}} / 4u;

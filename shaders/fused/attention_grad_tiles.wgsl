@@ -10,7 +10,7 @@ const VEC4S = {{VEC4S}}u;
 // Keys and values, or queries and the gradients of their results.
 var<workgroup> depth_tile: array<vec4<f32>, POSITIONS * VEC4S>;
 var<workgroup> width_tile: array<vec4<f32>, POSITIONS * VEC4S>;
-// The part of each invocation in the products of its rows with those of both tiles, position by
+// What each invocation adds to the products of its rows with the rows of both tiles, position by
 // position.
 var<workgroup> scores: array<f32, POSITIONS * WORKGROUP>;
 var<workgroup> changes: array<f32, POSITIONS * WORKGROUP>;

@@ -4,9 +4,9 @@
 // are taken together, head after head. PARTS neighbouring invocations share a row: invocation i of
 // them has every PARTS-th group of four elements, from the i-th on. Bindings: query, key, value,
 // result (and stats where keys are split), extra (a mask). Strides and offsets count elements. The
-// running maximum and sum are those of the keys seen so far; earlier sums are scaled down when the
+// running maximum and sum cover the keys seen so far; earlier sums are scaled down when the
 // maximum grows. All in f32. Rows past the last one repeat it; keys past the last one are zeros
-// whose weight is zero.
+// and have the weight zero.
 
 const PARTS = {{PARTS}}u;
 const ROWS = WORKGROUP / PARTS;

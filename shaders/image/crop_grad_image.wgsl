@@ -1,4 +1,4 @@
-// sums[image, y, x, c] adds the gradients of the positions that read this element: those of the
+// sums[image, y, x, c] adds the gradients of the positions that read this element, in the
 // crops of boxes p.low0 to p.high0, rows p.low1 to p.high1 and columns p.low2 to p.high2. The first
 // pass starts at zero. Grid: one invocation per element of sums. Bindings: grads, boxes, indices,
 // sums.

@@ -1,5 +1,5 @@
 // Complex numbers, under the names that number_real.wgsl has for real ones. Sums, and products with
-// real factors, are those of vectors.
+// real factors, are vector operations.
 
 alias real = {{REAL}};
 alias number = vec2<{{REAL}}>;

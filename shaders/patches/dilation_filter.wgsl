@@ -1,6 +1,6 @@
-// partial[run][position][channel] sums the gradients of those of p.run windows that selected this
-// filter position. Grid: one invocation per element of partial. Bindings: taken (a filter position
-// for each window), dy, partial.
+// partial[run][position][channel] sums the gradients of the windows, among p.run of them, that
+// selected this filter position. Grid: one invocation per element of partial. Bindings: taken (a
+// filter position for each window), dy, partial.
 
 fn value(i: u32) -> {{REAL}} {
     let c = i % p.depth;

@@ -89,6 +89,10 @@ impl Known {
         match self {
             Self::Verdict(Verdict::Wrong) if policy == Policy::Forced => None,
             Self::Verdict(verdict) => Some(verdict),
+            Self::Begun(count) if count >= MOST_BEGUN && policy == Policy::Probed => {
+                log::info!("matrices are not used, since {count} probes of them have not ended");
+                Some(Verdict::Wrong)
+            }
             Self::Begun(_) => None,
         }
     }
@@ -155,17 +159,7 @@ impl MatrixUnits {
         let file = directory.map(|directory| File::open(info, directory));
         let known = |element| {
             let offered = matrices.get(element).filter(|c| c.element == element)?;
-            let found = file.as_ref()?.find(&offered)?;
-            if matches!(found, Known::Begun(count) if count >= MOST_BEGUN)
-                && policy == Policy::Probed
-            {
-                log::info!(
-                    "{}: matrices of {element} are not used, since no probe of them has ended",
-                    info.name
-                );
-                return Some(Verdict::Wrong);
-            }
-            found.verdict(policy)
+            file.as_ref()?.find(&offered)?.verdict(policy)
         };
         let verdicts = Mutex::new(ELEMENTS.map(known));
         let (untold, trying, file) = (AtomicU32::default(), Mutex::default(), file.map(Mutex::new));

@@ -35,10 +35,14 @@ pub fn directory(lookup: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
 }
 
 /// The reason if nothing can be kept in the directory that `TF_WGPU_CACHE` names, as `lookup` gives
-/// it.
+/// it. A directory that holds files may be read-only on purpose.
 pub fn problem(lookup: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let value = lookup("TF_WGPU_CACHE")?;
-    let why = file::try_out(&directory(lookup)?).err()?;
+    let directory = directory(lookup)?;
+    if directory.read_dir().is_ok_and(|mut files| files.next().is_some()) {
+        return None;
+    }
+    let why = file::try_out(&directory).err()?;
     Some(format!("TF_WGPU_CACHE={value}: nothing is kept there: {why}"))
 }
 

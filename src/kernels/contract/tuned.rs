@@ -40,15 +40,14 @@ pub(super) fn enqueue(
         // The answer came from a file and names no tile of the adapter.
         tuner.forget(&question);
     }
-    let estimate = choice::choose(demand);
-    if let Some(choice) = choice.filter(|choice| *choice != estimate) {
+    if let Some(choice) = choice {
         match chosen::enqueue(c, ctx, choice, cooperative, epilogue) {
             // There is no memory for the parts of this choice. The estimate's choice may need none.
             Err(Error::ResourceExhausted(_)) => {}
             done => return done,
         }
     }
-    chosen::enqueue(c, ctx, estimate, cooperative, epilogue)
+    chosen::enqueue(c, ctx, choice::choose(demand), cooperative, epilogue)
 }
 
 /// A call of a contraction whose candidates may be timed.

@@ -32,6 +32,8 @@ fn try_out(user: &Device, offered: Cooperative, policy: Policy) -> Finding {
             return Finding::Nothing;
         }
     };
+    // Work of the user's device would count in the times. Its errors are those of the next call.
+    let _ = user.may_wait().and_then(|()| user.wait_idle());
     let timed = user.matrix_units().are_timed();
     let mut lanes = vec![offered.lanes, offered.fewest_lanes];
     lanes.dedup();

@@ -33,7 +33,7 @@ pub(crate) enum Ended {
 /// How long the process may take. A driver that hangs gives no verdict: it would hang this process,
 /// too, and a busy machine is slow.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The first argument of the process, and the last line that it prints.
+/// The first argument of the process and, on Linux, the last line that it prints.
 const NAME: &str = "tensorflow-wgpu-examination";
 
 /// Whether the process can be started on this system.

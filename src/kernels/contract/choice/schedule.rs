@@ -92,7 +92,7 @@ mod tests {
 
     const GPUS: [Profile; 4] = [Profile::AMD, Profile::INTEL, Profile::NVIDIA, Profile::APPLE];
 
-    /// One tile of 128 more than there are workgroups, in each direction.
+    /// 17 by 17 tiles of 128, where 16 by 16 workgroups run at once.
     #[test]
     fn a_last_wave_of_few_tiles_is_shared() {
         let d = demand(Profile::NVIDIA, [17 * 128, 4096, 17 * 128]);

@@ -172,11 +172,6 @@ fn check_text(shader: &Shader, wgsl: &str, limit: u32) -> Result<(), String> {
         return Ok(());
     }
     to_msl(&module, &info)?;
-    // Programs of eight elements, which only software adapters with 64-bit integers use
-    // (kernels/scalar/software.rs).
-    if wgsl.lines().next().is_some_and(|label| label.contains(" eight ")) {
-        return Ok(());
-    }
     check_without_int64(wgsl)
 }
 

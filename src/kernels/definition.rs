@@ -1,7 +1,7 @@
 //! Our own ops, which the graph optimizer or the Python package emits: their signatures and shape
 //! functions, without TensorFlow's C API.
 //!
-//! `ffi` registers every row of [`crate::kernels::fused::DEFINITIONS`] with TensorFlow before the
+//! `ffi` registers every row of [`crate::kernels::definitions`] with TensorFlow before the
 //! kernels.
 
 use crate::dtype::DType;

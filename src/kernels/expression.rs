@@ -177,6 +177,27 @@ impl Expression {
         Ok(Value::Step(at as u32))
     }
 
+    /// Adds a call of the row of `op` for `dtype`.
+    ///
+    /// # Errors
+    /// `Internal` if no table has the row, and those of [`Expression::step`].
+    pub fn call(&mut self, op: &str, dtype: DType, args: &[Value]) -> Result<Value> {
+        let call = Call::row(op, dtype)
+            .ok_or_else(|| Error::Internal(format!("there is no {op} of {dtype}")))?;
+        self.step(call, args)
+    }
+
+    /// `value` as `to`: a cast, if it has another type.
+    ///
+    /// # Errors
+    /// Those of [`Expression::step`].
+    pub fn cast(&mut self, value: Value, to: DType) -> Result<Value> {
+        match self.dtype(value)? {
+            Some(from) if from != to => self.step(Call::Cast(from, to), &[value]),
+            _ => Ok(value),
+        }
+    }
+
     /// Appends the steps of another expression, with parameters of their own. `inputs` take the
     /// place of its inputs. Returns the values of its outputs.
     ///

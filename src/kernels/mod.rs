@@ -49,6 +49,7 @@ pub mod variant;
 pub(crate) mod windows;
 
 use crate::shader::Shader;
+use definition::OpDefinition;
 use registry::Registry;
 
 /// A kernel family, one row of [`FAMILIES`].
@@ -61,6 +62,13 @@ pub struct Family {
     /// parameter lists of ranks 1 and 5 stand for all ranks). `tests/shaders.rs` checks that each
     /// is valid and translates to SPIR-V, MSL and HLSL.
     pub shaders: fn() -> Vec<Shader>,
+}
+
+/// The ops that TensorFlow does not have, one list for each file: those that the optimizer emits,
+/// then those that the Python package emits.
+pub fn definitions() -> impl Iterator<Item = &'static OpDefinition> {
+    let lists = fused::DEFINITIONS.iter().chain(&[parked::DEFINITIONS, rnn::DEFINITIONS]);
+    lists.copied().flatten()
 }
 
 macro_rules! families {

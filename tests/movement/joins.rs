@@ -98,16 +98,13 @@ fn concat_and_split() {
     fails(&split_v, &[a, i32s(&[-1, -1]), axis(1)], "There can only be one -1 in the input.");
 }
 
-/// Small parts are moved together; on software adapters, large ones one by one.
+/// Parts are moved together.
 #[test]
 fn dispatches() {
     // Other tests must not dispatch on the device whose dispatches are counted.
     let selection = Selection::enumerate(&|name| std::env::var(name).ok());
     let mut session = Session::new(Device::open(&selection.adapters[0]).unwrap());
-    let cpu = session.device.profile().is_software();
-    for (columns, parts, want) in
-        [(512, 4, [1; 2]), (520, 8, [2; 2]), (1 << 15, 4, if cpu { [4; 2] } else { [1; 2] })]
-    {
+    for (columns, parts, want) in [(512, 4, [1; 2]), (520, 8, [2; 2]), (1 << 15, 4, [1; 2])] {
         let whole = data(DType::F32, &[4, columns], 40);
         let axis = HostTensor::i32(&[], &[1]);
         let count = |session: &mut Session, node: Node, inputs: &[HostTensor]| {

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ffi::abi::ops::OpsApi;
 use crate::ffi::status::Status;
 use crate::kernels::definition::OpDefinition;
-use crate::kernels::fused;
+use crate::kernels::definitions;
 
 /// Defines every op that is missing from `known`, and adds it there. Without a list no op is
 /// defined, for an op of that name might exist; the kernels of such ops are then registered in
@@ -21,7 +21,7 @@ use crate::kernels::fused;
 pub(super) fn register(known: Option<&mut OpList>) {
     let Some(known) = known else { return };
     let mut all = true;
-    for (slot, op) in fused::DEFINITIONS.iter().copied().flatten().enumerate() {
+    for (slot, op) in definitions().enumerate() {
         if known.contains(op.name) {
             log::warn!("{} is defined already, perhaps by another copy of this plugin", op.name);
             all = false;
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn definitions_are_well_formed() {
         let mut seen = Vec::new();
-        for (slot, op) in fused::DEFINITIONS.iter().copied().flatten().enumerate() {
+        for (slot, op) in definitions().enumerate() {
             assert!(op.name.starts_with("_Wgpu"), "{}", op.name);
             assert!(!seen.contains(&op.name), "{} is defined twice", op.name);
             seen.push(op.name);

@@ -18,11 +18,11 @@ use crate::ffi::guard::guard_status;
 use crate::ffi::status::{Status, TF_Status};
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::definition::{PartialShape, ShapeInputs};
-use crate::kernels::fused;
+use crate::kernels::definitions;
 
 /// Definition number `slot`.
 fn definition(slot: usize) -> Option<&'static OpDefinition> {
-    fused::DEFINITIONS.iter().copied().flatten().nth(slot)
+    definitions().nth(slot)
 }
 
 /// Number of shape functions.

@@ -11,7 +11,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::cxx::CxxApi;
@@ -139,8 +139,13 @@ impl Value {
         unsafe { OwnedTensor::new(ctx.api(), raw, status) }
     }
 
+    /// The address of the C++ object that owns the memory; 0 without memory.
+    fn buffer(&self) -> usize {
+        self.tensor.0[BUFFER]
+    }
+
     fn is_initialized(&self) -> bool {
-        self.tensor.0[BUFFER] != 0
+        self.buffer() != 0
     }
 
     fn has_shape_of(&self, other: &Self) -> bool {
@@ -168,9 +173,36 @@ pub(super) fn is_one(ctx: &Context, i: usize) -> bool {
         && unsafe { (ctx.api().TF_InputDatatype)(ctx.raw(), i as c_int) } > REFERENCE
 }
 
-/// Held while a variable is changed, so that no two changes interleave. TensorFlow's own lock
-/// guards each value while it is taken or replaced.
-static CHANGE: Mutex<()> = Mutex::new(());
+/// Each is held while the values whose buffers have its place are changed, so that no two changes
+/// of a value interleave. TensorFlow's own lock guards each value while it is taken or replaced.
+static CHANGES: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
+
+/// The locks of some values.
+type Changes = SmallVec<[MutexGuard<'static, ()>; 4]>;
+
+/// The values of the variables at `inputs`, and their locks. The device may have to become idle
+/// before a change has memory, and changes of other variables do not wait for it.
+fn lock(
+    members: &'static Members,
+    ctx: &Context,
+    inputs: &[usize],
+) -> Result<(SmallVec<[Value; 4]>, Changes)> {
+    let values = || inputs.iter().map(|i| Value::of(members, ctx, *i)).collect::<Result<_>>();
+    loop {
+        let seen: SmallVec<[Value; 4]> = values()?;
+        let mut places: SmallVec<[usize; 4]> =
+            seen.iter().map(|value| value.buffer() / 64 % CHANGES.len()).collect();
+        // In one order, so that two ops never wait for each other.
+        places.sort_unstable();
+        places.dedup();
+        let changes = places.iter().map(|place| CHANGES[*place].lock()).collect();
+        let values: SmallVec<[Value; 4]> = values()?;
+        // An op may have replaced a value before its lock was taken.
+        if seen.iter().zip(&values).all(|(a, b)| a.buffer() == b.buffer()) {
+            return Ok((values, changes));
+        }
+    }
+}
 
 pub(super) fn update(
     api: &'static CxxApi,
@@ -179,8 +211,8 @@ pub(super) fn update(
     mode: VariableUpdate,
     update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
 ) -> Result<()> {
-    let _change = CHANGE.lock();
-    let value = Value::of(members()?, ctx, i)?.to_c(api, ctx)?;
+    let (values, _changes) = lock(members()?, ctx, &[i])?;
+    let value = values[0].to_c(api, ctx)?;
     let view = value.view()?;
     if view.address.is_multiple_of(OUTPUT_ALIGNMENT) {
         ctx.with_locked(i, |ctx| update(ctx, &view, &view))
@@ -195,12 +227,9 @@ pub(super) fn update_all(
     inputs: &[usize],
     update: &mut UpdateAll<'_>,
 ) -> Result<()> {
-    let _change = CHANGE.lock();
-    let members = members()?;
-    let held = inputs
-        .iter()
-        .map(|i| Value::of(members, ctx, *i)?.to_c(api, ctx))
-        .collect::<Result<SmallVec<[_; 4]>>>()?;
+    let (values, _changes) = lock(members()?, ctx, inputs)?;
+    let held =
+        values.iter().map(|value| value.to_c(api, ctx)).collect::<Result<SmallVec<[_; 4]>>>()?;
     super::update_all_in_place(ctx, inputs, held.iter(), update)
 }
 
@@ -224,8 +253,8 @@ pub(super) fn assign(api: &'static CxxApi, ctx: &mut Context, same_shape: bool) 
     let shape = Value::from_c(members, api, &given, ctx)?;
     let mut fresh: Option<OwnedTensor> = None;
     loop {
-        let change = CHANGE.lock();
-        let old = Value::of(members, ctx, 0)?;
+        let (values, changes) = lock(members, ctx, &[0])?;
+        let old = &values[0];
         let fits = old.has_shape_of(&shape);
         if same_shape && !fits {
             return Err(Error::InvalidArgument(format!(
@@ -249,9 +278,8 @@ pub(super) fn assign(api: &'static CxxApi, ctx: &mut Context, same_shape: bool) 
             unsafe { (members.replace)(ctx.raw(), 0, &raw const new.tensor, false) };
             return pass(ctx);
         }
-        // The device may have to become idle before it has room; other variables must not wait for
-        // that.
-        drop((old, change));
+        // The device may have to become idle before it has memory.
+        drop((values, changes));
         let new = ctx.allocate_temp(from.dtype, &from.dims)?;
         ctx.device().copy(new.address(), from.address, from.bytes())?;
         fresh = Some(new);

@@ -30,9 +30,8 @@ pub const BOUND: u32 = 12_000;
 /// estimates see less than the program that they lead to.
 const ROOM: u32 = 2;
 
-/// Copies of the expression in the text of an elementwise kernel: one for each element of the
-/// widest access.
-const ELEMENTWISE: u32 = 8;
+/// Copies of the expression in the text of an elementwise kernel: one for each element of a vec4.
+const ELEMENTWISE: u32 = 4;
 /// Copies in the text of a reduction: four elements at once, then one at a time.
 const REDUCE: u32 = 5;
 /// Columns that a row program takes at a time.

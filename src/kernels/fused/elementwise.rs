@@ -4,6 +4,7 @@
 
 use smallvec::SmallVec;
 
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs, broadcast};
@@ -49,34 +50,82 @@ pub const fn fits(inputs: usize, outputs: usize) -> bool {
         && inputs + outputs <= MAX_TENSORS
 }
 
-struct Elementwise {
+/// An expression as an elementwise program. Plain ops have constant ones.
+pub struct ElementwiseProgram {
     expression: Expression,
     /// The expression's text, the main part of the pipeline's key.
     text: String,
     outputs: Vec<DType>,
-    constants: Vec<f32>,
     /// Names of the parameters.
     names: Vec<String>,
+}
+
+impl ElementwiseProgram {
+    /// The program of an expression.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if one program does not bind its inputs and outputs.
+    pub fn new(expression: Expression) -> Result<Self> {
+        let outputs = expression.output_types();
+        Self::with_outputs(expression, outputs)
+    }
+
+    /// The program of an expression whose outputs have the types `outputs`. Outputs that are
+    /// parameters have no type of their own.
+    fn with_outputs(expression: Expression, outputs: Vec<DType>) -> Result<Self> {
+        let (inputs, count) = (expression.inputs().len(), outputs.len());
+        require!(
+            fits(inputs, count),
+            "{inputs} inputs and {count} outputs are more than one program binds"
+        );
+        let names = (0..expression.constants()).map(|i| format!("c{i}")).collect();
+        Ok(Self { text: expression.to_string(), expression, outputs, names })
+    }
+
+    fn signature<R>(&self, f: impl FnOnce(&Signature<'_>) -> R) -> R {
+        let names: SmallVec<[&str; 8]> = self.names.iter().map(String::as_str).collect();
+        f(&Signature {
+            op: &self.text,
+            inputs: self.expression.inputs(),
+            outputs: &self.outputs,
+            attrs: &names,
+            function: &|| self.expression.wgsl("fused"),
+            operations: self.expression.operations(),
+        })
+    }
+
+    /// Enqueues the program for the parameters' values `constants`, as [`Signature::run`] does.
+    ///
+    /// # Errors
+    /// Those of [`Signature::run`].
+    pub fn run(
+        &self,
+        device: &Device,
+        inputs: &[Tensor],
+        outputs: &[Tensor],
+        constants: &[f32],
+    ) -> Result<()> {
+        debug_assert_eq!(constants.len(), self.names.len());
+        self.signature(|s| s.run(device, inputs, outputs, constants))
+    }
+
+    /// Every shader variant.
+    pub fn shaders(&self) -> Vec<Shader> {
+        self.signature(|s| s.shaders())
+    }
+}
+
+struct Elementwise {
+    program: ElementwiseProgram,
+    constants: Vec<f32>,
 }
 
 impl Elementwise {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
         let expression: Expression = attrs.string("expression")?.parse()?;
         cost::check(cost::elementwise(cost::expression(&expression)))?;
-        Self::of(
-            expression,
-            &attrs.dtypes("T_in")?,
-            attrs.dtypes("T_out")?,
-            attrs.floats("constants")?,
-        )
-    }
-
-    fn of(
-        expression: Expression,
-        inputs: &[DType],
-        outputs: Vec<DType>,
-        constants: Vec<f32>,
-    ) -> Result<Self> {
+        let (inputs, outputs) = (attrs.dtypes("T_in")?, attrs.dtypes("T_out")?);
+        let constants = attrs.floats("constants")?;
         require!(
             inputs == expression.inputs(),
             "T_in is {inputs:?}, but the expression is {expression}"
@@ -101,40 +150,22 @@ impl Elementwise {
             constants.len(),
             expression.constants()
         );
-        require!(
-            fits(inputs.len(), outputs.len()),
-            "{} inputs and {} outputs are more than one program binds",
-            inputs.len(),
-            outputs.len()
-        );
-        let names = (0..constants.len()).map(|i| format!("c{i}")).collect();
-        Ok(Self { text: expression.to_string(), expression, outputs, constants, names })
-    }
-
-    fn signature<R>(&self, f: impl FnOnce(&Signature<'_>) -> R) -> R {
-        let names: SmallVec<[&str; 8]> = self.names.iter().map(String::as_str).collect();
-        f(&Signature {
-            op: &self.text,
-            inputs: self.expression.inputs(),
-            outputs: &self.outputs,
-            attrs: &names,
-            function: &|| self.expression.wgsl("fused"),
-            operations: self.expression.operations(),
-        })
+        Ok(Self { program: ElementwiseProgram::with_outputs(expression, outputs)?, constants })
     }
 }
 
 impl Kernel for Elementwise {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let program = &self.program;
         let mut inputs: SmallVec<[Tensor; MAX_INPUTS]> = SmallVec::new();
         let mut dims = Dims::new();
-        for i in 0..self.expression.inputs().len() {
+        for i in 0..program.expression.inputs().len() {
             let t = ctx.input(i)?;
             dims = broadcast_dims(&dims, &t.dims)?;
             inputs.push(t);
         }
         let mut outputs: SmallVec<[Tensor; MAX_INPUTS]> = SmallVec::new();
-        for (k, dtype) in self.outputs.iter().enumerate() {
+        for (k, dtype) in program.outputs.iter().enumerate() {
             // An input becomes at most one output.
             let free = |t: &Tensor| outputs.iter().all(|o| o.address != t.address);
             let fits = |t: &Tensor| t.dims == dims && t.dtype == *dtype && free(t);
@@ -142,7 +173,7 @@ impl Kernel for Elementwise {
                 inputs.iter().enumerate().filter(|(_, t)| fits(t)).map(|(i, _)| i).collect();
             outputs.push(ctx.forward_or_output(&candidates, k, *dtype, &dims)?);
         }
-        self.signature(|s| s.run(ctx.device(), &inputs, &outputs, &self.constants))
+        program.run(ctx.device(), &inputs, &outputs, &self.constants)
     }
 }
 
@@ -171,9 +202,7 @@ const SAMPLES: &[&str] = &[
 pub fn shaders() -> Vec<Shader> {
     let sample = |text: &&str| {
         let expression: Expression = text.parse().expect("an expression of the tables' rows");
-        let (inputs, outputs) = (expression.inputs().to_vec(), expression.output_types());
-        let constants = vec![0.0; expression.constants()];
-        Elementwise::of(expression, &inputs, outputs, constants).expect("a sample that fits")
+        ElementwiseProgram::new(expression).expect("a sample that fits")
     };
-    SAMPLES.iter().map(sample).flat_map(|kernel| kernel.signature(|s| s.shaders())).collect()
+    SAMPLES.iter().map(sample).flat_map(|program| program.shaders()).collect()
 }

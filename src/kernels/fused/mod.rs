@@ -17,10 +17,9 @@ pub mod update;
 
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::registry::Registry;
-use crate::kernels::{parked, rnn};
 use crate::shader::Shader;
 
-/// The ops, one list for each file. The last are emitted by the Python package.
+/// The ops, one list for each file.
 #[rustfmt::skip]
 pub const DEFINITIONS: &[&[OpDefinition]] = &[
     attention::DEFINITIONS,
@@ -33,8 +32,6 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     rowwise::DEFINITIONS,
     stack::DEFINITIONS,
     update::DEFINITIONS,
-    parked::DEFINITIONS,
-    rnn::DEFINITIONS,
 ];
 
 /// Adds the ops.

@@ -14,7 +14,6 @@ pub mod remap;
 pub mod reverse_sequence;
 pub mod slice;
 pub mod slice_assign;
-mod software;
 pub mod space;
 pub mod together;
 pub mod unit;

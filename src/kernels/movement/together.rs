@@ -4,7 +4,6 @@
 
 use smallvec::smallvec;
 
-use super::software;
 use super::unit::Unit;
 use super::walk::window_limit;
 use crate::device::{Device, Grid, Key, Params, Program};
@@ -49,7 +48,7 @@ pub fn enqueue(
     let sections: Vec<&Section> = sections.iter().filter(|s| s.row > 0).collect();
     let size = whole.dtype.size() as u64;
     let bytes = outer as u64 * total as u64 * size;
-    let limit = window_limit(device).min(software::together(device));
+    let limit = window_limit(device);
     if sections.len() < 2 || bytes == 0 || bytes > limit {
         return Ok(false);
     }

@@ -7,7 +7,6 @@
 use smallvec::smallvec;
 
 use super::blocks::Blocks;
-use super::software;
 use super::unit::Unit;
 use super::vec4s::Four;
 use crate::device::{Device, Grid, Key, Params, Program};
@@ -19,8 +18,7 @@ use crate::tensor::{Dims, Tensor};
 /// The program that serves transposes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tiling {
-    /// Through workgroup memory where that pays, which it does not on software adapters, else by
-    /// blocks.
+    /// Through workgroup memory where that pays, else by blocks.
     Auto,
     /// An element at a time.
     Never,
@@ -110,7 +108,7 @@ impl Walk {
             }
         }
         let (tiles, blocks) = match tiling {
-            Tiling::Auto => (software::tiles(device), true),
+            Tiling::Auto => (true, true),
             Tiling::Never => (false, false),
             Tiling::Blocks => (false, true),
             Tiling::Always => (true, false),

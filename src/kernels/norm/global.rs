@@ -1,19 +1,21 @@
 //! BatchNormWithGlobalNormalization and its gradient, which occur only in graphs from before
-//! TensorFlow 1.0.
+//! TensorFlow 1.0. Their programs are expressions. x and its gradient have four dimensions, of
+//! which the last one is the channel; all other operands have one value for each channel.
 
-use crate::device::{Binding, Grid, Key, Params, Program};
 use crate::dtype::{
     DType::{self, *},
     types,
 };
 use crate::error::Result;
+use crate::kernels::expression::{Expression, Value};
+use crate::kernels::fused::elementwise::ElementwiseProgram;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::reduce::plan::groups;
 use crate::kernels::reduce::program::reduce;
 use crate::kernels::reduce::table::Reduction;
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader};
+use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
 const TYPES: &[DType] = types::F32_F16;
@@ -22,71 +24,157 @@ const TYPES: &[DType] = types::F32_F16;
 pub fn register(r: &mut Registry) {
     r.op("BatchNormWithGlobalNormalization").types("T", TYPES).kernel(|attrs| {
         let norm = GlobalNorm::of(attrs)?;
-        Ok(move |ctx: &mut dyn OpContext| norm.forward(ctx))
+        let program = norm.forward()?;
+        Ok(move |ctx: &mut dyn OpContext| {
+            let [x, mean, variance] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
+            let [beta, gamma] = [ctx.input(3)?, ctx.input(4)?];
+            let vectors = [(&mean, "mean"), (&variance, "var"), (&beta, "beta"), (&gamma, "gamma")];
+            check(&x, &vectors)?;
+            let y = ctx.output(0, x.dtype, &x.dims)?;
+            program.run(ctx.device(), &[x, mean, variance, beta, gamma], &[y], &[norm.epsilon])
+        })
     });
     r.op("BatchNormWithGlobalNormalizationGrad").types("T", TYPES).kernel(move |attrs| {
         let norm = GlobalNorm::of(attrs)?;
-        Ok(move |ctx: &mut dyn OpContext| norm.backward(ctx))
+        let programs = norm.backward()?;
+        Ok(move |ctx: &mut dyn OpContext| norm.run_backward(&programs, ctx))
     });
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().flat_map(|t| FORMULAS.iter().map(|formula| shader(formula, *t))).collect()
+    let norms = TYPES.iter().flat_map(|dtype| {
+        [false, true].map(|scaled| GlobalNorm { dtype: *dtype, epsilon: 0.0, scaled })
+    });
+    let programs = norms.flat_map(|norm| {
+        let backward = norm.backward().expect("the expressions of this file are valid");
+        let forward = norm.forward().expect("the expressions of this file are valid");
+        [forward, backward.input, backward.products, backward.moments, backward.scale]
+    });
+    programs.flat_map(|program| program.shaders()).collect()
 }
 
-/// A program: its name, its inputs, whether its result is float32 for every type, and its result.
-type Formula = (&'static str, &'static [&'static str], bool, &'static str);
-
-const FORWARD: Formula = (
-    "forward",
-    &["x", "mean", "variance", "beta", "gamma"],
-    false,
-    "(load_x(i) - load_mean(c)) * slope(c) + load_beta(c)",
-);
-/// The gradient and, behind it, the products of the gradient with the distance from the mean.
-const PRODUCTS: Formula = (
-    "products",
-    &["x", "mean", "dy"],
-    true,
-    "select(load_dy(j), load_dy(j) * (load_x(j) - load_mean(c)), i >= p.elements)",
-);
-const INPUT: Formula = ("input", &["variance", "gamma", "dy"], false, "load_dy(i) * slope(c)");
-/// The gradients of mean, variance, beta and gamma, by number.
-const CHANNEL: Formula = ("channel", &["sums", "variance", "gamma"], false, "channel_gradient(c)");
-const FORMULAS: &[Formula] = &[FORWARD, PRODUCTS, INPUT, CHANNEL];
-
 struct GlobalNorm {
+    dtype: DType,
+    /// The value of parameter 0 of every program.
     epsilon: f32,
     scaled: bool,
+}
+
+/// The programs of the gradient.
+struct Backward {
+    /// The gradient of x, from variance, gamma and the gradient.
+    input: ElementwiseProgram,
+    /// The gradient in float32, and its product with the distance from the mean: from x, mean and
+    /// the gradient.
+    products: ElementwiseProgram,
+    /// The gradients of mean and variance, from both sums over the channel, variance and gamma.
+    moments: ElementwiseProgram,
+    /// The gradients of beta and gamma, from the same.
+    scale: ElementwiseProgram,
+}
+
+/// A program of float32 between inputs and outputs of other types.
+struct Body {
+    expression: Expression,
+    /// The inputs as float32.
+    inputs: Vec<Value>,
+}
+
+impl Body {
+    fn new(inputs: &[DType]) -> Result<Self> {
+        let mut expression = Expression::new();
+        let values: Vec<Value> = inputs.iter().map(|dtype| expression.input(*dtype)).collect();
+        let cast = values.into_iter().map(|value| expression.cast(value, F32));
+        let inputs = cast.collect::<Result<_>>()?;
+        Ok(Self { expression, inputs })
+    }
+
+    fn call(&mut self, op: &str, args: &[Value]) -> Result<Value> {
+        self.expression.call(op, F32, args)
+    }
+
+    fn program(mut self, outputs: &[Value], dtype: DType) -> Result<ElementwiseProgram> {
+        for value in outputs {
+            let value = self.expression.cast(*value, dtype)?;
+            self.expression.output(value);
+        }
+        ElementwiseProgram::new(self.expression)
+    }
 }
 
 impl GlobalNorm {
     fn of(attrs: &dyn Attrs) -> Result<Self> {
         Ok(Self {
+            dtype: attrs.dtype("T")?,
             epsilon: attrs.float("variance_epsilon")?,
             scaled: attrs.bool("scale_after_normalization")?,
         })
     }
 
-    /// Inputs: t, m, v, beta, gamma.
-    fn forward(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let [x, mean, variance] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
-        let [beta, gamma] = [ctx.input(3)?, ctx.input(4)?];
-        check(&x, &[(&mean, "mean"), (&variance, "var"), (&beta, "beta"), (&gamma, "gamma")])?;
-        let y = ctx.output(0, x.dtype, &x.dims)?;
-        self.enqueue(
-            ctx,
-            &FORWARD,
-            x.dims[3],
-            x.len(),
-            0,
-            &[&x, &mean, &variance, &beta, &gamma, &y],
-        )
+    /// `1 / sqrt(variance + epsilon)`.
+    fn inverse_deviation(body: &mut Body, variance: Value) -> Result<Value> {
+        let epsilon = body.expression.constant();
+        let sum = body.call("AddV2", &[variance, epsilon])?;
+        body.call("Rsqrt", &[sum])
+    }
+
+    /// The factor of a distance from the mean.
+    fn slope(&self, body: &mut Body, variance: Value, gamma: Value) -> Result<Value> {
+        let inverse = Self::inverse_deviation(body, variance)?;
+        if self.scaled { body.call("Mul", &[inverse, gamma]) } else { Ok(inverse) }
+    }
+
+    /// `(x - mean) * slope + beta`.
+    fn forward(&self) -> Result<ElementwiseProgram> {
+        let mut body = Body::new(&[self.dtype; 5])?;
+        let [x, mean, variance, beta, gamma] = body.inputs[..] else { unreachable!("five inputs") };
+        let slope = self.slope(&mut body, variance, gamma)?;
+        let distance = body.call("Sub", &[x, mean])?;
+        let scaled = body.call("Mul", &[distance, slope])?;
+        let y = body.call("AddV2", &[scaled, beta])?;
+        body.program(&[y], self.dtype)
+    }
+
+    fn backward(&self) -> Result<Backward> {
+        let mut body = Body::new(&[self.dtype; 3])?;
+        let [variance, gamma, dy] = body.inputs[..] else { unreachable!("three inputs") };
+        let slope = self.slope(&mut body, variance, gamma)?;
+        let dx = body.call("Mul", &[dy, slope])?;
+        let input = body.program(&[dx], self.dtype)?;
+
+        let mut body = Body::new(&[self.dtype; 3])?;
+        let [x, mean, dy] = body.inputs[..] else { unreachable!("three inputs") };
+        let distance = body.call("Sub", &[x, mean])?;
+        let product = body.call("Mul", &[dy, distance])?;
+        let products = body.program(&[dy, product], F32)?;
+
+        let of_sums = [F32, F32, self.dtype, self.dtype];
+        let mut body = Body::new(&of_sums)?;
+        let [sum, products_sum, variance, gamma] = body.inputs[..] else {
+            unreachable!("four inputs")
+        };
+        let slope = self.slope(&mut body, variance, gamma)?;
+        let product = body.call("Mul", &[sum, slope])?;
+        let mean_gradient = body.call("Neg", &[product])?;
+        // -0.5 * products * slope / (variance + epsilon)
+        let scaled = body.call("Mul", &[products_sum, slope])?;
+        let half = body.expression.constant();
+        let halved = body.call("Mul", &[scaled, half])?;
+        let sum = body.call("AddV2", &[variance, Value::Constant(0)])?;
+        let variance_gradient = body.call("RealDiv", &[halved, sum])?;
+        let moments = body.program(&[mean_gradient, variance_gradient], self.dtype)?;
+
+        let mut body = Body::new(&of_sums[..3])?;
+        let [sum, products_sum, variance] = body.inputs[..] else { unreachable!("three inputs") };
+        let inverse = Self::inverse_deviation(&mut body, variance)?;
+        let gamma_gradient = body.call("Mul", &[products_sum, inverse])?;
+        let scale = body.program(&[sum, gamma_gradient], self.dtype)?;
+        Ok(Backward { input, products, moments, scale })
     }
 
     /// Inputs: t, m, v, gamma, backprop. Outputs: dx, dm, dv, db, dg.
-    fn backward(&self, ctx: &mut dyn OpContext) -> Result<()> {
+    fn run_backward(&self, programs: &Backward, ctx: &mut dyn OpContext) -> Result<()> {
         let [x, mean, variance] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
         let [gamma, dy] = [ctx.input(3)?, ctx.input(4)?];
         check(&x, &[(&mean, "mean"), (&variance, "var"), (&gamma, "gamma")])?;
@@ -95,58 +183,31 @@ impl GlobalNorm {
             "out_backprop must have the shape of the input, got {}",
             shape_text(&dy.dims)
         );
-        let (channels, elements) = (x.dims[3], x.len());
+        let (channels, epsilon) = (x.dims[3], self.epsilon);
+        let rows = x.dims[..3].iter().product();
         let dx = ctx.output(0, x.dtype, &x.dims)?;
-        self.enqueue(ctx, &INPUT, channels, elements, 0, &[&variance, &gamma, &dy, &dx])?;
-        let dims = [2, elements.checked_div(channels).unwrap_or(0), channels];
-        let products = ctx.temp(F32, &dims)?;
-        self.enqueue(ctx, &PRODUCTS, channels, elements, 0, &[&x, &mean, &dy, &products])?;
-        let sums = ctx.temp(F32, &[2, channels])?;
-        reduce(ctx, Reduction::of("Sum"), &products, &groups(&dims, &[false, true, false]), &sums)?;
-        for which in 1..5 {
-            let result = ctx.output(which, x.dtype, &[channels])?;
-            self.enqueue(
-                ctx,
-                &CHANNEL,
-                channels,
-                elements,
-                which,
-                &[&sums, &variance, &gamma, &result],
-            )?;
+        let input = [variance.clone(), gamma.clone(), dy.clone()];
+        programs.input.run(ctx.device(), &input, &[dx], &[epsilon])?;
+        let both = [ctx.temp(F32, &x.dims)?, ctx.temp(F32, &x.dims)?];
+        programs.products.run(ctx.device(), &[x, mean, dy], &both, &[])?;
+        let sums = [ctx.temp(F32, &[channels])?, ctx.temp(F32, &[channels])?];
+        for (products, sum) in both.iter().zip(&sums) {
+            let reduced = groups(&[rows, channels], &[true, false]);
+            reduce(ctx, Reduction::of("Sum"), products, &reduced, sum)?;
+        }
+        let mut gradients = Vec::new();
+        for output in 1..5 {
+            gradients.push(ctx.output(output, variance.dtype, &[channels])?);
+        }
+        let [sum, products] = sums;
+        let of_sums = [sum, products, variance, gamma];
+        let device = ctx.device();
+        programs.moments.run(device, &of_sums, &gradients[..2], &[epsilon, -0.5])?;
+        programs.scale.run(device, &of_sums[..3], &gradients[2..], &[epsilon])?;
+        if !self.scaled {
+            device.fill(gradients[3].address, gradients[3].bytes(), 0)?;
         }
         Ok(())
-    }
-
-    fn enqueue(
-        &self,
-        ctx: &dyn OpContext,
-        formula: &'static Formula,
-        channels: usize,
-        elements: usize,
-        which: usize,
-        tensors: &[&Tensor],
-    ) -> Result<()> {
-        let Some(result) = tensors.last().filter(|t| !t.is_empty()) else { return Ok(()) };
-        let device = ctx.device();
-        device.check_extent(result.len())?;
-        // The result of the products is float32 for every type.
-        let dtype = if formula.2 { tensors[0].dtype } else { result.dtype };
-        device.enqueue_counted(
-            &Program {
-                key: Key::new("global norm").name(formula.0).dtype(dtype),
-                shader: &|| shader(formula, dtype),
-                bindings: tensors.iter().map(|t| Binding::from(*t)).collect(),
-                params: Params::new()
-                    .u32(result.len())
-                    .u32(channels)
-                    .u32(elements)
-                    .u32(which)
-                    .u32(u32::from(self.scaled))
-                    .f32(self.epsilon),
-                grid: Grid::map(result.len(), result.dtype),
-            },
-            dtype.flops(3 * result.len()),
-        )
     }
 }
 
@@ -162,22 +223,4 @@ fn check(x: &Tensor, vectors: &[(&Tensor, &str)]) -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn shader(formula: &Formula, dtype: DType) -> Shader {
-    let bind = |shader: Shader, name: &&'static str| {
-        shader.bind(name, if *name == "sums" { F32 } else { dtype })
-    };
-    let shader =
-        formula.1.iter().fold(Shader::new(format!("global norm {} {dtype}", formula.0)), bind);
-    let shader = shader.bind("result", if formula.2 { F32 } else { dtype });
-    let text = |name: &str, text: &'static str| if formula.1.contains(&name) { text } else { "" };
-    shader
-        .u32s(&["count", "channels", "elements", "which", "scaled"])
-        .param("epsilon", Field::F32)
-        .define("RESULT", formula.3)
-        .body(text("variance", include_str!("../../../shaders/norm_global_slope.wgsl")))
-        .body(text("sums", include_str!("../../../shaders/norm_global_channel.wgsl")))
-        .body(include_str!("../../../shaders/norm_global.wgsl"))
-        .map("result")
 }

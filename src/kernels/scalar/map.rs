@@ -4,8 +4,7 @@
 //! Three access classes, each its own pipeline:
 //! - vector: four elements per invocation: no type exceeds 32 bits, addresses are aligned, and
 //!   every input is linear, a splat, or read by strides that keep four elements together
-//!   ([`Iteration::vector_class`]); a pipeline of its own where the last unit is cut, and one of
-//!   eight elements per invocation for large tensors of software adapters ([`software`]);
+//!   ([`Iteration::vector_class`]);
 //! - flat: every input is linear or a splat: one stored unit per invocation;
 //! - strided: some input is read by strides: one stored unit per invocation.
 //!
@@ -17,7 +16,6 @@ use std::fmt::Write;
 use smallvec::SmallVec;
 
 use super::row::Function;
-use super::software;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -60,55 +58,29 @@ const LONG: [&str; 5] = ["bessel", "incomplete_beta", "incomplete_gamma", "integ
 
 /// How a program reads and writes its tensors.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Variant {
-    vector: Option<VectorUnit>,
+struct Form {
+    /// Whether an invocation computes four elements.
+    is_vector: bool,
     class: AccessClass,
 }
 
-/// Units of a vector program. A program whose last unit may be cut stores single elements, which
-/// llvmpipe executes for every unit: that takes a sixth of an addition's time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum VectorUnit {
-    /// Four elements, all of which exist.
-    Whole,
-    /// Four elements; the last unit may have fewer.
-    Cut,
-    /// Eight elements, all of which exist.
-    Eight,
-}
-
-impl VectorUnit {
-    const fn width(self) -> u32 {
-        if matches!(self, Self::Eight) { software::WIDTH } else { vec4::WIDTH }
-    }
-
-    const fn unit(self, dtype: DType) -> u32 {
-        self.width() * dtype.size() as u32
-    }
-}
-
 impl Signature<'_> {
-    fn key(&self, variant: &Variant) -> Key {
+    fn key(&self, form: &Form) -> Key {
         let mut key = Key::new("elementwise").name(self.op);
         for dtype in self.outputs.iter().chain(self.inputs) {
             key = key.dtype(*dtype);
         }
-        variant.class.key(key.number(variant.vector.map_or(0, |vector| 1 + vector as u32)))
+        form.class.key(key.number(u32::from(form.is_vector)))
     }
 
-    fn shader(&self, variant: &Variant) -> Shader {
+    fn shader(&self, form: &Form) -> Shader {
         let function = (self.function)();
         let names = &NAMES[..self.inputs.len()];
-        let access = match variant.vector {
-            Some(VectorUnit::Whole) => "vec4 ",
-            Some(VectorUnit::Cut) => "vec4 cut ",
-            Some(VectorUnit::Eight) => "eight ",
-            None => "",
-        };
+        let access = if form.is_vector { "vec4 " } else { "" };
         let types =
             self.inputs.iter().chain(self.outputs).map(|t| t.name()).collect::<Vec<_>>().join(" ");
         let mut shader =
-            Shader::new(format!("{} ({types}) {access}{:?}", function.name, variant.class))
+            Shader::new(format!("{} ({types}) {access}{:?}", function.name, form.class))
                 .u32s(&["count"]);
         for library in &function.libraries {
             shader = shader.library(library);
@@ -116,9 +88,10 @@ impl Signature<'_> {
         for attr in self.attrs {
             shader = shader.param(*attr, Field::F32);
         }
-        match variant.vector {
-            Some(vector) => self.vector(shader, &function, vector, variant, names),
-            None => self.plain(shader, &function, variant, names),
+        if form.is_vector {
+            self.vector(shader, &function, form, names)
+        } else {
+            self.plain(shader, &function, form, names)
         }
     }
 
@@ -137,7 +110,7 @@ impl Signature<'_> {
         &self,
         mut shader: Shader,
         function: &Function,
-        variant: &Variant,
+        form: &Form,
         names: &[&'static str],
     ) -> Shader {
         for (name, dtype) in names.iter().zip(self.inputs) {
@@ -146,7 +119,7 @@ impl Signature<'_> {
         for (name, dtype) in RESULTS.iter().zip(self.outputs) {
             shader = shader.bind(name, *dtype);
         }
-        shader = variant.class.declare(shader, names).body(&function.text);
+        shader = form.class.declare(shader, names).body(&function.text);
         let call = self.call(function, names.iter().map(|n| format!("load_{n}(index_{n}(i))")));
         if let [output] = self.outputs {
             let value =
@@ -182,22 +155,20 @@ impl Signature<'_> {
         &self,
         mut shader: Shader,
         function: &Function,
-        vector: VectorUnit,
-        variant: &Variant,
+        form: &Form,
         names: &[&'static str],
     ) -> Shader {
-        let width = vector.width();
         let (mut body, mut sources) = (String::new(), Vec::new());
         for (k, (name, dtype)) in names.iter().zip(self.inputs).enumerate() {
-            let access = variant.class.access(k);
-            shader = match (is_vector(access), vector) {
-                (true, VectorUnit::Eight) => software::bind_read(shader, name, *dtype),
-                (true, _) => vec4::bind_read(shader, name, *dtype),
-                (false, _) => shader.bind(name, *dtype),
+            let access = form.class.access(k);
+            shader = if is_vector(access) {
+                vec4::bind_read(shader, name, *dtype)
+            } else {
+                shader.bind(name, *dtype)
             };
             let value = match access {
                 Access::Linear => format!("read_{name}(t)"),
-                Access::Rows => format!("read_{name}(index_{name}(first) / {width}u)"),
+                Access::Rows => format!("read_{name}(index_{name}(first) / {}u)", vec4::WIDTH),
                 Access::Splat => format!("load_{name}(0u)"),
                 Access::Columns => format!("load_{name}(index_{name}(first))"),
                 Access::Strided => unreachable!("no class of vector walks has it"),
@@ -205,69 +176,49 @@ impl Signature<'_> {
             let _ = writeln!(body, "    let {name}_v = {value};");
             sources.push((name, is_vector(access)));
         }
-        if !variant.class.is_flat() {
-            shader = variant.class.declare(shader, names);
+        if !form.class.is_flat() {
+            shader = form.class.declare(shader, names);
         }
-        // The names of the vec4s, and where they are in the values that were read.
-        let vec4s: &[(&str, &str)] =
-            if vector == VectorUnit::Eight { &[("a", "[0]"), ("b", "[1]")] } else { &[("", "")] };
         let is_long = function.libraries.iter().any(|name| LONG.contains(name));
-        for (four, part) in vec4s.iter().filter(|_| is_long) {
-            body.push_str(&self.lane_by_lane(function, &sources, four, part));
-        }
-        for (four, part) in vec4s.iter().filter(|_| !is_long) {
+        if is_long {
+            body.push_str(&self.lane_by_lane(function, &sources));
+        } else {
             for lane in LANES {
-                let argument = |(name, four): &(&&str, bool)| {
-                    if *four { format!("{name}_v{part}.{lane}") } else { format!("{name}_v") }
+                let argument = |(name, is_four): &(&&str, bool)| {
+                    if *is_four { format!("{name}_v.{lane}") } else { format!("{name}_v") }
                 };
                 let call = self.call(function, sources.iter().map(argument));
-                let _ = writeln!(body, "    let {four}{lane} = {call};");
+                let _ = writeln!(body, "    let {lane} = {call};");
             }
         }
         for (k, (name, dtype)) in RESULTS.iter().zip(self.outputs).enumerate() {
-            let values = vec4s.iter().map(|(four, _)| {
-                if is_long {
-                    return format!("{four}done_{k}");
-                }
-                let lanes = LANES.map(|lane| format!("{four}{lane}{}", self.member(k))).join(", ");
+            let value = if is_long {
+                format!("done_{k}")
+            } else {
+                let lanes = LANES.map(|lane| format!("{lane}{}", self.member(k))).join(", ");
                 format!("vec4<{}>({lanes})", dtype.value())
-            });
-            let values = values.collect::<Vec<_>>().join(", ");
-            let written = match vector {
-                VectorUnit::Whole => ", 4u",
-                VectorUnit::Cut => ", p.count - first",
-                VectorUnit::Eight => "",
             };
-            shader = match vector {
-                VectorUnit::Eight => software::bind_write(shader, name, *dtype),
-                _ => vec4::bind_write(shader, name, *dtype),
-            };
-            let _ = writeln!(body, "    write_{name}(t, {values}{written});");
+            shader = vec4::bind_write(shader, name, *dtype);
+            let _ = writeln!(body, "    write_{name}(t, {value}, p.count - first);");
         }
-        shader.body(&function.text).body(&entry(width, &body))
+        shader.body(&function.text).body(&entry(vec4::WIDTH, &body))
     }
 
     /// The function of four elements that were read, by one call in a loop. The loop takes an
     /// element from the front of the arguments and appends a result to `done`.
-    fn lane_by_lane(
-        &self,
-        function: &Function,
-        sources: &[(&&'static str, bool)],
-        four: &str,
-        part: &str,
-    ) -> String {
+    fn lane_by_lane(&self, function: &Function, sources: &[(&&'static str, bool)]) -> String {
         let (mut before, mut after) = (String::new(), String::new());
         for (name, _) in sources.iter().filter(|(_, is_four)| *is_four) {
-            let _ = writeln!(before, "    var {four}rest_{name} = {name}_v{part};");
-            let _ = writeln!(after, "        {four}rest_{name} = {four}rest_{name}.yzwx;");
+            let _ = writeln!(before, "    var rest_{name} = {name}_v;");
+            let _ = writeln!(after, "        rest_{name} = rest_{name}.yzwx;");
         }
         for (k, dtype) in self.outputs.iter().enumerate() {
-            let (done, member) = (format!("{four}done_{k}"), self.member(k));
-            let _ = writeln!(before, "    var {done} = vec4<{}>();", dtype.value());
-            let _ = writeln!(after, "        {done} = vec4({done}.yzw, v{member});");
+            let member = self.member(k);
+            let _ = writeln!(before, "    var done_{k} = vec4<{}>();", dtype.value());
+            let _ = writeln!(after, "        done_{k} = vec4(done_{k}.yzw, v{member});");
         }
         let argument = |(name, is_four): &(&&str, bool)| {
-            if *is_four { format!("{four}rest_{name}.x") } else { format!("{name}_v") }
+            if *is_four { format!("rest_{name}.x") } else { format!("{name}_v") }
         };
         let call = self.call(function, sources.iter().map(argument));
         format!(
@@ -281,7 +232,7 @@ impl Signature<'_> {
         self.outputs.iter().map(|t| t.lanes()).max().unwrap_or(1)
     }
 
-    /// Every variant for tests: vector and flat with each input linear or a splat, strided of ranks
+    /// Every form for tests: vector and flat with each input linear or a splat, strided of ranks
     /// 2 and 5.
     pub fn shaders(&self) -> Vec<Shader> {
         let n = self.inputs.len();
@@ -306,32 +257,27 @@ impl Signature<'_> {
                 && let Some(class) =
                     walk(&|k| ((k + first) % 2) as i64).vector_class(vec4::WIDTH as usize)
             {
-                shaders.extend(self.vector_shaders(&class));
+                shaders.push(self.shader(&Form { is_vector: true, class }));
             }
         }
         for class in classes {
             if class.is_flat() && self.can_use_vectors() {
-                shaders.extend(self.vector_shaders(&class));
+                shaders.push(self.shader(&Form { is_vector: true, class: class.clone() }));
             }
-            shaders.push(self.shader(&Variant { vector: None, class }));
+            shaders.push(self.shader(&Form { is_vector: false, class }));
         }
         shaders
     }
 
-    /// The variants of an op whose inputs have the output's shape.
+    /// The forms of an op whose inputs have the output's shape.
     pub fn linear_shaders(&self) -> Vec<Shader> {
         let walk = self.inputs.iter().fold(Iteration::over(&[8]), |walk, _| walk.operand(&[1], 0));
         let class = walk.class();
-        let mut shaders = vec![self.shader(&Variant { vector: None, class: class.clone() })];
-        if self.can_use_vectors() {
-            shaders.extend(self.vector_shaders(&class));
-        }
-        shaders
-    }
-
-    fn vector_shaders(&self, class: &AccessClass) -> [Shader; 3] {
-        [VectorUnit::Whole, VectorUnit::Cut, VectorUnit::Eight]
-            .map(|vector| self.shader(&Variant { vector: Some(vector), class: class.clone() }))
+        [false, true]
+            .into_iter()
+            .filter(|is_vector| !is_vector || self.can_use_vectors())
+            .map(|is_vector| self.shader(&Form { is_vector, class: class.clone() }))
+            .collect()
     }
 
     fn can_use_vectors(&self) -> bool {
@@ -457,9 +403,9 @@ impl Signature<'_> {
         attrs: &[f32],
     ) -> Result<()> {
         let n = self.inputs.len();
-        let fits = |vector: VectorUnit, class: &AccessClass| {
+        let fits = |class: &AccessClass| {
             let aligned =
-                |k: usize, dtype: DType| bases[k].is_multiple_of(u64::from(vector.unit(dtype)));
+                |k: usize, dtype: DType| bases[k].is_multiple_of(u64::from(vec4::unit(dtype)));
             self.can_use_vectors()
                 && self.outputs.iter().enumerate().all(|(k, t)| aligned(n + k, *t))
                 && self
@@ -468,20 +414,9 @@ impl Signature<'_> {
                     .enumerate()
                     .all(|(k, t)| !is_vector(class.access(k)) || aligned(k, *t))
         };
-        let units = |width: u32| walk.len().is_multiple_of(width as usize);
-        let is_large = software::suits(device, walk.len());
-        let four = if units(vec4::WIDTH) { VectorUnit::Whole } else { VectorUnit::Cut };
-        let candidates = (is_large && units(software::WIDTH))
-            .then_some(VectorUnit::Eight)
-            .into_iter()
-            .chain([four]);
-        let found = candidates
-            .filter_map(|vector| Some((vector, walk.vector_class(vector.width() as usize)?)))
-            .find(|(vector, class)| fits(*vector, class));
-        let (vector, class) = match found {
-            Some((vector, class)) => (Some(vector), class),
-            None => (None, walk.class()),
-        };
+        let vectors = walk.vector_class(vec4::WIDTH as usize).filter(fits);
+        let form =
+            Form { is_vector: vectors.is_some(), class: vectors.unwrap_or_else(|| walk.class()) };
         let count = device.check_extent(walk.len())?;
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         for (k, dtype) in self.inputs.iter().enumerate() {
@@ -491,9 +426,8 @@ impl Signature<'_> {
                 .zip(walk.strides(k))
                 .map(|(d, s)| (*d as u64 - 1) * *s as u64)
                 .sum();
-            let unit = vector
-                .filter(|_| is_vector(class.access(k)))
-                .map_or(dtype.size() as u32, |w| w.unit(*dtype));
+            let is_vector = form.is_vector && is_vector(form.class.access(k));
+            let unit = if is_vector { vec4::unit(*dtype) } else { dtype.size() as u32 };
             bindings.push(Binding {
                 address: bases[k],
                 bytes: (span + 1) * dtype.size() as u64,
@@ -501,17 +435,16 @@ impl Signature<'_> {
             });
         }
         for (k, dtype) in self.outputs.iter().enumerate() {
-            let unit = vector.map_or(dtype.size() as u32, |w| w.unit(*dtype));
+            let unit = if form.is_vector { vec4::unit(*dtype) } else { dtype.size() as u32 };
             let bytes = u64::from(count) * dtype.size() as u64;
             bindings.push(Binding { address: bases[n + k], bytes, unit });
         }
-        let variant = Variant { vector, class };
         let params = attrs.iter().fold(Params::new().u32(count), |params, v| params.f32(*v));
-        let elements = vector.map_or(self.lanes(), VectorUnit::width);
+        let elements = if form.is_vector { vec4::WIDTH } else { self.lanes() };
         let grid = Grid::linear(walk.len().div_ceil(elements as usize), WORKGROUP);
         let program = Program {
-            key: self.key(&variant),
-            shader: &|| self.shader(&variant),
+            key: self.key(&form),
+            shader: &|| self.shader(&form),
             bindings,
             params: walk.params(params),
             grid,

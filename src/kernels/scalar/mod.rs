@@ -13,7 +13,6 @@ pub mod map;
 mod math;
 mod probability;
 pub mod row;
-pub mod software;
 mod special;
 mod special_reference;
 

@@ -3,7 +3,7 @@
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::definition::OpDefinition;
-use crate::kernels::fused::DEFINITIONS;
+use crate::kernels::definitions;
 use crate::optimizer::graph::{Graph, Node, NodeId};
 use crate::optimizer::proto::attr_value::Value;
 use crate::optimizer::proto::op_def::ArgDef;
@@ -108,7 +108,7 @@ fn ours(op: &str) -> Option<&'static OpDefinition> {
     if !op.starts_with("_Wgpu") {
         return None;
     }
-    DEFINITIONS.iter().flat_map(|list| list.iter()).find(|def| def.name == op)
+    definitions().find(|def| def.name == op)
 }
 
 /// The types that an attribute gives, or the type with this name in TensorFlow.

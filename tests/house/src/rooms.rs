@@ -11,9 +11,7 @@ const ROOMS: &[&str] = &[
     "conv/depthwise/rolling.rs",
     "fused/attention/shape/rule.rs",
     "lanes.rs",
-    "movement/software.rs",
     "rnn/cudnn/software.rs",
-    "scalar/software.rs",
 ];
 /// How they ask.
 const QUESTIONS: [&str; 4] = ["is_software()", "shares_loads()", "::Software", "Barriers::"];

@@ -15,7 +15,6 @@ use crate::dtype::DType::F32;
 use crate::error::{Error, Result};
 use crate::kernels::contract::{Contraction, Lines, Rows, Store};
 use crate::kernels::op::OpContext;
-use crate::kernels::softmax::SOFTMAX_OPERATIONS;
 use crate::layout::Iteration;
 use crate::shader::vec4;
 use crate::tensor::Tensor;
@@ -23,6 +22,9 @@ use crate::tensor::Tensor;
 /// From this many keys on, a workgroup of 256 invocations shares a row, so that no invocation runs
 /// more iterations of its four loops than any adapter's [`crate::device::Profile::loop_limit`].
 pub const LONG: usize = 65_535 / 4 * 8;
+
+/// Operations for each score: the maximum, a difference, its exponential, the sum and the quotient.
+const SOFTMAX_OPERATIONS: usize = 5;
 
 /// From this many rows on, an invocation takes a row of its own.
 const MANY: usize = 1000;

@@ -1,6 +1,7 @@
-//! `_WgpuFusedRowwise`: reductions over the same axes with everything elementwise before, between
-//! and behind them, in one dispatch that goes over each row a few times while it lies in the cache:
-//! normalizations, softmax, cross entropies and their gradients.
+//! Row programs: reductions over the same axes with everything elementwise before, between and
+//! behind them, in one dispatch that goes over each row a few times while it lies in the cache.
+//! `_WgpuFusedRowwise` runs the programs that the optimizer writes: normalizations, softmax, cross
+//! entropies and their gradients. Plain ops run programs of their own ([`RowKernel`]).
 //!
 //! [`program`] describes the computation, [`walk`] its shapes, and [`text`] is the shader. The
 //! outputs have the shapes of the separate ops' outputs, whatever the inputs broadcast to.
@@ -22,6 +23,7 @@ use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::kernels::registry::Registry;
 use crate::kernels::scalar::cast;
+use crate::layout::broadcast_dims;
 use crate::require;
 use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::{Dims, Tensor};
@@ -57,52 +59,118 @@ fn unknown(_: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
 /// Adds the op.
 pub fn register(registry: &mut Registry) {
     registry.op(OP).kernel(move |attrs| {
-        let rows = FusedRowwise::new(attrs)?;
-        Ok(move |ctx: &mut dyn OpContext| rows.run(ctx))
+        let kernel = fused(attrs)?;
+        Ok(move |ctx: &mut dyn OpContext| {
+            let inputs = (0..kernel.program.inputs().len()).map(|i| ctx.input(i));
+            let inputs = inputs.collect::<Result<Vec<_>>>()?;
+            kernel.run(ctx, &inputs)
+        })
     });
 }
 
 /// The most parameters of a program.
 const MOST_CONSTANTS: usize = 1024;
 
-/// The node's attributes.
-struct FusedRowwise {
+/// The kernel of a node of the fused op.
+fn fused(attrs: &dyn Attrs) -> Result<RowKernel> {
+    let program: RowProgram = attrs.string("program")?.parse()?;
+    cost::check(cost::rows(&program))?;
+    require!(program.constants() <= MOST_CONSTANTS, "more than {MOST_CONSTANTS} parameters");
+    let constants = attrs.floats("constants")?;
+    let (inputs, outputs) = (attrs.dtypes("T_in")?, attrs.dtypes("T_out")?);
+    require!(inputs == program.inputs(), "{OP}: inputs of {inputs:?} for {program}");
+    require!(outputs == program.output_types(), "{OP}: outputs of {outputs:?} from {program}");
+    require!(
+        constants.len() == program.constants(),
+        "{OP}: {} constants for {program}",
+        constants.len()
+    );
+    require!(
+        inputs.len() + outputs.len() <= MAX_TENSORS,
+        "{OP}: more than {MAX_TENSORS} tensors in {program}"
+    );
+    Ok(RowKernel::new("rows", program, constants, attrs.ints("axes")?))
+}
+
+/// A row program with the axes that it reduces.
+pub struct RowKernel {
+    /// The name in profiles and keys.
+    name: &'static str,
     program: RowProgram,
     /// The program as text, for keys.
     text: String,
     constants: Vec<f32>,
     /// The reduced axes, counted from the end.
     axes: Vec<i64>,
+    /// The number of inputs that are tensors.
+    tensors: usize,
+    /// Whether rows are reduced as if all inputs had been broadcast to one shape.
+    broadcast: bool,
 }
 
-impl FusedRowwise {
-    fn new(attrs: &dyn Attrs) -> Result<Self> {
-        let program: RowProgram = attrs.string("program")?.parse()?;
-        cost::check(cost::rows(&program))?;
-        require!(program.constants() <= MOST_CONSTANTS, "more than {MOST_CONSTANTS} parameters");
-        let constants = attrs.floats("constants")?;
-        let (inputs, outputs) = (attrs.dtypes("T_in")?, attrs.dtypes("T_out")?);
-        require!(inputs == program.inputs(), "{OP}: inputs of {inputs:?} for {program}");
-        require!(outputs == program.output_types(), "{OP}: outputs of {outputs:?} from {program}");
-        require!(
-            constants.len() == program.constants(),
-            "{OP}: {} constants for {program}",
-            constants.len()
-        );
-        require!(
-            inputs.len() + outputs.len() <= MAX_TENSORS,
-            "{OP}: more than {MAX_TENSORS} tensors in {program}"
-        );
-        Ok(Self { text: program.to_string(), program, constants, axes: attrs.ints("axes")? })
+impl RowKernel {
+    /// A kernel of `program` for tensors of which `axes`, counted from the end, are reduced.
+    pub fn new(
+        name: &'static str,
+        program: RowProgram,
+        constants: Vec<f32>,
+        axes: Vec<i64>,
+    ) -> Self {
+        let tensors = program.inputs().len();
+        Self {
+            name,
+            text: program.to_string(),
+            program,
+            constants,
+            axes,
+            tensors,
+            broadcast: false,
+        }
     }
 
-    fn run(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let count = self.program.inputs().len();
-        let inputs = (0..count).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
-        let dims: Vec<Dims> = inputs.iter().map(|t| t.dims.clone()).collect();
-        let shapes = Shapes::infer(&self.program, &dims, &self.axes)?;
-        let walk =
-            Walk::new(&shapes, &dims.iter().chain(&shapes.walked).cloned().collect::<Vec<_>>());
+    /// The same kernel, with the number of the column in place of the program's last input, an
+    /// `uint32`. Only the last axis may be reduced.
+    #[must_use]
+    pub fn with_columns(self) -> Self {
+        debug_assert!(self.axes == [-1] && self.program.inputs().last() == Some(&U32));
+        Self { tensors: self.tensors - 1, ..self }
+    }
+
+    /// The same kernel, for inputs that stand for their broadcast to one shape. The optimizer's
+    /// programs stand for ops of which each reduces the elements that are there.
+    #[must_use]
+    pub fn with_broadcast(self) -> Self {
+        Self { broadcast: true, ..self }
+    }
+
+    /// Shapes of the values, and the walk over the inputs and outputs.
+    fn walk(&self, inputs: &[Tensor]) -> Result<(Shapes, Walk)> {
+        let mut dims: Vec<Dims> = inputs.iter().map(|t| t.dims.clone()).collect();
+        debug_assert_eq!(inputs.len(), self.tensors);
+        if self.program.inputs().len() > self.tensors {
+            let columns = dims.iter().filter_map(|dims| dims.last().copied()).max();
+            dims.push(Dims::from_slice(&[columns.unwrap_or(1)]));
+        }
+        let mut given = dims.clone();
+        if self.broadcast {
+            let all = |all: Result<Dims>, dims: &Dims| broadcast_dims(&all?, dims);
+            given.fill(dims.iter().fold(Ok(Dims::new()), all)?);
+        }
+        let shapes = Shapes::infer(&self.program, &given, &self.axes)?;
+        dims.truncate(inputs.len());
+        dims.extend(shapes.walked.iter().cloned());
+        let walk = Walk::new(&shapes, &dims);
+        Ok((shapes, walk))
+    }
+
+    /// Computes the op's outputs from `inputs`, whose first ones are the op's own inputs in their
+    /// order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for shapes that do not fit the program; `ResourceExhausted` for rows
+    /// beyond the adapter's largest binding; the errors of allocations.
+    pub fn run(&self, ctx: &mut dyn OpContext, inputs: &[Tensor]) -> Result<()> {
+        let (shapes, walk) = self.walk(inputs)?;
         let mut outputs: Vec<Tensor> = Vec::new();
         for (o, output) in self.program.outputs().iter().enumerate() {
             let (dtype, dims) = (self.program.output_types()[o], &shapes.outputs[o]);
@@ -111,13 +179,13 @@ impl FusedRowwise {
             let fits = |t: &Tensor| is_whole && t.dims == shapes.full && t.dtype == dtype;
             let is_free = |t: &Tensor| outputs.iter().all(|taken| taken.address != t.address);
             let candidates: SmallVec<[usize; 7]> =
-                (0..count).filter(|i| fits(&inputs[*i]) && is_free(&inputs[*i])).collect();
+                (0..inputs.len()).filter(|i| fits(&inputs[*i]) && is_free(&inputs[*i])).collect();
             outputs.push(ctx.forward_or_output(&candidates, o, dtype, dims)?);
         }
         if outputs.iter().all(Tensor::is_empty) {
             return Ok(());
         }
-        let launch = Launch { fused: self, walk, inputs: &inputs, profile: ctx.device().profile() };
+        let launch = Launch { kernel: self, walk, inputs, profile: ctx.device().profile() };
         let variant = launch.variant(&outputs)?;
         let mut targets = Vec::new();
         for (output, (_, dtype)) in outputs.iter().zip(&variant.outputs) {
@@ -132,11 +200,70 @@ impl FusedRowwise {
         }
         Ok(())
     }
+
+    /// Enqueues the program for outputs of 32 or 64 bits, which are not empty.
+    ///
+    /// # Errors
+    /// Those of [`RowKernel::run`].
+    pub fn enqueue(&self, device: &Device, inputs: &[Tensor], outputs: &[Tensor]) -> Result<()> {
+        let (_, walk) = self.walk(inputs)?;
+        let launch = Launch { kernel: self, walk, inputs, profile: device.profile() };
+        launch.enqueue(device, &launch.variant(outputs)?, outputs)
+    }
+
+    /// Shaders of the program for inputs of one dimension of columns, or of several.
+    pub fn shaders(&self) -> Vec<Shader> {
+        let (program, types) = (&self.program, self.program.output_types());
+        let mut all = Vec::new();
+        for (unit, rank) in [(1, 1), (1, 2), (4, 1), (4, 5)] {
+            for (lanes, workgroup) in [(1, WORKGROUP), (8, 8), (32, WORKGROUP)] {
+                let is_four = |t: DType| unit == 4 && rank == 1 && vec4::supports(t);
+                let full = |t: DType| {
+                    if is_four(t) { (Access::Four, t) } else { (Access::Each, t.accumulator()) }
+                };
+                let inputs = program.inputs()[..self.tensors].iter().enumerate();
+                let inputs = inputs
+                    .map(|(i, t)| match i {
+                        0 if is_four(*t) => Access::Four,
+                        0 => Access::Each,
+                        _ => Access::Row,
+                    })
+                    .collect();
+                let outputs = (program.outputs().iter().zip(&types))
+                    .map(|(o, t)| {
+                        if let Output::Full(_) = o {
+                            full(*t)
+                        } else {
+                            (Access::Row, t.accumulator())
+                        }
+                    })
+                    .collect();
+                let variant = Variant {
+                    name: self.name,
+                    program,
+                    text: &self.text,
+                    inputs,
+                    outputs,
+                    row_rank: rank,
+                    column_rank: rank,
+                    unit,
+                    lanes,
+                    workgroup,
+                    steps: 1,
+                };
+                all.push(variant.shader());
+                if rank == 1 && lanes == 32 && types.contains(&F32) {
+                    all.push(Variant { steps: STEPS[1], ..variant }.shader());
+                }
+            }
+        }
+        all
+    }
 }
 
 /// One execution.
 struct Launch<'a> {
-    fused: &'a FusedRowwise,
+    kernel: &'a RowKernel,
     walk: Walk,
     inputs: &'a [Tensor],
     profile: Profile,
@@ -144,7 +271,7 @@ struct Launch<'a> {
 
 impl Launch<'_> {
     fn variant(&self, outputs: &[Tensor]) -> Result<Variant<'_>> {
-        let (walk, program) = (&self.walk, &self.fused.program);
+        let (walk, program) = (&self.walk, &self.kernel.program);
         let in_vec4s = walk.has_vec4s();
         let fits = |k: usize, t: &Tensor| {
             in_vec4s
@@ -169,8 +296,9 @@ impl Launch<'_> {
         let unit = if in_vec4s { 4 } else { 1 };
         let (Lanes { count: lanes, workgroup }, steps) = self.lanes(unit)?;
         Ok(Variant {
+            name: self.kernel.name,
             program,
-            text: &self.fused.text,
+            text: &self.kernel.text,
             inputs,
             outputs,
             row_rank: walk.rows.dims().len().max(1),
@@ -186,7 +314,7 @@ impl Launch<'_> {
     fn lanes(&self, unit: u32) -> Result<(Lanes, u32)> {
         let units = self.walk.columns.len().div_ceil(unit as usize);
         // Each stage has a loop, and one more for every block.
-        let stage = self.profile.loop_limit / self.fused.program.stages().len();
+        let stage = self.profile.loop_limit / self.kernel.program.stages().len();
         Lanes::within(self.profile, self.walk.rows.len(), units, |steps| {
             (stage / (256usize.div_ceil(steps) + 1) * 256).saturating_sub(300)
         })
@@ -245,17 +373,17 @@ impl Launch<'_> {
                     key: variant.key(),
                     shader: &|| variant.shader(),
                     bindings: tensors.iter().enumerate().map(bind).collect(),
-                    params: variant.params(walk, count, columns, &self.fused.constants),
+                    params: variant.params(walk, count, columns, &self.kernel.constants),
                     grid: Grid::linear(count * variant.lanes as usize, variant.workgroup),
                 },
-                DType::F32.flops(self.fused.program.operations() * count * columns),
+                DType::F32.flops(self.kernel.program.operations() * count * columns),
             )?;
         }
         Ok(())
     }
 }
 
-/// Shader variants of sample programs.
+/// Shaders of sample programs.
 pub fn shaders() -> Vec<Shader> {
     let norm = |t: &str| {
         format!(
@@ -266,46 +394,7 @@ pub fn shaders() -> Vec<Shader> {
              return s0, s1, s2 | return y0, r0, r1 flat, y1, y2"
         )
     };
-    let mut all = Vec::new();
-    for dtype in [F32, F16, BF16, F64] {
-        let text = norm(dtype.name());
-        let program: RowProgram = text.parse().expect("a program of this file");
-        let types = program.output_types();
-        for (unit, rank) in [(1, 1), (1, 2), (4, 1), (4, 5)] {
-            for (lanes, workgroup) in [(1, WORKGROUP), (8, 8), (32, WORKGROUP)] {
-                let is_four = |t: DType| unit == 4 && rank == 1 && vec4::supports(t);
-                let full = |t: DType| {
-                    if is_four(t) { (Access::Four, t) } else { (Access::Each, t.accumulator()) }
-                };
-                let inputs =
-                    vec![if is_four(dtype) { Access::Four } else { Access::Each }, Access::Row];
-                let outputs = (program.outputs().iter().zip(&types))
-                    .map(|(o, t)| {
-                        if let Output::Full(_) = o {
-                            full(*t)
-                        } else {
-                            (Access::Row, t.accumulator())
-                        }
-                    })
-                    .collect();
-                let variant = Variant {
-                    program: &program,
-                    text: &text,
-                    inputs,
-                    outputs,
-                    row_rank: rank,
-                    column_rank: rank,
-                    unit,
-                    lanes,
-                    workgroup,
-                    steps: if dtype == F32 && rank == 1 && lanes == 32 { STEPS[1] } else { 1 },
-                };
-                all.push(variant.shader());
-                if variant.steps > 1 {
-                    all.push(Variant { steps: 1, ..variant }.shader());
-                }
-            }
-        }
-    }
-    all
+    let program = |t: DType| norm(t.name()).parse().expect("a program of this file");
+    let types = [F32, F16, BF16, F64].into_iter();
+    types.flat_map(|t| RowKernel::new("rows", program(t), vec![0.0], vec![-1]).shaders()).collect()
 }

@@ -35,11 +35,14 @@ pub enum Access {
 
 /// The properties that the shader's text depends on.
 pub struct Variant<'a> {
+    /// The op's name.
+    pub name: &'static str,
     /// The program.
     pub program: &'a RowProgram,
     /// Its text, for the key.
     pub text: &'a str,
-    /// How each input is read.
+    /// How each tensor is read. If the program has an input more, that input is the column's
+    /// number.
     pub inputs: Vec<Access>,
     /// How each output is written, and its type in memory.
     pub outputs: Vec<(Access, DType)>,
@@ -98,7 +101,7 @@ fn index_function(name: &str, dims: &str, strides: &str, rank: usize) -> String 
 impl Variant<'_> {
     /// The pipeline's key.
     pub fn key(&self) -> Key {
-        let mut key = Key::new("fused_rowwise").name(self.text);
+        let mut key = Key::new("fused_rowwise").name(self.name).name(self.text);
         for access in &self.inputs {
             key = key.number(*access as u32);
         }
@@ -129,13 +132,15 @@ impl Variant<'_> {
 
     /// The shader.
     pub fn shader(&self) -> Shader {
-        let mut shader =
-            Shader::new(format!("rows, {} lanes of {}: {}", self.lanes, self.unit, self.text))
-                .u32s(&["rows", "columns"])
-                .param("lowest", Field::F32)
-                .workgroup([self.workgroup, 1, 1])
-                .define("LANES", self.lanes.to_string())
-                .define("UNIT", self.unit.to_string());
+        let mut shader = Shader::new(format!(
+            "{}, {} lanes of {}: {}",
+            self.name, self.lanes, self.unit, self.text
+        ))
+        .u32s(&["rows", "columns"])
+        .param("lowest", Field::F32)
+        .workgroup([self.workgroup, 1, 1])
+        .define("LANES", self.lanes.to_string())
+        .define("UNIT", self.unit.to_string());
         for c in 0..self.program.constants() {
             shader = shader.param(format!("c{c}"), Field::F32);
         }
@@ -312,6 +317,9 @@ impl Variant<'_> {
                 (_, Some(_)) if self.unit == 1 => format!("element_{}", INPUTS[i]),
                 (_, Some(k)) => format!("element_{}.{}", INPUTS[i], ["x", "y", "z", "w"][k]),
             });
+        }
+        if types.len() > self.inputs.len() {
+            args.push(column.map_or_else(|| "0u".to_owned(), |k| format!("c + {k}u")));
         }
         args.extend((0..rows).map(|r| format!("r{r}")));
         args.extend((0..self.program.constants()).map(|c| format!("p.c{c}")));

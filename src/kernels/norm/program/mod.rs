@@ -3,13 +3,15 @@
 
 mod vec4s;
 
+use std::sync::LazyLock;
+
 use smallvec::{SmallVec, smallvec};
 
 use super::TYPES;
 use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
-use crate::kernels::bias::{element_windows, phase};
+use crate::kernels::fused::elementwise::ElementwiseProgram;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::plan::MAX_RUN;
 use crate::kernels::reduce::program::{part, window_bytes};
@@ -132,51 +134,65 @@ impl Mode {
     }
 }
 
-fn forward_shader(dtype: DType) -> Shader {
-    Shader::new(format!("batch norm forward {dtype}"))
-        .bind("x", dtype)
-        .bind("mean", F32)
-        .bind("variance", F32)
-        .bind("scale", F32)
-        .bind("offset", F32)
-        .bind("y", dtype)
-        .u32s(&["count", "inner", "channels", "phase", "rest"])
-        .param("epsilon", Field::F32)
-        .library("quotient")
-        .body(include_str!("../../../../shaders/norm_forward.wgsl"))
-        .map("y")
+/// `(x - mean) * scale / sqrt(variance + c0) + offset`; the inputs have this order.
+static FORWARD: ByType = LazyLock::new(|| {
+    by_type(&|t| {
+        format!(
+            "x: {t}, float32, float32, float32, float32; c: 1; s0 = Cast<{t}, float32>(x0); s1 = \
+             Sub<float32>(s0, x1); s2 = AddV2<float32>(x2, c0); s3 = Rsqrt<float32>(s2); s4 = \
+             Mul<float32>(s3, x3); s5 = Mul<float32>(s1, s4); s6 = AddV2<float32>(s5, x4); s7 = \
+             Cast<float32, {t}>(s6); return s7"
+        )
+    })
+});
+
+/// `a * dy - b * (x - mean) - share`, from dy, x, a, b, share and mean.
+static BACKWARD: ByType = LazyLock::new(|| {
+    by_type(&|t| {
+        format!(
+            "x: {t}, {t}, float32, float32, float32, float32; c: 0; s0 = Cast<{t}, float32>(x0); \
+             s1 = Cast<{t}, float32>(x1); s2 = Mul<float32>(x2, s0); s3 = Sub<float32>(s1, x5); \
+             s4 = Mul<float32>(x3, s3); s5 = Sub<float32>(s2, s4); s6 = Sub<float32>(s5, x4); s7 \
+             = Cast<float32, {t}>(s6); return s7"
+        )
+    })
+});
+
+/// `c0 * old + c1 * new`.
+static BLEND: LazyLock<ElementwiseProgram> = LazyLock::new(|| {
+    parse(
+        "x: float32, float32; c: 2; s0 = Mul<float32>(x0, c0); s1 = Mul<float32>(x1, c1); s2 = \
+         AddV2<float32>(s0, s1); return s2",
+    )
+});
+
+/// `c0 * new`.
+static SCALE: LazyLock<ElementwiseProgram> =
+    LazyLock::new(|| parse("x: float32; c: 1; s0 = Mul<float32>(x0, c0); return s0"));
+
+/// A program for each of [`TYPES`].
+type ByType = LazyLock<Vec<ElementwiseProgram>>;
+
+fn parse(text: &str) -> ElementwiseProgram {
+    let program = text.parse().and_then(ElementwiseProgram::new);
+    program.expect("the expressions of this file are valid")
 }
 
-fn backward_shader(dtype: DType) -> Shader {
-    Shader::new(format!("batch norm backward {dtype}"))
-        .bind("dy", dtype)
-        .bind("x", dtype)
-        .bind("coefficients", F32)
-        .bind("dx", dtype)
-        .u32s(&["count", "inner", "channels", "phase", "rest"])
-        .library("quotient")
-        .body(include_str!("../../../../shaders/norm_backward.wgsl"))
-        .map("dx")
+fn by_type(text: &dyn Fn(DType) -> String) -> Vec<ElementwiseProgram> {
+    TYPES.iter().map(|dtype| parse(&text(*dtype))).collect()
 }
 
-fn blend_shader() -> Shader {
-    Shader::new("batch norm, running statistics")
-        .bind("old", F32)
-        .bind("new_value", F32)
-        .bind("y", F32)
-        .u32s(&["count"])
-        .param("keep", Field::F32)
-        .param("take", Field::F32)
-        .body(include_str!("../../../../shaders/norm_blend.wgsl"))
-        .map("y")
+fn of_type(programs: &ByType, dtype: DType) -> &ElementwiseProgram {
+    let at = TYPES.iter().position(|t| *t == dtype);
+    &programs[at.expect("the ops are registered for these types")]
 }
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
     let mut out = vec4s::shaders();
-    out.push(blend_shader());
+    let ends = FORWARD.iter().chain(BACKWARD.iter()).chain([&*BLEND, &*SCALE]);
+    out.extend(ends.flat_map(ElementwiseProgram::shaders));
     for &dtype in TYPES {
-        out.extend([forward_shader(dtype), backward_shader(dtype)]);
         for mode in [Mode::Moments, Mode::Gradient] {
             out.push(mode.sums_shader(dtype));
             out.extend([1, 64].map(|lanes| mode.finish_shader(dtype, lanes)));
@@ -185,7 +201,7 @@ pub fn shaders() -> Vec<Shader> {
     out
 }
 
-/// `y = keep * old + take * new`.
+/// `y = keep * old + take * new`. `old` is not read if `keep` is 0.
 pub fn blend(
     device: &Device,
     keep: f32,
@@ -194,16 +210,11 @@ pub fn blend(
     new: &Tensor,
     y: &Tensor,
 ) -> Result<()> {
-    device.enqueue_counted(
-        &Program {
-            key: Key::new("norm_blend"),
-            shader: &blend_shader,
-            bindings: smallvec![old.into(), new.into(), y.into()],
-            params: Params::new().u32(y.len()).f32(keep).f32(take),
-            grid: Grid::map(y.len(), F32),
-        },
-        F32.flops(3 * y.len()),
-    )
+    // The old values may be missing.
+    if keep == 0.0 {
+        return SCALE.run(device, std::slice::from_ref(new), std::slice::from_ref(y), &[take]);
+    }
+    BLEND.run(device, &[old.clone(), new.clone()], std::slice::from_ref(y), &[keep, take])
 }
 
 impl Channels {
@@ -258,25 +269,9 @@ impl Channels {
                 epsilon,
             );
         }
-        element_windows(device, y.len(), y.dtype.size(), |first, count| {
-            device.enqueue_counted(
-                &Program {
-                    key: Key::new("norm_forward").dtype(x.dtype),
-                    shader: &|| forward_shader(x.dtype),
-                    bindings: smallvec![
-                        part(x, first, count),
-                        mean.into(),
-                        variance.into(),
-                        scale.into(),
-                        offset.into(),
-                        part(y, first, count),
-                    ],
-                    params: self.elementwise(first, count).f32(epsilon),
-                    grid: Grid::map(count, y.dtype),
-                },
-                F32.flops(3 * count),
-            )
-        })
+        let vectors = [mean, variance, scale, offset].map(|t| self.channel(t));
+        let inputs = [&[self.image(x)][..], &vectors].concat();
+        of_type(&FORWARD, x.dtype).run(device, &inputs, &[self.image(y)], &[epsilon])
     }
 
     /// The gradients of scale, offset and `x`.
@@ -307,28 +302,22 @@ impl Channels {
         if vec4s::fits(self, &[g.dy, g.x, g.coefficients, dx]) {
             return vec4s::BACKWARD.enqueue(device, self, &[g.dy, g.x], &[g.coefficients], dx, 0.0);
         }
-        element_windows(device, dx.len(), dx.dtype.size(), |first, count| {
-            device.enqueue_counted(
-                &Program {
-                    key: Key::new("norm_backward").dtype(dx.dtype),
-                    shader: &|| backward_shader(dx.dtype),
-                    bindings: smallvec![
-                        part(g.dy, first, count),
-                        part(g.x, first, count),
-                        g.coefficients.into(),
-                        part(dx, first, count),
-                    ],
-                    params: self.elementwise(first, count),
-                    grid: Grid::map(count, dx.dtype),
-                },
-                F32.flops(5 * count),
-            )
-        })
+        let row = |k: usize| {
+            let address = g.coefficients.address + (k * self.channels * 4) as u64;
+            self.channel(&Tensor::new(F32, &[self.channels], address))
+        };
+        let inputs = [self.image(g.dy), self.image(g.x), row(0), row(1), row(2), row(3)];
+        of_type(&BACKWARD, dx.dtype).run(device, &inputs, &[self.image(dx)], &[])
     }
 
-    fn elementwise(&self, first: usize, count: usize) -> Params {
-        let (phase, rest) = phase(first, self.inner, self.channels);
-        Params::new().u32(count).u32(self.inner).u32(self.channels).u32(phase).u32(rest)
+    /// `t` with the extents of the images, the channels, and the elements in a channel.
+    fn image(&self, t: &Tensor) -> Tensor {
+        t.reshaped(&[self.images, self.channels, self.inner])
+    }
+
+    /// The values of the channels, so that they broadcast.
+    fn channel(&self, t: &Tensor) -> Tensor {
+        t.reshaped(&[self.channels, 1])
     }
 
     /// Enqueues the two sums of each channel and segment, over windows of images where `x` exceeds

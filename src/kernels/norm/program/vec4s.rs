@@ -5,13 +5,21 @@ use smallvec::SmallVec;
 
 use super::super::TYPES;
 use super::{Channels, Mode};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
 use crate::dtype::DType::{self, F32};
 use crate::error::Result;
-use crate::kernels::bias::row_step;
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::shader::{Field, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
+
+/// The most rows of an invocation.
+const MOST_ROWS: usize = 8;
+
+/// The distance from one row of `units` vec4s of an invocation to the next: an invocation has
+/// several rows if that leaves enough invocations.
+fn row_step(profile: Profile, rows: usize, units: usize) -> usize {
+    rows.div_ceil((rows * units / profile.invocations).clamp(1, MOST_ROWS))
+}
 
 /// An elementwise program: its name, the tensors that it walks, the values of channels, the text
 /// that it runs once, and its results.
@@ -37,7 +45,7 @@ pub(super) const FORWARD: End = End {
               p.epsilon) * read_scale(c);\n    let shift = read_offset(c);",
     write: "write_result(i, (read_x(i) - mean_value) * factor + shift, 4u);",
 };
-/// The gradient of `x`; see `norm_backward.wgsl`.
+/// The gradient of `x`.
 pub(super) const BACKWARD: End = End {
     name: "backward",
     walked: &["dy", "x"],

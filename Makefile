@@ -141,7 +141,7 @@ packages: install ## Tests of others' packages, and programs: none may fail on W
 	$(BIN)/python tools/packages --ledger tools/packages/ledger.json --write docs/PACKAGES.md
 
 .PHONY: packages-sample
-packages-sample: install ## A fixed sample of the same, of about ten minutes.
+packages-sample: install ## A fixed sample of the same, of about ten minutes. Nightly in CI.
 	$(BIN)/python tools/packages --sample --fresh --minutes 6 --process 240
 
 .PHONY: drivers-suites

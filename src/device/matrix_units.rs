@@ -115,7 +115,7 @@ const MOST_BEGUN: u32 = 2;
 
 /// The number of probes of a process that may remain without a verdict: memory that is full may
 /// stay so.
-const MOST_UNTOLD: u32 = 4;
+const MOST_UNPROBED: u32 = 4;
 
 /// A function that says at any moment whether ops must be deterministic.
 pub(crate) type Deterministic = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -127,7 +127,7 @@ pub struct MatrixUnits {
     deterministic: Deterministic,
     verdicts: Mutex<[Option<Verdict>; 2]>,
     /// The number of probes that could not decide.
-    untold: AtomicU32,
+    unprobed: AtomicU32,
     /// Held while a thread probes them.
     trying: Mutex<()>,
     file: Option<Mutex<File>>,
@@ -162,11 +162,12 @@ impl MatrixUnits {
             file.as_ref()?.find(&offered)?.verdict(policy)
         };
         let verdicts = Mutex::new(ELEMENTS.map(known));
-        let (untold, trying, file) = (AtomicU32::default(), Mutex::default(), file.map(Mutex::new));
+        let (unprobed, trying, file) =
+            (AtomicU32::default(), Mutex::default(), file.map(Mutex::new));
         let is_gpu = matrices.are_real() && info.device_type != wgpu::DeviceType::Cpu;
         let timed = policy == Policy::Probed || is_gpu;
         let probes = directory.map(|d| Store::of("lock of probes", info, d, "probes"));
-        Self { policy, timed, deterministic, verdicts, untold, trying, file, probes }
+        Self { policy, timed, deterministic, verdicts, unprobed, trying, file, probes }
     }
 
     /// The policy.
@@ -218,7 +219,7 @@ impl MatrixUnits {
         if let Some(verdict) = self.verdict(offered.element) {
             return Some(verdict);
         }
-        if self.untold.load(Ordering::Relaxed) >= MOST_UNTOLD {
+        if self.unprobed.load(Ordering::Relaxed) >= MOST_UNPROBED {
             return None;
         }
         let _turn = self.probes.as_ref().and_then(Store::lock);
@@ -243,7 +244,7 @@ impl MatrixUnits {
             file.lock().begin(&offered);
         }
         let found = probe(self.policy);
-        self.untold.fetch_add(u32::from(found == Finding::Nothing), Ordering::Relaxed);
+        self.unprobed.fetch_add(u32::from(found == Finding::Nothing), Ordering::Relaxed);
         let finding = self.verdict(offered.element).map_or(found, Finding::Verdict);
         match &self.file {
             Some(file) => file.lock().end(&offered, finding, self.policy),

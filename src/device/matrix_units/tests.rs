@@ -231,7 +231,7 @@ fn processes_keep_each_others_rows() {
 
 #[test]
 fn a_probe_that_cannot_tell_leaves_no_trace() {
-    let scratch = Scratch::new("matrix-units-untold");
+    let scratch = Scratch::new("matrix-units-unprobed");
     for _ in 0..2 * MOST_BEGUN {
         assert_eq!(used(&units(Policy::Probed, Some(&scratch)), None), None);
     }

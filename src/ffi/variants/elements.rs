@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::ffi::kernel::context::Context;
 use crate::ffi::kernel::kernel_for;
 use crate::ffi::kernel::tensor::OwnedTensor;
-use crate::kernels::given::Given;
+use crate::kernels::nested_context::NestedContext;
 use crate::require;
 use crate::tensor::{Tensor, shape_text};
 
@@ -103,6 +103,6 @@ pub(super) fn sum_into(
     if output.is_empty() {
         Ok(())
     } else {
-        kernel.compute(&mut Given::with_output(ctx, &inputs, output))
+        kernel.compute(&mut NestedContext::with_output(ctx, &inputs, output))
     }
 }

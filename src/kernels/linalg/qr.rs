@@ -12,7 +12,7 @@ use super::program::{Map, Part, map};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::{self, F16, F32, I32};
 use crate::error::Result;
-use crate::kernels::given::Given;
+use crate::kernels::nested_context::NestedContext;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::program::convert;
 use crate::kernels::registry::Registry;
@@ -53,9 +53,9 @@ fn in_f32(ctx: &mut dyn OpContext, f: impl FnOnce(&mut dyn OpContext) -> Result<
         convert(ctx, &x, &wide)?;
     }
     let inputs = [wide];
-    let mut given = Given::new(ctx, &inputs);
-    f(&mut given)?;
-    let outputs = given.outputs;
+    let mut nested = NestedContext::new(ctx, &inputs);
+    f(&mut nested)?;
+    let outputs = nested.outputs;
     for (i, output) in outputs.into_iter().flatten().enumerate() {
         let y = ctx.output(i, x.dtype, &output.dims)?;
         if !y.is_empty() {

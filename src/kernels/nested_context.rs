@@ -10,14 +10,14 @@ use crate::tensor::{HostTensor, Tensor};
 
 /// The context of a kernel whose inputs are these tensors. Its outputs are tensors, too, given
 /// before or made as temporary memory; none of them is in host memory, and it has no variables.
-pub struct Given<'c> {
+pub struct NestedContext<'c> {
     ctx: &'c mut dyn OpContext,
     inputs: &'c [Tensor],
     /// The outputs that are given or that the kernel has asked for so far.
     pub outputs: SmallVec<[Option<Tensor>; 4]>,
 }
 
-impl<'c> Given<'c> {
+impl<'c> NestedContext<'c> {
     /// A context with these inputs, which takes the memory that it needs from `ctx`.
     pub fn new(ctx: &'c mut dyn OpContext, inputs: &'c [Tensor]) -> Self {
         Self { ctx, inputs, outputs: SmallVec::new() }
@@ -33,7 +33,7 @@ fn refused<T>(what: &str) -> Result<T> {
     Err(Error::Internal(format!("a kernel of given tensors has no {what}")))
 }
 
-impl OpContext for Given<'_> {
+impl OpContext for NestedContext<'_> {
     fn device(&self) -> &Device {
         self.ctx.device()
     }

@@ -16,7 +16,7 @@ use numeric::{Random, assert_close, session};
 use tensorflow_wgpu::device::{
     Capabilities, Cooperative, Device, Matrices, MatrixSize, Means, Profile, Selection, Verdict,
 };
-use tensorflow_wgpu::kernels::contract::tile::OperandMemory;
+use tensorflow_wgpu::kernels::contract::tile::TileKind;
 use tensorflow_wgpu::kernels::contract::{software, tables};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
@@ -160,8 +160,8 @@ fn narrow_results() {
 /// are normally chosen only for sizes that tests do not have.
 #[test]
 fn every_tile_of_gpus() {
-    let tiles = tables::all()
-        .filter(|t| t.memory != OperandMemory::Subgroup && !software::LANES.contains(t));
+    let tiles =
+        tables::all().filter(|t| t.kind != TileKind::Subgroup && !software::LANES.contains(t));
     for (i, tile) in tiles.enumerate() {
         let shape = [tile.m() + 3, 45, tile.n() + 5];
         let vec4s = [tile.m() + 4, 44, tile.n() + 8];

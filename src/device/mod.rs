@@ -91,6 +91,7 @@ const LOSS_PATIENCE: Duration = Duration::from_millis(10);
 /// One GPU (or software adapter) with its memory and its in-order queue. All methods may be called
 /// from any thread.
 pub struct Device {
+    number: u32,
     adapter: wgpu::Adapter,
     /// The number of devices that share its memory.
     sharers: u32,
@@ -129,6 +130,11 @@ impl Drop for Device {
 }
 
 impl Device {
+    /// A number that no other device of this process has had.
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Name, vendor, driver and backend.
     pub const fn info(&self) -> &wgpu::AdapterInfo {
         &self.info

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::cache::DiskCache;
 use super::compiler::Compiler;
@@ -27,6 +28,9 @@ use super::{
 use crate::dump;
 use crate::error::{Error, Result};
 use crate::sys::guard::caught_as;
+
+/// The number of devices that this process has opened.
+static OPENED: AtomicU32 = AtomicU32::new(0);
 
 /// The settings of a device beside its profile.
 #[derive(Debug, Clone, Copy)]
@@ -272,6 +276,7 @@ impl Device {
         let compiler = Compiler::new(raw.clone(), &profile, cache, refused, dump, tracing);
         let pipelines = Pipelines::new(compiler, is_first_run);
         let device = Arc::new(Self {
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
             adapter: adapter.clone(),
             sharers: settings.sharers,
             info,

@@ -4,9 +4,8 @@ use crate::device::Profile;
 use crate::dtype::{DType, types, union};
 use crate::error::Result;
 use crate::kernels::contract::epilogue::Bound;
-use crate::kernels::contract::plan::Plan;
-use crate::kernels::contract::product::Product;
-use crate::kernels::contract::{self, Contraction, Lines, Rows, Store};
+use crate::kernels::contract::plan::{Product, ProductPlan};
+use crate::kernels::contract::{self, Contraction};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::layout::{Iteration, broadcast_dims};
@@ -159,7 +158,7 @@ impl Product for MatMul {
         profile: &Profile,
         [a, b, c]: [&Tensor; 3],
         epilogue: Option<Bound<'e>>,
-    ) -> Result<Plan<'e>> {
+    ) -> Result<ProductPlan<'e>> {
         let ((m, k), (_, n)) = (edges(&a.dims, self.transpose_a), edges(&b.dims, self.transpose_b));
         let batch = &c.dims[..c.rank() - 2];
         let (batch_a, batch_b) = (&a.dims[..a.rank() - 2], &b.dims[..b.rank() - 2]);
@@ -183,27 +182,12 @@ impl Product for MatMul {
                     .collapse(),
             )
         };
-        Contraction {
-            m,
-            n,
-            outer: 1,
-            inner: k,
-            batch: walk,
-            a: a.clone(),
-            rows: Rows::Dense { stride: if self.transpose_a { 1 } else { k } },
-            a_step: if self.transpose_a { m } else { 1 },
-            a_matrix: m * k,
-            b: b.clone(),
-            lines: Lines::Dense,
-            b_step: if self.transpose_b { 1 } else { n },
-            b_column: if self.transpose_b { k } else { 1 },
-            b_matrix: k * n,
-            c: c.clone(),
-            store: Store::Rows(n),
-            c_matrix: m * n,
-            conjugated: [self.transpose_a, self.transpose_b]
-                .map(|t| t && self.conjugates && a.dtype.is_complex()),
-        }
-        .plan(profile, epilogue)
+        let transposed = [self.transpose_a, self.transpose_b];
+        let conjugates = self.conjugates && a.dtype.is_complex();
+        Contraction::product([m, k, n], [a, b, c])
+            .transposed(transposed)
+            .over(walk)
+            .conjugated(transposed.map(|t| t && conjugates))
+            .plan(profile, epilogue)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::plan::Plan;
+use super::programs::Programs;
 use crate::device::{Binding, Device, Dispatches};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -21,7 +21,7 @@ pub(super) struct Apart {
     device: Arc<Device>,
     /// Blocks of tensors.
     blocks: Vec<u64>,
-    /// Blocks of the last plan's temporaries.
+    /// Blocks of the last programs' temporaries.
     temporaries: Vec<u64>,
     /// Where bindings of another device lie on this one, by their address and bytes.
     operands: FxHashMap<(u64, u64), u64>,
@@ -76,30 +76,30 @@ impl Apart {
         Ok(block + rest)
     }
 
-    /// The dispatches of a plan whose steps are programs. Its operands may be those of another
-    /// device; then numbers near 1 stand in for them.
-    fn gathered(&mut self, plan: Plan<'_>) -> Result<Dispatches> {
+    /// The dispatches of programs. Their operands may be those of another device; then numbers near
+    /// 1 stand in for them.
+    fn gathered(&mut self, programs: Programs) -> Result<Dispatches> {
         let device = self.device.clone();
         // Enqueued programs keep their memory.
         self.temporaries.drain(..).try_for_each(|address| device.deallocate(address))?;
-        let memory = plan.memory_by(&mut |words| {
+        let memory = programs.temporaries.allocate_by(&mut |words| {
             let address = device.allocate(4 * words as u64)?;
             self.temporaries.push(address);
             Ok(address)
         })?;
-        plan.gather_on(&device, &memory, &mut |binding| self.place(binding))
+        programs.gather_on(&device, &memory, &mut |binding| self.place(binding))
     }
 
-    /// Runs a plan without waiting for it.
-    pub fn run(&mut self, plan: Plan<'_>) -> Result<()> {
-        let dispatches = self.gathered(plan)?;
+    /// Runs programs without waiting for them.
+    pub fn run(&mut self, programs: Programs) -> Result<()> {
+        let dispatches = self.gathered(programs)?;
         self.device.enqueue_gathered(dispatches)
     }
 
-    /// Runs a plan. Returns the nanoseconds that it takes once its programs are compiled.
-    pub fn time(&mut self, plan: Plan<'_>) -> Result<u64> {
-        plan.prepare(&self.device)?;
-        let dispatches = self.gathered(plan)?;
+    /// Runs programs. Returns the nanoseconds that they take once they are compiled.
+    pub fn time(&mut self, programs: Programs) -> Result<u64> {
+        programs.prepare(&self.device)?;
+        let dispatches = self.gathered(programs)?;
         let timer = self.device.timer();
         timer.start(&self.device);
         self.device.enqueue_gathered(dispatches)?;

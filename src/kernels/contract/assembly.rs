@@ -4,16 +4,16 @@ use super::column_sums::{self, SumsKind};
 use super::element::{declarations, loader, words};
 use super::geometry::Geometry;
 use super::text::*;
-use super::tile::{OperandMemory, Tile};
-use super::walk::{self, Walk};
+use super::tile::{Tile, TileKind};
+use super::walk::{self, TileWalk};
 use super::{
-    Lanes, LinesKind, RowsKind, StoreKind, Variant, cooperative, parts, registers, tables, terms,
-    workgroup,
+    ALayoutKind, BLayoutKind, Lanes, StoreKind, TileVariant, cooperative, parts, registers, tables,
+    terms, workgroup,
 };
 use crate::shader::Shader;
 
 /// Binds a result of the variant's type.
-fn result(shader: Shader, name: &'static str, v: &Variant) -> Shader {
+fn result(shader: Shader, name: &'static str, v: &TileVariant) -> Shader {
     match v.c.1 {
         StoreKind::Vec4s => vec4s_of(shader, name, v.c.0),
         _ => shader.bind(name, v.c.0),
@@ -22,7 +22,7 @@ fn result(shader: Shader, name: &'static str, v: &Variant) -> Shader {
 
 /// Binds the tensor of the sums, or the tensors of all parts; the stores use that of their own
 /// part.
-fn bind_sums(shader: Shader, v: &Variant) -> Shader {
+fn bind_sums(shader: Shader, v: &TileVariant) -> Shader {
     let (name, dtype) = (column_sums::NAME, v.a.0);
     let bind = |shader: Shader, name: &'static str| match v.sums {
         SumsKind::None | SumsKind::Row => shader,
@@ -45,7 +45,7 @@ fn bind_sums(shader: Shader, v: &Variant) -> Shader {
 }
 
 /// Binds the right operands of all parts; the loads of `b` use that of their own part.
-fn parts_of_b(shader: Shader, v: &Variant) -> Shader {
+fn parts_of_b(shader: Shader, v: &TileVariant) -> Shader {
     let names = &parts::B[..v.parts];
     let shader = names.iter().fold(parts::declare(shader, v.parts), |s, b| operand(s, b, v.b));
     let value = v.b.0.value();
@@ -56,7 +56,7 @@ fn parts_of_b(shader: Shader, v: &Variant) -> Shader {
 }
 
 /// Binds the results of all parts.
-fn parts_of_c(shader: Shader, v: &Variant) -> Shader {
+fn parts_of_c(shader: Shader, v: &TileVariant) -> Shader {
     let names = &parts::C[..v.parts];
     let shader = names.iter().fold(shader, |s, c| result(s, c, v));
     let value = v.c.0.value();
@@ -66,10 +66,10 @@ fn parts_of_c(shader: Shader, v: &Variant) -> Shader {
     })
 }
 
-pub(super) fn shader(v: &Variant) -> Shader {
-    let Tile { rows, vec4s, lanes_m, lanes_n, memory } = *v.tile;
+pub(super) fn shader(v: &TileVariant) -> Shader {
+    let Tile { rows, vec4s, lanes_m, lanes_n, kind } = *v.tile;
     let walk = match v.walk {
-        Walk::Tile => String::new(),
+        TileWalk::Tile => String::new(),
         walk => format!(" {walk:?}"),
     };
     let parts = match v.parts {
@@ -88,14 +88,14 @@ pub(super) fn shader(v: &Variant) -> Shader {
     let mut shader = Shader::new(format!(
         "contract{form} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} \
          {:?} {:?} {:?} {:?}",
-        memory, v.cooperative, v.rows, v.lines, v.a, v.b, v.c, v.conjugated, v.epilogue
+        kind, v.cooperative, v.a_layout, v.b_layout, v.a, v.b, v.c, v.conjugated, v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])
     .only(tables::kinds(v.tile, v.a.0))
     .body(&declarations(v.a.0));
     shader = if v.terms > 1 { terms::declare(shader) } else { shader };
     let operands = [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])];
-    for (x, source, conjugated) in operands.into_iter().filter(|_| v.walk != Walk::FixUp) {
+    for (x, source, conjugated) in operands.into_iter().filter(|_| v.walk != TileWalk::FixUp) {
         shader = match x {
             _ if v.terms > 1 => {
                 let names = if x == "a" { &terms::A } else { &terms::B };
@@ -115,21 +115,21 @@ pub(super) fn shader(v: &Variant) -> Shader {
         "m", "n", "total", "split_k", "chunk", "depth", "inner", "a_step", "b_step", "b_column",
         "c_split",
     ]);
-    shader = match v.rows {
-        RowsKind::Dense => shader.u32s(&["a_row"]),
-        kind => Geometry::declare(shader, v.spatial, kind == RowsKind::Window),
+    shader = match v.a_layout {
+        ALayoutKind::Dense => shader.u32s(&["a_row"]),
+        kind => Geometry::declare(shader, v.spatial, kind == ALayoutKind::Window),
     };
-    shader = match v.lines {
-        LinesKind::Dense => {
+    shader = match v.b_layout {
+        BLayoutKind::Dense => {
             shader.body("fn b_line(o: u32) -> u32 {\n    return o * p.inner * p.b_step;\n}\n")
         }
-        LinesKind::Strided if v.terms > 1 => shader
+        BLayoutKind::Strided if v.terms > 1 => shader
             .u32s(&["b_outer"])
             .body("fn b_line(o: u32) -> u32 {\n    part = o;\n    return o * p.b_outer;\n}\n"),
-        LinesKind::Strided => shader
+        BLayoutKind::Strided => shader
             .u32s(&["b_outer"])
             .body("fn b_line(o: u32) -> u32 {\n    return o * p.b_outer;\n}\n"),
-        LinesKind::Planar => shader.u32s(&["b_lines", "b_image", "b_outer"]).body(
+        BLayoutKind::Planar => shader.u32s(&["b_lines", "b_image", "b_outer"]).body(
             "fn b_line(o: u32) -> u32 {\n    return o / p.b_lines * p.b_image + o % p.b_lines * \
              p.b_outer;\n}\n",
         ),
@@ -166,29 +166,29 @@ pub(super) fn shader(v: &Variant) -> Shader {
         }
         None => shader.body(FINISH),
     };
-    shader = shader.body(match v.rows {
-        RowsKind::Dense if v.terms > 1 => TERMS,
-        RowsKind::Dense => DENSE,
-        RowsKind::Patch => PATCH,
-        RowsKind::Spread => SPREAD,
-        RowsKind::Window => WINDOW,
+    shader = shader.body(match v.a_layout {
+        ALayoutKind::Dense if v.terms > 1 => TERMS,
+        ALayoutKind::Dense => DENSE,
+        ALayoutKind::Patch => PATCH,
+        ALayoutKind::Spread => SPREAD,
+        ALayoutKind::Window => WINDOW,
     });
     let matrix = "column_tile / tiles_n";
     let matrix = if v.parts > 1 { format!("part_of({matrix})") } else { matrix.to_owned() };
     shader = spatial_defines(shader, v.spatial).define("MATRIX", matrix).body(PLACE);
     shader = shader.body(&column_sums::store_text(v));
-    if v.walk == Walk::FixUp {
+    if v.walk == TileWalk::FixUp {
         return walk::fix_up(shader, v);
     }
     shader = walk::head(shader, v);
-    let shader = match memory {
-        OperandMemory::Registers | OperandMemory::Subgroup | OperandMemory::Gemv(_) => {
+    let shader = match kind {
+        TileKind::Registers | TileKind::Subgroup | TileKind::Gemv(_) => {
             registers::program(shader, v)
         }
-        OperandMemory::Workgroup { depth, .. } => {
+        TileKind::Workgroup { depth, .. } => {
             workgroup::program(shader, v, depth / words(v.a.0) as u32)
         }
-        OperandMemory::Cooperative { .. } => cooperative::program(
+        TileKind::Cooperative { .. } => cooperative::program(
             shader,
             v,
             v.cooperative.expect("a tile of cooperative matrices comes with them"),

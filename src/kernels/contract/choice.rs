@@ -8,7 +8,7 @@ mod schedule;
 
 use smallvec::SmallVec;
 
-use super::tile::{COOPERATIVE_DEPTH, OperandMemory, Tile};
+use super::tile::{COOPERATIVE_DEPTH, Tile, TileKind};
 use super::{software, tables};
 use crate::device::{Cooperative, Profile, Schedule};
 
@@ -60,7 +60,7 @@ pub fn choose_among(d: &Demand, tiles: &[&'static Tile]) -> Choice {
 /// The tile of four sums in registers for each invocation: it has no workgroup memory, no barrier
 /// and the shortest text.
 pub fn plainest(d: &Demand) -> Option<Choice> {
-    let is_plain = |t: &&Tile| t.memory == OperandMemory::Registers && (t.rows, t.vec4s) == (1, 1);
+    let is_plain = |t: &&Tile| t.kind == TileKind::Registers && (t.rows, t.vec4s) == (1, 1);
     let tile = offered(d).find(is_plain)?;
     Some(choose_among(d, &[tile]))
 }
@@ -95,7 +95,7 @@ const MOST_PARTS: u64 = (1 << 30) - 1;
 impl Choice {
     /// Whether its tile multiplies cooperative matrices.
     pub const fn is_cooperative(&self) -> bool {
-        matches!(self.tile.memory, OperandMemory::Cooperative { .. })
+        matches!(self.tile.kind, TileKind::Cooperative { .. })
     }
 
     /// A workgroup for each tile.
@@ -142,8 +142,8 @@ fn offered(d: &Demand) -> impl Iterator<Item = &'static Tile> {
 
 /// All possible choices, with their estimated costs.
 fn estimates(d: &Demand) -> impl Iterator<Item = (Choice, f64)> {
-    let is_offered = |t: &&Tile| match t.memory {
-        OperandMemory::Cooperative { .. } => tables::cooperative(d.cooperative).any(|o| o == *t),
+    let is_offered = |t: &&Tile| match t.kind {
+        TileKind::Cooperative { .. } => tables::cooperative(d.cooperative).any(|o| o == *t),
         _ => true,
     };
     let forced = tables::of_id(d.profile.tile).filter(|t| fits(d, t)).filter(is_offered);
@@ -192,22 +192,22 @@ fn step_cost(d: &Demand, t: &Tile) -> f64 {
     let groups = t.groups();
     let (rows, columns) = (f64::from(t.rows), f64::from(t.vec4s * 4));
     let near = if groups > 1 && d.by_depth { t.lanes_n == 1 } else { t.lanes_n > 1 && !d.by_depth };
-    let speed = match t.memory {
-        OperandMemory::Cooperative { bytes: 4, .. } => COOPERATIVE_SPEED_F32,
-        OperandMemory::Cooperative { .. } => COOPERATIVE_SPEED,
+    let speed = match t.kind {
+        TileKind::Cooperative { bytes: 4, .. } => COOPERATIVE_SPEED_F32,
+        TileKind::Cooperative { .. } => COOPERATIVE_SPEED,
         _ => 1.0,
     };
-    let loads = match t.memory {
-        OperandMemory::Registers | OperandMemory::Subgroup | OperandMemory::Gemv(_) => {
+    let loads = match t.kind {
+        TileKind::Registers | TileKind::Subgroup | TileKind::Gemv(_) => {
             SAME * rows + if near { NEAR } else { APART } * columns
         }
-        OperandMemory::Workgroup { depth, buffers, .. } => {
+        TileKind::Workgroup { depth, buffers, .. } => {
             let overlapped = if buffers > 1 { 0.5 } else { 1.0 };
             let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads())
                 + 2.0 * BARRIER / f64::from(depth);
             SHARED * (rows + columns) + overlapped * filling
         }
-        OperandMemory::Cooperative { .. } => {
+        TileKind::Cooperative { .. } => {
             let filling = NEAR * (t.m() + t.n()) as f64 / f64::from(t.threads());
             filling
                 + 2.0 * BARRIER / f64::from(COOPERATIVE_DEPTH)
@@ -300,7 +300,7 @@ mod tests {
         let ahead =
             choose(&Demand { profile: with_memory(Profile::NVIDIA, 32 << 10), ..discrete }).tile;
         assert!(ahead.m() == 128, "{ahead:?}");
-        assert!(matches!(ahead.memory, OperandMemory::Workgroup { buffers: 2, .. }), "{ahead:?}");
+        assert!(matches!(ahead.kind, TileKind::Workgroup { buffers: 2, .. }), "{ahead:?}");
         assert_eq!(choose(&demand(Profile::INTEL, 4096, 4096, 4096)).tile.m(), 64);
         for profile in GPUS {
             assert_eq!(choose(&demand(profile, 4096, 4096, 4096)).split_k, 1);
@@ -347,8 +347,8 @@ mod tests {
             };
             for size in MatrixSize::ALL {
                 for (element, bytes) in [(DType::F16, 2), (DType::F32, 4)] {
-                    let memory = choose(&offered(size, element)).tile.memory;
-                    assert_eq!(memory, OperandMemory::Cooperative { size, bytes });
+                    let kind = choose(&offered(size, element)).tile.kind;
+                    assert_eq!(kind, TileKind::Cooperative { size, bytes });
                 }
             }
             let offered = offered(MatrixSize::new(8, 8, 16), DType::F16);

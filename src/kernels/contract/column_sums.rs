@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Variant;
+use super::TileVariant;
 use super::element::lane;
 
 /// The name of the sums' binding. Names of results begin with c.
@@ -22,7 +22,7 @@ pub(super) enum SumsKind {
 }
 
 /// `fn store_sums(place, n, v)`: the sums of four columns from n on.
-pub(super) fn store_text(v: &Variant) -> String {
+pub(super) fn store_text(v: &TileVariant) -> String {
     let stores = match v.sums {
         SumsKind::None => return String::new(),
         SumsKind::Row => "    store_quad(place.c + c_line(p.m), n, v);\n".to_owned(),
@@ -40,13 +40,13 @@ pub(super) fn store_text(v: &Variant) -> String {
 }
 
 /// The registers of the sums.
-pub(super) fn names(v: &Variant) -> impl Iterator<Item = String> {
+pub(super) fn names(v: &TileVariant) -> impl Iterator<Item = String> {
     let count = if v.sums == SumsKind::None { 0 } else { v.tile.vec4s };
     (0..count).map(|q| format!("sums{q}"))
 }
 
 /// Declares the registers of the sums, and whether the workgroup makes any.
-pub(super) fn declare(v: &Variant) -> String {
+pub(super) fn declare(v: &TileVariant) -> String {
     if v.sums == SumsKind::None {
         return String::new();
     }
@@ -55,7 +55,7 @@ pub(super) fn declare(v: &Variant) -> String {
 }
 
 /// Adds the values of the right operand that `steps` inner steps have loaded.
-pub(super) fn steps(v: &Variant, steps: u32, indent: &str) -> String {
+pub(super) fn steps(v: &TileVariant, steps: u32, indent: &str) -> String {
     if v.sums == SumsKind::None {
         return String::new();
     }
@@ -70,7 +70,7 @@ pub(super) fn steps(v: &Variant, steps: u32, indent: &str) -> String {
 }
 
 /// Stores the sums.
-pub(super) fn stores(v: &Variant) -> String {
+pub(super) fn stores(v: &TileVariant) -> String {
     if v.sums == SumsKind::None {
         return String::new();
     }

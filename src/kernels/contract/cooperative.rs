@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use super::tile::{COOPERATIVE_DEPTH as DEPTH, MOST_BLOCKS, PADDING};
 use super::workgroup::{self, Place, Slot};
-use super::{Lanes, Variant, walk};
+use super::{Lanes, TileVariant, walk};
 use crate::device::{Cooperative, MatrixSize, Means};
 use crate::dtype::DType;
 use crate::shader::Shader;
@@ -36,7 +36,7 @@ fn blocks(count: u32, matrices_m: u32, matrices_n: u32) -> (u32, u32) {
     (blocks_m, blocks_n)
 }
 
-pub(super) fn program(shader: Shader, v: &Variant, cooperative: Cooperative) -> Shader {
+pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative) -> Shader {
     let Cooperative { size, element, lanes, means, .. } = cooperative;
     let shader =
         shader.builtin("subgroup_id", "subgroup_id").builtin("num_subgroups", "num_subgroups");

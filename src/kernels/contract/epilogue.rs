@@ -246,7 +246,7 @@ impl Broadcast {
 
 impl Bound<'_> {
     /// The same with a tensor for the second value. It is stored at the index of the result's
-    /// element, four elements at once: see [`super::plan::Plan::stores_pairs`].
+    /// element, four elements at once: see [`super::plan::ProductPlan::stores_pairs`].
     pub fn with_second(self, second: Tensor) -> Self {
         Self { second: Some(second), ..self }
     }

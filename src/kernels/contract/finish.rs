@@ -5,7 +5,7 @@ use smallvec::smallvec;
 
 use super::element::declarations;
 use super::epilogue::{Bound, EpilogueVariant, channel_of};
-use super::plan::Dispatch;
+use super::programs::Dispatch;
 use super::text::{FINISH, store4, vec4s_of};
 use crate::device::{Binding, Device, Grid, Key, Params};
 use crate::dtype::DType;

@@ -12,20 +12,21 @@
 
 use smallvec::SmallVec;
 
-use super::choice::{self, Choice};
+use super::choice::Choice;
 use super::column_sums::SumsKind;
 use super::epilogue::Bound;
 pub use super::parts::MOST;
-use super::plan::{Dispatch, Plan, Step};
-use super::{Contraction, Lines, Rows, StoreKind, chosen, summed, validation};
-use crate::device::{Binding, Grid, Profile};
+use super::plan::ProductPlan;
+use super::programs::{Dispatch, Programs};
+use super::{ALayout, BLayout, Contraction, StoreKind, choices, run, summed};
+use crate::device::{Binding, Device, Grid, Profile};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
 use crate::tensor::Tensor;
 
 /// Enqueues the plans, as one program where that pays.
-pub fn enqueue(ctx: &mut dyn OpContext, plans: Vec<Plan<'_>>) -> Result<()> {
+pub fn enqueue(ctx: &mut dyn OpContext, plans: Vec<ProductPlan<'_>>) -> Result<()> {
     if joined(ctx, &plans, &[])? {
         return Ok(());
     }
@@ -36,57 +37,52 @@ pub fn enqueue(ctx: &mut dyn OpContext, plans: Vec<Plan<'_>>) -> Result<()> {
 /// one sum for each column. Where that does not pay, or is not possible, it gives the plans back.
 pub fn enqueue_with_sums<'p>(
     ctx: &mut dyn OpContext,
-    plans: Vec<Plan<'p>>,
+    plans: Vec<ProductPlan<'p>>,
     sums: &[Tensor],
-) -> Result<Option<Vec<Plan<'p>>>> {
+) -> Result<Option<Vec<ProductPlan<'p>>>> {
     Ok(if joined(ctx, &plans, sums)? { None } else { Some(plans) })
 }
 
 /// Enqueues one program for all plans, and for the sums, if any. Returns whether there is such a
 /// program.
-fn joined(ctx: &mut dyn OpContext, plans: &[Plan<'_>], sums: &[Tensor]) -> Result<bool> {
+fn joined(ctx: &mut dyn OpContext, plans: &[ProductPlan<'_>], sums: &[Tensor]) -> Result<bool> {
     let profile = ctx.device().profile();
-    let parts: Option<SmallVec<[Part<'_>; MOST]>> = plans.iter().map(Part::of).collect();
+    let parts: Option<SmallVec<[Sibling<'_>; MOST]>> = plans.iter().map(Sibling::of).collect();
     let Some(parts) = parts else { return Ok(false) };
-    let Some(choice) = choice(&parts, &profile) else { return Ok(false) };
+    let Some(choice) = choice(ctx.device(), &parts) else { return Ok(false) };
     let c = parts[0].c;
-    if validation::usable(ctx.device(), c.a.dtype, c.a.dtype).is_some() {
+    if run::usable(ctx.device(), c.a.dtype, c.a.dtype).is_some() {
         return Ok(false);
     }
     let Some(first) = dispatch(&parts, sums, choice, &profile) else { return Ok(false) };
-    chosen::with_reserve(ctx, first.into(), |_| {
-        let other = chosen::portable(c, profile, choice);
+    run::with_reserve(ctx, first.into(), |_| {
+        let other = run::portable(c, profile, choice);
         let other = other.map(|(other, profile)| (Choice::of_tiles(other.tile, 1), profile));
         Ok(other
             .and_then(|(other, profile)| dispatch(&parts, sums, other, &profile))
-            .map(Plan::from))
+            .map(Programs::from))
     })?;
     Ok(true)
 }
 
 /// One of the contractions, with its epilogue.
-struct Part<'p> {
+struct Sibling<'p> {
     c: &'p Contraction,
     epilogue: Option<&'p Bound<'p>>,
 }
 
-impl<'p> Part<'p> {
+impl<'p> Sibling<'p> {
     /// The contraction of a plan that consists of nothing else.
-    fn of(plan: &'p Plan<'_>) -> Option<Self> {
-        match plan.steps() {
-            [Step::Contract(c, epilogue)] if plan.temporaries().is_empty() => {
-                Some(Self { c, epilogue: epilogue.as_ref() })
-            }
-            _ => None,
-        }
+    fn of(plan: &'p ProductPlan<'_>) -> Option<Self> {
+        plan.contraction().map(|(c, epilogue)| Self { c, epilogue })
     }
 
     /// Whether both differ in nothing but the right operand's, the result's and the epilogue's
     /// tensors.
-    fn goes_with(&self, other: &Self) -> bool {
+    fn is_sibling(&self, other: &Self) -> bool {
         let (x, y) = (self.c, other.c);
-        let rows = match (&x.rows, &y.rows) {
-            (Rows::Dense { stride: x }, Rows::Dense { stride: y }) => x == y,
+        let rows = match (&x.a_layout, &y.a_layout) {
+            (ALayout::Dense { stride: x }, ALayout::Dense { stride: y }) => x == y,
             _ => false,
         };
         let extents = |c: &Contraction| {
@@ -96,21 +92,20 @@ impl<'p> Part<'p> {
             && x.batch.len() == 1
             && (x.a.address, x.a.dtype) == (y.a.address, y.a.dtype)
             && (x.b.dtype, x.c.dtype) == (y.b.dtype, y.c.dtype)
-            && (x.lines, x.store, x.conjugated) == (y.lines, y.store, y.conjugated)
+            && (x.b_layout, x.store, x.conjugated) == (y.b_layout, y.store, y.conjugated)
     }
 }
 
 /// The tile for all parts, unless one contraction keeps the adapter busy, or is to be cut.
-fn choice(parts: &[Part<'_>], profile: &Profile) -> Option<Choice> {
+fn choice(device: &Device, parts: &[Sibling<'_>]) -> Option<Choice> {
     let (first, others) = parts.split_first()?;
-    let fits = (1..MOST).contains(&others.len()) && others.iter().all(|p| p.goes_with(first));
+    let fits = (1..MOST).contains(&others.len()) && others.iter().all(|p| p.is_sibling(first));
     if !fits {
         return None;
     }
     let c = first.c;
-    let mut demand = c.demand(*profile, None);
-    demand.batch = parts.len();
-    let choice = choice::choose(&demand);
+    let profile = device.profile();
+    let choice = choices::of(device, c, parts.len(), None);
     let whole = c.chunk(limit(&profile.capabilities), choice.split_k) >= c.depth();
     let idle = choice.tile.tiles(c.m, c.n) <= profile.workgroups;
     (whole && idle).then(|| Choice::of_tiles(choice.tile, 1))
@@ -121,7 +116,7 @@ fn sums_kind(c: &Contraction, choice: Choice, sums: &[Tensor]) -> Option<SumsKin
     let Some(first) = sums.first() else { return Some(SumsKind::None) };
     let aligned = |t: &Tensor| t.address.is_multiple_of(4 * t.dtype.size() as u64);
     let four = c.n.is_multiple_of(4) && sums.iter().all(aligned);
-    let fits = c.lines == Lines::Dense
+    let fits = c.b_layout == BLayout::Dense
         && c.a.dtype.is_single()
         && summed::has_place(choice.tile)
         && sums.iter().all(|t| t.len() == c.n && t.dtype == c.a.dtype)
@@ -131,13 +126,13 @@ fn sums_kind(c: &Contraction, choice: Choice, sums: &[Tensor]) -> Option<SumsKin
 
 /// The program, if the adapter has bindings for its tensors.
 fn dispatch(
-    parts: &[Part<'_>],
+    parts: &[Sibling<'_>],
     sums: &[Tensor],
     choice: Choice,
     profile: &Profile,
 ) -> Option<Dispatch> {
     let of_sums = sums_kind(parts[0].c, choice, sums)?;
-    let variant = |part: &Part<'_>| {
+    let variant = |part: &Sibling<'_>| {
         let mut variant = part.c.variant(choice.tile);
         let vec4s = variant.c.1 == StoreKind::Vec4s;
         variant.epilogue = part.epilogue.map(|e| e.variant(vec4s));

@@ -1,19 +1,231 @@
-//! The programs of a contraction that fits the bindings: the contraction itself, and, if it is cut
-//! or its result is packed, the program that adds the sums of its parts.
+//! What to dispatch: programs with their bindings and with the temporary memory between them. A
+//! contraction that fits the bindings has a program for its tiles and, if it is cut or its result is
+//! packed, one that adds the sums of its parts.
+//!
+//! Temporary tensors have addresses that no device has, until memory is allocated for them.
 
 use smallvec::SmallVec;
 
 use super::choice::Choice;
 use super::epilogue::{Bound, Epilogue};
-use super::plan::{Dispatch, Plan};
 use super::shares::{Shares, Tiles, Work};
-use super::tile::OperandMemory;
-use super::walk::Walk;
-use super::{Contraction, Lanes, Lines, Rows, Store, StoreKind, Variant, finish};
-use crate::device::{Binding, Cooperative, Grid, Params, Profile, check_extent};
+use super::tile::TileKind;
+use super::walk::TileWalk;
+use super::{ALayout, BLayout, Contraction, Lanes, Store, StoreKind, TileVariant, finish};
+use crate::device::{
+    Binding, Cooperative, Device, Dispatches, Grid, Key, Params, Profile, Program, Schedule,
+    check_extent,
+};
+use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
+use crate::shader::Shader;
 use crate::tensor::Tensor;
+
+/// Addresses from here on are those of planned temporaries: the addresses that a process reserves
+/// end below.
+pub(super) const PLANNED: u64 = 1 << 63;
+/// Bits of an address within one temporary.
+const ROOM: u32 = 48;
+
+/// A program with what it binds.
+pub struct Dispatch {
+    /// Identity of the shader.
+    pub key: Key,
+    /// Makes the shader.
+    pub shader: Box<dyn Fn() -> Shader>,
+    /// The bindings, in the shader's order.
+    pub bindings: SmallVec<[Binding; 8]>,
+    /// Parameters, in the shader's order.
+    pub params: Params,
+    /// Workgroups.
+    pub grid: Grid,
+    /// Floating-point operations: two for each product that is added.
+    pub flops: u64,
+}
+
+impl std::fmt::Debug for Dispatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dispatch")
+            .field("key", &self.key)
+            .field("bindings", &self.bindings)
+            .field("grid", &self.grid)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Dispatch {
+    /// Enqueues it; it has no temporaries.
+    pub fn enqueue(self, device: &Device) -> Result<()> {
+        self.enqueue_in(device, &Places::default())
+    }
+
+    /// Enqueues it with its temporaries in `memory`.
+    pub(super) fn enqueue_in(self, device: &Device, memory: &Places) -> Result<()> {
+        self.with_program(memory, |program, flops| device.enqueue_counted(program, flops))
+    }
+
+    /// Calls `f` with the program, whose temporaries lie in `memory`, and with its number of
+    /// floating-point operations.
+    fn with_program<R>(self, memory: &Places, f: impl FnOnce(&Program<'_>, u64) -> R) -> R {
+        let Self { key, shader, mut bindings, params, grid, flops } = self;
+        for binding in &mut bindings {
+            binding.address = memory.place(binding.address);
+        }
+        f(&Program { key, shader: &*shader, bindings, params, grid }, flops)
+    }
+
+    /// Calls `f` with the program as a compiler sees it: its bindings do not matter.
+    fn compiled<R>(&self, f: impl FnOnce(&Program<'_>) -> R) -> R {
+        f(&Program {
+            key: self.key.clone(),
+            shader: &*self.shader,
+            bindings: self.bindings.clone(),
+            params: self.params.clone(),
+            grid: self.grid,
+        })
+    }
+}
+
+/// Temporary tensors that are planned.
+#[derive(Debug, Default)]
+pub(super) struct Temporaries {
+    /// Bytes of each.
+    bytes: SmallVec<[u64; 2]>,
+    /// The number of tensors that the next step must not overwrite.
+    held: usize,
+}
+
+impl Temporaries {
+    /// A tensor, which lies at a multiple of 16 bytes.
+    pub fn tensor(&mut self, dtype: DType, dims: &[usize]) -> Tensor {
+        let address = PLANNED | (self.held as u64) << ROOM;
+        let tensor = Tensor::new(dtype, dims, address);
+        match self.bytes.get_mut(self.held) {
+            Some(bytes) => *bytes = tensor.bytes().max(*bytes),
+            None => self.bytes.push(tensor.bytes()),
+        }
+        self.held += 1;
+        tensor
+    }
+
+    /// The number of tensors that are needed from here on.
+    pub const fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Later tensors take the memory of those from number `held` on.
+    pub const fn hold(&mut self, held: usize) {
+        self.held = held;
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Bytes of each.
+    #[cfg(test)]
+    pub fn bytes(&self) -> &[u64] {
+        &self.bytes
+    }
+
+    /// Allocates their memory.
+    pub fn allocate(&self, ctx: &mut dyn OpContext) -> Result<Places> {
+        self.allocate_by(&mut |words| Ok(ctx.temp(DType::I32, &[words])?.address))
+    }
+
+    /// The same, where `take` allocates a number of words and returns their address.
+    pub fn allocate_by(&self, take: &mut dyn FnMut(usize) -> Result<u64>) -> Result<Places> {
+        // Sizes are in words: an allocation of bytes is padded to whole words anyway.
+        let words = self.bytes.iter().map(|bytes| bytes.div_ceil(4) as usize);
+        words.map(take).collect::<Result<_>>().map(Places)
+    }
+}
+
+/// Where temporaries lie.
+#[derive(Debug, Default)]
+pub(super) struct Places(SmallVec<[u64; 2]>);
+
+impl Places {
+    /// The address on the device of a planned one; every other address stays.
+    pub fn place(&self, address: u64) -> u64 {
+        if address < PLANNED {
+            return address;
+        }
+        let (index, offset) = ((address - PLANNED) >> ROOM, address & ((1 << ROOM) - 1));
+        self.0[index as usize] + offset
+    }
+}
+
+/// Programs in order, and the temporaries between them.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    dispatches: SmallVec<[Dispatch; 1]>,
+    pub temporaries: Temporaries,
+}
+
+impl From<Dispatch> for Programs {
+    fn from(dispatch: Dispatch) -> Self {
+        let mut programs = Self::default();
+        programs.push(dispatch);
+        programs
+    }
+}
+
+impl Programs {
+    /// Appends a program.
+    pub fn push(&mut self, dispatch: Dispatch) {
+        self.dispatches.push(dispatch);
+    }
+
+    /// The programs.
+    #[cfg(test)]
+    pub fn iter(&self) -> std::slice::Iter<'_, Dispatch> {
+        self.dispatches.iter()
+    }
+
+    /// The dispatches of `device`, with `memory` for the temporaries. With `later`, shaders are
+    /// compiled later, as by [`Device::gather`].
+    pub fn gather(self, device: &Device, memory: &Places, later: bool) -> Result<Dispatches> {
+        let mut dispatches = Dispatches::default();
+        for dispatch in self.dispatches {
+            dispatch.with_program(memory, |program, flops| {
+                device.gather(&mut dispatches, program, flops, later)
+            })?;
+        }
+        Ok(dispatches)
+    }
+
+    /// The same on a device other than the operands' own. `place` gives the operands' addresses
+    /// there.
+    pub fn gather_on(
+        mut self,
+        device: &Device,
+        memory: &Places,
+        place: &mut dyn FnMut(&Binding) -> Result<u64>,
+    ) -> Result<Dispatches> {
+        let bindings = self.dispatches.iter_mut().flat_map(|dispatch| &mut dispatch.bindings);
+        for binding in bindings.filter(|binding| binding.address < PLANNED) {
+            binding.address = place(binding)?;
+        }
+        self.gather(device, memory, false)
+    }
+
+    /// Whether all programs are compiled; the first call starts their compilation.
+    pub fn is_ready(&self, device: &Device) -> Result<bool> {
+        self.dispatches
+            .iter()
+            .map(|dispatch| dispatch.compiled(|program| device.is_ready(program)))
+            .try_fold(true, |all, ready| Ok(ready? && all))
+    }
+
+    /// Compiles all programs, or waits until they are compiled.
+    pub fn prepare(&self, device: &Device) -> Result<()> {
+        self.dispatches.iter().try_for_each(|d| d.compiled(|program| device.prepare(program)))
+    }
+}
 
 /// One f32 sum runs over about this many steps of the contracted index (at most twice this number).
 /// The limit bounds the rounding error of long contractions and keeps loops below
@@ -34,11 +246,11 @@ impl Contraction {
         cooperative: Option<Cooperative>,
         epilogue: Option<&Bound<'_>>,
         profile: &Profile,
-    ) -> Result<Plan<'static>> {
+    ) -> Result<Programs> {
         let Choice { tile, split_k, .. } = choice;
-        let mut plan = Plan::new();
+        let mut programs = Programs::default();
         let mut variant = self.variant(tile);
-        if matches!(tile.memory, OperandMemory::Cooperative { .. }) {
+        if matches!(tile.kind, TileKind::Cooperative { .. }) {
             variant.cooperative = cooperative;
         }
         let chunk = self.chunk(limit(&profile.capabilities), split_k);
@@ -47,17 +259,17 @@ impl Contraction {
         if split_k == 1 && (self.c.dtype.lanes() == 1 || vec4s) {
             variant.epilogue = epilogue.map(|e| e.variant(vec4s));
             let work = self.work(choice, chunk, epilogue, profile);
-            self.add_tiles(&mut plan, &variant, &self.c, (chunk, work), epilogue);
-            return Ok(plan);
+            self.add_tiles(&mut programs, &variant, &self.c, (chunk, work), epilogue);
+            return Ok(programs);
         }
         let computed = self.a.dtype.accumulator();
-        let partial = plan.temporary(computed, &[split_k, self.c.len()]);
+        let partial = programs.temporaries.tensor(computed, &[split_k, self.c.len()]);
         check_extent(partial.len())?;
         variant.c = (computed, self.store_kind(&partial));
         let work = self.work(choice, chunk, None, profile);
-        self.add_tiles(&mut plan, &variant, &partial, (chunk, work), None);
-        plan.dispatch(finish::dispatch(&partial, &self.c, epilogue, vec4s));
-        Ok(plan)
+        self.add_tiles(&mut programs, &variant, &partial, (chunk, work), None);
+        programs.push(finish::dispatch(&partial, &self.c, epilogue, vec4s));
+        Ok(programs)
     }
 
     /// Steps of the contracted index that one workgroup takes if the index is to be cut into
@@ -78,14 +290,9 @@ impl Contraction {
         }
     }
 
-    /// Length of the contracted index.
-    pub(super) const fn depth(&self) -> usize {
-        self.outer * self.inner
-    }
-
     /// Operands of the terms behind the first one.
     fn others(&self) -> &[[Tensor; 2]] {
-        if let Rows::Terms { others, .. } = &self.rows { others } else { &[] }
+        if let ALayout::Terms { others, .. } = &self.a_layout { others } else { &[] }
     }
 
     /// How a choice's workgroups share its tiles and parts, of `chunk` steps each.
@@ -96,6 +303,9 @@ impl Contraction {
         epilogue: Option<&Bound<'_>>,
         profile: &Profile,
     ) -> Work {
+        if choice.schedule == Schedule::DataParallel {
+            return Work::Tiles;
+        }
         let split_k = self.depth().div_ceil(chunk);
         let tiles = choice.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
         let sum = self.a.dtype.accumulator().size();
@@ -108,29 +318,29 @@ impl Contraction {
     /// Appends the programs of `variant` that store sums of `chunk` steps each to `c`.
     fn add_tiles(
         &self,
-        plan: &mut Plan<'static>,
-        variant: &Variant,
+        programs: &mut Programs,
+        variant: &TileVariant,
         c: &Tensor,
         (chunk, work): (usize, Work),
         epilogue: Option<&Bound<'_>>,
     ) {
         let split_k = self.depth().div_ceil(chunk);
         let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
-        let add = |plan: &mut Plan<'static>, walk, workgroups, cut: Option<(&Shares, &Tensor)>| {
-            let variant = Variant { walk, ..variant.clone() };
+        let add = |programs: &mut Programs, walk, workgroups, cut: Option<(&Shares, &Tensor)>| {
+            let variant = TileVariant { walk, ..variant.clone() };
             let grid = Grid::groups(workgroups);
-            plan.dispatch(Dispatch { grid, ..self.dispatch(variant, c, chunk, cut, epilogue) });
+            programs.push(Dispatch { grid, ..self.dispatch(variant, c, chunk, cut, epilogue) });
         };
         match work {
-            Work::Tiles => add(plan, Walk::Tile, tiles, None),
-            Work::Persistent(workgroups) => add(plan, Walk::Persistent, workgroups, None),
+            Work::Tiles => add(programs, TileWalk::Tile, tiles, None),
+            Work::Persistent(workgroups) => add(programs, TileWalk::Persistent, workgroups, None),
             Work::Shares(shares) => {
                 let slot = variant.tile.m() * variant.tile.n();
                 let computed = self.a.dtype.accumulator();
                 // The buffer is bound as vec4s of sums. Allocators align them: to 64 bytes or more.
-                let partial = plan.temporary(computed, &[shares.slots(), slot]);
-                add(plan, Walk::StreamK, shares.count, Some((&shares, &partial)));
-                add(plan, Walk::FixUp, shares.count - 1, Some((&shares, &partial)));
+                let partial = programs.temporaries.tensor(computed, &[shares.slots(), slot]);
+                add(programs, TileWalk::StreamK, shares.count, Some((&shares, &partial)));
+                add(programs, TileWalk::FixUp, shares.count - 1, Some((&shares, &partial)));
             }
         }
     }
@@ -139,7 +349,7 @@ impl Contraction {
     /// are cut and where the sums of their parts are.
     pub(super) fn dispatch(
         &self,
-        variant: Variant,
+        variant: TileVariant,
         c: &Tensor,
         chunk: usize,
         cut: Option<(&Shares, &Tensor)>,
@@ -164,16 +374,16 @@ impl Contraction {
             .u32(self.b_step)
             .u32(self.b_column)
             .u32(self.c.len());
-        params = match &self.rows {
-            Rows::Dense { stride } | Rows::Terms { stride, .. } => params.u32(*stride),
-            Rows::Patch(g) => g.patch_params(params),
-            Rows::Spread(g) => g.spread_params(params),
-            Rows::Window(g) => g.window_params(params),
+        params = match &self.a_layout {
+            ALayout::Dense { stride } | ALayout::Terms { stride, .. } => params.u32(*stride),
+            ALayout::Patch(g) => g.patch_params(params),
+            ALayout::Spread(g) => g.spread_params(params),
+            ALayout::Window(g) => g.window_params(params),
         };
-        params = match self.lines {
-            Lines::Dense => params,
-            Lines::Strided(stride) => params.u32(stride),
-            Lines::Planar { count, image, stride } => params.u32(count).u32(image).u32(stride),
+        params = match self.b_layout {
+            BLayout::Dense => params,
+            BLayout::Strided(stride) => params.u32(stride),
+            BLayout::Planar { count, image, stride } => params.u32(count).u32(image).u32(stride),
         };
         params = match self.store {
             Store::Rows(stride) | Store::Columns(stride) => params.u32(stride),
@@ -194,7 +404,7 @@ impl Contraction {
         };
         let flops = self.flops(&variant);
         let mut bindings = SmallVec::new();
-        if variant.walk != Walk::FixUp {
+        if variant.walk != TileWalk::FixUp {
             let others = self.others().iter();
             let a = std::iter::once(&self.a).chain(others.clone().map(|[a, _]| a));
             let b = std::iter::once(&self.b).chain(others.map(|[_, b]| b));
@@ -220,11 +430,24 @@ impl Contraction {
 
     /// Floating-point operations of the program of `variant`: a product and a sum for each step of
     /// each result. The few additions of a fix-up do not count.
-    fn flops(&self, variant: &Variant) -> u64 {
-        if variant.walk == Walk::FixUp {
+    fn flops(&self, variant: &TileVariant) -> u64 {
+        if variant.walk == TileWalk::FixUp {
             return 0;
         }
         let results = self.m * self.n * self.batch.len() * variant.parts;
         self.a.dtype.product_flops(results * self.depth())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_keep_their_distance() {
+        let memory = Places(smallvec::smallvec![1000, 5000]);
+        assert_eq!(memory.place(77), 77);
+        assert_eq!(memory.place(PLANNED + 8), 1008);
+        assert_eq!(memory.place((PLANNED | 1 << ROOM) + 16), 5016);
     }
 }

@@ -1,28 +1,28 @@
 //! The program of tiles in registers. An element of `a` belongs to a row, which all lanes along the
-//! columns share. Each lane loads the element itself, or ([`OperandMemory::Subgroup`]) eight lanes
+//! columns share. Each lane loads the element itself, or ([`TileKind::Subgroup`]) eight lanes
 //! load eight different elements and broadcast them. Where groups of invocations share sums
-//! ([`OperandMemory::Gemv`]), the groups take turns at the steps, and the first group adds the sums
+//! ([`TileKind::Gemv`]), the groups take turns at the steps, and the first group adds the sums
 //! and stores them.
 
 use std::fmt::Write;
 
 use super::element::{lane, loader, multiply_add, plus};
 use super::text::{products, tile_defines};
-use super::tile::{OperandMemory, SUBGROUP, Tile};
-use super::{Lanes, RowsKind, Variant, column_sums};
+use super::tile::{SUBGROUP, Tile, TileKind};
+use super::{ALayoutKind, Lanes, TileVariant, column_sums};
 use crate::dtype::DType;
 use crate::shader::Shader;
 
 const REGISTERS: &str = include_str!("../../../shaders/contract/registers.wgsl");
 
-pub(super) fn program(shader: Shader, v: &Variant) -> Shader {
+pub(super) fn program(shader: Shader, v: &TileVariant) -> Shader {
     let tile = v.tile;
-    let shared = tile.memory == OperandMemory::Subgroup;
+    let shared = tile.kind == TileKind::Subgroup;
     // Loads by depth bring four steps; the contracted index is then a multiple of four.
     let by_depth = v.a.1 == Lanes::Depth || v.b.1 == Lanes::Depth;
     let steps = if by_depth || steps_of_load(v) > 1 { 4 } else { 1 };
     let guarded = steps > 1 && !by_depth;
-    let a = Rows::of(v);
+    let a = RowLoads::of(v);
     let (mut step, mut clamped) = (String::new(), String::new());
     a.load(v, steps, guarded, &mut step);
     load_b(v, steps, guarded, &mut step, &mut clamped);
@@ -80,7 +80,7 @@ pub(super) fn shared_sums(tile: &Tile, dtype: DType) -> String {
 }
 
 /// Adds the groups' sums in pairs, for one sum of an invocation after the other.
-fn reduction(v: &Variant) -> String {
+fn reduction(v: &TileVariant) -> String {
     let (tile, plane) = (v.tile, v.tile.lanes_m * v.tile.lanes_n);
     let of_rows = (0..tile.rows)
         .flat_map(|row| (0..tile.vec4s).map(move |q| format!("c{row}_{q}")))
@@ -104,7 +104,7 @@ fn reduction(v: &Variant) -> String {
 }
 
 /// The stores of every invocation, or of the first group's invocations alone.
-fn stores(v: &Variant) -> String {
+fn stores(v: &TileVariant) -> String {
     let text = super::text::stores(v);
     if v.tile.groups() == 1 {
         return text;
@@ -115,8 +115,8 @@ fn stores(v: &Variant) -> String {
 
 /// Steps that one load by rows brings. A tile with fewer rows than lanes lets the other lanes load
 /// the next steps.
-fn steps_of_load(v: &Variant) -> u32 {
-    if v.tile.memory == OperandMemory::Subgroup && v.a.1 == Lanes::Edge {
+fn steps_of_load(v: &TileVariant) -> u32 {
+    if v.tile.kind == TileKind::Subgroup && v.a.1 == Lanes::Edge {
         SUBGROUP * 4 / v.tile.rows
     } else {
         1
@@ -124,7 +124,7 @@ fn steps_of_load(v: &Variant) -> u32 {
 }
 
 /// One row's element at inner step `i + k`, in registers of the lane itself.
-fn element(v: &Variant, row: u32, k: u32) -> String {
+fn element(v: &TileVariant, row: u32, k: u32) -> String {
     match v.a.1 {
         Lanes::Depth => format!("a{row}.{}", lane(k)),
         Lanes::Edge => format!("a{}_{k}.{}", row / 4, lane(row)),
@@ -134,7 +134,7 @@ fn element(v: &Variant, row: u32, k: u32) -> String {
 
 /// The products of `steps` inner steps, for which each row's element comes from the lane that has
 /// loaded it.
-fn broadcasts(v: &Variant, steps: u32) -> String {
+fn broadcasts(v: &TileVariant, steps: u32) -> String {
     let mut text = String::new();
     let per = steps_of_load(v);
     for k in 0..steps {
@@ -165,7 +165,7 @@ fn broadcasts(v: &Variant, steps: u32) -> String {
 }
 
 /// The loads of `a` by a lane: `groups` loads for each step or, by [`Lanes::Depth`], for four.
-struct Rows {
+struct RowLoads {
     groups: u32,
     /// Statements before the loops.
     rows: String,
@@ -173,10 +173,10 @@ struct Rows {
     lines: String,
 }
 
-impl Rows {
-    fn of(v: &Variant) -> Self {
+impl RowLoads {
+    fn of(v: &TileVariant) -> Self {
         let tile = v.tile;
-        let shared = tile.memory == OperandMemory::Subgroup;
+        let shared = tile.kind == TileKind::Subgroup;
         let per_load = if v.a.1 == Lanes::Edge { 4 } else { 1 };
         let loads = tile.rows.div_ceil(per_load);
         let groups = if shared { loads.div_ceil(SUBGROUP) } else { loads };
@@ -197,7 +197,7 @@ impl Rows {
             let _ = writeln!(lines, "        let a_at{g} = place.a + line{g}.at;");
             any.push(format!("line{g}.inside"));
         }
-        if v.rows != RowsKind::Dense && !shared {
+        if v.a_layout != ALayoutKind::Dense && !shared {
             let _ = writeln!(
                 lines,
                 "        if !({}) {{\n            continue;\n        }}",
@@ -208,13 +208,13 @@ impl Rows {
     }
 
     /// With `guarded` loads, steps may lie beyond the last one; they bring zeros.
-    fn load(&self, v: &Variant, steps: u32, guarded: bool, step: &mut String) {
+    fn load(&self, v: &TileVariant, steps: u32, guarded: bool, step: &mut String) {
         let load_a = loader("a", v.conjugated[0]).0;
         let per = steps_of_load(v);
         for g in 0..self.groups {
             if v.a.1 == Lanes::Depth {
                 let load = format!("load4_a(a_at{g} + i)");
-                let value = if v.rows == RowsKind::Dense {
+                let value = if v.a_layout == ALayoutKind::Dense {
                     load
                 } else {
                     format!("select(Vec4(), {load}, line{g}.inside)")
@@ -231,19 +231,19 @@ impl Rows {
                 let own = if per > 1 { " + lane_step" } else { "" };
                 let _ = writeln!(step, "            let i{g}_{k} = i + {k}u{own};");
                 let mut conditions = Vec::new();
-                if v.rows != RowsKind::Dense {
+                if v.a_layout != ALayoutKind::Dense {
                     conditions.push(format!("line{g}.inside"));
                 }
-                if v.rows == RowsKind::Window {
+                if v.a_layout == ALayoutKind::Window {
                     conditions.push(format!("a_inside(row{g}, i{g}_{k})"));
                 }
                 if guarded {
                     conditions.push(format!("i{g}_{k} < i_end"));
                 }
                 let at = format!("a_at{g} + i{g}_{k} * p.a_step");
-                let _ = match (&conditions[..], v.rows) {
+                let _ = match (&conditions[..], v.a_layout) {
                     ([], _) => writeln!(step, "            let a{g}_{k} = {load}({at});"),
-                    ([inside], RowsKind::Patch | RowsKind::Spread) => {
+                    ([inside], ALayoutKind::Patch | ALayoutKind::Spread) => {
                         writeln!(
                             step,
                             "            let a{g}_{k} = select({zero}, {load}({at}), {inside});"
@@ -262,7 +262,7 @@ impl Rows {
 }
 
 /// The vec4s of `b`, and in `clamped` the columns that they are loaded from.
-fn load_b(v: &Variant, steps: u32, guarded: bool, step: &mut String, clamped: &mut String) {
+fn load_b(v: &TileVariant, steps: u32, guarded: bool, step: &mut String, clamped: &mut String) {
     let load_b = loader("b", v.conjugated[1]).0;
     let within = |k: u32, load: String| {
         if guarded && k > 0 { format!("select(Vec4(), {load}, i + {k}u < i_end)") } else { load }

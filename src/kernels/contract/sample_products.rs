@@ -5,9 +5,9 @@ use super::assembly;
 use super::column_sums::SumsKind;
 use super::epilogue::{Broadcast, Epilogue, EpilogueVariant};
 use super::summed::has_place;
-use super::tile::OperandMemory;
+use super::tile::TileKind;
 use super::variants::{is_listed, samples};
-use super::{Lanes, LinesKind, StoreKind, Variant, finish, tables};
+use super::{BLayoutKind, Lanes, StoreKind, TileVariant, finish, tables};
 use crate::device::Cooperative;
 use crate::dtype::DType;
 use crate::layout::Iteration;
@@ -31,16 +31,15 @@ fn of_pairs() -> Vec<Shader> {
         let expression = PAIR.replace('T', dtype.name()).parse().expect("an expression");
         let epilogue = Epilogue::pair(expression, vec![0.5]).expect("an epilogue");
         let sample = EpilogueVariant::sample(&epilogue, &[Broadcast::Channel], true);
-        let tiles =
-            tables::all().filter(|t| !matches!(t.memory, OperandMemory::Cooperative { .. }));
+        let tiles = tables::all().filter(|t| !matches!(t.kind, TileKind::Cooperative { .. }));
         for (at, tile) in tiles.enumerate() {
-            out.push(assembly::shader(&Variant {
+            out.push(assembly::shader(&TileVariant {
                 a: (dtype, Lanes::One),
                 b: (dtype, Lanes::Edge),
                 c: (dtype, StoreKind::Vec4s),
                 batch: (at % 2 == 1).then(|| batch.clone()),
                 epilogue: Some(sample.clone()),
-                ..Variant::plain(tile)
+                ..TileVariant::plain(tile)
             }));
         }
         out.push(finish::vec4_text(dtype.accumulator(), dtype, Some(&sample)));
@@ -59,7 +58,7 @@ fn with_sums() -> Vec<Shader> {
         for (at, tile) in tiles.enumerate() {
             let lanes = [Lanes::Edge, Lanes::One][at % 2];
             let (a, b) = ((dtype, Lanes::One), (dtype, lanes));
-            let plain = Variant { a, b, ..Variant::plain(tile) };
+            let plain = TileVariant { a, b, ..TileVariant::plain(tile) };
             let own = if dtype == DType::F32 && at % 2 == 1 {
                 (SumsKind::Elements, (dtype, StoreKind::Elements), None)
             } else {
@@ -68,7 +67,7 @@ fn with_sums() -> Vec<Shader> {
             };
             let row = (SumsKind::Row, (DType::F32, StoreKind::Vec4s), None);
             for (sums, c, epilogue) in [own, row] {
-                out.push(assembly::shader(&Variant { sums, c, epilogue, ..plain.clone() }));
+                out.push(assembly::shader(&TileVariant { sums, c, epilogue, ..plain.clone() }));
             }
         }
         let sample = EpilogueVariant::sample(&epilogue, &broadcasts, true);
@@ -85,8 +84,8 @@ fn of_terms() -> Vec<Shader> {
     let loads = [Lanes::Edge, Lanes::One, Lanes::Depth];
     let tiles = tables::all().chain(&tables::COOPERATIVE);
     for (at, tile) in tiles.enumerate() {
-        let cooperative = match tile.memory {
-            OperandMemory::Cooperative { size, bytes } => {
+        let cooperative = match tile.kind {
+            TileKind::Cooperative { size, bytes } => {
                 let element = if bytes == 2 { DType::F16 } else { DType::F32 };
                 Some(Cooperative { size, element, ..Cooperative::F16 })
             }
@@ -98,14 +97,14 @@ fn of_terms() -> Vec<Shader> {
         let dtype = cooperative.map_or(DType::F32, |c| c.element);
         let a = if tile.rows.is_multiple_of(4) { loads[at % 3] } else { loads[1 + at % 2] };
         let b = loads[(at + at / 3) % 3];
-        out.push(assembly::shader(&Variant {
+        out.push(assembly::shader(&TileVariant {
             a: (dtype, a),
             b: (dtype, b),
             c: (dtype, StoreKind::Vec4s),
-            lines: LinesKind::Strided,
+            b_layout: BLayoutKind::Strided,
             terms: 2 + at % 2,
             cooperative,
-            ..Variant::plain(tile)
+            ..TileVariant::plain(tile)
         }));
     }
     out

@@ -1,7 +1,7 @@
 //! Tiles of software adapters, and their costs. A processor loads for each lane of a vector in
 //! turn, so the number of products for each load decides.
 
-use super::tile::{OperandMemory, SUBGROUP, Tile, registers, subgroup};
+use super::tile::{SUBGROUP, Tile, TileKind, registers, subgroup};
 use crate::device::Profile;
 
 /// Tiles of software adapters whose subgroups have eight lanes or more. llvmpipe loads lane by
@@ -54,7 +54,7 @@ pub(super) fn estimate(
     let (rows, columns) = (f64::from(t.rows), f64::from(t.vec4s * 4));
     // For each step of the contracted index an invocation loads rows + columns elements, four at a
     // time, for rows * columns products.
-    let own = if t.memory == OperandMemory::Subgroup { rows / f64::from(SUBGROUP) } else { rows };
+    let own = if t.kind == TileKind::Subgroup { rows / f64::from(SUBGROUP) } else { rows };
     let step = rows * columns + LOAD * (own + columns) / 4.0;
     // Idle invocations cost as much as busy ones; too few workgroups leave the machine idle.
     let cost = step * f64::from(t.threads()) * tiles.max(busy) as f64;

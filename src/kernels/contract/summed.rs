@@ -7,12 +7,13 @@
 //! tile of cooperative matrices or of lanes that share loads has no place for them, nor have shares
 //! of tiles: there the sums are not computed, and the caller reduces the operand itself.
 
-use super::choice::{self, Choice};
+use super::choice::Choice;
 use super::column_sums::SumsKind;
 use super::epilogue::Bound;
-use super::plan::{Plan, Step};
-use super::tile::{OperandMemory, Tile};
-use super::{Contraction, Lines, Store, StoreKind, chosen, finish, validation};
+use super::plan::ProductPlan;
+use super::programs::Programs;
+use super::tile::{Tile, TileKind};
+use super::{BLayout, Contraction, Store, StoreKind, choices, finish, run};
 use crate::device::{Binding, Profile, Schedule, check_extent};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -24,10 +25,9 @@ const AT: usize = 3;
 
 /// Enqueues a plan. If it is one program that can also compute the sums of the right operand's
 /// columns, one for each column, it does so. Returns whether it has computed the sums.
-pub fn enqueue(ctx: &mut dyn OpContext, plan: Plan<'_>, sums: &Tensor) -> Result<bool> {
-    if let [Step::Contract(c, epilogue)] = plan.steps()
-        && plan.temporaries().is_empty()
-        && with_sums(ctx, c, epilogue.as_ref(), sums)?
+pub fn enqueue(ctx: &mut dyn OpContext, plan: ProductPlan<'_>, sums: &Tensor) -> Result<bool> {
+    if let Some((c, epilogue)) = plan.contraction()
+        && with_sums(ctx, c, epilogue, sums)?
     {
         return Ok(true);
     }
@@ -45,17 +45,17 @@ fn with_sums(
     let is_tuned = ctx.device().tuner().is_some() && profile.tile == 0;
     let plain = c.batch.len() == 1
         && c.n == sums.len()
-        && c.lines == Lines::Dense
+        && c.b_layout == BLayout::Dense
         && matches!(c.store, Store::Rows(_))
         && c.a.dtype.is_single();
     if is_tuned || !plain {
         return Ok(false);
     }
-    let cooperative = validation::usable(ctx.device(), c.a.dtype, c.b.dtype);
-    let choice = choice::choose(&c.demand(profile, cooperative));
-    let Some(plan) = programs(c, choice, epilogue, sums, &profile)? else { return Ok(false) };
-    chosen::with_reserve(ctx, plan, |_| {
-        chosen::portable(c, profile, choice)
+    let cooperative = run::usable(ctx.device(), c.a.dtype, c.b.dtype);
+    let choice = choices::of(ctx.device(), c, 1, cooperative);
+    let Some(first) = programs(c, choice, epilogue, sums, &profile)? else { return Ok(false) };
+    run::with_reserve(ctx, first, |_| {
+        run::portable(c, profile, choice)
             .map_or(Ok(None), |(other, profile)| programs(c, other, epilogue, sums, &profile))
     })?;
     Ok(true)
@@ -68,7 +68,7 @@ fn programs(
     epilogue: Option<&Bound<'_>>,
     sums: &Tensor,
     profile: &Profile,
-) -> Result<Option<Plan<'static>>> {
+) -> Result<Option<Programs>> {
     let Choice { tile, split_k, schedule } = choice;
     let extras = epilogue.map_or(0, Bound::tensors);
     let fits = AT + 1 + extras <= profile.capabilities.max_bindings as usize;
@@ -79,7 +79,7 @@ fn programs(
     let vec4s = variant.c.1 == StoreKind::Vec4s;
     let four = c.n.is_multiple_of(4) && sums.address.is_multiple_of(4 * sums.dtype.size() as u64);
     let chunk = c.chunk(limit(&profile.capabilities), split_k);
-    let mut plan = Plan::new();
+    let mut programs = Programs::default();
     if chunk >= c.depth() {
         if !(vec4s || c.c.dtype.lanes() == 1) || !(four || sums.dtype.lanes() == 1) {
             return Ok(None);
@@ -89,28 +89,28 @@ fn programs(
         let mut dispatch = c.dispatch(variant, &c.c, chunk, None, epilogue);
         let unit = sums.dtype.size() as u32 * if four { 4 } else { 1 };
         dispatch.bindings.insert(AT, Binding::raw(sums, unit));
-        plan.dispatch(dispatch);
-        return Ok(Some(plan));
+        programs.push(dispatch);
+        return Ok(Some(programs));
     }
     // With one row more, the result's partial sums are the partial sums of everything.
     let rows = Tensor::new(c.c.dtype, &[c.m + 1, c.n], c.c.address);
     let long = Contraction { c: rows, ..c.clone() };
     let chunk = long.chunk(limit(&profile.capabilities), split_k);
     let computed = c.a.dtype.accumulator();
-    let partial = plan.temporary(computed, &[c.depth().div_ceil(chunk), long.c.len()]);
+    let partial = programs.temporaries.tensor(computed, &[c.depth().div_ceil(chunk), long.c.len()]);
     check_extent(partial.len())?;
     if !finish::stores_both(&c.c, sums) || partial.bytes() > limit(&profile.capabilities) {
         return Ok(None);
     }
     variant.c = (computed, long.store_kind(&partial));
     variant.sums = SumsKind::Row;
-    plan.dispatch(long.dispatch(variant, &partial, chunk, None, None));
-    plan.dispatch(finish::dispatch_both(&partial, &c.c, sums, epilogue));
-    Ok(Some(plan))
+    programs.push(long.dispatch(variant, &partial, chunk, None, None));
+    programs.push(finish::dispatch_both(&partial, &c.c, sums, epilogue));
+    Ok(Some(programs))
 }
 
 /// Whether the invocations of a tile can make sums: those that share loads do not hold a whole
 /// operand.
 pub(super) const fn has_place(tile: &Tile) -> bool {
-    !matches!(tile.memory, OperandMemory::Subgroup | OperandMemory::Cooperative { .. })
+    !matches!(tile.kind, TileKind::Subgroup | TileKind::Cooperative { .. })
 }

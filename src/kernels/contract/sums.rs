@@ -2,7 +2,7 @@
 
 use super::epilogue::Bound;
 use super::finish;
-use super::plan::Plan;
+use super::plan::ProductPlan;
 use crate::dtype::DType;
 use crate::kernels::windows::part;
 use crate::tensor::Tensor;
@@ -16,7 +16,7 @@ pub struct Sums {
 
 impl Sums {
     /// Memory for `len` sums of elements of `dtype`.
-    pub fn new(plan: &mut Plan<'_>, dtype: DType, len: usize) -> Self {
+    pub fn new(plan: &mut ProductPlan<'_>, dtype: DType, len: usize) -> Self {
         Self { slices: plan.temporary(dtype.accumulator(), &[2, len]), added: 0 }
     }
 
@@ -26,7 +26,7 @@ impl Sums {
     }
 
     /// The tensor for the next window's sums. The window writes all of it.
-    pub fn next(&mut self, plan: &mut Plan<'_>) -> Tensor {
+    pub fn next(&mut self, plan: &mut ProductPlan<'_>) -> Tensor {
         let len = self.slices.dims[1];
         if self.added > 1 {
             plan.dispatch(finish::dispatch(&self.slices, &part(&self.slices, 0, len), None, true));
@@ -40,7 +40,7 @@ impl Sums {
     /// of columns.
     pub fn finish(
         &self,
-        plan: &mut Plan<'_>,
+        plan: &mut ProductPlan<'_>,
         y: &Tensor,
         epilogue: Option<&Bound<'_>>,
         rows: bool,

@@ -2,7 +2,7 @@
 
 use super::element::registers as registers_of;
 use super::software;
-use super::tile::{OperandMemory, Tile, cooperative_tile, double, gemv, registers, workgroup};
+use super::tile::{Tile, TileKind, cooperative_tile, double, gemv, registers, workgroup};
 use crate::device::{Cooperative, MatrixSize, Profile};
 use crate::dtype::DType;
 use crate::kind::Kind;
@@ -81,9 +81,9 @@ pub static COOPERATIVE: [Tile; 3 * MatrixSize::ALL.len() - 1] = {
 
 /// Tiles of these matrices.
 pub fn cooperative(offered: Option<Cooperative>) -> impl Iterator<Item = &'static Tile> {
-    let memory = offered
-        .map(|c| OperandMemory::Cooperative { size: c.size, bytes: c.element.size() as u32 });
-    COOPERATIVE.iter().filter(move |t| Some(t.memory) == memory)
+    let kind =
+        offered.map(|c| TileKind::Cooperative { size: c.size, bytes: c.element.size() as u32 });
+    COOPERATIVE.iter().filter(move |t| Some(t.kind) == kind)
 }
 
 /// The tiles of all tables but that of cooperative matrices; some are in several of them.
@@ -129,15 +129,15 @@ mod tests {
         let all: Vec<_> = super::all().chain(&COOPERATIVE).collect();
         for (i, t) in all.iter().enumerate() {
             assert!(t.threads() <= 256, "{t:?}");
-            if let OperandMemory::Workgroup { depth, .. } = t.memory {
+            if let TileKind::Workgroup { depth, .. } = t.kind {
                 assert_eq!(depth % 16, 0);
             }
-            if let OperandMemory::Gemv(groups) = t.memory {
+            if let TileKind::Gemv(groups) = t.kind {
                 assert!(groups.is_power_of_two(), "{t:?}");
                 assert!(t.threads() <= 256, "sums of 64 bytes fit: {t:?}");
             }
             assert!(t.workgroup_memory() <= 32 << 10, "{t:?}");
-            if t.memory == OperandMemory::Subgroup {
+            if t.kind == TileKind::Subgroup {
                 assert!(
                     t.lanes_m == 1
                         && t.rows.is_multiple_of(SUBGROUP)
@@ -146,7 +146,7 @@ mod tests {
                 );
                 assert!(t.rows <= 4 * SUBGROUP, "one load by rows: {t:?}");
             }
-            let is_cooperative = matches!(t.memory, OperandMemory::Cooperative { .. });
+            let is_cooperative = matches!(t.kind, TileKind::Cooperative { .. });
             assert!(
                 is_cooperative || t.rows == 1 || t.rows.is_multiple_of(4),
                 "rows come in vec4s: {t:?}"

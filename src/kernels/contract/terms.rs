@@ -6,8 +6,8 @@
 use smallvec::SmallVec;
 
 use super::epilogue::Bound;
-use super::plan::{Plan, Step};
-use super::{Contraction, Lanes, Lines, Rows, Variant, parts};
+use super::plan::ProductPlan;
+use super::{ALayout, BLayout, Contraction, Lanes, TileVariant, parts};
 use crate::device::Profile;
 use crate::kernels::windows::limit;
 use crate::shader::Shader;
@@ -31,14 +31,18 @@ pub type Others = SmallVec<[[Tensor; 2]; MOST - 1]>;
 
 /// One contraction for all plans, each of which is a product without an epilogue. `epilogue`
 /// applies to their sum. None if the plans do not fit together.
-pub fn plan<'e>(
-    plans: &[Plan<'_>],
+pub fn plan<'p, 'e>(
+    plans: &'p [ProductPlan<'_>],
     profile: &Profile,
     epilogue: Option<Bound<'e>>,
-) -> Option<Plan<'e>> {
+) -> Option<ProductPlan<'e>> {
+    let term = |plan: &'p ProductPlan<'_>| match plan.contraction()? {
+        (c, None) => Some(c),
+        _ => None,
+    };
     let terms: Vec<&Contraction> = plans.iter().map(term).collect::<Option<_>>()?;
     let (first, others) = terms.split_first()?;
-    let Rows::Dense { stride } = first.rows else { return None };
+    let ALayout::Dense { stride } = first.a_layout else { return None };
     let extras = epilogue.as_ref().map_or(0, Bound::tensors);
     let limit = limit(&profile.capabilities);
     let goes = terms.len() <= MOST
@@ -51,30 +55,22 @@ pub fn plan<'e>(
     let others = others.iter().map(|c| [c.a.clone(), c.b.clone()]).collect();
     let sum = Contraction {
         outer: terms.len(),
-        rows: Rows::Terms { stride, others },
-        lines: Lines::Strided(0),
+        a_layout: ALayout::Terms { stride, others },
+        b_layout: BLayout::Strided(0),
         ..(*first).clone()
     };
     if !sum.fits(limit, epilogue.as_ref()) {
         return None;
     }
-    let mut plan = Plan::new();
+    let mut plan = ProductPlan::new();
     plan.contract(sum, epilogue).ok()?;
     Some(plan)
 }
 
-/// The contraction of a plan that consists of nothing else.
-fn term<'p>(plan: &'p Plan<'_>) -> Option<&'p Contraction> {
-    match plan.steps() {
-        [Step::Contract(c, None)] if plan.temporaries().is_empty() => Some(c),
-        _ => None,
-    }
-}
-
 /// Whether terms differ in nothing but their operands' tensors.
 fn are_alike(x: &Contraction, y: &Contraction) -> bool {
-    let rows = match (&x.rows, &y.rows) {
-        (Rows::Dense { stride: x }, Rows::Dense { stride: y }) => x == y,
+    let rows = match (&x.a_layout, &y.a_layout) {
+        (ALayout::Dense { stride: x }, ALayout::Dense { stride: y }) => x == y,
         _ => false,
     };
     let extents = |c: &Contraction| {
@@ -82,7 +78,7 @@ fn are_alike(x: &Contraction, y: &Contraction) -> bool {
     };
     rows && extents(x) == extents(y)
         && (x.outer, x.batch.len()) == (1, 1)
-        && (x.lines, y.lines) == (Lines::Dense, Lines::Dense)
+        && (x.b_layout, y.b_layout) == (BLayout::Dense, BLayout::Dense)
         && (x.a.dtype, x.b.dtype, x.c.dtype) == (y.a.dtype, y.b.dtype, y.c.dtype)
         && (x.store, x.conjugated) == (y.store, y.conjugated)
 }
@@ -100,7 +96,7 @@ pub(super) fn declare(shader: Shader) -> Shader {
 }
 
 /// The functions that load operand `name` from the tensor of the term.
-pub(super) fn load(v: &Variant, name: &str) -> String {
+pub(super) fn load(v: &TileVariant, name: &str) -> String {
     let (source, names) = if name == "a" { (v.a, &A) } else { (v.b, &B) };
     let value = source.0.value();
     match source.1 {

@@ -1,4 +1,4 @@
-//! The shader of a [`Variant`]: a WGSL file for its tile's memory, one for its rows, and the
+//! The shader of a [`TileVariant`]: a WGSL file for its tile's memory, one for its rows, and the
 //! unrolled register tile in between.
 
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::element::{element, multiply_add};
 use super::epilogue::EpilogueVariant;
 use super::tile::Tile;
-use super::{Lanes, StoreKind, Variant, column_sums};
+use super::{Lanes, StoreKind, TileVariant, column_sums};
 use crate::dtype::DType;
 use crate::shader::{Shader, codec, vec4};
 
@@ -48,7 +48,7 @@ pub(crate) fn vec4s_of(shader: Shader, x: &'static str, dtype: DType) -> Shader 
 }
 
 /// Declares `a_at`, `b_at` and `c_at`: where the operands of matrix z start.
-pub(super) fn batch(mut shader: Shader, v: &Variant) -> Shader {
+pub(super) fn batch(mut shader: Shader, v: &TileVariant) -> Shader {
     let Some(class) = &v.batch else {
         return shader.body(
             "fn a_start(z: u32) -> u32 {\n    return 0u;\n}\n\nfn b_start(z: u32) -> u32 {\n    \
@@ -88,7 +88,7 @@ pub(super) fn store4(
 }
 
 /// `fn store_quad(line, n, v)`: four columns from n on of the row that starts at `line`.
-pub(super) fn store_text(v: &Variant) -> String {
+pub(super) fn store_text(v: &TileVariant) -> String {
     match v.c.1 {
         StoreKind::Vec4s => {
             let store = store4(v.epilogue.as_ref(), "line + n", "v", "        ");
@@ -126,7 +126,7 @@ pub(super) fn spatial_defines(shader: Shader, spatial: usize) -> Shader {
 
 /// The products of `steps` inner steps.
 pub(super) fn products(
-    v: &Variant,
+    v: &TileVariant,
     steps: u32,
     element: impl Fn(u32, u32) -> String,
     indent: &str,
@@ -148,7 +148,7 @@ pub(super) fn products(
 }
 
 /// `var c{row}_{quad} = Vec4();`
-fn sums(v: &Variant) -> String {
+fn sums(v: &TileVariant) -> String {
     let tile = v.tile;
     let mut text = column_sums::declare(v);
     for row in 0..tile.rows {
@@ -160,7 +160,7 @@ fn sums(v: &Variant) -> String {
 }
 
 /// Stores of the register tile with its first row at `m0` and quad q at column `n{q}`.
-pub(super) fn stores(v: &Variant) -> String {
+pub(super) fn stores(v: &TileVariant) -> String {
     let tile = v.tile;
     let mut text = String::new();
     for row in 0..tile.rows {
@@ -187,7 +187,7 @@ fn columns(tile: &Tile) -> String {
     text
 }
 
-pub(super) fn tile_defines(shader: Shader, v: &Variant) -> Shader {
+pub(super) fn tile_defines(shader: Shader, v: &TileVariant) -> Shader {
     let tile = v.tile;
     shader
         .define("TILE_M", format!("{}u", tile.m()))

@@ -8,7 +8,7 @@ pub(super) const MOST_BLOCKS: u32 = 8;
 
 /// Where operands wait for their use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OperandMemory {
+pub enum TileKind {
     /// Loaded straight into registers.
     Registers,
     /// The same, but the lanes of a subgroup share the loads of rows: each lane loads the elements
@@ -51,41 +51,29 @@ pub struct Tile {
     /// Invocations side by side along the columns.
     pub lanes_n: u32,
     /// Where operands wait.
-    pub memory: OperandMemory,
+    pub kind: TileKind,
 }
 
 pub(super) const fn registers(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
-    Tile { rows, vec4s, lanes_m, lanes_n, memory: OperandMemory::Registers }
+    Tile { rows, vec4s, lanes_m, lanes_n, kind: TileKind::Registers }
 }
 
 /// A tile with its lanes in a row; the lanes share loads.
 pub(super) const fn subgroup(rows: u32, vec4s: u32, lanes_n: u32) -> Tile {
-    Tile { rows, vec4s, lanes_m: 1, lanes_n, memory: OperandMemory::Subgroup }
+    Tile { rows, vec4s, lanes_m: 1, lanes_n, kind: TileKind::Subgroup }
 }
 
 /// A tile with its lanes in a row, in `groups` groups that share sums.
 pub(super) const fn gemv(rows: u32, lanes_n: u32, groups: u32) -> Tile {
-    Tile { rows, vec4s: 1, lanes_m: 1, lanes_n, memory: OperandMemory::Gemv(groups) }
+    Tile { rows, vec4s: 1, lanes_m: 1, lanes_n, kind: TileKind::Gemv(groups) }
 }
 
 pub(super) const fn workgroup(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
-    Tile {
-        rows,
-        vec4s,
-        lanes_m,
-        lanes_n,
-        memory: OperandMemory::Workgroup { depth: 16, buffers: 1 },
-    }
+    Tile { rows, vec4s, lanes_m, lanes_n, kind: TileKind::Workgroup { depth: 16, buffers: 1 } }
 }
 
 pub(super) const fn double(rows: u32, vec4s: u32, lanes_m: u32, lanes_n: u32) -> Tile {
-    Tile {
-        rows,
-        vec4s,
-        lanes_m,
-        lanes_n,
-        memory: OperandMemory::Workgroup { depth: 16, buffers: 2 },
-    }
+    Tile { rows, vec4s, lanes_m, lanes_n, kind: TileKind::Workgroup { depth: 16, buffers: 2 } }
 }
 
 /// A tile of `edge` by `edge` sums for matrices of this size, with elements of `bytes` bytes. Edges
@@ -96,8 +84,8 @@ pub(super) const fn cooperative_tile(edge: u32, size: MatrixSize, bytes: u32) ->
         64 => (8, 1, 8, 16),
         _ => (1, 1, 32, 8),
     };
-    let memory = OperandMemory::Cooperative { size, bytes };
-    Tile { rows, vec4s, lanes_m, lanes_n, memory }
+    let kind = TileKind::Cooperative { size, bytes };
+    Tile { rows, vec4s, lanes_m, lanes_n, kind }
 }
 
 /// Steps of the contracted index that cooperative matrices take at a time.
@@ -127,9 +115,9 @@ impl Tile {
     /// Steps of the contracted index at a time, for sums of `words` 32-bit words. None for tiles
     /// that have a single [`crate::device::Schedule`]: those that are not in workgroup memory.
     pub const fn steps(&self, words: usize) -> Option<usize> {
-        match self.memory {
-            OperandMemory::Workgroup { depth, .. } => Some(depth as usize / words),
-            OperandMemory::Cooperative { .. } => Some(COOPERATIVE_DEPTH as usize),
+        match self.kind {
+            TileKind::Workgroup { depth, .. } => Some(depth as usize / words),
+            TileKind::Cooperative { .. } => Some(COOPERATIVE_DEPTH as usize),
             _ => None,
         }
     }
@@ -141,19 +129,19 @@ impl Tile {
 
     /// Groups of invocations that take turns at the steps of the contracted index.
     pub const fn groups(&self) -> u32 {
-        if let OperandMemory::Gemv(groups) = self.memory { groups } else { 1 }
+        if let TileKind::Gemv(groups) = self.kind { groups } else { 1 }
     }
 
     /// Bytes of workgroup memory for elements of one word. With wider elements, tiles in workgroup
     /// memory take fewer steps, and sums take at most 16 KiB.
     pub const fn workgroup_memory(&self) -> u32 {
-        match self.memory {
-            OperandMemory::Registers | OperandMemory::Subgroup => 0,
-            OperandMemory::Gemv(_) => self.threads() * 16,
-            OperandMemory::Workgroup { depth, buffers, .. } => {
+        match self.kind {
+            TileKind::Registers | TileKind::Subgroup => 0,
+            TileKind::Gemv(_) => self.threads() * 16,
+            TileKind::Workgroup { depth, buffers, .. } => {
                 buffers * depth * (self.m() + self.n()) as u32 * 4
             }
-            OperandMemory::Cooperative { size, bytes } => {
+            TileKind::Cooperative { size, bytes } => {
                 let lines = self.m() as u32 * (COOPERATIVE_DEPTH + PADDING)
                     + COOPERATIVE_DEPTH * (self.n() as u32 + PADDING);
                 lines * bytes + size.sums() * 4 * MOST_BLOCKS
@@ -166,19 +154,19 @@ impl Tile {
     pub const fn fits(&self, words: usize, kind: Kind) -> bool {
         let most = if matches!(kind, Kind::FewRegisters) { 4 } else { 16 };
         words == 1
-            || !matches!(self.memory, OperandMemory::Subgroup | OperandMemory::Cooperative { .. })
+            || !matches!(self.kind, TileKind::Subgroup | TileKind::Cooperative { .. })
                 && (self.rows * self.vec4s) as usize * words <= most
     }
 
     /// A number that identifies the tile.
     pub const fn id(&self) -> u32 {
-        let memory = match self.memory {
-            OperandMemory::Registers => 0,
-            OperandMemory::Subgroup => 1,
-            OperandMemory::Gemv(groups) => 2 | groups.ilog2() << 4,
-            OperandMemory::Workgroup { depth, buffers } => (2 + buffers) | (depth / 16) << 4,
-            OperandMemory::Cooperative { size, bytes } => 5 | size.id() << 4 | (bytes / 4) << 7,
+        let kind = match self.kind {
+            TileKind::Registers => 0,
+            TileKind::Subgroup => 1,
+            TileKind::Gemv(groups) => 2 | groups.ilog2() << 4,
+            TileKind::Workgroup { depth, buffers } => (2 + buffers) | (depth / 16) << 4,
+            TileKind::Cooperative { size, bytes } => 5 | size.id() << 4 | (bytes / 4) << 7,
         };
-        self.rows | self.vec4s << 6 | self.lanes_m << 9 | self.lanes_n << 16 | memory << 24
+        self.rows | self.vec4s << 6 | self.lanes_m << 9 | self.lanes_n << 16 | kind << 24
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use super::apart::Apart;
 use super::choice::{self, Choice, Demand};
 use super::epilogue::Bound;
-use super::plan::Plan;
-use super::{Contraction, StoreKind, chosen, tables};
+use super::programs::Programs;
+use super::{Contraction, StoreKind, choices, run, tables};
 use crate::device::tuning::{Name, Names, Tuner};
 use crate::device::{Cooperative, Device, Key};
 use crate::error::{Error, Result};
@@ -41,13 +41,14 @@ pub(super) fn enqueue(
         tuner.forget(&question);
     }
     if let Some(choice) = choice {
-        match chosen::enqueue(c, ctx, choice, cooperative, epilogue) {
+        match run::enqueue_choice(c, ctx, choice, cooperative, epilogue) {
             // There is no memory for the parts of this choice. The estimate's choice may need none.
             Err(Error::ResourceExhausted(_)) => {}
             done => return done,
         }
     }
-    chosen::enqueue(c, ctx, choice::choose(demand), cooperative, epilogue)
+    let choice = choices::of(ctx.device(), c, c.batch.len(), cooperative);
+    run::enqueue_choice(c, ctx, choice, cooperative, epilogue)
 }
 
 /// A call of a contraction whose candidates may be timed.
@@ -61,7 +62,7 @@ struct Call<'c> {
 }
 
 impl Call<'_> {
-    fn plan(&self, device: &Device, name: Name) -> Result<Plan<'static>> {
+    fn programs(&self, device: &Device, name: Name) -> Result<Programs> {
         let choice = Choice::named(name, self.demand)
             .ok_or_else(|| Error::Internal(format!("{name:#x} is no candidate")))?;
         self.c.programs(choice, self.cooperative, self.epilogue, &device.profile())
@@ -78,11 +79,11 @@ impl Call<'_> {
             // The programs of all candidates are compiled at the same time. Errors are returned
             // when they are timed.
             for name in candidates() {
-                let _ = self.plan(device, name).and_then(|plan| plan.is_ready(device));
+                let _ = self.programs(device, name).and_then(|programs| programs.is_ready(device));
             }
         }
-        let plan = self.plan(device, name)?;
-        self.apart.get_or_insert_with(|| Apart::on(device.clone())).time(plan)
+        let programs = self.programs(device, name)?;
+        self.apart.get_or_insert_with(|| Apart::on(device.clone())).time(programs)
     }
 }
 

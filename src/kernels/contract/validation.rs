@@ -9,21 +9,14 @@ use super::apart::Apart;
 use super::choice::{self, Choice};
 use super::probe::{self, Trial};
 use super::tile::Tile;
-use super::{Contraction, Lines, Rows, Store, tables};
+use super::{Contraction, tables};
 use crate::device::{Cooperative, Device, Finding, Means, Policy, Schedule, Verdict};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::layout::Iteration;
 use crate::tensor::{HostTensor, Tensor};
 
-/// The cooperative matrices that may be used for operands of these types. The first call tries
-/// them, on a device of their own.
-pub(super) fn usable(device: &Device, a: DType, b: DType) -> Option<Cooperative> {
-    let offered = device.capabilities().matrices.get(a).filter(|_| a == b)?;
-    device.matrix_units().usable(offered, |policy| try_out(device, offered, policy))
-}
-
-fn try_out(user: &Device, offered: Cooperative, policy: Policy) -> Finding {
+/// Tries matrices on a device of their own.
+pub(super) fn try_out(user: &Device, offered: Cooperative, policy: Policy) -> Finding {
     let name = &user.info().name;
     let device = match user.beside() {
         Ok(device) => device,
@@ -90,7 +83,7 @@ impl Trial for Own {
             _ => self.operands(n)?,
         };
         let [a, b, c] = self.operands.insert((n, operands)).1.clone();
-        let product = matrix_product([n; 3], [a, b, c], false);
+        let product = Contraction::product([n; 3], [&a, &b, &c]);
         let offered = lanes.map(|lanes| Cooperative { lanes, ..self.offered });
         let profile = self.apart.device().profile();
         let mut demand = product.demand(profile, offered);
@@ -114,32 +107,6 @@ impl Own {
     }
 }
 
-/// The contraction of a[m][k] and b[k][n], or of a[k][m] and b[n][k], for [m, k, n].
-fn matrix_product([m, k, n]: [usize; 3], [a, b, c]: [Tensor; 3], turned: bool) -> Contraction {
-    let (rows, a_step) = if turned { (1, m) } else { (k, 1) };
-    let (b_step, b_column) = if turned { (1, k) } else { (n, 1) };
-    Contraction {
-        m,
-        n,
-        outer: 1,
-        inner: k,
-        batch: Iteration::over(&[1]).broadcast(&[1]).broadcast(&[1]).broadcast(&[1]),
-        a,
-        rows: Rows::Dense { stride: rows },
-        a_step,
-        a_matrix: 0,
-        b,
-        lines: Lines::Dense,
-        b_step,
-        b_column,
-        b_matrix: 0,
-        c,
-        store: Store::Rows(n),
-        c_matrix: 0,
-        conjugated: [false; 2],
-    }
-}
-
 /// Multiplies matrices whose products and sums come out differently in a narrower type. Returns the
 /// nanoseconds from the last upload to the result on the host, once the program is compiled.
 ///
@@ -149,7 +116,7 @@ fn check_tile(
     apart: &mut Apart,
     offered: Cooperative,
     tile: &'static Tile,
-    turned: bool,
+    transposed: bool,
 ) -> Result<u64> {
     let [m, k, n] = [tile.m() + 4, 76, tile.n() + 4];
     let wide = offered.element == DType::F32;
@@ -163,7 +130,7 @@ fn check_tile(
     let pick = |rows: usize, columns: usize, f: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
         (0..rows * columns).map(|i| f(i / columns, i % columns)).collect()
     };
-    let (a, b) = if turned {
+    let (a, b) = if transposed {
         (pick(k, m, &|l, i| a_at(i, l)), pick(n, k, &|j, l| b_at(l, j)))
     } else {
         (pick(m, k, &a_at), pick(k, n, &b_at))
@@ -176,13 +143,13 @@ fn check_tile(
     };
     let (a, b) = (upload(&a)?, upload(&b)?);
     let c = apart.tensor(DType::F32, &[m, n])?;
-    let product = matrix_product([m, k, n], [a, b, c.clone()], turned);
+    let product = Contraction::product([m, k, n], [&a, &b, &c]).transposed([transposed; 2]);
     let choice = Choice::of_tiles(tile, 1);
-    let plan = product.programs(choice, Some(offered), None, &apart.device().profile())?;
-    plan.prepare(apart.device())?;
+    let programs = product.programs(choice, Some(offered), None, &apart.device().profile())?;
+    programs.prepare(apart.device())?;
     apart.device().synchronize()?;
     let start = Instant::now();
-    apart.run(plan)?;
+    apart.run(programs)?;
     let mut bytes = vec![0; m * n * 4];
     apart.device().download(c.address, &mut bytes)?;
     let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -5,8 +5,8 @@ mod epilogues;
 use super::assembly::shader;
 use super::epilogue::EpilogueVariant;
 use super::tile::{self, Tile};
-use super::walk::Walk;
-use super::{Lanes, LinesKind, RowsKind, StoreKind, Variant, software, tables};
+use super::walk::TileWalk;
+use super::{ALayoutKind, BLayoutKind, Lanes, StoreKind, TileVariant, software, tables};
 use crate::device::{Cooperative, MatrixSize};
 use crate::dtype::DType;
 use crate::layout::Iteration;
@@ -17,19 +17,19 @@ pub use epilogues::{fused_variants, samples};
 /// Every variant that the kernels can ask for, for the shader tests: each tile with each row kind,
 /// access and type, though not each combination of the types' accessors with everything else.
 pub fn variants() -> Vec<Shader> {
-    let single = |tile: &'static Tile, rows, spatial, lines, a, b, c| {
-        shader(&Variant { rows, spatial, lines, a, b, c, ..Variant::plain(tile) })
+    let single = |tile: &'static Tile, a_layout, spatial, b_layout, a, b, c| {
+        shader(&TileVariant { a_layout, spatial, b_layout, a, b, c, ..TileVariant::plain(tile) })
     };
     let all_lanes = [Lanes::One, Lanes::Depth, Lanes::Edge];
     let mut out = Vec::new();
     for tile in tables::all() {
-        let (f, dense) = (DType::F32, LinesKind::Dense);
+        let (f, dense) = (DType::F32, BLayoutKind::Dense);
         for a in all_lanes.into_iter().filter(|a| *a != Lanes::Edge || tile.rows.is_multiple_of(4))
         {
             for b in all_lanes {
                 out.push(single(
                     tile,
-                    RowsKind::Dense,
+                    ALayoutKind::Dense,
                     0,
                     dense,
                     (f, a),
@@ -42,7 +42,7 @@ pub fn variants() -> Vec<Shader> {
                 for dtype in [DType::F16, DType::BF16] {
                     out.push(single(
                         tile,
-                        RowsKind::Dense,
+                        ALayoutKind::Dense,
                         0,
                         dense,
                         (dtype, a),
@@ -57,7 +57,7 @@ pub fn variants() -> Vec<Shader> {
                     if a != Lanes::Edge {
                         out.push(single(
                             tile,
-                            RowsKind::Patch,
+                            ALayoutKind::Patch,
                             spatial,
                             dense,
                             (f, a),
@@ -67,9 +67,9 @@ pub fn variants() -> Vec<Shader> {
                         let depth = (f, Lanes::Depth);
                         out.push(single(
                             tile,
-                            RowsKind::Spread,
+                            ALayoutKind::Spread,
                             spatial,
-                            LinesKind::Strided,
+                            BLayoutKind::Strided,
                             (f, a),
                             depth,
                             (f, store),
@@ -78,7 +78,7 @@ pub fn variants() -> Vec<Shader> {
                     if a != Lanes::Depth {
                         out.push(single(
                             tile,
-                            RowsKind::Window,
+                            ALayoutKind::Window,
                             spatial,
                             dense,
                             (f, a),
@@ -88,9 +88,9 @@ pub fn variants() -> Vec<Shader> {
                         let one = (f, Lanes::One);
                         out.push(single(
                             tile,
-                            RowsKind::Window,
+                            ALayoutKind::Window,
                             spatial,
-                            LinesKind::Planar,
+                            BLayoutKind::Planar,
                             (f, a),
                             one,
                             (f, store),
@@ -108,13 +108,13 @@ pub fn variants() -> Vec<Shader> {
                 .broadcast(&[1, 3, 1, 2, 1])
                 .broadcast(&[2, 3, 2, 2, 2]),
         ] {
-            out.push(shader(&Variant {
-                lines: dense,
+            out.push(shader(&TileVariant {
+                b_layout: dense,
                 a: (DType::F32, Lanes::Depth),
                 b: (DType::F32, Lanes::Edge),
                 c: (DType::F32, StoreKind::Vec4s),
                 batch: Some(walk.class()),
-                ..Variant::plain(tile)
+                ..TileVariant::plain(tile)
             }));
         }
     }
@@ -158,19 +158,26 @@ fn software_tiles() -> Vec<Shader> {
             (DType::F32, Lanes::One),
             (DType::F32, StoreKind::Columns),
         );
-        out.push(shader(&Variant { a, b, c, ..Variant::plain(tile) }));
+        out.push(shader(&TileVariant { a, b, c, ..TileVariant::plain(tile) }));
     }
-    for tile in tables::all().filter(|t| t.memory == tile::OperandMemory::Subgroup) {
-        for (rows, spatial, lanes) in [
-            (RowsKind::Dense, 0, Lanes::Depth),
-            (RowsKind::Dense, 0, Lanes::One),
-            (RowsKind::Patch, 2, Lanes::Depth),
-            (RowsKind::Spread, 3, Lanes::Depth),
-            (RowsKind::Window, 2, Lanes::Edge),
+    for tile in tables::all().filter(|t| t.kind == tile::TileKind::Subgroup) {
+        for (a_layout, spatial, lanes) in [
+            (ALayoutKind::Dense, 0, Lanes::Depth),
+            (ALayoutKind::Dense, 0, Lanes::One),
+            (ALayoutKind::Patch, 2, Lanes::Depth),
+            (ALayoutKind::Spread, 3, Lanes::Depth),
+            (ALayoutKind::Window, 2, Lanes::Edge),
         ] {
             let (a, b, c) =
                 ((DType::F16, lanes), (DType::F32, Lanes::Edge), (DType::F32, StoreKind::Vec4s));
-            out.push(shader(&Variant { rows, spatial, a, b, c, ..Variant::plain(tile) }));
+            out.push(shader(&TileVariant {
+                a_layout,
+                spatial,
+                a,
+                b,
+                c,
+                ..TileVariant::plain(tile)
+            }));
         }
     }
     out
@@ -180,23 +187,23 @@ fn software_tiles() -> Vec<Shader> {
 /// tile.
 fn places() -> Vec<Shader> {
     let mut out = Vec::new();
-    let rows = Iteration::over(&[2]).broadcast(&[1]).broadcast(&[2]).broadcast(&[2]).class();
+    let batch = Iteration::over(&[2]).broadcast(&[1]).broadcast(&[2]).broadcast(&[2]).class();
     for (i, tile) in tables::all().enumerate() {
         let dtype = [DType::F32, DType::F16][i % 2];
         for (b, store) in [(Lanes::Depth, StoreKind::Vec4s), (Lanes::One, StoreKind::Elements)] {
             let c = (if store == StoreKind::Vec4s { dtype } else { DType::F32 }, store);
-            for lines in [LinesKind::Strided, LinesKind::Planar, LinesKind::Dense] {
-                let dense = lines == LinesKind::Dense;
-                out.push(shader(&Variant {
-                    rows: if dense { RowsKind::Dense } else { RowsKind::Spread },
+            for b_layout in [BLayoutKind::Strided, BLayoutKind::Planar, BLayoutKind::Dense] {
+                let dense = b_layout == BLayoutKind::Dense;
+                out.push(shader(&TileVariant {
+                    a_layout: if dense { ALayoutKind::Dense } else { ALayoutKind::Spread },
                     spatial: if dense { 0 } else { 2 },
-                    lines,
+                    b_layout,
                     a: (dtype, b),
                     b: (dtype, b),
                     c,
                     places: true,
-                    batch: dense.then(|| rows.clone()),
-                    ..Variant::plain(tile)
+                    batch: dense.then(|| batch.clone()),
+                    ..TileVariant::plain(tile)
                 }));
             }
         }
@@ -220,42 +227,42 @@ fn cooperative() -> Vec<Shader> {
     let mut out = Vec::new();
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
     for (i, tile) in tables::COOPERATIVE.iter().enumerate() {
-        let tile::OperandMemory::Cooperative { size, bytes } = tile.memory else { continue };
+        let tile::TileKind::Cooperative { size, bytes } = tile.kind else { continue };
         let element = if bytes == 2 { DType::F16 } else { DType::F32 };
-        let mut push = |rows, lines, a, b, c, lanes, batch, epilogue| {
+        let mut push = |a_layout, b_layout, a, b, c, lanes, batch, epilogue| {
             let offered = Cooperative { size, element, lanes, ..Cooperative::F16 };
-            out.push(shader(&Variant {
-                rows,
-                spatial: if rows == RowsKind::Dense { 0 } else { 2 + i % 2 },
-                lines,
+            out.push(shader(&TileVariant {
+                a_layout,
+                spatial: if a_layout == ALayoutKind::Dense { 0 } else { 2 + i % 2 },
+                b_layout,
                 a: (element, a),
                 b: (element, b),
                 cooperative: Some(offered),
                 c,
                 batch,
                 epilogue,
-                ..Variant::plain(tile)
+                ..TileVariant::plain(tile)
             }));
         };
         let is_listed = if bytes == 2 { LISTED.contains(&size) } else { size == LISTED[2] };
         if !is_listed {
-            let (dense, c) = (LinesKind::Dense, (element, StoreKind::Vec4s));
-            push(RowsKind::Dense, dense, Lanes::Edge, Lanes::Depth, c, 32, None, None);
+            let (dense, c) = (BLayoutKind::Dense, (element, StoreKind::Vec4s));
+            push(ALayoutKind::Dense, dense, Lanes::Edge, Lanes::Depth, c, 32, None, None);
             continue;
         }
         let (all, vec4s) = ([Lanes::One, Lanes::Depth, Lanes::Edge], (element, StoreKind::Vec4s));
         for (a, b) in all.into_iter().flat_map(|a| all.map(|b| (a, b))) {
-            push(RowsKind::Dense, LinesKind::Dense, a, b, vec4s, 32, None, None);
+            push(ALayoutKind::Dense, BLayoutKind::Dense, a, b, vec4s, 32, None, None);
             // AMD's subgroups.
             if size == LISTED[0] {
-                push(RowsKind::Dense, LinesKind::Dense, a, b, vec4s, 64, None, None);
+                push(ALayoutKind::Dense, BLayoutKind::Dense, a, b, vec4s, 64, None, None);
             }
         }
         for lanes in [8, 16, 32, 64, 128] {
             let single = (DType::F32, StoreKind::Elements);
             push(
-                RowsKind::Dense,
-                LinesKind::Dense,
+                ALayoutKind::Dense,
+                BLayoutKind::Dense,
                 Lanes::Depth,
                 Lanes::Edge,
                 single,
@@ -264,15 +271,33 @@ fn cooperative() -> Vec<Shader> {
                 None,
             );
         }
-        let (strided, planar) = (LinesKind::Strided, LinesKind::Planar);
+        let (strided, planar) = (BLayoutKind::Strided, BLayoutKind::Planar);
         let planes = (DType::F32, StoreKind::Planes);
-        push(RowsKind::Patch, LinesKind::Dense, Lanes::Depth, Lanes::Edge, vec4s, 32, None, None);
-        push(RowsKind::Spread, strided, Lanes::Depth, Lanes::Depth, planes, 64, None, None);
-        push(RowsKind::Window, planar, Lanes::Edge, Lanes::One, vec4s, 32, None, None);
+        push(
+            ALayoutKind::Patch,
+            BLayoutKind::Dense,
+            Lanes::Depth,
+            Lanes::Edge,
+            vec4s,
+            32,
+            None,
+            None,
+        );
+        push(ALayoutKind::Spread, strided, Lanes::Depth, Lanes::Depth, planes, 64, None, None);
+        push(ALayoutKind::Window, planar, Lanes::Edge, Lanes::One, vec4s, 32, None, None);
         for (epilogue, broadcasts) in samples(element) {
             let c = (epilogue.output(), StoreKind::Vec4s);
             let sample = Some(EpilogueVariant::sample(&epilogue, &broadcasts, true));
-            push(RowsKind::Dense, LinesKind::Dense, Lanes::Depth, Lanes::Edge, c, 32, None, sample);
+            push(
+                ALayoutKind::Dense,
+                BLayoutKind::Dense,
+                Lanes::Depth,
+                Lanes::Edge,
+                c,
+                32,
+                None,
+                sample,
+            );
         }
     }
     out
@@ -286,47 +311,47 @@ fn walks() -> Vec<Shader> {
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
     let tiles = tables::all().filter(|t| t.steps(1).is_some());
     for (i, tile) in tiles.chain(&tables::COOPERATIVE).enumerate() {
-        let cooperative = match tile.memory {
-            tile::OperandMemory::Cooperative { size, bytes } => {
+        let cooperative = match tile.kind {
+            tile::TileKind::Cooperative { size, bytes } => {
                 let element = if bytes == 2 { DType::F16 } else { DType::F32 };
                 Some(Cooperative { size, element, ..Cooperative::F16 })
             }
             _ => None,
         };
         let is_listed = cooperative.is_none_or(|c| LISTED.contains(&c.size));
-        for walk in Walk::MORE.into_iter().filter(|_| is_listed) {
-            let mut push = |v: Variant| {
+        for walk in TileWalk::MORE.into_iter().filter(|_| is_listed) {
+            let mut push = |v: TileVariant| {
                 let dtype = cooperative.map_or(v.a.0, |c| c.element);
                 let (a, b) = ((dtype, v.a.1), (dtype, v.b.1));
-                out.push(shader(&Variant { walk, cooperative, a, b, ..v }));
+                out.push(shader(&TileVariant { walk, cooperative, a, b, ..v }));
             };
-            let plain = Variant::plain(tile);
+            let plain = TileVariant::plain(tile);
             let vec4s = (DType::F16, StoreKind::Vec4s);
             let edge = (DType::F16, Lanes::Edge);
-            push(Variant { a: (DType::F16, Lanes::Depth), b: edge, c: vec4s, ..plain.clone() });
-            push(Variant { batch: Some(batch.clone()), ..plain.clone() });
-            let (rows, lines, lanes) = [
-                (RowsKind::Patch, LinesKind::Dense, Lanes::Depth),
-                (RowsKind::Spread, LinesKind::Strided, Lanes::Depth),
-                (RowsKind::Window, LinesKind::Planar, Lanes::Edge),
+            push(TileVariant { a: (DType::F16, Lanes::Depth), b: edge, c: vec4s, ..plain.clone() });
+            push(TileVariant { batch: Some(batch.clone()), ..plain.clone() });
+            let (a_layout, b_layout, lanes) = [
+                (ALayoutKind::Patch, BLayoutKind::Dense, Lanes::Depth),
+                (ALayoutKind::Spread, BLayoutKind::Strided, Lanes::Depth),
+                (ALayoutKind::Window, BLayoutKind::Planar, Lanes::Edge),
             ][i % 3];
             let c = (DType::F32, [StoreKind::Planes, StoreKind::Vec4s][i % 2]);
             let a = (DType::F32, lanes);
-            push(Variant { rows, lines, spatial: 2 + i % 2, a, c, ..plain.clone() });
+            push(TileVariant { a_layout, b_layout, spatial: 2 + i % 2, a, c, ..plain.clone() });
             let c = (DType::F32, StoreKind::Elements);
-            push(Variant { places: true, rows, lines, spatial: 2, c, ..plain.clone() });
-            push(Variant { c: (DType::F32, StoreKind::Columns), ..plain.clone() });
+            push(TileVariant { places: true, a_layout, b_layout, spatial: 2, c, ..plain.clone() });
+            push(TileVariant { c: (DType::F32, StoreKind::Columns), ..plain.clone() });
             for (epilogue, broadcasts) in samples(DType::F32) {
                 let c = (epilogue.output(), StoreKind::Vec4s);
                 let epilogue = Some(EpilogueVariant::sample(&epilogue, &broadcasts, true));
-                push(Variant { c, epilogue, ..plain.clone() });
+                push(TileVariant { c, epilogue, ..plain.clone() });
             }
             for dtype in DTYPES.into_iter().skip(2) {
                 if cooperative.is_some() || !has_kind(tile, dtype) {
                     continue;
                 }
                 let (a, c) = ((dtype, Lanes::One), (dtype.accumulator(), StoreKind::Elements));
-                push(Variant { a, b: a, c, ..plain.clone() });
+                push(TileVariant { a, b: a, c, ..plain.clone() });
             }
         }
     }
@@ -343,14 +368,14 @@ fn has_kind(tile: &Tile, dtype: DType) -> bool {
 fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
     let mut out = Vec::new();
     let batch = Iteration::over(&[2]).broadcast(&[2]).broadcast(&[1]).broadcast(&[2]).class();
-    let dense = Variant {
+    let dense = TileVariant {
         a: (DType::F64, Lanes::One),
         b: (DType::F64, Lanes::One),
         c: (DType::F64, StoreKind::Elements),
-        ..Variant::plain(tile)
+        ..TileVariant::plain(tile)
     };
     for dtype in DTYPES.into_iter().skip(3).filter(|t| has_kind(tile, *t)) {
-        let of = |v: &Variant| Variant {
+        let of = |v: &TileVariant| TileVariant {
             a: (dtype, v.a.1),
             b: (dtype, v.b.1),
             // Narrow results are stored as sums first.
@@ -360,27 +385,31 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         let conjugated =
             if dtype.is_complex() { [true, number.is_multiple_of(2)] } else { [false; 2] };
         out.push(shader(&of(&dense)));
-        out.push(shader(&of(&Variant { batch: Some(batch.clone()), conjugated, ..dense.clone() })));
+        out.push(shader(&of(&TileVariant {
+            batch: Some(batch.clone()),
+            conjugated,
+            ..dense.clone()
+        })));
         out.extend(integers(tile, dtype));
         if of_matrices(dtype) {
             continue;
         }
-        let rows = [RowsKind::Patch, RowsKind::Spread, RowsKind::Window][number % 3];
-        let lines = [LinesKind::Dense, LinesKind::Strided, LinesKind::Planar][number % 3];
+        let a_layout = [ALayoutKind::Patch, ALayoutKind::Spread, ALayoutKind::Window][number % 3];
+        let b_layout = [BLayoutKind::Dense, BLayoutKind::Strided, BLayoutKind::Planar][number % 3];
         for (spatial, store) in [(2, StoreKind::Elements), (3, StoreKind::Planes)] {
             let c = (dtype, store);
-            out.push(shader(&of(&Variant { rows, lines, spatial, c, ..dense.clone() })));
+            out.push(shader(&of(&TileVariant { a_layout, b_layout, spatial, c, ..dense.clone() })));
         }
         if dtype == DType::I32 {
             let four = |lanes| (dtype, lanes);
             let c = (dtype, StoreKind::Vec4s);
-            out.push(shader(&Variant {
+            out.push(shader(&TileVariant {
                 a: four(Lanes::Depth),
                 b: four(Lanes::Edge),
                 c,
                 ..dense.clone()
             }));
-            out.push(shader(&Variant {
+            out.push(shader(&TileVariant {
                 a: four(Lanes::Depth),
                 b: four(Lanes::Depth),
                 c,
@@ -403,8 +432,8 @@ fn integers(tile: &'static Tile, dtype: DType) -> Vec<Shader> {
         let single = (element, Lanes::One);
         let sums = (DType::I32, StoreKind::Elements);
         [
-            shader(&Variant { a, b, c, ..Variant::plain(tile) }),
-            shader(&Variant { a: single, b: single, c: sums, ..Variant::plain(tile) }),
+            shader(&TileVariant { a, b, c, ..TileVariant::plain(tile) }),
+            shader(&TileVariant { a: single, b: single, c: sums, ..TileVariant::plain(tile) }),
         ]
     };
     [of(DType::I16, DType::I16), of(DType::I8, DType::I32)].concat()

@@ -7,9 +7,9 @@
 
 use std::fmt::Write;
 
-use super::Variant;
+use super::TileVariant;
 use super::element::{plus, words};
-use super::tile::OperandMemory;
+use super::tile::TileKind;
 use crate::shader::Shader;
 
 const PERSISTENT: &str = include_str!("../../../shaders/contract/persistent.wgsl");
@@ -20,7 +20,7 @@ const KEEP_STAGED: &str = include_str!("../../../shaders/contract/keep_staged.wg
 
 /// Which tiles a workgroup computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Walk {
+pub(super) enum TileWalk {
     /// One, or a part of one: `Schedule::DataParallel`.
     Tile,
     /// The tiles that `Schedule::Persistent` gives it.
@@ -31,7 +31,7 @@ pub(super) enum Walk {
     FixUp,
 }
 
-impl Walk {
+impl TileWalk {
     /// All walks but that of one tile.
     pub const MORE: [Self; 3] = [Self::Persistent, Self::StreamK, Self::FixUp];
 
@@ -42,7 +42,7 @@ impl Walk {
 }
 
 /// Declares the binding and the parameters of shares.
-pub(super) fn declare(shader: Shader, v: &Variant) -> Shader {
+pub(super) fn declare(shader: Shader, v: &TileVariant) -> Shader {
     if !v.walk.has_shares() {
         return shader;
     }
@@ -51,27 +51,27 @@ pub(super) fn declare(shader: Shader, v: &Variant) -> Shader {
 }
 
 /// The names of the parameters that the entry point hands on to `compute`.
-fn arguments(v: &Variant) -> &'static [&'static str] {
-    match v.tile.memory {
-        OperandMemory::Cooperative { .. } => &["local_index", "subgroup_id", "num_subgroups"],
+fn arguments(v: &TileVariant) -> &'static [&'static str] {
+    match v.tile.kind {
+        TileKind::Cooperative { .. } => &["local_index", "subgroup_id", "num_subgroups"],
         _ => &["local_index"],
     }
 }
 
 /// How a body begins, up to its `place`.
-pub(super) fn head(shader: Shader, v: &Variant) -> Shader {
+pub(super) fn head(shader: Shader, v: &TileVariant) -> Shader {
     let slot = match v.walk {
-        Walk::Tile => {
+        TileWalk::Tile => {
             return shader.define(
                 "HEAD",
                 "{{ENTRY}} {\n    let place = place_of(repeated(workgroup_id, num_workgroups));",
             );
         }
-        Walk::StreamK => "slot: u32, ",
-        Walk::Persistent | Walk::FixUp => "",
+        TileWalk::StreamK => "slot: u32, ",
+        TileWalk::Persistent | TileWalk::FixUp => "",
     };
     let names: Vec<_> = arguments(v).iter().map(|name| format!("{name}: u32")).collect();
-    let shader = if v.walk == Walk::StreamK {
+    let shader = if v.walk == TileWalk::StreamK {
         shader
             .body(SHARES)
             .body("// The slot of a tile that is not cut.\nconst WHOLE = 0xffffffffu;\n")
@@ -82,18 +82,18 @@ pub(super) fn head(shader: Shader, v: &Variant) -> Shader {
 }
 
 /// The entry point, where the tile's body is that of `compute`.
-pub(super) fn entry(shader: Shader, v: &Variant) -> Shader {
+pub(super) fn entry(shader: Shader, v: &TileVariant) -> Shader {
     match v.walk {
-        Walk::Persistent => shader.body(PERSISTENT),
-        Walk::StreamK if v.cooperative.is_some() => shader.body(KEEP_STAGED).body(STREAM_K),
-        Walk::StreamK => shader.body(STREAM_K),
-        Walk::Tile | Walk::FixUp => return shader,
+        TileWalk::Persistent => shader.body(PERSISTENT),
+        TileWalk::StreamK if v.cooperative.is_some() => shader.body(KEEP_STAGED).body(STREAM_K),
+        TileWalk::StreamK => shader.body(STREAM_K),
+        TileWalk::Tile | TileWalk::FixUp => return shader,
     }
     .define("ARGUMENTS", arguments(v).join(", "))
 }
 
 /// The program that adds up tiles that shares cut.
-pub(super) fn fix_up(shader: Shader, v: &Variant) -> Shader {
+pub(super) fn fix_up(shader: Shader, v: &TileVariant) -> Shader {
     let depth = v.tile.steps(words(v.a.0)).expect("a tile in workgroup memory");
     shader
         .define("TILE_M", format!("{}u", v.tile.m()))
@@ -105,8 +105,8 @@ pub(super) fn fix_up(shader: Shader, v: &Variant) -> Shader {
 }
 
 /// The stores of a tile's sums in registers; `whole` stores a tile that is not cut.
-pub(super) fn stores(v: &Variant, whole: &str) -> String {
-    if v.walk != Walk::StreamK {
+pub(super) fn stores(v: &TileVariant, whole: &str) -> String {
+    if v.walk != TileWalk::StreamK {
         return whole.to_owned();
     }
     let tile = v.tile;
@@ -130,11 +130,11 @@ pub(super) fn stores(v: &Variant, whole: &str) -> String {
 
 /// The stores of the sums that cooperative matrices have staged, from row `m` and column `n` of the
 /// tile on.
-pub(super) fn staged_stores(v: &Variant, m: u32, n: u32) -> String {
+pub(super) fn staged_stores(v: &TileVariant, m: u32, n: u32) -> String {
     let whole = format!(
         "store_staged(local_index, place.m + {m}u, place.n + {n}u, place.c, first, count);"
     );
-    if v.walk != Walk::StreamK {
+    if v.walk != TileWalk::StreamK {
         return format!("        {whole}\n");
     }
     format!(

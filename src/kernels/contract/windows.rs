@@ -11,9 +11,9 @@ use smallvec::{SmallVec, smallvec};
 
 use super::epilogue::Bound;
 use super::geometry::Geometry;
-use super::plan::Plan;
+use super::plan::ProductPlan;
 use super::sums::Sums;
-use super::{Contraction, Lines, Rows, Store, StoreKind};
+use super::{ALayout, BLayout, Contraction, Store, StoreKind};
 use crate::device::{Capabilities, Profile};
 use crate::error::Result;
 use crate::kernels::windows::{largest, limit, part, ranges, too_large};
@@ -69,25 +69,10 @@ struct Cuts {
 }
 
 impl Contraction {
-    /// Whether all tensors fit a binding each, with partial sums.
-    pub(super) fn fits(&self, limit: u64, epilogue: Option<&Bound<'_>>) -> bool {
-        let slices = match self.store {
-            Store::Places { .. } => 1,
-            _ => (self.outer * self.inner).div_ceil(Self::LONGEST_WHOLE),
-        };
-        let direct = slices == 1
-            && (self.c.dtype.lanes() == 1 || self.store_kind(&self.c) == StoreKind::Vec4s);
-        let sums = if direct { 0 } else { slices * self.a.dtype.accumulator().size() };
-        let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest).max(sums);
-        self.a.bytes() <= limit
-            && self.b.bytes() <= limit
-            && (self.c.len() * widest) as u64 <= limit
-    }
-
     /// Appends the contraction in windows.
     pub(super) fn add_windows<'e>(
         &self,
-        plan: &mut Plan<'e>,
+        plan: &mut ProductPlan<'e>,
         profile: &Profile,
         epilogue: Option<&Bound<'e>>,
     ) -> Result<()> {
@@ -131,7 +116,7 @@ impl Contraction {
     #[expect(clippy::too_many_arguments, reason = "a window and where it goes")]
     fn add_window<'e>(
         &self,
-        plan: &mut Plan<'e>,
+        plan: &mut ProductPlan<'e>,
         profile: &Profile,
         cuts: &Cuts,
         window: &Cut,
@@ -147,7 +132,7 @@ impl Contraction {
             cuts.axes.iter().zip(window).zip(sizes).any(cut)
         };
         let (steps, apart) = (is_cut(true), is_cut(false));
-        let add = |plan: &mut Plan<'e>, cut: &Cut, c: &Tensor, at, apart, epilogue| {
+        let add = |plan: &mut ProductPlan<'e>, cut: &Cut, c: &Tensor, at, apart, epilogue| {
             plan.contract(self.part(&profile.capabilities, cuts, cut, c, at, apart)?, epilogue)
         };
         if !steps && !apart {
@@ -206,28 +191,30 @@ impl Contraction {
                 Axis::Row => part.m = count,
                 Axis::Column => part.n = count,
                 Axis::Step => {
-                    if self.outer > 1 && part.lines == Lines::Dense && count < self.inner {
-                        part.lines = Lines::Strided(self.inner * self.b_step);
+                    if self.outer > 1 && part.b_layout == BLayout::Dense && count < self.inner {
+                        part.b_layout = BLayout::Strided(self.inner * self.b_step);
                     }
                     part.inner = count;
                 }
                 Axis::Kernel(d) => {
-                    if let Rows::Patch(g) | Rows::Spread(g) | Rows::Window(g) = &mut part.rows {
+                    if let ALayout::Patch(g) | ALayout::Spread(g) | ALayout::Window(g) =
+                        &mut part.a_layout
+                    {
                         g.crop_kernel(d, first, count);
                     }
                 }
             }
         }
-        match &part.rows {
-            Rows::Dense { .. } | Rows::Terms { .. } => {}
-            Rows::Patch(g) => part.outer = g.taps(),
-            Rows::Spread(g) => {
+        match &part.a_layout {
+            ALayout::Dense { .. } | ALayout::Terms { .. } => {}
+            ALayout::Patch(g) => part.outer = g.taps(),
+            ALayout::Spread(g) => {
                 part.outer = g.taps();
-                if let Lines::Planar { count, .. } = &mut part.lines {
+                if let BLayout::Planar { count, .. } = &mut part.b_layout {
                     *count = g.kernel[2];
                 }
             }
-            Rows::Window(g) => part.m = g.taps() * (g.channels / g.groups),
+            ALayout::Window(g) => part.m = g.taps() * (g.channels / g.groups),
         }
         if dims[..] != *self.batch.dims() {
             let walk =
@@ -248,10 +235,10 @@ impl Contraction {
 
     fn axes(&self) -> SmallVec<[Extent; 12]> {
         // With channels last, an image holds all groups and channels.
-        let inside = match &self.rows {
-            Rows::Patch(g) | Rows::Spread(g) => [g.channels_last, false, false],
-            Rows::Window(g) => [g.channels_last, g.channels_last, false],
-            Rows::Dense { .. } | Rows::Terms { .. } => [false; 3],
+        let inside = match &self.a_layout {
+            ALayout::Patch(g) | ALayout::Spread(g) => [g.channels_last, false, false],
+            ALayout::Window(g) => [g.channels_last, g.channels_last, false],
+            ALayout::Dense { .. } | ALayout::Terms { .. } => [false; 3],
         };
         let mut axes = SmallVec::new();
         let mut push = |axis, size, strides: [usize; 3], summed| {
@@ -271,11 +258,11 @@ impl Contraction {
             Store::Places { .. } => (1, 1),
         };
         push(Axis::Column, self.n, [0, self.b_column, column], false);
-        match (&self.rows, self.store) {
-            (Rows::Dense { stride }, Store::Rows(_) | Store::Columns(_)) => {
+        match (&self.a_layout, self.store) {
+            (ALayout::Dense { stride }, Store::Rows(_) | Store::Columns(_)) => {
                 push(Axis::Row, self.m, [*stride, 0, row], false);
             }
-            (Rows::Window(g), _) => {
+            (ALayout::Window(g), _) => {
                 push(Axis::Positions, g.channels / g.groups, [0, 0, row], false)
             }
             (_, Store::Planes { plane, image }) => {
@@ -284,23 +271,25 @@ impl Contraction {
             _ => push(Axis::Positions, self.m, [0, 0, row], false),
         }
         let kernel = |g: &Geometry, d: usize| g.kernel[d + 1..].iter().product::<usize>();
-        match &self.rows {
-            Rows::Dense { .. } | Rows::Terms { .. } => {
+        match &self.a_layout {
+            ALayout::Dense { .. } | ALayout::Terms { .. } => {
                 push(Axis::Step, self.inner, [self.a_step, self.b_step, 0], true);
             }
-            Rows::Patch(g) | Rows::Spread(g) => {
+            ALayout::Patch(g) | ALayout::Spread(g) => {
                 for d in 0..3 {
-                    let line = match self.lines {
-                        Lines::Dense => kernel(g, d) * self.inner * self.b_step,
-                        Lines::Strided(stride) => kernel(g, d) * stride,
-                        Lines::Planar { stride, .. } if d == 2 => stride,
-                        Lines::Planar { image, .. } => image * if d == 0 { g.kernel[1] } else { 1 },
+                    let line = match self.b_layout {
+                        BLayout::Dense => kernel(g, d) * self.inner * self.b_step,
+                        BLayout::Strided(stride) => kernel(g, d) * stride,
+                        BLayout::Planar { stride, .. } if d == 2 => stride,
+                        BLayout::Planar { image, .. } => {
+                            image * if d == 0 { g.kernel[1] } else { 1 }
+                        }
                     };
                     push(Axis::Kernel(d), g.kernel[d], [0, line, 0], true);
                 }
                 push(Axis::Step, self.inner, [self.a_step, self.b_step, 0], true);
             }
-            Rows::Window(g) => {
+            ALayout::Window(g) => {
                 for d in 0..3 {
                     let rows = kernel(g, d) * (g.channels / g.groups);
                     push(Axis::Kernel(d), g.kernel[d], [0, 0, rows * row], false);
@@ -320,13 +309,13 @@ impl Contraction {
             _ => 0,
         };
         let all = |t: &Tensor| t.len() - 1;
-        match &self.rows {
-            Rows::Dense { .. } | Rows::Terms { .. } => [0, 0, stored],
-            Rows::Patch(g) if g.channels_last => [all(&self.a), 0, stored],
-            Rows::Spread(g) if g.channels_last => [all(&self.a), 0, stored],
-            Rows::Patch(g) => [images(g, g.channels, g.input_positions(), 1), 0, stored],
-            Rows::Spread(g) => [images(g, g.filters, g.output_positions(), 1), 0, stored],
-            Rows::Window(g) => {
+        match &self.a_layout {
+            ALayout::Dense { .. } | ALayout::Terms { .. } => [0, 0, stored],
+            ALayout::Patch(g) if g.channels_last => [all(&self.a), 0, stored],
+            ALayout::Spread(g) if g.channels_last => [all(&self.a), 0, stored],
+            ALayout::Patch(g) => [images(g, g.channels, g.input_positions(), 1), 0, stored],
+            ALayout::Spread(g) => [images(g, g.filters, g.output_positions(), 1), 0, stored],
+            ALayout::Window(g) => {
                 if g.channels_last {
                     return [all(&self.a), all(&self.b), 0];
                 }

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use super::element::{element, lane, loader};
 use super::text::{products, stores, tile_defines};
-use super::tile::OperandMemory;
-use super::{Lanes, LinesKind, RowsKind, Variant, walk};
+use super::tile::TileKind;
+use super::{ALayoutKind, BLayoutKind, Lanes, TileVariant, walk};
 use crate::shader::Shader;
 
 const WORKGROUP: &str = include_str!("../../../shaders/contract/workgroup.wgsl");
@@ -73,7 +73,12 @@ pub(super) struct Place<'a> {
 }
 
 /// Slots of both operands; statements that are the same in all steps are added to `rows`.
-pub(super) fn slots(v: &Variant, depth: u32, place: &Place<'_>, rows: &mut String) -> Vec<Slot> {
+pub(super) fn slots(
+    v: &TileVariant,
+    depth: u32,
+    place: &Place<'_>,
+    rows: &mut String,
+) -> Vec<Slot> {
     let (threads, k) = (v.tile.threads(), place.k);
     let (m, n) = (v.tile.m() as u32, v.tile.n() as u32);
     let mut out = Vec::new();
@@ -141,11 +146,11 @@ pub(super) fn slots(v: &Variant, depth: u32, place: &Place<'_>, rows: &mut Strin
     out
 }
 
-pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
+pub(super) fn program(shader: Shader, v: &TileVariant, depth: u32) -> Shader {
     let tile = v.tile;
     let (m, n) = (tile.m() as u32, tile.n() as u32);
     let by_depth = v.a.1 != Lanes::Edge;
-    let double = matches!(tile.memory, OperandMemory::Workgroup { buffers: 2, .. });
+    let double = matches!(tile.kind, TileKind::Workgroup { buffers: 2, .. });
     let (k, put_a, put_b, at_a, at_b) = if double {
         ("k_next", "put_a + ", "put_b + ", "at_a + ", "at_b + ")
     } else {
@@ -219,16 +224,16 @@ pub(super) fn program(shader: Shader, v: &Variant, depth: u32) -> Shader {
 
 /// `fetch_a` and `fetch_b`: four neighbours of an operand, zeros beyond `end`. `fetch_b_square`:
 /// four columns of four steps.
-pub(super) fn fetch_text(v: &Variant) -> String {
+pub(super) fn fetch_text(v: &TileVariant) -> String {
     let (load_a, load_b) = (loader("a", v.conjugated[0]).0, loader("b", v.conjugated[1]).0);
-    let (outer, inner) = match v.rows {
-        RowsKind::Dense if v.terms == 1 => ("0u", "kk"),
+    let (outer, inner) = match v.a_layout {
+        ALayoutKind::Dense if v.terms == 1 => ("0u", "kk"),
         _ => ("kk / p.inner", "kk % p.inner"),
     };
-    let inside = match v.rows {
-        RowsKind::Dense => None,
-        RowsKind::Patch | RowsKind::Spread => Some("line.inside"),
-        RowsKind::Window => Some("line.inside && a_inside(row, i)"),
+    let inside = match v.a_layout {
+        ALayoutKind::Dense => None,
+        ALayoutKind::Patch | ALayoutKind::Spread => Some("line.inside"),
+        ALayoutKind::Window => Some("line.inside && a_inside(row, i)"),
     };
     let checked = |ty: &str, zero: &str, load: &str| {
         let check = inside.map_or(String::new(), |c| {
@@ -255,8 +260,8 @@ pub(super) fn fetch_text(v: &Variant) -> String {
     } else {
         text.push_str("fetch_a_at(row, first, k, end);\n}\n\n");
     }
-    let line = match v.lines {
-        LinesKind::Dense => "kk * p.b_step".to_owned(),
+    let line = match v.b_layout {
+        BLayoutKind::Dense => "kk * p.b_step".to_owned(),
         _ => "b_line(kk / p.inner) + kk % p.inner * p.b_step".to_owned(),
     };
     match v.b.1 {

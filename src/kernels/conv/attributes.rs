@@ -10,11 +10,11 @@ use crate::{invalid, require};
 
 /// How the channels of input and output belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Depth {
+pub(crate) enum ChannelGrouping {
     /// The filter's second-last dimension divides the input's channels.
     Grouped,
     /// Each input channel has filters of its own.
-    Wise,
+    Depthwise,
 }
 
 /// The properties that an op shares with its gradients.
@@ -22,7 +22,7 @@ pub(crate) enum Depth {
 pub(crate) struct Family {
     spatial: usize,
     /// How channels belong together.
-    pub depth: Depth,
+    pub grouping: ChannelGrouping,
     /// The names with which TensorFlow's messages about the gradients of input and of filter begin.
     input_class: &'static str,
     filter_class: &'static str,
@@ -32,28 +32,28 @@ impl Family {
     /// Conv2D.
     pub const CONV2D: Self = Self {
         spatial: 2,
-        depth: Depth::Grouped,
+        grouping: ChannelGrouping::Grouped,
         input_class: "Conv2DBackpropInput",
         filter_class: "Conv2DBackpropFilter",
     };
     /// Conv3D.
     pub const CONV3D: Self = Self {
         spatial: 3,
-        depth: Depth::Grouped,
+        grouping: ChannelGrouping::Grouped,
         input_class: "Conv3DBackpropInputOp",
         filter_class: "Conv3DBackpropFilterOp",
     };
     /// DepthwiseConv2dNative.
     pub const DEPTHWISE: Self = Self {
         spatial: 2,
-        depth: Depth::Wise,
+        grouping: ChannelGrouping::Depthwise,
         input_class: "DepthwiseConv2DBackpropInput",
         filter_class: "DepthwiseConv2DBackpropFilter",
     };
 
     /// Whether this is Conv2D, whose messages differ from the others'.
     fn is_conv2d(self) -> bool {
-        self.spatial == 2 && self.depth == Depth::Grouped
+        self.spatial == 2 && self.grouping == ChannelGrouping::Grouped
     }
 
     /// The message about sizes that are not a vector.
@@ -119,7 +119,7 @@ impl ConvAttributes {
             invalid!("Dilated rates should be larger than 0.")
         };
         require!(
-            family.depth == Depth::Grouped || stride[1] == stride[2],
+            family.grouping == ChannelGrouping::Grouped || stride[1] == stride[2],
             "Current implementation only supports equal length strides in the row and column \
              dimensions."
         );
@@ -157,7 +157,7 @@ impl ConvAttributes {
             shape_text(filter)
         );
         let (depth, filter_depth) = (input[self.format.channel()], filter[rank - 2]);
-        if self.family.depth == Depth::Wise {
+        if self.family.grouping == ChannelGrouping::Depthwise {
             require!(
                 depth == filter_depth,
                 "input and filter must have the same depth: {depth} vs {filter_depth}"
@@ -238,7 +238,7 @@ impl ConvAttributes {
             dy[0]
         );
         let (depth, filter_depth, filters) = (input[channel], filter[rank - 2], filter[rank - 1]);
-        if self.family.depth == Depth::Wise {
+        if self.family.grouping == ChannelGrouping::Depthwise {
             require!(
                 depth == filter_depth,
                 "{class}: input and filter must have the same in_depth"
@@ -289,9 +289,9 @@ impl ConvAttributes {
         let spatial = self.format.spatial(input, 1);
         let (output, pad) = self.padding.windows(spatial, kernel, self.stride, self.dilation)?;
         let channels = input[self.format.channel()];
-        let (filters, groups) = match self.family.depth {
-            Depth::Wise => (channels * filter[rank - 1], channels),
-            Depth::Grouped => (filter[rank - 1], channels / filter[rank - 2].max(1)),
+        let (filters, groups) = match self.family.grouping {
+            ChannelGrouping::Depthwise => (channels * filter[rank - 1], channels),
+            ChannelGrouping::Grouped => (filter[rank - 1], channels / filter[rank - 2].max(1)),
         };
         Ok(Geometry {
             batch: input[0],

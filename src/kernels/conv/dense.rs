@@ -7,9 +7,9 @@ use crate::error::Result;
 use crate::kernels::contract::epilogue::Bound;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
-use crate::kernels::contract::plan::Plan;
+use crate::kernels::contract::plan::ProductPlan;
 use crate::kernels::contract::sums::Sums;
-use crate::kernels::contract::{Contraction, Lines, Rows, Store};
+use crate::kernels::contract::{ALayout, BLayout, Contraction, Store};
 use crate::kernels::windows::{limit, part, too_large};
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
@@ -33,6 +33,11 @@ fn store(g: &Geometry, channels: usize, positions: usize) -> Store {
     } else {
         Store::Planes { plane: positions, image: channels * positions }
     }
+}
+
+/// Elements between channels of an image tensor.
+const fn step(g: &Geometry, positions: usize) -> usize {
+    if g.channels_last { 1 } else { positions }
 }
 
 /// Bytes that are bound for an element of a result, or for its partial sums, if these are more.
@@ -67,8 +72,8 @@ pub fn forward<'e>(
     g: &Geometry,
     [x, filter, y]: [&Tensor; 3],
     epilogue: Option<Bound<'e>>,
-) -> Result<Plan<'e>> {
-    let mut plan = Plan::new();
+) -> Result<ProductPlan<'e>> {
+    let mut plan = ProductPlan::new();
     let limit = limit(&profile.capabilities);
     let result = epilogue.as_ref().map_or(y.dtype.size(), Bound::widest);
     let y_bytes = sum_bytes(limit, filter, g.taps() * (g.channels / g.groups), result);
@@ -91,30 +96,17 @@ pub fn forward<'e>(
 fn forward_part(g: &Geometry, [x, filter, y]: [&Tensor; 3]) -> Contraction {
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (from, to) = (g.input_positions(), g.output_positions());
-    Contraction {
-        m: g.batch * to,
-        n: filters,
-        outer: g.taps(),
-        inner: channels,
-        batch: groups(g),
-        a: x.clone(),
-        rows: if is_pointwise(g) {
-            Rows::Dense { stride: g.channels }
-        } else {
-            Rows::Patch(g.clone())
-        },
-        a_step: if g.channels_last { 1 } else { from },
-        a_matrix: channels * if g.channels_last { 1 } else { from },
-        b: filter.clone(),
-        lines: Lines::Dense,
-        b_step: g.filters,
-        b_column: 1,
-        b_matrix: filters,
-        c: y.clone(),
-        store: store(g, g.filters, to),
-        c_matrix: filters * if g.channels_last { 1 } else { to },
-        conjugated: [false; 2],
-    }
+    let a_layout = if is_pointwise(g) {
+        ALayout::Dense { stride: g.channels }
+    } else {
+        ALayout::Patch(g.clone())
+    };
+    Contraction::product([g.batch * to, channels, filters], [x, filter, y])
+        .outer(g.taps(), BLayout::Dense)
+        .left(a_layout, step(g, from))
+        .right(g.filters, 1)
+        .stored(store(g, g.filters, to))
+        .batched(groups(g), [channels * step(g, from), filters, filters * step(g, to)])
 }
 
 /// The gradient of the input.
@@ -122,8 +114,8 @@ pub fn backprop_input(
     profile: &Profile,
     g: &Geometry,
     [filter, dy, dx]: [&Tensor; 3],
-) -> Result<Plan<'static>> {
-    let mut plan = Plan::new();
+) -> Result<ProductPlan<'static>> {
+    let mut plan = ProductPlan::new();
     let limit = limit(&profile.capabilities);
     let dx_bytes = sum_bytes(limit, filter, g.taps() * (g.filters / g.groups), dx.dtype.size());
     let Some(windows) = windows(limit, g, Side::Input, [dx_bytes, dy.dtype.size()]) else {
@@ -142,7 +134,7 @@ pub fn backprop_input(
 /// Rows are input positions, columns the channels of a group, the sum runs over kernel positions
 /// and filters.
 fn backprop_input_part(
-    plan: &mut Plan<'static>,
+    plan: &mut ProductPlan<'static>,
     profile: &Profile,
     g: &Geometry,
     [filter, dy, dx]: [&Tensor; 3],
@@ -156,31 +148,18 @@ fn backprop_input_part(
     }
     let (channels, filters) = (g.channels / g.groups, g.filters / g.groups);
     let (to, from) = (g.input_positions(), g.output_positions());
-    Contraction {
-        m: g.batch * to,
-        n: channels,
-        outer: g.taps(),
-        inner: filters,
-        batch: groups(g),
-        a: dy.clone(),
-        rows: if is_pointwise(g) {
-            Rows::Dense { stride: g.filters }
-        } else {
-            Rows::Spread(g.clone())
-        },
-        a_step: if g.channels_last { 1 } else { from },
-        a_matrix: filters * if g.channels_last { 1 } else { from },
-        b: filter.clone(),
-        lines: Lines::Strided(channels * g.filters),
-        b_step: 1,
-        b_column: g.filters,
-        b_matrix: filters,
-        c: dx.clone(),
-        store: store(g, g.channels, to),
-        c_matrix: channels * if g.channels_last { 1 } else { to },
-        conjugated: [false; 2],
-    }
-    .add_to(plan, profile, None)
+    let a_layout = if is_pointwise(g) {
+        ALayout::Dense { stride: g.filters }
+    } else {
+        ALayout::Spread(g.clone())
+    };
+    Contraction::product([g.batch * to, filters, channels], [dy, filter, dx])
+        .outer(g.taps(), BLayout::Strided(channels * g.filters))
+        .left(a_layout, step(g, from))
+        .right(1, g.filters)
+        .stored(store(g, g.channels, to))
+        .batched(groups(g), [filters * step(g, from), filters, channels * step(g, to)])
+        .add_to(plan, profile, None)
 }
 
 /// Whether windows lie next to each other and cover the input.
@@ -204,29 +183,14 @@ fn is_disjoint(g: &Geometry, dx: &Tensor) -> bool {
 fn disjoint(g: &Geometry, [filter, dy, dx]: [&Tensor; 3]) -> Contraction {
     let (columns, line) = (g.kernel[2] * g.channels, g.input[2] * g.channels);
     let rows = [g.kernel[1]];
-    Contraction {
-        m: g.batch * g.output_positions(),
-        n: columns,
-        outer: 1,
-        inner: g.filters,
-        batch: Iteration::over(&rows).broadcast(&[1]).broadcast(&rows).broadcast(&rows).collapse(),
-        a: dy.clone(),
-        rows: Rows::Dense { stride: g.filters },
-        a_step: 1,
-        a_matrix: 0,
-        b: filter.clone(),
-        lines: Lines::Dense,
-        b_step: 1,
-        b_column: g.filters,
-        b_matrix: columns * g.filters,
-        c: dx.clone(),
-        store: Store::Places {
+    let batch = Iteration::over(&rows).broadcast(&[1]).broadcast(&rows).broadcast(&rows).collapse();
+    Contraction::product([g.batch * g.output_positions(), g.filters, columns], [dy, filter, dx])
+        .right(1, g.filters)
+        .stored(Store::Places {
             extents: [g.output[1], g.output[2]],
             strides: [g.input[1] * line, g.stride[1] * line, columns],
-        },
-        c_matrix: line,
-        conjugated: [false; 2],
-    }
+        })
+        .batched(batch, [0, columns * g.filters, line])
 }
 
 /// The gradient of the filter.
@@ -234,8 +198,8 @@ pub fn backprop_filter(
     profile: &Profile,
     g: &Geometry,
     [x, dy, dw]: [&Tensor; 3],
-) -> Result<Plan<'static>> {
-    let mut plan = Plan::new();
+) -> Result<ProductPlan<'static>> {
+    let mut plan = ProductPlan::new();
     let (limit, size) = (limit(&profile.capabilities), x.dtype.size());
     let windows = match windows(limit, g, Side::Output, [size, size]) {
         Some(windows) if windows.len() > 1 => windows,
@@ -269,30 +233,20 @@ fn backprop_filter_part(g: &Geometry, [x, dy, dw]: [&Tensor; 3]) -> Contraction 
     let (from, to) = (g.input_positions(), g.output_positions());
     let line = g.output[2];
     let lines = g.output[0] * g.output[1];
-    let pointwise = is_pointwise(g);
-    let pixel = if g.channels_last { g.channels } else { 1 };
-    Contraction {
-        m: g.taps() * channels,
-        n: filters,
-        outer: if pointwise { 1 } else { g.batch * lines },
-        inner: if pointwise { g.batch * to } else { line },
-        batch: groups(g),
-        a: x.clone(),
-        rows: if pointwise { Rows::Dense { stride: 1 } } else { Rows::Window(g.clone()) },
-        a_step: if pointwise { pixel } else { g.stride[2] * pixel },
-        a_matrix: channels * if g.channels_last { 1 } else { from },
-        b: dy.clone(),
-        lines: if g.channels_last {
-            Lines::Dense
-        } else {
-            Lines::Planar { count: lines, image: g.filters * to, stride: line }
-        },
-        b_step: if g.channels_last { g.filters } else { 1 },
-        b_column: if g.channels_last { 1 } else { to },
-        b_matrix: filters * if g.channels_last { 1 } else { to },
-        c: dw.clone(),
-        store: Store::Rows(g.filters),
-        c_matrix: filters,
-        conjugated: [false; 2],
-    }
+    let (a_layout, outer, inner, along) = if is_pointwise(g) {
+        (ALayout::Dense { stride: 1 }, 1, g.batch * to, 1)
+    } else {
+        (ALayout::Window(g.clone()), g.batch * lines, line, g.stride[2])
+    };
+    let (b_layout, pixel, b_step, b_column) = if g.channels_last {
+        (BLayout::Dense, g.channels, g.filters, 1)
+    } else {
+        (BLayout::Planar { count: lines, image: g.filters * to, stride: line }, 1, 1, to)
+    };
+    Contraction::product([g.taps() * channels, inner, filters], [x, dy, dw])
+        .outer(outer, b_layout)
+        .left(a_layout, along * pixel)
+        .right(b_step, b_column)
+        .stored(Store::Rows(g.filters))
+        .batched(groups(g), [channels * step(g, from), filters * step(g, to), filters])
 }

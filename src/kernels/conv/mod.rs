@@ -16,14 +16,13 @@ use crate::device::Profile;
 use crate::dtype::{DType, types, union};
 use crate::error::Result;
 use crate::kernels::contract::epilogue::Bound;
-use crate::kernels::contract::plan::Plan;
-use crate::kernels::contract::product::Product;
+use crate::kernels::contract::plan::{Product, ProductPlan};
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor};
-use attributes::{ConvAttributes, Depth, Family};
+use attributes::{ChannelGrouping, ConvAttributes, Family};
 use general::General;
 
 /// Element types, as on TensorFlow's GPU list.
@@ -113,12 +112,12 @@ impl Product for ConvAttributes {
         profile: &Profile,
         operands: [&Tensor; 3],
         epilogue: Option<Bound<'e>>,
-    ) -> Result<Plan<'e>> {
+    ) -> Result<ProductPlan<'e>> {
         let [x, filter, _] = operands;
         let (g, _) = self.forward(&x.dims, &filter.dims)?;
-        match self.family.depth {
-            Depth::Wise => depthwise::forward(profile, &g, operands, epilogue),
-            Depth::Grouped => dense::forward(profile, &g, operands, epilogue),
+        match self.family.grouping {
+            ChannelGrouping::Depthwise => depthwise::forward(profile, &g, operands, epilogue),
+            ChannelGrouping::Grouped => dense::forward(profile, &g, operands, epilogue),
         }
     }
 }
@@ -142,9 +141,9 @@ fn backprop_input(ctx: &mut dyn OpContext, attributes: &ConvAttributes, sized: b
         return ctx.device().fill(dx.address, dx.bytes(), 0);
     }
     let profile = ctx.device().profile();
-    let plan = match attributes.family.depth {
-        Depth::Wise => depthwise::backprop_input(&profile, &g, [&filter, &dy, &dx])?,
-        Depth::Grouped => dense::backprop_input(&profile, &g, [&filter, &dy, &dx])?,
+    let plan = match attributes.family.grouping {
+        ChannelGrouping::Depthwise => depthwise::backprop_input(&profile, &g, [&filter, &dy, &dx])?,
+        ChannelGrouping::Grouped => dense::backprop_input(&profile, &g, [&filter, &dy, &dx])?,
     };
     plan.enqueue(ctx)
 }
@@ -172,9 +171,9 @@ fn backprop_filter(
         return ctx.device().fill(dw.address, dw.bytes(), 0);
     }
     let profile = ctx.device().profile();
-    let plan = match attributes.family.depth {
-        Depth::Wise => depthwise::backprop_filter(&profile, &g, [&x, &dy, &dw])?,
-        Depth::Grouped => dense::backprop_filter(&profile, &g, [&x, &dy, &dw])?,
+    let plan = match attributes.family.grouping {
+        ChannelGrouping::Depthwise => depthwise::backprop_filter(&profile, &g, [&x, &dy, &dw])?,
+        ChannelGrouping::Grouped => dense::backprop_filter(&profile, &g, [&x, &dy, &dw])?,
     };
     plan.enqueue(ctx)
 }
@@ -185,7 +184,7 @@ mod tests {
     use crate::device::Capabilities;
     use crate::kernels::contract::geometry::Geometry;
     use crate::kernels::contract::plan::Step;
-    use crate::kernels::contract::{Rows, Store};
+    use crate::kernels::contract::{ALayout, Store};
 
     /// A convolution of 8 images of 16 by 16 with a square window, channels last.
     fn geometry(channels: usize, filters: usize, kernel: usize, stride: usize) -> Geometry {
@@ -223,7 +222,7 @@ mod tests {
             let [Step::Contract(c, None)] = plan.steps() else { panic!("{plan:?}") };
             let outputs = 8 * (16 / stride) * (16 / stride);
             assert_eq!([c.m, c.n, c.outer, c.inner], [outputs, 64, kernel * kernel, 32]);
-            assert_eq!(matches!(c.rows, Rows::Dense { .. }), kernel == 1);
+            assert_eq!(matches!(c.a_layout, ALayout::Dense { .. }), kernel == 1);
             assert_eq!(c.store, Store::Rows(64));
         }
     }
@@ -271,7 +270,7 @@ mod tests {
         assert_eq!(parts.collect::<Vec<_>>(), [0, 1, 2, 3].map(images));
         // The temporary holds the sums so far and the next ones.
         assert_eq!(plan.temporaries(), [2 * dw.bytes()]);
-        let last = plan.programs().last().unwrap();
+        let last = plan.dispatches().last().unwrap();
         assert_eq!(last.bindings[1].address, dw.address);
     }
 
@@ -280,7 +279,7 @@ mod tests {
         let g = Geometry { groups: 32, ..geometry(32, 32, 3, 1) };
         let [x, dw, dy] = operands(DType::F16, &g);
         let plan = depthwise::backprop_filter(&Profile::AMD, &g, [&x, &dy, &dw]).unwrap();
-        let [parts, finish] = plan.programs().collect::<Vec<_>>()[..] else { panic!("{plan:?}") };
+        let [parts, finish] = plan.dispatches().collect::<Vec<_>>()[..] else { panic!("{plan:?}") };
         assert_eq!(parts.bindings[2].address, finish.bindings[0].address);
         assert_eq!(finish.bindings[1].address, dw.address);
         assert_eq!(plan.temporaries(), [parts.bindings[2].bytes]);

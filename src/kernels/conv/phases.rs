@@ -9,8 +9,8 @@
 use crate::device::Profile;
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::contract::plan::{Plan, Step};
-use crate::kernels::contract::{Contraction, Lines, Rows, Store};
+use crate::kernels::contract::plan::{ProductPlan, Step};
+use crate::kernels::contract::{ALayout, BLayout, Contraction, Store};
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
@@ -81,7 +81,7 @@ fn behind(t: &Tensor, first: usize) -> Tensor {
 
 /// Appends the phases; every element of `dx` is written.
 pub(super) fn backprop_input(
-    plan: &mut Plan<'_>,
+    plan: &mut ProductPlan<'_>,
     profile: &Profile,
     g: &Geometry,
     batch: &Iteration,
@@ -108,38 +108,25 @@ pub(super) fn backprop_input(
             behind(dx, (p1.first * g.input[2] + p2.first) * g.channels),
         );
         let (pixel, row) = (g.stride[2] * g.channels, g.stride[1] * g.input[2] * g.channels);
-        Contraction {
-            m: g.batch * p1.count * p2.count,
-            n: channels,
-            outer: p1.taps * p2.taps,
-            inner: filters,
-            batch: batch.clone(),
-            a: dy.clone(),
-            rows: Rows::Spread(phase),
-            a_step: 1,
-            a_matrix: filters,
-            b,
-            lines: if p1.taps == 1 {
-                Lines::Strided(p2.step * line)
-            } else {
-                Lines::Planar {
-                    count: p2.taps,
-                    image: p1.step * g.kernel[2] * line,
-                    stride: p2.step * line,
-                }
-            },
-            b_step: 1,
-            b_column: g.filters,
-            b_matrix: filters,
-            c,
-            store: Store::Places {
+        let b_layout = if p1.taps == 1 {
+            BLayout::Strided(p2.step * line)
+        } else {
+            BLayout::Planar {
+                count: p2.taps,
+                image: p1.step * g.kernel[2] * line,
+                stride: p2.step * line,
+            }
+        };
+        Contraction::product([g.batch * p1.count * p2.count, filters, channels], [dy, &b, &c])
+            .outer(p1.taps * p2.taps, b_layout)
+            .left(ALayout::Spread(phase), 1)
+            .right(1, g.filters)
+            .stored(Store::Places {
                 extents: [p1.count, p2.count],
                 strides: [g.input_positions() * g.channels, row, pixel],
-            },
-            c_matrix: channels,
-            conjugated: [false; 2],
-        }
-        .add_to(plan, profile, None)?;
+            })
+            .batched(batch.clone(), [filters, filters, channels])
+            .add_to(plan, profile, None)?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@
 use super::program;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::contract::{Contraction, Lines, Rows, Store};
+use crate::kernels::contract::{ALayout, Contraction, Store};
 use crate::kernels::movement::walk::copy_strided;
 use crate::kernels::op::OpContext;
 use crate::layout::{Iteration, Strides, dense_strides};
@@ -286,27 +286,14 @@ fn contract_placed(
     for k in 0..3 {
         walk = walk.operand(&walk_strides(k), 0);
     }
-    Contraction {
-        m: row.extent,
-        n: column.extent,
-        outer: 1,
-        inner: depth.extent,
-        batch: walk.collapse(),
-        a: a.tensor.clone(),
-        rows: Rows::Dense { stride: row.strides[0] as usize },
-        a_step: depth.strides[0] as usize,
-        a_matrix: step(0) as usize,
-        b: b.tensor.clone(),
-        lines: Lines::Dense,
-        b_step: depth.strides[1] as usize,
-        b_column: column.strides[1] as usize,
-        b_matrix: step(1) as usize,
-        c: y.clone(),
-        store: Store::Rows(row.strides[2] as usize),
-        c_matrix: step(2) as usize,
-        conjugated: [false; 2],
-    }
-    .enqueue(ctx)
+    let [a_row, b_column, c_row] = [row.strides[0], column.strides[1], row.strides[2]];
+    let [a_step, b_step] = [depth.strides[0], depth.strides[1]];
+    Contraction::product([row.extent, depth.extent, column.extent], [&a.tensor, &b.tensor, y])
+        .left(ALayout::Dense { stride: a_row as usize }, a_step as usize)
+        .right(b_step as usize, b_column as usize)
+        .stored(Store::Rows(c_row as usize))
+        .batched(walk.collapse(), [0, 1, 2].map(|k| step(k) as usize))
+        .enqueue(ctx)
 }
 
 /// Appends a block, or lengthens the last one where all three tensors walk both evenly.

@@ -9,8 +9,7 @@ use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::contract::epilogue::{Bound, Epilogue};
 use crate::kernels::contract::joined;
-use crate::kernels::contract::plan::Plan;
-use crate::kernels::contract::product::Product;
+use crate::kernels::contract::plan::{Product, ProductPlan};
 use crate::kernels::conv::attributes::{ConvAttributes, Family};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs, broadcast};
 use crate::kernels::fused::cost;
@@ -211,7 +210,7 @@ impl Fused {
         operands: &[Tensor; 2],
         extras: &[Tensor],
         port: usize,
-    ) -> Result<Option<Plan<'_>>> {
+    ) -> Result<Option<ProductPlan<'_>>> {
         self.start_in(ctx, operands, extras, |ctx, dims| {
             Ok([ctx.output(port, self.epilogue.output(), dims)?])
         })
@@ -225,7 +224,7 @@ impl Fused {
         [a, b]: &[Tensor; 2],
         extras: &[Tensor],
         outputs: impl FnOnce(&mut dyn OpContext, &[usize]) -> Result<[Tensor; N]>,
-    ) -> Result<Option<Plan<'_>>> {
+    ) -> Result<Option<ProductPlan<'_>>> {
         let result = self.base.shape(&a.dims, &b.dims)?;
         let axis = self.base.channel(&result);
         let extras = channels(extras, result.len(), axis);

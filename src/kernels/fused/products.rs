@@ -12,7 +12,7 @@ use std::ops::Range;
 use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::contract::epilogue::Epilogue;
-use crate::kernels::contract::plan::Plan;
+use crate::kernels::contract::plan::ProductPlan;
 use crate::kernels::contract::{joined, summed, terms};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 use crate::kernels::expression::Expression;
@@ -203,7 +203,7 @@ impl Kernel for WithSums {
 /// Enqueues a product, if it is not enqueued yet, and the sums of its right operand's columns.
 fn with_sums(
     ctx: &mut dyn OpContext,
-    plan: Option<Plan<'_>>,
+    plan: Option<ProductPlan<'_>>,
     right: &Tensor,
     sums: &Tensor,
 ) -> Result<()> {

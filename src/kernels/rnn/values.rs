@@ -6,10 +6,9 @@
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::contract::{Contraction, Lines, Rows, Store};
+use crate::kernels::contract::Contraction;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::program::convert;
-use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
 /// `tensor` in its accumulator's type.
@@ -88,25 +87,5 @@ pub fn product(
     let [m, n] = c.dims[..] else { unreachable!("a matrix") };
     let k = a.dims[usize::from(!a_turned)];
     debug_assert_eq!(k, b.dims[usize::from(b_turned)]);
-    Contraction {
-        m,
-        n,
-        outer: 1,
-        inner: k,
-        batch: Iteration::over(&[]).operand(&[], 0).operand(&[], 0),
-        a: a.clone(),
-        rows: Rows::Dense { stride: if a_turned { 1 } else { k } },
-        a_step: if a_turned { m } else { 1 },
-        a_matrix: m * k,
-        b: b.clone(),
-        lines: Lines::Dense,
-        b_step: if b_turned { 1 } else { n },
-        b_column: if b_turned { k } else { 1 },
-        b_matrix: k * n,
-        c: c.clone(),
-        store: Store::Rows(n),
-        c_matrix: m * n,
-        conjugated: [false; 2],
-    }
-    .enqueue(ctx)
+    Contraction::product([m, k, n], [a, b, c]).transposed([a_turned, b_turned]).enqueue(ctx)
 }

@@ -78,7 +78,7 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::super::super::tables;
-    use super::super::super::tile::OperandMemory;
+    use super::super::super::tile::TileKind;
     use super::super::{candidates, choose};
     use super::*;
     use crate::device::{Capabilities, Cooperative, Profile};
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn many_short_tiles_get_persistent_workgroups() {
         let tile = &tables::FEW_REGISTERS[0];
-        assert!(matches!(tile.memory, OperandMemory::Workgroup { .. }));
+        assert!(matches!(tile.kind, TileKind::Workgroup { .. }));
         for profile in GPUS {
             let of = |depth| {
                 let d = demand(profile, [1 << 16, depth, 1 << 10]);

@@ -5,7 +5,9 @@ use crate::dtype::DType;
 use crate::kernels::contract::assembly::shader;
 use crate::kernels::contract::column_sums::SumsKind;
 use crate::kernels::contract::epilogue::{Broadcast, Epilogue, EpilogueVariant};
-use crate::kernels::contract::{Lanes, RowsKind, StoreKind, Variant, finish, summed, tables, tile};
+use crate::kernels::contract::{
+    ALayoutKind, Lanes, StoreKind, TileVariant, finish, summed, tables, tile,
+};
 use crate::kernels::expression::Expression;
 use crate::layout::Iteration;
 use crate::shader::Shader;
@@ -66,7 +68,7 @@ fn joined_variants() -> Vec<Shader> {
         let bias = samples.iter().find(|(_, broadcasts)| broadcasts[..] == [Broadcast::Channel]);
         let (bias, broadcasts) = bias.expect("a sample with a bias");
         let tiles = tables::all().filter(|t| {
-            has_kind(t, dtype) && !matches!(t.memory, tile::OperandMemory::Cooperative { .. })
+            has_kind(t, dtype) && !matches!(t.kind, tile::TileKind::Cooperative { .. })
         });
         for (at, tile) in tiles.enumerate() {
             let four = dtype.size() <= 4;
@@ -75,18 +77,18 @@ fn joined_variants() -> Vec<Shader> {
             let epilogue = EpilogueVariant::sample(bias, broadcasts, four);
             let epilogue = (at % 3 > 0 && bias.output() == dtype).then_some(epilogue);
             let plain = epilogue.is_none();
-            let variant = Variant {
+            let variant = TileVariant {
                 a: (dtype, Lanes::One),
                 b: (dtype, lanes),
                 c: (dtype, store),
                 parts: if plain { 3 } else { 2 },
                 epilogue,
-                ..Variant::plain(tile)
+                ..TileVariant::plain(tile)
             };
             if plain && four && summed::has_place(tile) {
                 let whole = at % 2 == 0 || dtype.lanes() > 1;
                 let sums = if whole { SumsKind::Vec4s } else { SumsKind::Elements };
-                out.push(shader(&Variant { sums, ..variant.clone() }));
+                out.push(shader(&TileVariant { sums, ..variant.clone() }));
             }
             out.push(shader(&variant));
         }
@@ -105,33 +107,33 @@ pub fn fused_variants() -> Vec<Shader> {
             let result = epilogue.output();
             let tiles = tables::all().filter(|t| has_kind(t, dtype));
             for tile in tiles.step_by(3) {
-                let mut push = |rows, spatial, store, batch| {
+                let mut push = |a_layout, spatial, store, batch| {
                     let vec4s = store == StoreKind::Vec4s;
                     let (lanes, c) = (Lanes::One, (result, store));
                     let epilogue = Some(EpilogueVariant::sample(&epilogue, &broadcasts, vec4s));
                     let (a, b) = ((dtype, lanes), (dtype, lanes));
-                    out.push(shader(&Variant {
-                        rows,
+                    out.push(shader(&TileVariant {
+                        a_layout,
                         spatial,
                         a,
                         b,
                         c,
                         batch,
                         epilogue,
-                        ..Variant::plain(tile)
+                        ..TileVariant::plain(tile)
                     }));
                 };
                 for batch in [None, Some(batch.clone())] {
                     if result.size() <= 4 {
-                        push(RowsKind::Dense, 0, StoreKind::Vec4s, batch.clone());
+                        push(ALayoutKind::Dense, 0, StoreKind::Vec4s, batch.clone());
                     }
                     if result.lanes() == 1 && dtype == DType::I8 {
-                        push(RowsKind::Dense, 0, StoreKind::Elements, batch.clone());
-                        push(RowsKind::Dense, 0, StoreKind::Columns, None);
+                        push(ALayoutKind::Dense, 0, StoreKind::Elements, batch.clone());
+                        push(ALayoutKind::Dense, 0, StoreKind::Columns, None);
                     } else if result.lanes() == 1 {
-                        push(RowsKind::Patch, 2, StoreKind::Elements, batch.clone());
-                        push(RowsKind::Patch, 3, StoreKind::Planes, batch);
-                        push(RowsKind::Dense, 0, StoreKind::Columns, None);
+                        push(ALayoutKind::Patch, 2, StoreKind::Elements, batch.clone());
+                        push(ALayoutKind::Patch, 3, StoreKind::Planes, batch);
+                        push(ALayoutKind::Dense, 0, StoreKind::Columns, None);
                     }
                 }
             }

@@ -15,7 +15,8 @@ use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, EpilogueVariant, channel_of};
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::contract::images::{Side, Window};
-use crate::kernels::contract::plan::{Dispatch, Plan, Step};
+use crate::kernels::contract::plan::{ProductPlan, Step};
+use crate::kernels::contract::programs::Dispatch;
 use crate::kernels::contract::sums::Sums;
 use crate::kernels::contract::{finish, samples};
 use crate::kernels::conv::dense;
@@ -179,8 +180,8 @@ pub fn forward<'e>(
     g: &Geometry,
     [x, filter, y]: [&Tensor; 3],
     epilogue: Option<Bound<'e>>,
-) -> Result<Plan<'e>> {
-    let mut plan = Plan::new();
+) -> Result<ProductPlan<'e>> {
+    let mut plan = ProductPlan::new();
     if filter.is_empty() {
         debug_assert!(epilogue.is_none(), "no epilogue without products");
         plan.push(Step::Zero(y.clone()));
@@ -224,11 +225,11 @@ pub fn backprop_input(
     profile: &Profile,
     g: &Geometry,
     [filter, dy, dx]: [&Tensor; 3],
-) -> Result<Plan<'static>> {
+) -> Result<ProductPlan<'static>> {
     if g.taps() * (1 + g.filters / g.channels) + g.kernel[1] > profile.loop_limit {
         return dense::backprop_input(profile, g, [filter, dy, dx]);
     }
-    let mut plan = Plan::new();
+    let mut plan = ProductPlan::new();
     let size = dx.dtype.size();
     let Some(windows) = windows(profile, g, Side::Input, [size, size])? else {
         plan.dispatch(backprop_input_part(profile, g, [filter, dy, dx])?);
@@ -263,11 +264,11 @@ pub fn backprop_filter(
     profile: &Profile,
     g: &Geometry,
     [x, dy, dw]: [&Tensor; 3],
-) -> Result<Plan<'static>> {
+) -> Result<ProductPlan<'static>> {
     if g.output[2] + 1 > profile.loop_limit {
         return dense::backprop_filter(profile, g, [x, dy, dw]);
     }
-    let mut plan = Plan::new();
+    let mut plan = ProductPlan::new();
     let size = x.dtype.size();
     let Some(windows) = windows(profile, g, Side::Output, [size, size])? else {
         backprop_filter_part(&mut plan, profile, g, [x, dy, dw])?;
@@ -284,7 +285,7 @@ pub fn backprop_filter(
 }
 
 fn backprop_filter_part(
-    plan: &mut Plan<'_>,
+    plan: &mut ProductPlan<'_>,
     profile: &Profile,
     g: &Geometry,
     [x, dy, dw]: [&Tensor; 3],

@@ -16,7 +16,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, EpilogueVariant};
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::contract::plan::Dispatch;
+use crate::kernels::contract::programs::Dispatch;
 use crate::kind::Kind;
 use crate::shader::{Shader, vec4};
 use crate::tensor::Tensor;

@@ -13,7 +13,7 @@ use super::text;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::F32;
 use crate::error::{Error, Result};
-use crate::kernels::contract::{Contraction, Lines, Rows, Store};
+use crate::kernels::contract::Contraction;
 use crate::kernels::op::OpContext;
 use crate::layout::Iteration;
 use crate::shader::vec4;
@@ -104,52 +104,28 @@ impl Staged<'_> {
         let blocks = (0..g.queries).step_by(block).map(|first| first..g.queries.min(first + block));
         let product = walk([of(0, g.depth), shared(1, g.depth), of_scores]);
         for rows in blocks.clone() {
-            Contraction {
-                m: rows.len(),
-                n: self.keys(&rows),
-                outer: 1,
-                inner: g.depth,
-                batch: product.clone(),
-                a: tail(&query, rows.start * strides[0][2]),
-                rows: Rows::Dense { stride: strides[0][2] },
-                a_step: 1,
-                a_matrix: g.depth,
-                b: key.clone(),
-                lines: Lines::Dense,
-                b_step: 1,
-                b_column: strides[1][2],
-                b_matrix: g.depth,
-                c: tail(scores, rows.start * g.keys),
-                store: Store::Rows(g.keys),
-                c_matrix: matrix,
-                conjugated: [false; 2],
-            }
-            .enqueue(ctx)?;
+            let operands = [
+                &tail(&query, rows.start * strides[0][2]),
+                &key,
+                &tail(scores, rows.start * g.keys),
+            ];
+            Contraction::product([rows.len(), g.depth, self.keys(&rows)], operands)
+                .strided([strides[0][2], strides[1][2], g.keys], [false, true])
+                .batched(product.clone(), [g.depth, g.depth, matrix])
+                .enqueue(ctx)?;
         }
         self.weights(ctx.device(), scores, first, block)?;
         let product = walk([of_scores, shared(2, g.width), of(3, g.width)]);
         for rows in blocks {
-            Contraction {
-                m: rows.len(),
-                n: g.width,
-                outer: 1,
-                inner: self.keys(&rows),
-                batch: product.clone(),
-                a: tail(scores, rows.start * g.keys),
-                rows: Rows::Dense { stride: g.keys },
-                a_step: 1,
-                a_matrix: matrix,
-                b: value.clone(),
-                lines: Lines::Dense,
-                b_step: strides[2][2],
-                b_column: 1,
-                b_matrix: g.width,
-                c: tail(&result, rows.start * strides[3][2]),
-                store: Store::Rows(strides[3][2]),
-                c_matrix: g.width,
-                conjugated: [false; 2],
-            }
-            .enqueue(ctx)?;
+            let operands = [
+                &tail(scores, rows.start * g.keys),
+                &value,
+                &tail(&result, rows.start * strides[3][2]),
+            ];
+            Contraction::product([rows.len(), self.keys(&rows), g.width], operands)
+                .strided([g.keys, strides[2][2], strides[3][2]], [false; 2])
+                .batched(product.clone(), [matrix, g.width, g.width])
+                .enqueue(ctx)?;
         }
         Ok(())
     }

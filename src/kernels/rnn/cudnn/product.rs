@@ -1,9 +1,8 @@
 //! Products of matrices that are parts of tensors.
 
 use crate::error::Result;
-use crate::kernels::contract::{Contraction, Lines, Rows, Store};
+use crate::kernels::contract::Contraction;
 use crate::kernels::op::OpContext;
-use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
 /// A matrix whose rows are `stride` elements apart, possibly transposed.
@@ -58,27 +57,7 @@ impl Matrix {
 pub fn multiply(ctx: &mut dyn OpContext, a: &Matrix, b: &Matrix, c: &Matrix) -> Result<()> {
     let ([m, k], [_, n]) = (a.extents(), b.extents());
     debug_assert_eq!((c.extents(), k), ([m, n], b.extents()[0]));
-    let [(a_row, a_step), (b_step, b_column)] =
-        [a, b].map(|x| if x.turned { (1, x.stride) } else { (x.stride, 1) });
-    Contraction {
-        m,
-        n,
-        outer: 1,
-        inner: k,
-        batch: Iteration::over(&[]).operand(&[], 0).operand(&[], 0),
-        a: a.tensor.clone(),
-        rows: Rows::Dense { stride: a_row },
-        a_step,
-        a_matrix: a.tensor.len(),
-        b: b.tensor.clone(),
-        lines: Lines::Dense,
-        b_step,
-        b_column,
-        b_matrix: b.tensor.len(),
-        c: c.tensor.clone(),
-        store: Store::Rows(c.stride),
-        c_matrix: c.tensor.len(),
-        conjugated: [false; 2],
-    }
-    .enqueue(ctx)
+    Contraction::product([m, k, n], [&a.tensor, &b.tensor, &c.tensor])
+        .strided([a.stride, b.stride, c.stride], [a.turned, b.turned])
+        .enqueue(ctx)
 }

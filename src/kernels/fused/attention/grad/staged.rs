@@ -8,7 +8,7 @@ use super::{Tensors, text};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::F32;
 use crate::error::Result;
-use crate::kernels::contract::{Contraction, Lines, Rows, Store};
+use crate::kernels::contract::Contraction;
 use crate::kernels::op::OpContext;
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
@@ -99,29 +99,11 @@ impl Staged<'_> {
                 walk.operand(&[(x.strides[0] / unit) as i64, (x.strides[1] / unit) as i64], 0)
             },
         );
-        let (a_row, a_step) = if a_transposed { (1, a.strides[2]) } else { (a.strides[2], 1) };
-        let (b_step, b_column) = if b_transposed { (1, b.strides[2]) } else { (b.strides[2], 1) };
-        Contraction {
-            m: c.rows,
-            n: c.width,
-            outer: 1,
-            inner: if a_transposed { a.rows } else { a.width },
-            batch: walk.collapse(),
-            a: a.tensor.clone(),
-            rows: Rows::Dense { stride: a_row },
-            a_step,
-            a_matrix: a.width,
-            b: b.tensor.clone(),
-            lines: Lines::Dense,
-            b_step,
-            b_column,
-            b_matrix: b.width,
-            c: c.tensor.clone(),
-            store: Store::Rows(c.strides[2]),
-            c_matrix: c.width,
-            conjugated: [false; 2],
-        }
-        .enqueue(ctx)
+        let depth = if a_transposed { a.rows } else { a.width };
+        Contraction::product([c.rows, depth, c.width], [&a.tensor, &b.tensor, &c.tensor])
+            .strided([a, b, c].map(|x| x.strides[2]), [a_transposed, b_transposed])
+            .batched(walk.collapse(), [a, b, c].map(|x| x.width))
+            .enqueue(ctx)
     }
 
     fn of_weights(

@@ -1,0 +1,108 @@
+//! The choices that were made, by shape, so that an eager product does not choose again.
+//!
+//! A choice depends on its shape, on the device's profile and on the matrix units that are used, and
+//! all of them are in the key. So no choice is ever out of date: a probe's verdict, a refused
+//! program or a wish for determinism changes the matrix units, and with them the key. A tuner keeps
+//! its own answers ([`crate::device::tuning`]), which come before these choices.
+
+use parking_lot::RwLock;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use super::Contraction;
+use super::choice::{Choice, choose};
+use crate::device::{Cooperative, Device};
+use crate::dtype::DType;
+
+/// The most choices that are kept. When there are more shapes, all are forgotten.
+const MOST: usize = 4096;
+
+/// What a choice depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Question {
+    /// The device, by its number.
+    device: u32,
+    dtype: DType,
+    /// Rows, columns, the length of the contracted index, and the number of results.
+    extents: [usize; 4],
+    by_depth: bool,
+    /// The id of the cooperative matrices, if they are used.
+    cooperative: Option<u32>,
+}
+
+/// The choices of all devices. Threads that find theirs share the lock.
+static CHOICES: RwLock<FxHashMap<Question, Choice>> =
+    RwLock::new(FxHashMap::with_hasher(FxBuildHasher));
+
+/// The estimate's choice for `results` contractions like `c`.
+pub(super) fn of(
+    device: &Device,
+    c: &Contraction,
+    results: usize,
+    cooperative: Option<Cooperative>,
+) -> Choice {
+    let question = Question {
+        device: device.number(),
+        dtype: c.a.dtype,
+        extents: [c.m, c.n, c.depth(), results],
+        by_depth: c.is_by_depth(),
+        cooperative: cooperative.map(Cooperative::id),
+    };
+    let known = CHOICES.read().get(&question).copied();
+    known.unwrap_or_else(|| {
+        let mut demand = c.demand(device.profile(), cooperative);
+        demand.batch = results;
+        keep(&CHOICES, question, choose(&demand))
+    })
+}
+
+fn keep(
+    choices: &RwLock<FxHashMap<Question, Choice>>,
+    question: Question,
+    choice: Choice,
+) -> Choice {
+    let mut choices = choices.write();
+    if choices.len() >= MOST {
+        choices.clear();
+    }
+    choices.insert(question, choice);
+    choice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::MANY_REGISTERS;
+    use super::*;
+    use crate::device::Profile;
+    use crate::local::Session;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn the_number_of_kept_choices_is_bounded() {
+        let choices = RwLock::default();
+        let choice = Choice::of_tiles(&MANY_REGISTERS[0], 1);
+        for device in 0..2 * MOST as u32 + 1 {
+            let question = Question {
+                device,
+                dtype: DType::F32,
+                extents: [1; 4],
+                by_depth: false,
+                cooperative: None,
+            };
+            assert_eq!(keep(&choices, question, choice), choice);
+            let kept = choices.read();
+            assert!(kept.len() <= MOST && kept.contains_key(&question));
+        }
+    }
+
+    /// Matrix units that become unusable change the question, and so the choice.
+    #[test]
+    fn a_choice_with_matrix_units_is_not_one_without_them() {
+        let device = Session::under(Profile::NVIDIA).expect("a Vulkan driver").device;
+        let of = |address| Tensor::new(DType::F16, &[2048, 2048], address);
+        let c = Contraction::product([2048; 3], [&of(0), &of(1 << 40), &of(2 << 40)]);
+        for cooperative in [None, Some(Cooperative::F16), None, Some(Cooperative::F16)] {
+            let choice = super::of(&device, &c, 1, cooperative);
+            assert_eq!(choice, choose(&c.demand(device.profile(), cooperative)));
+        }
+    }
+}

@@ -300,10 +300,10 @@ fn what_is_left_alone() {
         "preserve out\nc = Placeholder -> bool[4]\nx = Placeholder -> float32[4, 4]\na = \
          Select(c, x, x) {T: float32} -> float32[4, 4]\nb = Neg(a) {T: float32} -> float32[4, \
          4]\nout = Custom(b)",
-        // Equal that answers false to shapes that do not go together.
-        "preserve out\nx = Placeholder -> float32[4]\ny = Placeholder -> float32[4]\na = Equal(x, \
-         y) {T: float32, incompatible_shape_error: false} -> bool[4]\nb = LogicalNot(a) -> \
-         bool[4]\nout = Custom(b)",
+        // Equal that answers false to shapes that do not go together, as these might not.
+        "preserve out\nx = Placeholder -> float32[?2]\ny = Placeholder -> float32[?3]\na = \
+         Equal(x, y) {T: float32, incompatible_shape_error: false} -> bool[?4]\nb = \
+         LogicalNot(a) -> bool[?4]\nout = Custom(b)",
         // A conversion that drops bits instead of rounding.
         "preserve out\nx = Placeholder -> float32[4]\na = Cast(x) {SrcT: float32, DstT: float16, \
          Truncate: true} -> float16[4]\nb = Neg(a) {T: float16} -> float16[4]\nout = Custom(b)",
@@ -493,4 +493,23 @@ fn nodes_in_front_of_a_loop_stay_apart_from_those_behind_it() {
         carried("v", "a", "sv:1"),
     );
     refuse("elementwise", &text);
+}
+
+#[test]
+fn a_comparison_that_never_fails_is_fused_if_its_shapes_certainly_go_together() {
+    // The operator == of tensors makes such nodes.
+    let text = "preserve out\nx = Placeholder -> float32[?2]\nc = Const {dtype: float32, value: \
+                tensor float32[] [0.5]} -> float32[]\na = Equal(x, c) {T: float32, \
+                incompatible_shape_error: false} -> bool[?2]\nb = LogicalNot(a) -> bool[?2]\nout = \
+                Custom(b)";
+    check(
+        "elementwise",
+        text,
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> float32[?2]
+            out = Custom(b/wgpu_fused)
+            b/wgpu_fused = _WgpuFusedElementwise(x) {T_in: [float32], T_out: [bool], constants: [0.5], expression: "x: float32; c: 1; s0 = Equal<float32>(x0, c0); s1 = LogicalNot<bool>(s0); return s1"} -> bool[?2]
+        "#]],
+    );
 }

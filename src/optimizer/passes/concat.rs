@@ -11,12 +11,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::expression::{Expression, Value};
+use crate::kernels::expression::Value;
 use crate::kernels::fused::concat::{MAX_INPUTS, MAX_PARTS, OP};
 use crate::kernels::fused::cost::{self, BOUND};
 use crate::optimizer::attr::Attr;
+use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
-use crate::optimizer::scalars::{SameShapes, Scalar};
+use crate::optimizer::meaning::{Engine, SameShapes, Scalar, number, scalar};
 use crate::optimizer::shape::TensorInfo;
 
 /// The largest number of elementwise nodes in a region.
@@ -30,7 +31,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     }
     let scalars: FxHashMap<NodeId, Scalar> = {
         let shapes = SameShapes::new(graph, &order);
-        order.iter().filter_map(|id| Some((*id, Scalar::of(&shapes, *id)?))).collect()
+        let of = |id: &NodeId| Some((*id, scalar(graph, &shapes, *id, Engine::Loop).ok()?));
+        order.iter().filter_map(of).collect()
     };
     for id in order.iter().copied() {
         if let Some(region) = Region::find(graph, &scalars, id) {
@@ -58,8 +60,7 @@ struct Region<'g> {
     part: TensorInfo,
     /// Elementwise nodes, in topological order.
     members: Vec<NodeId>,
-    expression: Expression,
-    constants: Vec<f32>,
+    draft: Draft,
     /// The inputs, each with the number of its part if it is a part.
     inputs: Vec<(Output, Option<usize>, Value)>,
     values: FxHashMap<Output, Value>,
@@ -114,8 +115,7 @@ impl<'g> Region<'g> {
             axis,
             part,
             members: Vec::new(),
-            expression: Expression::new(),
-            constants: Vec::new(),
+            draft: Draft::default(),
             inputs: Vec::new(),
             values: FxHashMap::default(),
         };
@@ -123,7 +123,7 @@ impl<'g> Region<'g> {
         region.steps()?;
         for part in parts {
             let value = region.value(*part, dtype)?;
-            region.expression.output(value);
+            region.draft.output(value);
         }
         region.plan(id)
     }
@@ -170,11 +170,9 @@ impl<'g> Region<'g> {
         let single = self.graph.info(tensor).rank() == Some(0);
         if single
             && dtype.is_single()
-            && let Some(constant) = self.graph.constant(tensor)
-            && let [value] = constant.to_f64()[..]
+            && let Some(number) = number(self.graph, tensor)
         {
-            self.constants.push(value as f32);
-            return Some(self.expression.constant());
+            return Some(self.draft.constant(number.value));
         }
         let (source, part) = self.source(tensor);
         let known = self.inputs.iter().find(|(t, p, _)| (*t, *p) == (source, part));
@@ -184,7 +182,7 @@ impl<'g> Region<'g> {
         if part.is_none() && !self.graph.info(source).broadcasts_to(&self.part) {
             return None;
         }
-        let value = self.expression.input(dtype);
+        let value = self.draft.input(dtype);
         self.inputs.push((source, part, value));
         (self.inputs.len() <= MAX_INPUTS).then_some(value)
     }
@@ -236,22 +234,11 @@ impl<'g> Region<'g> {
     fn steps(&mut self) -> Option<()> {
         for id in self.members.clone() {
             let scalar = self.scalars[&id];
-            let types = scalar.call.inputs();
-            let inputs = self.graph.node(id).inputs();
             let mut args = Vec::new();
-            for (at, input) in inputs.iter().enumerate() {
-                let dtype = types[at.min(types.len() - 1)];
-                args.push(self.value(*input, dtype)?);
+            for (at, input) in self.graph.node(id).inputs().iter().enumerate() {
+                args.push(self.value(*input, scalar.input_type(at))?);
             }
-            let mut call: Vec<Value> = args[..types.len().min(args.len())].to_vec();
-            if let Some(attr) = scalar.attr {
-                self.constants.push(attr);
-                call.push(self.expression.constant());
-            }
-            let mut value = self.expression.step(scalar.call, &call).ok()?;
-            for next in args.iter().skip(types.len()) {
-                value = self.expression.step(scalar.call, &[value, *next]).ok()?;
-            }
+            let value = self.draft.scalar(&scalar, &args)?;
             self.values.insert(Output { node: id, port: 0 }, value);
         }
         Some(())
@@ -259,14 +246,13 @@ impl<'g> Region<'g> {
 
     fn plan(self, id: NodeId) -> Option<Plan> {
         let node = self.graph.node(id);
-        let types = self.expression.output_types();
-        let parameters = self.expression.outputs().iter().any(|v| matches!(v, Value::Constant(_)));
-        let cheap = cost::elementwise(cost::expression(&self.expression)) <= BOUND;
+        let types = self.draft.expression.output_types();
+        let cheap = cost::elementwise(cost::expression(&self.draft.expression)) <= BOUND;
         // The result's extents are those of the whole: some input must determine them.
         let has_part = self.inputs.iter().any(|(tensor, part, _)| {
             part.is_some() || self.graph.info(*tensor).same_shape(&self.part)
         });
-        let worth = !self.members.is_empty() && has_part && cheap && !parameters;
+        let worth = !self.members.is_empty() && has_part && cheap && !self.draft.gives_parameters();
         if !worth || types.iter().any(|t| *t != self.dtype) {
             return None;
         }
@@ -277,22 +263,16 @@ impl<'g> Region<'g> {
         splits.dedup();
         let parts: Vec<i64> =
             self.inputs.iter().map(|(_, part, _)| part.map_or(-1, |p| p as i64)).collect();
-        let new = NewNode {
-            name: format!("{}/fused", node.name()),
-            op: OP.to_owned(),
-            device: node.device().to_owned(),
-            inputs: self.inputs.iter().map(|(tensor, ..)| *tensor).collect(),
-            controls: Vec::new(),
-            attrs: vec![
-                ("T_in", self.expression.inputs().into()),
-                ("T", self.dtype.into()),
-                ("expression", self.expression.to_string().into()),
-                ("constants", self.constants[..].into()),
-                ("parts", parts[..].into()),
-                ("axis", (self.axis as i64 - self.whole.rank()? as i64).into()),
-            ],
-            infos: vec![self.graph.info(Output { node: id, port: 0 }).clone()],
-        };
+        let mut attrs = vec![
+            ("T_in", self.draft.expression.inputs().into()),
+            ("T", self.dtype.into()),
+            ("parts", parts[..].into()),
+            ("axis", (self.axis as i64 - self.whole.rank()? as i64).into()),
+        ];
+        attrs.extend(self.draft.attrs());
+        let inputs = self.inputs.iter().map(|(tensor, ..)| *tensor).collect();
+        let infos = vec![self.graph.info(Output { node: id, port: 0 }).clone()];
+        let new = fused(self.graph, id, "fused", OP, inputs, attrs, infos);
         Some(Plan { members: self.members, splits, new })
     }
 

@@ -1,11 +1,12 @@
 //! Folds nodes in front of a contraction into its attributes: a transpose of the last two
 //! dimensions of a matrix product's operand, and zero padding of a convolution's input.
 
-use super::contraction::{attributes, fused_op};
+use super::contraction::attributes;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::meaning::fused_product;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -14,7 +15,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         if !graph.contains(id) || !graph.node(id).on_wgpu() || graph.is_preserved(id) {
             continue;
         }
-        match fused_op(graph.node(id).op()) {
+        match fused_product(graph.node(id).op()) {
             Some("_WgpuFusedMatMul") => transposes(graph, id, ["transpose_a", "transpose_b"]),
             Some("_WgpuFusedBatchMatMulV2") => transposes(graph, id, ["adj_x", "adj_y"]),
             Some(fused) => pad(graph, id, fused),
@@ -133,7 +134,7 @@ fn padded(graph: &Graph, id: NodeId) -> Option<(NodeId, Vec<i64>)> {
     let rank = paddings.len() / 2;
     let channel = if format.starts_with("NC") { 1 } else { rank.checked_sub(1)? };
     let spatial = |at: usize| at / 2 != 0 && at / 2 != channel;
-    let expected = if fused_op(conv.op()) == Some("_WgpuFusedConv3D") { 5 } else { 4 };
+    let expected = if fused_product(conv.op()) == Some("_WgpuFusedConv3D") { 5 } else { 4 };
     let fits = rank == expected
         && paddings.iter().enumerate().all(|(at, p)| *p == 0 || (*p > 0 && spatial(at)));
     fits.then(|| (input.node, paddings.iter().zip(&before).map(|(a, b)| a + b).collect()))

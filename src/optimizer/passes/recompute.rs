@@ -12,12 +12,10 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
-use crate::kernels::fused::cost;
-use crate::kernels::reduce::table::REDUCTIONS;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
-use crate::optimizer::scalars::{SameShapes, Scalar};
+use crate::optimizer::meaning::{Engine, KnownShapes, Meaning, SameShapes, Scalar, scalar};
 
-/// The largest number of recomputed nodes for one value, and their weight ([`cost::again`]).
+/// The largest number of recomputed nodes for one value, and their weight ([`Scalar::again`]).
 const MAX_NODES: usize = 24;
 const MAX_WEIGHT: u32 = 256;
 /// The largest number of a value's readers that are considered.
@@ -134,7 +132,7 @@ impl<'g> Values<'g> {
             plain[id.index()] = node.controls().is_empty()
                 && graph.waiters(*id).next().is_none()
                 && !graph.is_preserved(*id);
-            let scalar = Scalar::of(&shapes, *id);
+            let scalar = scalar(graph, &shapes, *id, Engine::Loop).ok();
             // An input with a single element does not count for the levels, nor does a control
             // input of a gradient.
             let large = node.inputs().iter().filter(|i| graph.info(**i).len() != Some(1));
@@ -182,7 +180,7 @@ impl<'g> Values<'g> {
         }
         let scalar = self.scalars[id.index()].filter(|_| self.plain[id.index()])?;
         let node = self.graph.node(id);
-        found.weight += cost::again(scalar.call) * (node.inputs().len().max(2) - 1) as u32;
+        found.weight = found.weight.saturating_add(scalar.again());
         if found.seen.len() > MAX_NODES || found.weight > MAX_WEIGHT {
             return None;
         }
@@ -191,8 +189,8 @@ impl<'g> Values<'g> {
                 self.collect(input.node, of, found)?;
             } else if self.graph.info(*input).len() != Some(1) && found.leaf != Some(*input) {
                 // A second tensor would have to be read as well.
-                let of_reduction =
-                    REDUCTIONS.iter().any(|r| r.op == self.graph.node(input.node).op());
+                let made = Meaning::of(self.graph.node(input.node));
+                let of_reduction = matches!(made, Meaning::Fold(_));
                 if found.leaf.is_some() || of_reduction || !self.shapes.same(*input, of) {
                     return None;
                 }

@@ -2,9 +2,9 @@
 //! So the shape is taken from a tensor of the same shape further up, if the shape of that tensor is
 //! read already.
 
-use crate::kernels::scalar;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::meaning::is_elementwise;
 
 /// The largest number of elementwise nodes between two tensors of one shape.
 const MAX_ROW: usize = 8;
@@ -18,9 +18,7 @@ pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     let shape = graph.info(tensor);
     for _ in 0..MAX_ROW {
         let maker = graph.node(tensor.node);
-        let elementwise =
-            scalar::find(maker.op()).is_some() || matches!(maker.op(), "AddN" | "Cast");
-        if !elementwise || maker.device() != node.device() {
+        if !is_elementwise(maker.op()) || maker.device() != node.device() {
             return None;
         }
         tensor = *maker.inputs().iter().find(|input| graph.info(**input).same_shape(shape))?;

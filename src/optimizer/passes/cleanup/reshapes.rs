@@ -2,9 +2,7 @@
 //! the first shape vanishes.
 
 use crate::optimizer::graph::{Graph, NodeId, Output};
-
-/// Ops that give their first input another shape.
-const RESHAPES: &[&str] = &["ExpandDims", "Reshape", "Squeeze"];
+use crate::optimizer::meaning::is_view;
 
 /// The largest number of such nodes in a row that are searched.
 const MAX_ROW: usize = 64;
@@ -55,5 +53,5 @@ fn is_free(graph: &Graph, id: NodeId, tensor: Output) -> bool {
 /// The input of a node that changes only the shape.
 fn before(graph: &Graph, id: NodeId) -> Option<Output> {
     let node = graph.node(id);
-    RESHAPES.contains(&node.op()).then(|| node.inputs().first().copied())?
+    is_view(node).then(|| node.inputs().first().copied())?
 }

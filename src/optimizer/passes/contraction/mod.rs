@@ -19,27 +19,14 @@ use crate::error::Result;
 use crate::kernels::bias::ChannelAxis;
 use crate::kernels::fused::contraction::{DEFINITIONS, INT8};
 use crate::optimizer::attr::Attr;
-use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
+use crate::optimizer::emit::fused;
+use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::meaning::fused_product;
 use crate::optimizer::shape::TensorInfo;
 use tail::{Extra, Tail};
 
-/// An op and its fused op.
-const FUSED: &[(&str, &str)] = &[
-    ("BatchMatMulV2", "_WgpuFusedBatchMatMulV2"),
-    ("BatchMatMulV3", INT8),
-    ("Conv2D", "_WgpuFusedConv2D"),
-    ("Conv3D", "_WgpuFusedConv3D"),
-    ("DepthwiseConv2dNative", "_WgpuFusedDepthwiseConv2dNative"),
-    ("MatMul", "_WgpuFusedMatMul"),
-];
-
 /// The attributes that an epilogue adds.
 const EPILOGUE: [&str; 4] = ["T_extra", "T_out", "constants", "expression"];
-
-/// The fused op for `op`, which may be a fused op already.
-pub(super) fn fused_op(op: &str) -> Option<&'static str> {
-    FUSED.iter().find(|(plain, fused)| *plain == op || *fused == op).map(|(_, fused)| *fused)
-}
 
 /// A contraction that may get an epilogue, or a larger one than it has.
 struct Root {
@@ -55,7 +42,8 @@ struct Root {
 impl Root {
     fn of(graph: &Graph, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
-        let fused = fused_op(node.op()).filter(|_| node.on_wgpu() && !graph.is_preserved(id))?;
+        let fused =
+            fused_product(node.op()).filter(|_| node.on_wgpu() && !graph.is_preserved(id))?;
         let dtype = if fused == INT8 {
             let is_int8 = |names: &[&str]| names.iter().all(|n| node.dtype(n) == Some(DType::I8));
             let found =
@@ -102,7 +90,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 pub(super) fn attributes(
     node: &Node,
     fused: &'static str,
-    epilogue: [(&'static str, Attr); 4],
+    epilogue: impl IntoIterator<Item = (&'static str, Attr)>,
 ) -> Vec<(&'static str, Attr)> {
     let definition =
         DEFINITIONS.iter().find(|d| d.name == fused).expect("every fused op has a definition");
@@ -131,16 +119,9 @@ fn operand(graph: &mut Graph, extra: &Extra) -> Option<Output> {
 }
 
 fn replace(graph: &mut Graph, root: &Root, tail: &Tail) {
-    let node = graph.node(root.id);
-    let device = node.device().to_owned();
-    let types: Vec<DType> = tail.expression.inputs()[1..].to_vec();
-    let output = tail.expression.output_types()[0];
-    let epilogue = [
-        ("T_extra", Attr::from(&types[..])),
-        ("T_out", output.into()),
-        ("constants", Attr::from(&tail.constants[..])),
-        ("expression", tail.expression.to_string().into()),
-    ];
+    let types: Vec<DType> = tail.draft.expression.inputs()[1..].to_vec();
+    let output = tail.draft.expression.output_types()[0];
+    let epilogue = [("T_extra", Attr::from(&types[..])), ("T_out", output.into())];
     let exit = Output { node: tail.exit, port: 0 };
     let Some(extras) = tail.extras.iter().map(|e| operand(graph, e)).collect::<Option<Vec<_>>>()
     else {
@@ -148,30 +129,25 @@ fn replace(graph: &mut Graph, root: &Root, tail: &Tail) {
     };
     let node = graph.node(root.id);
     let shape = tail.reshape.map_or(exit, |reshape| graph.node(reshape).inputs()[0]);
-    let new = NewNode {
-        name: format!("{}/fused", graph.node(tail.exit).name()),
-        op: root.fused.to_owned(),
-        device: device.clone(),
-        inputs: node.inputs()[..2].iter().chain(&extras).copied().collect(),
-        controls: Vec::new(),
-        attrs: attributes(node, root.fused, epilogue),
-        infos: vec![TensorInfo { dtype: Some(output), ..graph.info(shape).clone() }],
-    };
+    let inputs = node.inputs()[..2].iter().chain(&extras).copied().collect();
+    let attrs = attributes(node, root.fused, epilogue.into_iter().chain(tail.draft.attrs()));
+    let infos = vec![TensorInfo { dtype: Some(output), ..graph.info(shape).clone() }];
+    let new = fused(graph, tail.exit, "fused", root.fused, inputs, attrs, infos);
     let Some(reshape) = tail.reshape else {
         graph.replace_region(&tail.nodes, new, &[(exit, 0)]);
         return;
     };
     // The reshape comes after the fused node instead of in the middle.
-    let fused = graph.add(new);
+    let id = graph.add(new);
     for member in &tail.nodes {
         for control in graph.node(*member).controls().to_vec() {
             if !tail.nodes.contains(&control) {
-                graph.add_control(fused, control);
+                graph.add_control(id, control);
             }
         }
     }
     let name = format!("{}/behind", graph.node(reshape).name());
     let info = TensorInfo { dtype: Some(output), ..graph.info(exit).clone() };
-    let new = again(graph, &name, reshape, Output { node: fused, port: 0 }, info);
+    let new = again(graph, &name, reshape, Output { node: id, port: 0 }, info);
     graph.replace_region(&tail.nodes, new, &[(exit, 0)]);
 }

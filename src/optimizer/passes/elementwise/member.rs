@@ -4,11 +4,11 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
-use crate::kernels::expression::Call;
 use crate::kernels::fused::cost;
-use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
-use crate::optimizer::scalars::{SameShapes, Scalar, is_fusible};
+use crate::optimizer::meaning::{
+    Engine, KnownShapes, Meaning, Refusal, SameShapes, Scalar, channels_last, scalar,
+};
 
 /// The largest number of readers that compute a value again.
 const MAX_READERS: usize = 4;
@@ -16,7 +16,7 @@ const MAX_READERS: usize = 4;
 /// The element that a node of a group computes.
 #[derive(Debug, Clone, Copy)]
 pub enum Member {
-    /// A call of a scalar function with its inputs' elements.
+    /// A scalar function of its inputs' elements.
     Call(Scalar),
     /// The element of its first input, of this type. The node repeats it along axes of extent 1.
     Repeat(DType),
@@ -26,28 +26,42 @@ pub enum Member {
 }
 
 impl Member {
-    /// The role of `id`; `None` if it cannot be in a group.
+    /// The role of `id` in a group.
+    ///
+    /// # Errors
+    /// The reason why it cannot be in one.
     pub fn of(
         graph: &Graph,
         shapes: &SameShapes<'_>,
         uniforms: &Uniforms,
         id: NodeId,
-    ) -> Option<Self> {
+    ) -> Result<Self, Refusal> {
         let node = graph.node(id);
-        let is_view = match node.op() {
-            "BroadcastTo" | "Tile" => false,
-            "ExpandDims" | "Reshape" | "Squeeze" => true,
-            "BiasAdd" => return bias(graph, id).map(Self::Call),
-            _ => return Scalar::of(shapes, id).map(Self::Call),
+        let is_view = match Meaning::of(node) {
+            Meaning::Repeat => false,
+            Meaning::View => true,
+            Meaning::Bias(sum) => return bias(graph, id, sum).map(Self::Call),
+            _ => return scalar(graph, shapes, id, Engine::Loop).map(Self::Call),
         };
         let output = Output { node: id, port: 0 };
-        let dtype = node.dtype("T").filter(|t| node.on_wgpu() && is_fusible(*t))?;
-        let repeats = graph.info(*node.inputs().first()?).broadcasts_to(graph.info(output));
+        if !node.on_wgpu() {
+            return Err(Refusal::OtherDevice);
+        }
+        let dtype = node.dtype("T").ok_or(Refusal::NoType)?;
+        if !Engine::Loop.holds(dtype) {
+            return Err(Refusal::Type(dtype));
+        }
+        let source = *node.inputs().first().ok_or(Refusal::NoFunction)?;
+        let repeats = graph.info(source).broadcasts_to(graph.info(output));
         if !repeats || uniforms.value(output).is_some() {
-            return None;
+            return Err(Refusal::OtherShape);
         }
         let waits = !node.controls().is_empty() || graph.waiters(id).next().is_some();
-        if is_view { (!waits).then_some(Self::View(dtype)) } else { Some(Self::Repeat(dtype)) }
+        match is_view {
+            true if waits => Err(Refusal::OtherConditions),
+            true => Ok(Self::View(dtype)),
+            false => Ok(Self::Repeat(dtype)),
+        }
     }
 
     /// The inputs that the node computes with.
@@ -67,22 +81,18 @@ impl Member {
         }
     }
 
-    /// The weight of a node with `inputs` inputs.
-    pub fn weight(self, inputs: usize) -> u32 {
-        self.of_inputs(inputs, cost::weight)
+    /// The node's weight.
+    pub fn weight(self) -> u32 {
+        match self {
+            Self::Call(scalar) => scalar.weight(),
+            Self::Repeat(_) | Self::View(_) => 0,
+        }
     }
 
     /// The weight of the node if it is computed again instead of read.
-    fn again(self, inputs: usize) -> u32 {
-        self.of_inputs(inputs, cost::again)
-    }
-
-    fn of_inputs(self, inputs: usize, weight: fn(Call) -> u32) -> u32 {
+    fn again(self) -> u32 {
         match self {
-            Self::Call(scalar) => {
-                let further = inputs.saturating_sub(scalar.call.inputs().len()) as u32;
-                weight(scalar.call).saturating_mul(1 + further)
-            }
+            Self::Call(scalar) => scalar.again(),
             Self::Repeat(_) | Self::View(_) => 0,
         }
     }
@@ -90,24 +100,25 @@ impl Member {
     /// The type of input number `index`.
     pub fn input_type(self, index: usize) -> DType {
         match self {
-            Self::Call(scalar) => {
-                let types = scalar.call.inputs();
-                types[index.min(types.len() - 1)]
-            }
+            Self::Call(scalar) => scalar.input_type(index),
             Self::Repeat(dtype) | Self::View(dtype) => dtype,
         }
     }
 }
 
 /// The addition of a bias, if the channels are certainly last and equal in number to its elements.
-fn bias(graph: &Graph, id: NodeId) -> Option<Scalar> {
+fn bias(graph: &Graph, id: NodeId, sum: Scalar) -> Result<Scalar, Refusal> {
     let node = graph.node(id);
-    let format = node.attr("data_format").and_then(Attr::string).unwrap_or("NHWC");
-    let &[value, bias] = node.inputs() else { return None };
-    let dtype = node.dtype("T").filter(|t| node.on_wgpu() && is_fusible(*t) && format == "NHWC")?;
-    let [channels] = graph.info(bias).shape.as_deref()? else { return None };
-    let fits = graph.info(value).shape.as_ref()?.last()?.same(*channels);
-    fits.then_some(Scalar { call: Call::row("AddV2", dtype)?, attr: None })
+    if !node.on_wgpu() {
+        return Err(Refusal::OtherDevice);
+    }
+    sum.suits(Engine::Loop)?;
+    let last = |tensor: &Output| graph.info(*tensor).shape.as_ref()?.last().copied();
+    let &[value, bias] = node.inputs() else { return Err(Refusal::NoFunction) };
+    let fits = channels_last(node)
+        && graph.info(bias).rank() == Some(1)
+        && last(&value).zip(last(&bias)).is_some_and(|(a, b)| a.same(b));
+    if fits { Ok(sum) } else { Err(Refusal::ShapesMayDiffer) }
 }
 
 /// The nodes that cost no more to compute than to read, and that several groups may need: each
@@ -147,7 +158,7 @@ pub fn recomputed(
         let Some(member) = members.get(id) else { continue };
         let inputs = graph.node(*id).inputs();
         let above = inputs.first().and_then(|input| weights.get(&input.node)).copied().unwrap_or(0);
-        let weight = member.again(inputs.len()).saturating_add(above);
+        let weight = member.again().saturating_add(above);
         let is_view = matches!(member, Member::View(_)) && above > 0;
         if is_view || (weight <= cost::READ && is_recomputed(*id, *member) == Some(true)) {
             weights.insert(*id, weight);

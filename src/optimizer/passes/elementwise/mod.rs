@@ -21,7 +21,7 @@ use crate::layout::broadcast_dims;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::clusters::Clusters;
 use crate::optimizer::graph::{Graph, NodeId, Output};
-use crate::optimizer::scalars::SameShapes;
+use crate::optimizer::meaning::{KnownShapes, SameShapes};
 use member::{Member, Uniforms, looking_through, recomputed};
 use region::Region;
 
@@ -87,7 +87,7 @@ impl<'g> Groups<'g> {
             |id: NodeId| graph.readers_in_any_order(Output { node: id, port: 0 }).next().is_some();
         let eligible = |id: &NodeId| !graph.is_preserved(*id) && is_read(*id);
         let members: FxHashMap<NodeId, Member> = (order.iter().filter(|id| eligible(id)))
-            .filter_map(|id| Some((*id, Member::of(graph, &shapes, &uniforms, *id)?)))
+            .filter_map(|id| Some((*id, Member::of(graph, &shapes, &uniforms, *id).ok()?)))
             .collect();
         let mut bypassed = recomputed(graph, &order, &uniforms, &members);
         let through = looking_through(graph, &shapes, &uniforms, &members, &order, &bypassed);
@@ -343,7 +343,7 @@ impl<'g> Groups<'g> {
         let (constants, inputs) = self.split(&read, shape);
         let covered = !repeats || self.covers(&inputs, shape);
         let steps = self.steps(&members);
-        let weight = |id: &NodeId| self.members[id].weight(graph.node(*id).inputs().len());
+        let weight = |id: &NodeId| self.members[id].weight();
         let own = members.iter().map(weight).fold(0, u32::saturating_add);
         let all = steps.iter().map(|(id, _)| weight(id)).fold(0, u32::saturating_add);
         // A single node is accepted at any cost, for it cannot be divided.

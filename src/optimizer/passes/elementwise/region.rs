@@ -4,10 +4,11 @@ use rustc_hash::FxHashMap;
 
 use super::member::Member;
 use crate::dtype::DType;
-use crate::error::Result;
-use crate::kernels::expression::{Expression, Value};
+use crate::error::{Error, Result};
+use crate::kernels::expression::Value;
 use crate::kernels::fused::elementwise::OP;
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::emit::{Draft, fused};
+use crate::optimizer::graph::{Graph, NodeId, Output};
 
 /// A group of nodes that one node can replace.
 #[derive(Debug, Clone)]
@@ -33,38 +34,32 @@ pub struct Region {
 impl Region {
     /// Replaces the members by the fused node.
     pub fn emit(&self, graph: &mut Graph) -> Result<NodeId> {
-        let (expression, constants) = self.expression(graph)?;
-        let root = graph.node(self.outputs[self.outputs.len() - 1].node);
-        let new = NewNode {
-            name: format!("{}/wgpu_fused", root.name()),
-            op: OP.to_owned(),
-            device: root.device().to_owned(),
-            inputs: self.inputs.clone(),
-            controls: self
-                .constants
-                .iter()
-                .flat_map(|(c, _)| graph.node(c.node).controls().to_vec())
-                .collect(),
-            attrs: vec![
-                ("T_in", expression.inputs().into()),
-                ("T_out", expression.output_types()[..].into()),
-                ("constants", constants[..].into()),
-                ("expression", expression.to_string().into()),
-            ],
-            infos: self.outputs.iter().map(|o| graph.info(*o).clone()).collect(),
-        };
+        let draft = self.draft(graph).ok_or_else(|| {
+            Error::Internal(format!("no expression for the group of {:?}", self.outputs))
+        })?;
+        let root = self.outputs[self.outputs.len() - 1].node;
+        let mut attrs = vec![
+            ("T_in", draft.expression.inputs().into()),
+            ("T_out", draft.expression.output_types()[..].into()),
+        ];
+        attrs.extend(draft.attrs());
+        let infos = self.outputs.iter().map(|o| graph.info(*o).clone()).collect();
+        let mut new = fused(graph, root, "wgpu_fused", OP, self.inputs.clone(), attrs, infos);
+        new.controls = (self.constants.iter())
+            .flat_map(|(c, _)| graph.node(c.node).controls().to_vec())
+            .collect();
         let outputs: Vec<(Output, u32)> =
             self.outputs.iter().zip(0..).map(|(o, port)| (*o, port)).collect();
-        let fused = graph.replace_region(&self.replaced(graph), new, &outputs);
+        let id = graph.replace_region(&self.replaced(graph), new, &outputs);
         for (constant, _) in &self.constants {
-            let id = constant.node;
-            let unused =
-                graph.contains(id) && graph.users(id).is_empty() && !graph.is_preserved(id);
-            if unused && graph.node(id).on_wgpu() {
-                graph.remove(id);
+            let unused = graph.contains(constant.node)
+                && graph.users(constant.node).is_empty()
+                && !graph.is_preserved(constant.node);
+            if unused && graph.node(constant.node).on_wgpu() {
+                graph.remove(constant.node);
             }
         }
-        Ok(fused)
+        Ok(id)
     }
 
     /// The members, and the recomputed nodes and views that only they use. A view may still be read
@@ -80,45 +75,27 @@ impl Region {
         replaced
     }
 
-    /// The members' expression and its parameters.
-    fn expression(&self, graph: &Graph) -> Result<(Expression, Vec<f32>)> {
-        let mut expression = Expression::new();
+    /// The members' computation.
+    fn draft(&self, graph: &Graph) -> Option<Draft> {
+        let mut draft = Draft::default();
         let mut values: FxHashMap<Output, Value> = FxHashMap::default();
-        let mut parameters: Vec<f32> = Vec::new();
-        let types = self.input_types(graph);
-        for (input, dtype) in self.inputs.iter().zip(types) {
-            values.insert(*input, expression.input(dtype));
+        for (input, dtype) in self.inputs.iter().zip(self.input_types(graph)) {
+            values.insert(*input, draft.input(dtype));
         }
-        let mut parameter = |expression: &mut Expression, value: f32| -> Value {
-            let at = parameters.iter().position(|p| p.to_bits() == value.to_bits()).unwrap_or_else(
-                || {
-                    parameters.push(value);
-                    expression.constant();
-                    parameters.len() - 1
-                },
-            );
-            Value::Constant(at as u32)
-        };
         for (constant, value) in &self.constants {
-            values.insert(*constant, parameter(&mut expression, *value));
+            values.insert(*constant, draft.constant(*value));
         }
         for (id, member) in &self.steps {
             let args: Vec<Value> =
                 member.arguments(graph.node(*id).inputs()).iter().map(|i| values[i]).collect();
-            let mut value = args[0];
-            if let Member::Call(scalar) = member {
-                let arity = scalar.call.inputs().len();
-                let mut call: Vec<Value> = args[..arity].to_vec();
-                call.extend(scalar.attr.map(|a| parameter(&mut expression, a)));
-                value = expression.step(scalar.call, &call)?;
-                for next in &args[arity..] {
-                    value = expression.step(scalar.call, &[value, *next])?;
-                }
-            }
+            let value = match member {
+                Member::Call(scalar) => draft.scalar(scalar, &args)?,
+                Member::Repeat(_) | Member::View(_) => args[0],
+            };
             values.insert(Output { node: *id, port: 0 }, value);
         }
-        self.outputs.iter().for_each(|o| expression.output(values[o]));
-        Ok((expression, parameters))
+        self.outputs.iter().for_each(|o| draft.output(values[o]));
+        Some(draft)
     }
 
     /// The types of the inputs, as the members read them.

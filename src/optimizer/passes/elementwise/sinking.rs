@@ -8,8 +8,8 @@
 use rustc_hash::FxHashSet;
 
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::meaning::{Engine, SameShapes, is_view, scalar};
 use crate::optimizer::passes::reshape::again;
-use crate::optimizer::scalars::{SameShapes, Scalar};
 
 /// The largest number of a reshape's readers that are considered.
 const MAX_USERS: usize = 16;
@@ -22,7 +22,8 @@ pub fn run(graph: &mut Graph) {
     }
     let elementwise: FxHashSet<NodeId> = {
         let shapes = SameShapes::new(graph, &order);
-        order.iter().copied().filter(|id| Scalar::of(&shapes, *id).is_some()).collect()
+        let is_scalar = |id: &NodeId| scalar(graph, &shapes, *id, Engine::Loop).is_ok();
+        order.iter().copied().filter(is_scalar).collect()
     };
     for id in order.iter().copied().filter(|id| elementwise.contains(id)) {
         if let Some(moved) = Moved::find(graph, &elementwise, id) {
@@ -89,7 +90,7 @@ impl Moved {
             let unused = graph.contains(view)
                 && graph.users(view).is_empty()
                 && !graph.is_preserved(view)
-                && is_view(graph, view);
+                && is_view(graph.node(view));
             if unused {
                 graph.remove(view);
             }
@@ -102,14 +103,10 @@ fn is_alone(graph: &Graph, id: NodeId) -> bool {
     graph.node(id).controls().is_empty() && graph.waiters(id).next().is_none()
 }
 
-fn is_view(graph: &Graph, id: NodeId) -> bool {
-    matches!(graph.node(id).op(), "ExpandDims" | "Reshape" | "Squeeze")
-}
-
 /// The tensor that `view` reshapes, if its node is on the same device and does nothing else.
 fn source(graph: &Graph, view: Output, device: &str) -> Option<Output> {
     let node = graph.node(view.node);
-    let plain = is_view(graph, view.node)
+    let plain = is_view(node)
         && node.on_wgpu()
         && node.device() == device
         && is_alone(graph, view.node)

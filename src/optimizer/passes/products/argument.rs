@@ -12,8 +12,8 @@ use crate::kernels::fused::elementwise;
 use crate::kernels::fused::products::{MOST_BESIDE_ARGUMENT, WITH_ARGUMENT};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
+use crate::optimizer::meaning::{Engine, KnownShapes, SameShapes, Scalar, scalar};
 use crate::optimizer::passes::reshape::again;
-use crate::optimizer::scalars::{SameShapes, Scalar};
 use crate::optimizer::shape::{Dim, TensorInfo};
 
 /// The number of columns that are stored at once.
@@ -209,7 +209,7 @@ fn function(graph: &Graph, shapes: &SameShapes<'_>, id: NodeId) -> Option<(Expre
         let constants = node.attr("constants")?.floats()?.to_vec();
         return (expression.outputs().len() == 1).then_some((expression, constants));
     }
-    let Scalar { call, attr } = Scalar::of(shapes, id)?;
+    let Scalar { call, attr, .. } = scalar(graph, shapes, id, Engine::Loop).ok()?;
     let mut expression = Expression::new();
     let mut args: Vec<Value> = call.inputs().into_iter().map(|t| expression.input(t)).collect();
     args.extend(attr.map(|_| expression.constant()));

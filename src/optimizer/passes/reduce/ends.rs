@@ -8,10 +8,11 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
-use crate::kernels::expression::{Expression, Value};
+use crate::kernels::expression::Value;
 use crate::kernels::fused::reduce::{MAX_OUTPUTS, MAX_PLANES, MOST_INPUTS, OP, States};
 use crate::optimizer::attr::Attr;
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::emit::{Draft, fused};
+use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 
 /// The largest number of nodes that may be reached from a reduction: reshapes, and an optimizer's
@@ -35,8 +36,7 @@ struct Reduction {
     /// The nodes that it replaces.
     nodes: Vec<NodeId>,
     inputs: Vec<Output>,
-    expression: Expression,
-    constants: Vec<f32>,
+    draft: Draft,
     names: Vec<String>,
     /// The known type and shape of the space that is reduced.
     space: TensorInfo,
@@ -85,7 +85,8 @@ fn reduction(graph: &Graph, id: NodeId) -> Option<(Manner, Reduction)> {
     if text("epilogue").is_some_and(|text| !text.is_empty()) || flag("whole") {
         return None;
     }
-    let expression: Expression = text("expression")?.parse().ok()?;
+    let draft = Draft::of(node)?;
+    let expression = &draft.expression;
     // Plain sums of rows may be gradients of biases, which are fused into products.
     if expression.steps().is_empty() {
         return None;
@@ -109,9 +110,8 @@ fn reduction(graph: &Graph, id: NodeId) -> Option<(Manner, Reduction)> {
             keep_dims: flag("keep_dims"),
             device: node.device().to_owned(),
         };
-        let constants = node.attr("constants").and_then(Attr::floats).unwrap_or_default().to_vec();
         let names = text("reductions").unwrap_or_default().split(',').map(str::to_owned).collect();
-        (manner, Reduction { nodes: vec![id], inputs, expression, constants, names, space })
+        (manner, Reduction { nodes: vec![id], inputs, draft, names, space })
     })
 }
 
@@ -141,18 +141,17 @@ impl Reduction {
             return None;
         }
         let mut both = self.clone();
-        let inputs: Vec<Value> = (other.inputs.iter().zip(other.expression.inputs()))
+        let inputs: Vec<Value> = (other.inputs.iter().zip(other.draft.expression.inputs()))
             .map(|(tensor, dtype)| match both.inputs.iter().position(|known| known == tensor) {
                 Some(at) => Value::Input(at as u32),
                 None => {
                     both.inputs.push(*tensor);
-                    both.expression.input(*dtype)
+                    both.draft.input(*dtype)
                 }
             })
             .collect();
-        both.constants.extend(&other.constants);
-        let values = both.expression.append(&other.expression, &inputs).ok()?;
-        values.into_iter().for_each(|value| both.expression.output(value));
+        let values = both.draft.append(&other.draft, &inputs)?;
+        values.into_iter().for_each(|value| both.draft.output(value));
         both.names.extend(other.names.iter().cloned());
         both.nodes.extend(&other.nodes);
         let states = both.states()?;
@@ -164,12 +163,12 @@ impl Reduction {
 
     /// The accumulators, if they have one type.
     fn states(&self) -> Option<States> {
-        States::new(&self.names.join(","), &self.expression.output_types()).ok()
+        States::new(&self.names.join(","), &self.draft.expression.output_types()).ok()
     }
 }
 
 fn replace(graph: &mut Graph, reduction: Reduction) {
-    let Reduction { ref nodes, ref expression, .. } = reduction;
+    let Reduction { ref nodes, ref draft, .. } = reduction;
     let Some(states) = reduction.states() else { return };
     let types: Vec<_> = states.finish().iter().map(|f| f.dtype).collect();
     let outputs: Vec<Output> = nodes
@@ -185,25 +184,18 @@ fn replace(graph: &mut Graph, reduction: Reduction) {
     let node = graph.node(nodes[0]);
     let own = |name: &'static str| Some((name, node.attr(name)?.clone()));
     let mut attrs = vec![
-        ("T_in", expression.inputs().into()),
+        ("T_in", draft.expression.inputs().into()),
         ("T_extra", Attr::from(&[][..] as &[crate::dtype::DType])),
         ("T_out", types[..].into()),
-        ("expression", expression.to_string().into()),
-        ("constants", reduction.constants[..].into()),
         ("epilogue", String::new().into()),
         ("epilogue_constants", Attr::from(&[][..] as &[f32])),
         ("reductions", reduction.names.join(",").into()),
     ];
+    attrs.extend(draft.attrs());
     attrs.extend(["axes", "whole", "keep_dims"].into_iter().filter_map(own));
-    let new = NewNode {
-        name: format!("{}/with_others", node.name()),
-        op: OP.to_owned(),
-        device: node.device().to_owned(),
-        inputs: reduction.inputs.clone(),
-        controls: Vec::new(),
-        attrs,
-        infos: outputs.iter().map(|output| graph.info(*output).clone()).collect(),
-    };
+    let infos = outputs.iter().map(|output| graph.info(*output).clone()).collect();
+    let inputs = reduction.inputs.clone();
+    let new = fused(graph, nodes[0], "with_others", OP, inputs, attrs, infos);
     let ports: Vec<(Output, u32)> = outputs.into_iter().zip(0..).collect();
     graph.replace_region(nodes, new, &ports);
 }

@@ -19,15 +19,18 @@ mod values;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::{Error, Result};
+use crate::kernels::expression::Call;
 use crate::kernels::fused::cost;
 use crate::kernels::fused::reduce::{MAX_INPUTS, MAX_OUTPUTS, MAX_PLANES, MOMENTS, OP, States};
+use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::meaning::{Scalar, is_view};
 use crate::optimizer::order::Order;
 use crate::optimizer::shape::TensorInfo;
 
 use roots::{Manner, Root, moments, reduction};
 use tail::{Search, Tail};
-use values::{Elementwise, Translation, Values, elementwise};
+use values::{Element, Translation, Values, elementwise};
 
 /// The largest number of reshapes between a reduction and the node that makes its input.
 const MAX_VIEWS: usize = 4;
@@ -106,9 +109,8 @@ fn maker(graph: &Graph, tensor: Output) -> NodeId {
     let mut id = tensor.node;
     for _ in 0..MAX_VIEWS {
         let node = graph.node(id);
-        let is_view = matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze");
         match node.inputs().first() {
-            Some(input) if is_view && node.controls().is_empty() => id = input.node,
+            Some(input) if is_view(node) && node.controls().is_empty() => id = input.node,
             _ => break,
         }
     }
@@ -244,7 +246,7 @@ impl Region {
             .map(|(r, f)| (r, f.dtype))
             .collect();
         let kept = graph.info(results[results.len() - 1].0);
-        let reduced = cost::expression(&plan.values.expression);
+        let reduced = cost::expression(&plan.values.draft.expression);
         Search { graph, order, updates, reduced, results: &results, region: &plan.members, kept }
             .find()
     }
@@ -289,24 +291,21 @@ impl Region {
         if !alone && node.inputs().len() > 2 {
             return false;
         }
-        let Some(kind) = elementwise(graph, id, &self.space) else { return false };
+        let Some(element) = elementwise(graph, id, &self.space) else { return false };
         alone
-            || match kind {
-                Elementwise::Call(call) => {
-                    call.inputs().len() == 1
-                        && node.op() == "Cast"
-                        && call.inputs()[0].size() < call.output().size()
-                }
-                Elementwise::Repeat => !graph.info(node.inputs()[0]).same_shape(&self.space),
-                Elementwise::Sum(_) => false,
+            || match element {
+                Element::Call(Scalar { call: Call::Cast(from, to), .. }) => from.size() < to.size(),
+                Element::Call(_) => false,
+                Element::Same => !graph.info(node.inputs()[0]).same_shape(&self.space),
             }
     }
 
     /// Whether each value has an input of the whole shape: a value of broadcast inputs only would
     /// be reduced over too few elements.
     fn covers(&self, graph: &Graph, values: &Translation) -> bool {
-        values.expression.outputs().iter().all(|value| {
-            let (_, inputs) = values.expression.select(&[*value]);
+        let expression = &values.draft.expression;
+        expression.outputs().iter().all(|value| {
+            let (_, inputs) = expression.select(&[*value]);
             inputs.iter().any(|i| graph.info(values.inputs[*i]).same_shape(&self.space))
         })
     }
@@ -331,43 +330,37 @@ impl Region {
         }
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
         let mut types: Vec<_> = states.finish().iter().map(|f| f.dtype).collect();
-        let name = graph.node(results[results.len() - 1].node).name().to_owned();
+        let last = results[results.len() - 1].node;
         let (mut inputs, mut outputs, mut extras) = (values.inputs, results, Vec::new());
         let (mut epilogue, mut parameters) = (String::new(), Vec::new());
         let mut entered = Vec::new();
         if let Some(tail) = tail {
             entered = tail.reshape(graph);
-            extras = tail.values.expression.inputs()[types.len()..].to_vec();
-            types = tail.values.expression.output_types();
+            let Draft { expression, constants } = tail.values.draft;
+            extras = expression.inputs()[types.len()..].to_vec();
+            types = expression.output_types();
             let kept = infos.pop().and_then(|info| info.shape);
             infos =
                 types.iter().map(|t| TensorInfo { dtype: Some(*t), shape: kept.clone() }).collect();
             inputs.extend(tail.values.inputs);
-            (epilogue, parameters) = (tail.values.expression.to_string(), tail.values.constants);
+            (epilogue, parameters) = (expression.to_string(), constants);
             members.extend(tail.members);
             outputs = tail.outputs;
         }
-        let new = NewNode {
-            name: format!("{name}/{}", if names.contains(&MOMENTS) { "moments" } else { "reduce" }),
-            op: OP.to_owned(),
-            device: self.manner.device.clone(),
-            inputs,
-            controls: Vec::new(),
-            attrs: vec![
-                ("T_in", values.expression.inputs().into()),
-                ("T_extra", extras[..].into()),
-                ("T_out", types[..].into()),
-                ("expression", values.expression.to_string().into()),
-                ("constants", values.constants[..].into()),
-                ("epilogue", epilogue.into()),
-                ("epilogue_constants", parameters[..].into()),
-                ("reductions", names.join(",").into()),
-                ("axes", self.manner.axes[..].into()),
-                ("whole", self.manner.whole.into()),
-                ("keep_dims", self.manner.keep_dims.into()),
-            ],
-            infos,
-        };
+        let mut attrs = vec![
+            ("T_in", values.draft.expression.inputs().into()),
+            ("T_extra", extras[..].into()),
+            ("T_out", types[..].into()),
+            ("epilogue", epilogue.into()),
+            ("epilogue_constants", parameters[..].into()),
+            ("reductions", names.join(",").into()),
+            ("axes", self.manner.axes[..].into()),
+            ("whole", self.manner.whole.into()),
+            ("keep_dims", self.manner.keep_dims.into()),
+        ];
+        attrs.extend(values.draft.attrs());
+        let suffix = if names.contains(&MOMENTS) { "moments" } else { "reduce" };
+        let new = fused(graph, last, suffix, OP, inputs, attrs, infos);
         let read: Vec<NodeId> =
             members.iter().flat_map(|m| graph.node(*m).inputs()).map(|i| i.node).collect();
         let ports: Vec<_> = outputs.into_iter().zip(0..).collect();

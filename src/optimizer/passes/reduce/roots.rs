@@ -2,9 +2,8 @@
 
 use crate::dtype::DType;
 use crate::kernels::fused::reduce::MOMENTS;
-use crate::kernels::reduce::table::REDUCTIONS;
-use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::meaning::{Axes, Fold};
 
 /// One reduction, or the mean and the variance of one tensor.
 #[derive(Debug, Clone)]
@@ -45,49 +44,25 @@ pub struct Manner {
 
 /// The reduction of a node, if its axes are known.
 pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
-    let node = graph.node(id);
-    let of_bias = node.op() == "BiasAddGrad";
-    let name = if of_bias { "Sum" } else { node.op() };
-    let row = REDUCTIONS.iter().find(|r| r.op == name)?;
-    if !node.on_wgpu() || graph.is_preserved(id) {
+    let Fold { reduction, dtype, axes, keep_dims } = Fold::of(graph, id).ok()?;
+    if graph.is_preserved(id) {
         return None;
     }
-    let dtype = if row.types == [DType::Bool] { DType::Bool } else { node.dtype("T")? };
-    if dtype == DType::I32 || !row.types.contains(&dtype) {
-        return None;
-    }
-    let flag = node.attr("keep_dims").and_then(Attr::bool).unwrap_or(false);
-    let keep_dims = flag && row.op != "L2Loss" && !of_bias;
-    let root =
-        Root { name: row.op, nodes: vec![id], reader: id, dtype, outputs: vec![id], keep_dims };
-    let device = node.device().to_owned();
-    if row.op == "L2Loss" {
-        return Some((root, Manner { axes: Vec::new(), whole: true, keep_dims: false, device }));
-    }
-    if of_bias {
-        let axes = all_but_channels(graph, id)?;
-        return Some((root, Manner { axes, whole: false, keep_dims: false, device }));
-    }
-    let mut axes = graph.constant(*node.inputs().get(1)?)?.to_i64().ok()?;
-    if let Some(rank) = graph.info(node.inputs()[0]).rank() {
-        let rank = rank as i64;
-        axes.iter_mut().filter(|a| **a < 0).for_each(|a| *a += rank);
-        if axes.iter().any(|a| !(0..rank).contains(a)) {
-            return None;
-        }
-    }
-    axes.sort_unstable();
-    axes.dedup();
-    (!axes.is_empty()).then_some((root, Manner { axes, whole: false, keep_dims, device }))
-}
-
-/// The axes over which the gradient of a bias is summed.
-fn all_but_channels(graph: &Graph, id: NodeId) -> Option<Vec<i64>> {
-    let node = graph.node(id);
-    let rank = graph.info(node.inputs()[0]).rank().filter(|rank| *rank >= 2)? as i64;
-    let second = node.attr("data_format").and_then(Attr::string) == Some("NCHW");
-    let channels = if second { 1 } else { rank - 1 };
-    Some((0..rank).filter(|axis| *axis != channels).collect())
+    let root = Root {
+        name: reduction.op,
+        nodes: vec![id],
+        reader: id,
+        dtype,
+        outputs: vec![id],
+        keep_dims,
+    };
+    let whole = axes == Axes::All;
+    let axes = match axes {
+        Axes::All => Vec::new(),
+        Axes::AllButChannels(axes) | Axes::Given(axes) => axes,
+    };
+    let device = graph.node(id).device().to_owned();
+    Some((root, Manner { axes, whole, keep_dims, device }))
 }
 
 /// The mean and the variance in one reduction. `id` must be the mean of the squared differences

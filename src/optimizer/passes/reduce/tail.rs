@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashSet;
 
-use super::values::{Elementwise, Translation, Values, follower, reshapes};
+use super::values::{Element, Translation, Values, follower};
 use crate::dtype::DType;
-use crate::kernels::expression::Value;
 use crate::kernels::fused::reduce::{MAX_CONSTANTS, MAX_EXTRAS, MAX_OUTPUTS};
-use crate::kernels::scalar;
+use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::meaning::{is_elementwise, is_view, number};
 use crate::optimizer::order::Order;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
@@ -54,11 +54,10 @@ pub fn updates(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
     let mut found: FxHashSet<NodeId> = FxHashSet::default();
     for id in order.iter().rev() {
         let op = graph.node(*id).op();
-        let computes = || matches!(op, "AddN" | "Cast") || scalar::find(op).is_some();
         let mut readers = graph.readers_in_any_order(Output { node: *id, port: 0 }).peekable();
         let assigns = op.starts_with("Assign") && op.ends_with("VariableOp");
         if assigns
-            || (computes()
+            || (is_elementwise(op)
                 && readers.peek().is_some()
                 && readers.all(|(reader, _)| found.contains(&reader)))
         {
@@ -88,7 +87,7 @@ impl Search<'_> {
     pub fn find(&self) -> Option<Tail> {
         self.kept.shape.as_ref()?;
         let mut nodes = self.followers();
-        while nodes.iter().any(|id| !reshapes(self.graph.node(*id))) {
+        while nodes.iter().any(|id| !is_view(self.graph.node(*id))) {
             if let Some(tail) = self.draft(&nodes).filter(Tail::fits) {
                 return Some(tail);
             }
@@ -154,7 +153,7 @@ impl Search<'_> {
             !self.region.contains(&input.node)
                 || self.results.iter().any(|(result, _)| result == input)
         };
-        if reshapes(node) {
+        if is_view(node) {
             let (tensor, sizes) = node.inputs().split_at(1);
             return inside.contains(&tensor[0].node)
                 && known(&tensor[0])
@@ -212,7 +211,7 @@ impl Search<'_> {
                 staying.contains(&id) || !(nodes.contains(&id) || self.region.contains(&id))
             };
             if read_by(tensor, &outside) {
-                if reshapes(graph.node(tensor.node)) {
+                if is_view(graph.node(tensor.node)) {
                     staying.insert(tensor.node);
                 } else {
                     outputs.push(tensor);
@@ -243,9 +242,8 @@ impl Search<'_> {
         let result =
             self.results.iter().find(|(result, _)| *result == tensor).map(|(_, dtype)| *dtype);
         result.or_else(|| match follower(self.graph, tensor.node)? {
-            Elementwise::Call(call) => Some(call.output()),
-            Elementwise::Sum(call) => Some(call.output()),
-            Elementwise::Repeat => None,
+            Element::Call(scalar) => Some(scalar.call.output()),
+            Element::Same => None,
         })
     }
 
@@ -253,9 +251,8 @@ impl Search<'_> {
     fn follows_from(&self, id: NodeId, values: &Translation) -> bool {
         let graph = self.graph;
         let inputs = graph.node(id).inputs();
-        let small =
-            |input: &Output| graph.constant(*input).is_some_and(|c| c.dims.iter().all(|d| *d == 1));
-        let called = matches!(follower(graph, id), Some(Elementwise::Call(_)));
+        let small = |input: &Output| number(graph, *input).is_some();
+        let called = matches!(follower(graph, id), Some(Element::Call(_)));
         let whole = same_elements(graph.info(Output { node: id, port: 0 }), self.kept);
         called
             && whole
@@ -277,7 +274,7 @@ impl Search<'_> {
             let node = graph.node(**id);
             let from_kept =
                 node.op() == "Reshape" || graph.info(node.inputs()[0]).same_shape(self.kept);
-            reshapes(node)
+            is_view(node)
                 && from_kept
                 && graph.info(Output { node: **id, port: 0 }).same_shape(wanted)
         };
@@ -291,19 +288,19 @@ impl Tail {
     }
 
     fn fits(&self) -> bool {
-        let outputs = self.values.expression.outputs();
-        !outputs.is_empty()
-            && self.values.inputs.len() <= MAX_EXTRAS
-            && outputs.len() <= MAX_OUTPUTS
-            && self.values.constants.len() <= MAX_CONSTANTS
-            && !outputs.iter().any(|v| matches!(v, Value::Constant(_)))
-            && !self.values.expression.steps().is_empty()
+        let Draft { expression, constants } = &self.values.draft;
+        let outputs = expression.outputs().len();
+        self.values.inputs.len() <= MAX_EXTRAS
+            && (1..=MAX_OUTPUTS).contains(&outputs)
+            && constants.len() <= MAX_CONSTANTS
+            && !self.values.draft.gives_parameters()
+            && !expression.steps().is_empty()
     }
 
     /// Adds reshapes after the outputs whose extents differ from the results'. Returns them.
     pub fn reshape(&self, graph: &mut Graph) -> Vec<NodeId> {
         let mut added = Vec::new();
-        let types = self.values.expression.output_types();
+        let types = self.values.draft.expression.output_types();
         for ((output, pattern), dtype) in self.outputs.iter().zip(&self.reshapes).zip(types) {
             let Some(pattern) = pattern else { continue };
             let node = graph.node(*pattern);

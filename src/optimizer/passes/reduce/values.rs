@@ -3,66 +3,40 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
-use crate::kernels::expression::{Call, Expression, Value};
+use crate::kernels::expression::{Call, Value};
 use crate::kernels::fused::cost::{self, BOUND};
-use crate::kernels::scalar::row::{Row, Shapes};
-use crate::optimizer::graph::{Graph, Node, NodeId, Output};
-use crate::optimizer::scalars::{call_of, is_sum, must_broadcast};
+use crate::optimizer::emit::Draft;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::meaning::{Engine, Meaning, Scalar, number, scalar};
 use crate::optimizer::shape::TensorInfo;
 
 /// The most constants in one node.
 const MAX_CONSTANTS: usize = 16;
 
-/// The function that a node applies to each element.
-pub enum Elementwise {
-    /// A call of a function.
-    Call(Call),
-    /// The sum of all inputs by this function.
-    Sum(Call),
-    /// A repetition of its first input along axes of extent 1.
-    Repeat,
+/// The element that a node computes.
+pub enum Element {
+    /// A scalar function of its inputs' elements.
+    Call(Scalar),
+    /// The element of its first input. The node repeats it along axes of extent 1, or only changes
+    /// the extents.
+    Same,
 }
 
-/// The function that a node applies to each element of a tensor with the shape of `space`. `None`
-/// if the node does something else, or might.
-pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Elementwise> {
+/// The element that a node computes in a tensor with the shape of `space`. `None` if the node does
+/// something else, or might.
+pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Element> {
     let node = graph.node(id);
-    let info = |k: usize| graph.info(node.inputs()[k]);
-    let fits = |k: usize| info(k).broadcasts_to(space);
-    if matches!(node.op(), "Tile" | "BroadcastTo") {
-        return fits(0).then_some(Elementwise::Repeat);
+    let fits = |input: &Output| graph.info(*input).broadcasts_to(space);
+    if matches!(Meaning::of(node), Meaning::Repeat) {
+        return fits(&node.inputs()[0]).then_some(Element::Same);
     }
-    let call = call_of(node)?;
-    if !call.inputs().into_iter().chain([call.output()]).all(is_ours) {
-        return None;
-    }
-    let mut all = 0..node.inputs().len();
-    if is_sum(node) {
-        return all.all(|k| info(k).same_shape(space)).then_some(Elementwise::Sum(call));
-    }
-    let whole = match call {
-        Call::Row(row, _) => all.all(fits) && shapes_agree(graph, node, row, space),
+    let scalar = scalar(graph, graph, id, Engine::Reduce).ok()?;
+    let whole = match scalar.call {
         Call::Cast(..) => true,
+        Call::Row(..) if scalar.is_sum => graph.info(node.inputs()[0]).same_shape(space),
+        Call::Row(..) => node.inputs().iter().all(fits),
     };
-    whole.then_some(Elementwise::Call(call))
-}
-
-/// The types that live on the device and that both reductions and expressions support.
-pub const fn is_ours(dtype: DType) -> bool {
-    dtype.is_float() || matches!(dtype, DType::I64 | DType::Bool)
-}
-
-/// Whether the node broadcasts its inputs.
-fn shapes_agree(graph: &Graph, node: &Node, row: &Row, space: &TensorInfo) -> bool {
-    let same = |k: usize| graph.info(node.inputs()[k]).same_shape(space);
-    let scalar = |k: usize| graph.info(node.inputs()[k]).rank() == Some(0);
-    let mut all = 0..node.inputs().len();
-    match row.shapes {
-        Shapes::Broadcast => true,
-        Shapes::BroadcastOr(_) => must_broadcast(node),
-        Shapes::Same | Shapes::Select => all.all(same),
-        Shapes::SameOrScalar | Shapes::Bounds => all.all(|k| same(k) || scalar(k)),
-    }
+    whole.then_some(Element::Call(scalar))
 }
 
 /// Translates tensors to values of one expression.
@@ -72,20 +46,17 @@ pub struct Values<'g> {
     space: Option<&'g TensorInfo>,
     /// Nodes that become part of the expression.
     inside: &'g FxHashSet<NodeId>,
-    expression: Expression,
+    draft: Draft,
     inputs: Vec<Output>,
-    constants: Vec<f32>,
     known: FxHashMap<Output, Value>,
 }
 
 /// An expression and its operands.
 pub struct Translation {
-    /// The expression of the values.
-    pub expression: Expression,
+    /// The expression of the values, with its parameters.
+    pub draft: Draft,
     /// Its inputs.
     pub inputs: Vec<Output>,
-    /// Its parameters.
-    pub constants: Vec<f32>,
 }
 
 impl<'g> Values<'g> {
@@ -97,13 +68,11 @@ impl<'g> Values<'g> {
         inside: &'g FxHashSet<NodeId>,
         wanted: &[(Output, DType)],
     ) -> Option<Translation> {
-        let (expression, inputs, constants) = Self::new(graph, Some(space), inside).all(wanted)?;
-        if expression.outputs().iter().any(|v| matches!(v, Value::Constant(_))) {
-            return None;
-        }
-        let small = cost::reduce(cost::expression(&expression), 0) <= BOUND
-            && constants.len() <= MAX_CONSTANTS;
-        small.then_some(Translation { expression, inputs, constants })
+        let translation = Self::new(graph, Some(space), inside).all(wanted)?;
+        let draft = &translation.draft;
+        let small = cost::reduce(cost::expression(&draft.expression), 0) <= BOUND
+            && draft.constants.len() <= MAX_CONSTANTS;
+        (small && !draft.gives_parameters()).then_some(translation)
     }
 
     /// Translates the values `wanted` of nodes after reductions. `reduced` is the weight of the
@@ -117,12 +86,12 @@ impl<'g> Values<'g> {
     ) -> Option<Translation> {
         let mut values = Self::new(graph, None, inside);
         for (tensor, dtype) in results {
-            let value = values.expression.input(*dtype);
+            let value = values.draft.input(*dtype);
             values.known.insert(*tensor, value);
         }
-        let (expression, inputs, constants) = values.all(wanted)?;
-        let small = cost::reduce(reduced, cost::expression(&expression)) <= BOUND;
-        small.then_some(Translation { expression, inputs, constants })
+        let translation = values.all(wanted)?;
+        let epilogue = cost::expression(&translation.draft.expression);
+        (cost::reduce(reduced, epilogue) <= BOUND).then_some(translation)
     }
 
     fn new(graph: &'g Graph, space: Option<&'g TensorInfo>, inside: &'g FxHashSet<NodeId>) -> Self {
@@ -130,19 +99,18 @@ impl<'g> Values<'g> {
             graph,
             space,
             inside,
-            expression: Expression::new(),
+            draft: Draft::default(),
             inputs: Vec::new(),
-            constants: Vec::new(),
             known: FxHashMap::default(),
         }
     }
 
-    fn all(mut self, wanted: &[(Output, DType)]) -> Option<(Expression, Vec<Output>, Vec<f32>)> {
+    fn all(mut self, wanted: &[(Output, DType)]) -> Option<Translation> {
         for (tensor, dtype) in wanted {
             let value = self.value(*tensor, *dtype)?;
-            self.expression.output(value);
+            self.draft.output(value);
         }
-        Some((self.expression, self.inputs, self.constants))
+        Some(Translation { draft: self.draft, inputs: self.inputs })
     }
 
     fn value(&mut self, tensor: Output, dtype: DType) -> Option<Value> {
@@ -152,11 +120,10 @@ impl<'g> Values<'g> {
         let value = if self.inside.contains(&tensor.node) {
             self.computed(tensor.node)?
         } else if let Some(number) = self.number(tensor, dtype) {
-            self.constants.push(number);
-            self.expression.constant()
+            self.draft.constant(number)
         } else {
             self.inputs.push(tensor);
-            self.expression.input(dtype)
+            self.draft.input(dtype)
         };
         self.known.insert(tensor, value);
         Some(value)
@@ -165,58 +132,35 @@ impl<'g> Values<'g> {
     /// The only element of a constant, if a parameter can hold it and the constant does not affect
     /// the shape of the result.
     fn number(&self, tensor: Output, dtype: DType) -> Option<f32> {
-        let constant = self.graph.constant(tensor)?;
         let rank = self.space.map_or(Some(usize::MAX), TensorInfo::rank)?;
-        let single = constant.dims.iter().all(|d| *d == 1) && constant.dims.len() <= rank;
-        let float = dtype.is_single() && constant.dtype == dtype;
-        (single && float).then(|| constant.to_f64()[0] as f32)
+        let number = number(self.graph, tensor).filter(|n| dtype.is_single() && n.rank <= rank)?;
+        Some(number.value)
     }
 
     fn computed(&mut self, id: NodeId) -> Option<Value> {
         let node = self.graph.node(id);
-        let kind = match self.space {
+        let element = match self.space {
             Some(space) => elementwise(self.graph, id, space),
             None => follower(self.graph, id),
         };
-        match kind? {
-            Elementwise::Repeat => self.value(node.inputs()[0], node.dtype("T")?),
-            Elementwise::Sum(add) => {
-                let mut sum = None;
-                for input in node.inputs() {
-                    let value = self.value(*input, add.output())?;
-                    sum = Some(match sum {
-                        None => value,
-                        Some(sum) => self.expression.step(add, &[sum, value]).ok()?,
-                    });
-                }
-                sum
-            }
-            Elementwise::Call(call) => {
+        match element? {
+            Element::Same => self.value(node.inputs()[0], node.dtype("T")?),
+            Element::Call(scalar) => {
                 let mut args = Vec::new();
-                for (input, dtype) in node.inputs().iter().zip(call.inputs()) {
-                    args.push(self.value(*input, dtype)?);
+                for (at, input) in node.inputs().iter().enumerate() {
+                    args.push(self.value(*input, scalar.input_type(at))?);
                 }
-                if let Call::Row(Row { attr: Some(attr), .. }, _) = call {
-                    self.constants.push(node.attr(attr)?.float()?);
-                    args.push(self.expression.constant());
-                }
-                self.expression.step(call, &args).ok()
+                self.draft.scalar(&scalar, &args)
             }
         }
     }
 }
 
-/// Whether a node only changes the extents of its first input.
-pub fn reshapes(node: &Node) -> bool {
-    matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze")
-}
-
-/// The function that a node after a reduction applies to each element.
-pub fn follower(graph: &Graph, id: NodeId) -> Option<Elementwise> {
-    let node = graph.node(id);
-    match node.op() {
-        "Tile" | "BroadcastTo" => None,
-        _ if reshapes(node) => Some(Elementwise::Repeat),
+/// The element that a node after a reduction computes.
+pub fn follower(graph: &Graph, id: NodeId) -> Option<Element> {
+    match Meaning::of(graph.node(id)) {
+        Meaning::Repeat => None,
+        Meaning::View => Some(Element::Same),
         _ => elementwise(graph, id, graph.info(Output { node: id, port: 0 })),
     }
 }

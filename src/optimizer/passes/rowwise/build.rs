@@ -4,12 +4,13 @@ use rustc_hash::FxHashMap;
 
 use super::member::{Extent, Role, parameter};
 use super::region::{Region, Scene};
-use crate::kernels::expression::{Call, Expression, Value};
+use crate::kernels::expression::Value;
 use crate::kernels::fused::rowwise::OP;
 use crate::kernels::fused::rowwise::program::{Action, Output as ProgramOutput, RowProgram, Stage};
 use crate::kernels::fused::rowwise::walk::Shapes;
 use crate::kernels::reduce::table::Reduction;
 use crate::optimizer::attr::Attr;
+use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{NewNode, NodeId, Output};
 use crate::optimizer::shape::{Dim, TensorInfo};
 use crate::tensor::Dims;
@@ -32,23 +33,16 @@ pub fn build(scene: &Scene<'_>, region: &Region) -> Option<Replacement> {
         return None;
     }
     let graph = scene.graph;
-    let last = graph.node(*exports.last()?);
     let infos: Vec<TensorInfo> = exports.iter().map(|id| graph.info(output(*id)).clone()).collect();
-    let node = NewNode {
-        name: format!("{}/fused_rowwise", last.name()),
-        op: OP.to_owned(),
-        device: last.device().to_owned(),
-        attrs: vec![
-            ("T_in", program.inputs().into()),
-            ("T_out", Attr::from(&program.output_types()[..])),
-            ("axes", Attr::from(&scene.space.axes[..])),
-            ("constants", Attr::from(&builder.constants[..])),
-            ("program", program.to_string().into()),
-        ],
-        inputs: builder.inputs,
-        controls: Vec::new(),
-        infos,
-    };
+    let attrs = vec![
+        ("T_in", program.inputs().into()),
+        ("T_out", Attr::from(&program.output_types()[..])),
+        ("axes", Attr::from(&scene.space.axes[..])),
+        ("constants", Attr::from(&builder.parameters.constants[..])),
+        ("program", program.to_string().into()),
+    ];
+    let last = *exports.last()?;
+    let node = fused(graph, last, "fused_rowwise", OP, builder.inputs, attrs, infos);
     let outputs = exports.iter().enumerate().map(|(port, id)| (output(*id), port as u32)).collect();
     Some(Replacement { node, outputs })
 }
@@ -94,7 +88,8 @@ struct Builder<'s> {
     /// The number of reductions on the longest path to a node.
     levels: FxHashMap<NodeId, usize>,
     inputs: Vec<Output>,
-    constants: Vec<f32>,
+    /// The parameters of all stages, without any computation.
+    parameters: Draft,
     /// The indices of the row values.
     rows: FxHashMap<NodeId, usize>,
     /// The types of the row values.
@@ -124,60 +119,36 @@ impl<'s> Builder<'s> {
             roles,
             levels,
             inputs: scene.tensors(region),
-            constants: Vec::new(),
+            parameters: Draft::default(),
             rows: FxHashMap::default(),
             row_types: Vec::new(),
         };
-        builder.find_constants()?;
+        builder.find_parameters();
         Some(builder)
     }
 
     /// Lists the parameters: constants among the inputs, and attributes of functions.
-    fn find_constants(&mut self) -> Option<()> {
+    fn find_parameters(&mut self) {
         let graph = self.scene.graph;
         for id in self.nodes.clone() {
-            if !matches!(self.roles[&id].0, Role::Call(_) | Role::Fold(_)) {
-                continue;
-            }
+            let Role::Call(scalar) = self.roles[&id].0 else { continue };
             let given = graph.node(id).inputs().iter().filter_map(|i| parameter(graph, id, *i));
-            let mut values: Vec<f32> = given.collect();
-            if let (Role::Call(call), _) = self.roles[&id]
-                && call.has_attr()
-            {
-                values.push(self.attribute(id, call)?);
-            }
-            for value in values {
-                if self.constant(value).is_none() {
-                    self.constants.push(value);
-                }
-            }
+            given.chain(scalar.attr).for_each(|value| {
+                self.parameters.constant(value);
+            });
         }
-        Some(())
     }
 
-    fn attribute(&self, id: NodeId, call: Call) -> Option<f32> {
-        let Call::Row(row, _) = call else { return None };
-        self.scene.graph.node(id).attr(row.attr?)?.float()
-    }
-
-    fn constant(&self, value: f32) -> Option<Value> {
-        let at = self.constants.iter().position(|c| c.to_bits() == value.to_bits())?;
-        Some(Value::Constant(at as u32))
-    }
-
-    /// An expression with the inputs and the row values so far.
-    fn expression(&self) -> Option<Expression> {
-        let mut e = Expression::new();
+    /// The start of a stage: the inputs and the row values so far, and all parameters.
+    fn start(&self) -> Option<Draft> {
+        let mut draft = self.parameters.clone();
         for input in &self.inputs {
-            e.input(self.scene.graph.info(*input).dtype?);
+            draft.input(self.scene.graph.info(*input).dtype?);
         }
         for dtype in &self.row_types {
-            e.input(*dtype);
+            draft.input(*dtype);
         }
-        for _ in &self.constants {
-            e.constant();
-        }
-        Some(e)
+        Some(draft)
     }
 
     /// The tensor that is passed on as `input` by copies.
@@ -188,10 +159,10 @@ impl<'s> Builder<'s> {
         }
     }
 
-    /// The value of a tensor in `e`.
+    /// The value of a tensor in a stage.
     fn value(
         &self,
-        e: &mut Expression,
+        draft: &mut Draft,
         known: &mut FxHashMap<NodeId, Value>,
         tensor: Output,
     ) -> Option<Value> {
@@ -207,28 +178,16 @@ impl<'s> Builder<'s> {
             return Some(*value);
         }
         let graph = self.scene.graph;
+        // A reduction that is not a row value yet has no value.
+        let Role::Call(scalar) = role else { return None };
         let mut args = Vec::new();
         for input in graph.node(id).inputs() {
             args.push(match parameter(graph, id, *input) {
-                Some(constant) => self.constant(constant)?,
-                None => self.value(e, known, *input)?,
+                Some(constant) => draft.constant(constant),
+                None => self.value(draft, known, *input)?,
             });
         }
-        let value = match *role {
-            Role::Call(call) => {
-                if call.has_attr() {
-                    args.push(self.constant(self.attribute(id, call)?)?);
-                }
-                e.step(call, &args).ok()?
-            }
-            Role::Fold(call) => {
-                let mut terms = args.into_iter();
-                let first = terms.next()?;
-                terms.try_fold(first, |sum, term| e.step(call, &[sum, term]).ok())?
-            }
-            // A reduction that is not a row value yet.
-            Role::Reduce(_) | Role::Copy => return None,
-        };
+        let value = draft.scalar(scalar, &args)?;
         known.insert(id, value);
         Some(value)
     }
@@ -238,13 +197,13 @@ impl<'s> Builder<'s> {
         if tensors.is_empty() {
             return Some(());
         }
-        let mut e = self.expression()?;
+        let mut draft = self.start()?;
         let mut known = FxHashMap::default();
         for tensor in tensors {
-            let value = self.value(&mut e, &mut known, *tensor)?;
-            e.output(value);
+            let value = self.value(&mut draft, &mut known, *tensor)?;
+            draft.output(value);
         }
-        stages.push(Stage { action, expression: e });
+        stages.push(Stage { action, expression: draft.expression });
         Some(())
     }
 
@@ -260,9 +219,7 @@ impl<'s> Builder<'s> {
     fn is_kept(&self, id: NodeId) -> bool {
         let level = self.levels[&id];
         let within = |user: &NodeId| match self.roles.get(user) {
-            Some((Role::Call(_) | Role::Fold(_), extent)) => {
-                *extent != Extent::Full && self.levels[user] == level
-            }
+            Some((Role::Call(_), extent)) => *extent != Extent::Full && self.levels[user] == level,
             _ => false,
         };
         self.exports.contains(&id) || !self.scene.graph.users(id).iter().all(within)
@@ -276,9 +233,7 @@ impl<'s> Builder<'s> {
                 self.nodes.iter().filter(|id| self.levels[id] == level).copied().collect();
             let is_row = |id: &NodeId| {
                 let (role, extent) = self.roles[id];
-                extent != Extent::Full
-                    && matches!(role, Role::Call(_) | Role::Fold(_))
-                    && self.is_kept(*id)
+                extent != Extent::Full && matches!(role, Role::Call(_)) && self.is_kept(*id)
             };
             let rows: Vec<NodeId> = at.iter().filter(|id| is_row(id)).copied().collect();
             self.stage(

@@ -44,13 +44,8 @@ impl Scene<'_> {
                 Role::Reduce(_) if levels[at] >= LAST => return u32::MAX,
                 Role::Reduce(_) => (cost::REDUCTION, 1 << levels[at]),
                 Role::Copy => (0, stages[at]),
-                Role::Call(call) | Role::Fold(call) => {
-                    let calls = if matches!(role, Role::Fold(_)) {
-                        self.graph.node(*id).inputs().len() as u32 - 1
-                    } else {
-                        1
-                    };
-                    let weight = cost::weight(call).saturating_mul(calls);
+                Role::Call(scalar) => {
+                    let weight = scalar.weight();
                     if extent == Extent::Full {
                         (
                             cost::row_stage(weight, true).saturating_mul(stages[at].count_ones()),

@@ -1,21 +1,10 @@
 //! The nodes that a row program can replace, for given rows.
 
-use crate::dtype::{
-    DType::{self, *},
-    types, union,
-};
-use crate::kernels::expression::Call;
-use crate::kernels::fused::cost;
 use crate::kernels::fused::rowwise::program::{REDUCED, reduction};
 use crate::kernels::reduce::table::Reduction;
-use crate::kernels::scalar::row::Shapes;
 use crate::optimizer::graph::{Graph, NodeId, Output};
-use crate::optimizer::scalars::{call_of, is_sum, must_broadcast};
+use crate::optimizer::meaning::{Axes, Engine, Fold, Meaning, Scalar, scalar};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
-
-/// The types of values in a row program. int32 tensors live in host memory. int8 is the type to
-/// which quantized layers convert their inputs.
-const TYPES: &[DType] = union!(types::FLOATS, &[Bool, I8, I64]);
 
 /// The relation of a tensor's shape to the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,15 +17,13 @@ pub enum Extent {
     Flat,
 }
 
-/// The function of a node in a program.
+/// The part of a node in a program.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Role {
     /// It reduces rows.
     Reduce(&'static Reduction),
-    /// It calls a function.
-    Call(Call),
-    /// It adds all its inputs by this function.
-    Fold(Call),
+    /// It calls a scalar function.
+    Call(Scalar),
     /// It passes its first input on.
     Copy,
 }
@@ -113,7 +100,7 @@ impl Space {
         }
         let info = graph.info(Output { node: id, port: 0 });
         let extent = self.extent(info)?;
-        if !TYPES.contains(&info.dtype?) {
+        if !Engine::Rows.holds(info.dtype?) {
             return None;
         }
         let given = |k: usize| node.inputs().get(k).and_then(|i| self.extent(graph.info(*i)));
@@ -123,21 +110,23 @@ impl Space {
                 && axes(graph, id, self.full.rank()?)? == self.axes;
             return (fits && extent != Extent::Full).then_some((Role::Reduce(reduction), extent));
         }
-        let role = match node.op() {
-            "Tile" => (given(0)? == Extent::Row && extent == Extent::Full).then_some(Role::Copy)?,
-            "BroadcastTo" => {
-                (given(0)? != Extent::Flat && extent != Extent::Flat).then_some(Role::Copy)?
+        let copies = match Meaning::of(node) {
+            Meaning::Repeat if node.op() == "Tile" => {
+                given(0)? == Extent::Row && extent == Extent::Full
             }
-            "Reshape" | "ExpandDims" | "Squeeze" => {
-                (given(0)? != Extent::Full && extent != Extent::Full).then_some(Role::Copy)?
-            }
-            "Identity" => (given(0)? == extent).then_some(Role::Copy)?,
-            _ => elementwise(graph, id)?,
+            Meaning::Repeat => given(0)? != Extent::Flat && extent != Extent::Flat,
+            Meaning::View => given(0)? != Extent::Full && extent != Extent::Full,
+            Meaning::Identity => given(0)? == extent,
+            _ => false,
+        };
+        let role = match copies {
+            true => Role::Copy,
+            false => Role::Call(scalar(graph, graph, id, Engine::Rows).ok()?),
         };
         let to = if extent == Extent::Flat { &self.flat } else { &self.full };
         let fits = |input: &Output| {
             let info = graph.info(*input);
-            info.dtype.is_some_and(|t| TYPES.contains(&t))
+            info.dtype.is_some_and(|t| Engine::Rows.holds(t))
                 && (role == Role::Copy || info.is_single() || info.broadcasts_to(to))
                 && (role == Role::Copy
                     || info.is_single()
@@ -155,47 +144,30 @@ impl Space {
     /// agree, such as a `[4]` from rows of `[4, 4]`, it broadcasts along other axes than those of
     /// its rows.
     fn is_flat(&self, graph: &Graph, tensor: Output) -> bool {
-        let op = graph.node(tensor.node).op();
-        let is_member = reduction(op).is_some()
-            || matches!(op, "ExpandDims" | "Identity" | "Reshape" | "Squeeze")
-            || elementwise(graph, tensor.node).is_some();
-        is_member && self.extent(graph.info(tensor)) == Some(Extent::Flat)
+        let may_be_member = match Meaning::of(graph.node(tensor.node)) {
+            Meaning::Fold(row) => reduction(row.op).is_some(),
+            Meaning::Identity | Meaning::Scalar(_) | Meaning::View => true,
+            _ => false,
+        };
+        may_be_member && self.extent(graph.info(tensor)) == Some(Extent::Flat)
     }
 
     /// Whether each stage may compute the node's value anew.
     pub fn is_cheap(graph: &Graph, id: NodeId) -> bool {
-        match elementwise(graph, id) {
-            Some(Role::Call(call) | Role::Fold(call)) => cost::is_cheap(call),
-            _ => matches!(graph.node(id).op(), "BroadcastTo" | "Identity" | "Tile"),
+        match Meaning::of(graph.node(id)) {
+            Meaning::Scalar(scalar) => scalar.is_cheap(),
+            Meaning::Identity | Meaning::Repeat => true,
+            _ => false,
         }
     }
 }
 
-/// The function that an elementwise node calls.
-fn elementwise(graph: &Graph, id: NodeId) -> Option<Role> {
-    let node = graph.node(id);
-    let call = call_of(node)?;
-    let fits = match call {
-        _ if is_sum(node) => return Some(Role::Fold(call)),
-        Call::Cast(from, to) => from != to,
-        Call::Row(row, _) => match row.shapes {
-            Shapes::Broadcast | Shapes::Same => true,
-            Shapes::BroadcastOr(_) => must_broadcast(node),
-            _ => false,
-        },
-    };
-    fits.then_some(Role::Call(call))
-}
-
-/// The axes that a reduction of a tensor of this rank names, sorted and counted from the end.
+/// The axes that a reduction of a tensor of this rank names, counted from the end.
 fn axes(graph: &Graph, id: NodeId, rank: usize) -> Option<Vec<i64>> {
-    let given = graph.constant(*graph.node(id).inputs().get(1)?)?.to_i64().ok()?;
-    let rank = rank as i64;
-    let mut axes: Vec<i64> = given.into_iter().map(|a| if a < 0 { a } else { a - rank }).collect();
-    axes.sort_unstable();
-    let is_sound =
-        axes.iter().all(|a| (-rank..0).contains(a)) && axes.windows(2).all(|w| w[0] < w[1]);
-    (is_sound && !axes.is_empty()).then_some(axes)
+    match Fold::of(graph, id).ok()?.axes {
+        Axes::Given(axes) => Some(axes.into_iter().map(|a| a - rank as i64).collect()),
+        Axes::All | Axes::AllButChannels(_) => None,
+    }
 }
 
 /// The value of an input that has one value everywhere and may be a parameter: a single element, or

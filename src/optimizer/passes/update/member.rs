@@ -3,12 +3,14 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::view::{View, on_device};
-use crate::kernels::expression::{Call, Expression, Value};
+use super::view::View;
+use crate::kernels::expression::Value;
 use crate::kernels::fused::cost::{self, BOUND};
 use crate::kernels::fused::update;
+use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{NodeId, Output};
 use crate::optimizer::history::Writer;
+use crate::optimizer::meaning::{Engine, Scalar, number};
 use crate::optimizer::variables::Variable;
 
 /// A part of a fused node, which replaces some nodes.
@@ -31,10 +33,8 @@ pub struct Member {
     pub tensors: Vec<Output>,
     /// Inputs with one element that members may share.
     pub scalars: Vec<Output>,
-    /// Parameters of the expression.
-    pub constants: Vec<f32>,
-    /// The new values, as an expression of the old ones, the tensors and the scalars.
-    pub expression: Expression,
+    /// The new values, computed from the old ones, the tensors and the scalars.
+    pub draft: Draft,
     /// The number of its nodes that take a dispatch without fusion.
     pub dispatches: usize,
 }
@@ -48,7 +48,7 @@ enum Source {
     Constant(f32),
     Tensor(Output),
     Scalar(Output),
-    Call(NodeId, Call),
+    Call(NodeId, Scalar),
 }
 
 /// The largest number of steps in an expression.
@@ -126,8 +126,9 @@ impl<'v, 'g> Builder<'v, 'g> {
         before.iter().all(|r| self.sees_the_end(*r)).then_some(())?;
         let handles =
             self.roles.variables.iter().map(|v| self.handle(v)).collect::<Option<Vec<_>>>()?;
-        let (expression, constants) = self.expression()?;
-        let (old, others) = expression.inputs().split_at(handles.len());
+        let draft = self.draft()?;
+        let types = draft.expression.inputs().to_vec();
+        let (old, others) = types.split_at(handles.len());
         let (own, shared) = others.split_at(self.roles.tensors.len());
         let takes = |n: &&NodeId| {
             !matches!(self.view.graph.node(**n).op(), "ReadVariableOp" | "AssignVariableOp")
@@ -142,12 +143,11 @@ impl<'v, 'g> Builder<'v, 'g> {
             handles,
             tensors: self.roles.tensors.clone(),
             scalars: self.roles.scalars.clone(),
-            constants,
-            expression: expression.clone(),
+            draft,
         };
         (update::fits(old, own, shared)
-            && cost::elementwise(cost::expression(&expression)) <= BOUND
-            && expression.inputs().iter().all(|t| on_device(*t)))
+            && cost::elementwise(cost::expression(&member.draft.expression)) <= BOUND
+            && types.iter().all(|t| Engine::Update.holds(*t)))
         .then_some(member)
     }
 
@@ -244,8 +244,8 @@ impl<'v, 'g> Builder<'v, 'g> {
     /// The source of a value; `None` for a value that an update cannot take.
     fn source(&self, tensor: Output) -> Option<Source> {
         let view = self.view;
-        if let Some(value) = view.constant(tensor) {
-            return Some(Source::Constant(value));
+        if let Some(number) = number(view.graph, tensor) {
+            return Some(Source::Constant(number.value));
         }
         let info = view.graph.info(tensor);
         let full = info.has_dims(&self.dims);
@@ -254,8 +254,8 @@ impl<'v, 'g> Builder<'v, 'g> {
             if view.graph.node(tensor.node).op() == "ReadVariableOp" {
                 return Some(self.source_of_read(tensor.node));
             }
-            if let Some(call) = view.call(tensor.node, &self.dims) {
-                return Some(Source::Call(tensor.node, call));
+            if let Some(scalar) = view.call(tensor.node, &self.dims) {
+                return Some(Source::Call(tensor.node, scalar));
             }
         }
         if !view.fits(info, &self.dims) {
@@ -293,24 +293,19 @@ impl<'v, 'g> Builder<'v, 'g> {
         Some(self.view.graph.node(*first).inputs()[0])
     }
 
-    fn expression(&self) -> Option<(Expression, Vec<f32>)> {
+    /// The computation of the new values.
+    fn draft(&self) -> Option<Draft> {
         let view = self.view;
-        let mut draft = Draft {
-            expression: Expression::new(),
-            constants: Vec::new(),
-            values: FxHashMap::default(),
-        };
+        let mut draft = Draft::default();
+        let mut known = FxHashMap::default();
         let mut old = FxHashMap::default();
         for variable in &self.roles.variables {
             let first = self.assigns.iter().find(|a| view.variable(**a) == Some(variable))?;
-            old.insert(
-                variable.clone(),
-                draft.expression.input(view.graph.node(*first).dtype("dtype")?),
-            );
+            old.insert(variable.clone(), draft.input(view.graph.node(*first).dtype("dtype")?));
         }
         let mut inputs = FxHashMap::default();
         for tensor in self.roles.tensors.iter().chain(&self.roles.scalars) {
-            inputs.insert(*tensor, draft.expression.input(view.graph.info(*tensor).dtype?));
+            inputs.insert(*tensor, draft.input(view.graph.info(*tensor).dtype?));
         }
         // The values of variables so far, and the value that each assignment gave.
         let mut new: FxHashMap<NodeId, Value> = FxHashMap::default();
@@ -321,14 +316,11 @@ impl<'v, 'g> Builder<'v, 'g> {
                 Writer::Node(w) if self.assigns.contains(&w) => *new.get(&w)?,
                 _ => old[variable],
             };
-            let value = self.evaluate(view.value(*assign), &mut draft, &old, &inputs, &new)?;
+            let given = Given { old: &old, inputs: &inputs, new: &new };
+            let value = self.evaluate(view.value(*assign), &mut draft, &mut known, &given)?;
             let result = match node.op() {
-                "AssignAddVariableOp" => {
-                    draft.expression.step(Call::row("AddV2", dtype)?, &[before, value]).ok()?
-                }
-                "AssignSubVariableOp" => {
-                    draft.expression.step(Call::row("Sub", dtype)?, &[before, value]).ok()?
-                }
+                "AssignAddVariableOp" => draft.row("AddV2", dtype, &[before, value])?,
+                "AssignSubVariableOp" => draft.row("Sub", dtype, &[before, value])?,
                 // Only if the old value has been read is it certain that the variable has a value
                 // of this shape.
                 _ if self.reads_old(variable) => value,
@@ -339,9 +331,9 @@ impl<'v, 'g> Builder<'v, 'g> {
         }
         for variable in &self.roles.variables {
             let last = self.assigns.iter().rev().find(|a| view.variable(**a) == Some(variable))?;
-            draft.expression.output(new[last]);
+            draft.output(new[last]);
         }
-        Some((draft.expression, draft.constants))
+        Some(draft)
     }
 
     /// Whether the member reads a variable's old value or adds to it.
@@ -359,35 +351,35 @@ impl<'v, 'g> Builder<'v, 'g> {
         &self,
         tensor: Output,
         draft: &mut Draft,
-        old: &FxHashMap<Variable, Value>,
-        inputs: &FxHashMap<Output, Value>,
-        new: &FxHashMap<NodeId, Value>,
+        known: &mut FxHashMap<NodeId, Value>,
+        given: &Given<'_>,
     ) -> Option<Value> {
         match self.source(tensor)? {
             Source::Constant(value) => Some(draft.constant(value)),
-            Source::Tensor(t) | Source::Scalar(t) => inputs.get(&t).copied(),
-            Source::Old(variable) => old.get(&variable).copied(),
-            Source::New(assign) => new.get(&assign).copied(),
-            Source::Call(id, call) => {
-                if let Some(value) = draft.values.get(&id) {
+            Source::Tensor(t) | Source::Scalar(t) => given.inputs.get(&t).copied(),
+            Source::Old(variable) => given.old.get(&variable).copied(),
+            Source::New(assign) => given.new.get(&assign).copied(),
+            Source::Call(id, scalar) => {
+                if let Some(value) = known.get(&id) {
                     return Some(*value);
                 }
-                let node = self.view.graph.node(id);
                 let mut args = Vec::with_capacity(4);
-                for input in node.inputs() {
-                    args.push(self.evaluate(*input, draft, old, inputs, new)?);
+                for input in self.view.graph.node(id).inputs() {
+                    args.push(self.evaluate(*input, draft, known, given)?);
                 }
-                if let Call::Row(row, _) = call
-                    && let Some(attr) = row.attr
-                {
-                    args.push(draft.constant(node.attr(attr)?.float()?));
-                }
-                let value = draft.expression.step(call, &args).ok()?;
-                draft.values.insert(id, value);
+                let value = draft.scalar(&scalar, &args)?;
+                known.insert(id, value);
                 Some(value)
             }
         }
     }
+}
+
+/// The values from outside an expression, and those that assignments gave their variables.
+struct Given<'a> {
+    old: &'a FxHashMap<Variable, Value>,
+    inputs: &'a FxHashMap<Output, Value>,
+    new: &'a FxHashMap<NodeId, Value>,
 }
 
 /// The assignments of a member on which another one builds.
@@ -403,24 +395,6 @@ fn linked(view: &View<'_>, assigns: &[NodeId], dims: &[usize]) -> FxHashSet<Node
         }
     }
     linked
-}
-
-struct Draft {
-    expression: Expression,
-    constants: Vec<f32>,
-    values: FxHashMap<NodeId, Value>,
-}
-
-impl Draft {
-    fn constant(&mut self, value: f32) -> Value {
-        match self.constants.iter().position(|c| c.to_bits() == value.to_bits()) {
-            Some(at) => Value::Constant(at as u32),
-            None => {
-                self.constants.push(value);
-                self.expression.constant()
-            }
-        }
-    }
 }
 
 fn push(list: &mut Vec<Output>, tensor: Output) {

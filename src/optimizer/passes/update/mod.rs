@@ -18,7 +18,8 @@ use crate::error::Result;
 use crate::kernels::fused::update;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::branches::{Branches, Conditions};
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::emit::fused;
+use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::history::{History, Writer};
 use crate::optimizer::paths::Places;
 use crate::optimizer::variables::{ASSIGNS, Variables};
@@ -141,8 +142,8 @@ fn groups(graph: &Graph, branches: &Branches, members: Vec<(Member, u32)>) -> Ve
     let mut groups: Vec<Vec<Member>> = Vec::new();
     for (member, level) in members {
         let key = (
-            member.expression.to_string(),
-            member.constants.iter().map(|c| c.to_bits()).collect(),
+            member.draft.expression.to_string(),
+            member.draft.constants.iter().map(|c| c.to_bits()).collect(),
             member.scalars.clone(),
             graph.node(member.nodes[0]).device().to_owned(),
             branches.conditions(member.nodes[0]),
@@ -166,8 +167,8 @@ const fn is_worth_it(member: &Member) -> bool {
 /// Replaces the members by one node.
 fn replace(graph: &mut Graph, members: &[Member]) {
     let nodes: Vec<NodeId> = members.iter().flat_map(|m| m.nodes.iter().copied()).collect();
-    let expression = &members[0].expression;
-    let (_, others) = expression.inputs().split_at(members[0].handles.len());
+    let draft = &members[0].draft;
+    let (_, others) = draft.expression.inputs().split_at(members[0].handles.len());
     let (own, shared) = others.split_at(members[0].tensors.len());
     let types = vec![own; members.len()].concat();
     let handles: Vec<Output> = members.iter().flat_map(|m| m.handles.iter().copied()).collect();
@@ -176,26 +177,20 @@ fn replace(graph: &mut Graph, members: &[Member]) {
     let (kept, gone): (Vec<NodeId>, Vec<NodeId>) =
         nodes.iter().partition(|n| graph.is_preserved(**n));
     let waited = detach(graph, &kept, &nodes);
-    let new = NewNode {
-        name: format!("{}/update", graph.node(last).name()),
-        op: update::OP.to_owned(),
-        device: graph.node(last).device().to_owned(),
-        attrs: vec![
-            ("N", Attr::from(members.len() as i64)),
-            ("NR", Attr::from(handles.len() as i64)),
-            ("Ttensors", Attr::from(&types[..])),
-            ("Tscalars", Attr::from(shared)),
-            ("expression", Attr::from(expression.to_string())),
-            ("constants", Attr::from(&members[0].constants[..])),
-        ],
-        inputs: handles
-            .into_iter()
-            .chain(members.iter().flat_map(|m| m.tensors.iter().copied()))
-            .chain(members[0].scalars.iter().copied())
-            .collect(),
-        controls: members.iter().flat_map(|m| m.after.iter().copied()).chain(waited).collect(),
-        infos: Vec::new(),
-    };
+    let mut attrs = vec![
+        ("N", Attr::from(members.len() as i64)),
+        ("NR", Attr::from(handles.len() as i64)),
+        ("Ttensors", Attr::from(&types[..])),
+        ("Tscalars", Attr::from(shared)),
+    ];
+    attrs.extend(draft.attrs());
+    let inputs = handles
+        .into_iter()
+        .chain(members.iter().flat_map(|m| m.tensors.iter().copied()))
+        .chain(members[0].scalars.iter().copied())
+        .collect();
+    let mut new = fused(graph, last, "update", update::OP, inputs, attrs, Vec::new());
+    new.controls = members.iter().flat_map(|m| m.after.iter().copied()).chain(waited).collect();
     let id = graph.replace_region(&gone, new, &[]);
     for name in kept {
         graph.add_control(name, id);

@@ -1,13 +1,11 @@
 //! The pass's view of a graph: which nodes write which variables and when, and which nodes an
 //! update may take in.
 
-use crate::dtype::DType;
-use crate::kernels::expression::Call;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::history::{History, Writer};
+use crate::optimizer::meaning::{Engine, Meaning, Scalar};
 use crate::optimizer::paths::Places;
-use crate::optimizer::scalars::{call_of, is_sum};
 use crate::optimizer::shape::TensorInfo;
 use crate::optimizer::variables::{ASSIGNS, Variable, Variables};
 
@@ -61,19 +59,17 @@ impl View<'_> {
     }
 
     /// The scalar function of an elementwise node. Its output must have these extents, and each
-    /// input these or one element.
-    pub fn call(&self, id: NodeId, dims: &[usize]) -> Option<Call> {
+    /// input these or one element, so that broadcasting certainly gives the same.
+    pub fn call(&self, id: NodeId, dims: &[usize]) -> Option<Scalar> {
         let node = self.graph.node(id);
         let output = self.graph.info(Output { node: id, port: 0 });
         if !output.has_dims(dims) || self.graph.is_preserved(id) || !node.on_wgpu() {
             return None;
         }
-        let call = call_of(node).filter(|_| !is_sum(node))?;
-        let types = call.inputs();
-        let fits = node.inputs().len() == types.len()
-            && node.inputs().iter().all(|input| self.fits(self.graph.info(*input), dims))
-            && types.iter().chain([&call.output()]).all(|t| on_device(*t));
-        fits.then_some(call)
+        let scalar = Meaning::of(node).scalar().filter(|s| !s.is_sum)?;
+        scalar.suits(Engine::Update).ok()?;
+        let fits = |input: &Output| self.fits(self.graph.info(*input), dims);
+        node.inputs().iter().all(fits).then_some(scalar)
     }
 
     /// Whether a tensor has these extents, or one element that broadcasts to them.
@@ -81,23 +77,4 @@ impl View<'_> {
         info.has_dims(dims)
             || info.is_single() && info.rank().is_some_and(|rank| rank <= dims.len())
     }
-
-    /// The value of a constant with one element that an expression can take as a parameter.
-    pub fn constant(&self, tensor: Output) -> Option<f32> {
-        let info = self.graph.info(tensor);
-        if info.len().is_some_and(|len| len != 1) {
-            return None;
-        }
-        let value = self.graph.constant(tensor).filter(|v| v.bytes.len() == v.dtype.size())?;
-        match value.dtype {
-            t if t.is_single() => Some(value.to_f64()[0] as f32),
-            _ => None,
-        }
-    }
-}
-
-/// Whether tensors of this type are in device memory and updates support it; TensorFlow keeps int32
-/// on the host.
-pub fn on_device(dtype: DType) -> bool {
-    dtype.is_float() || matches!(dtype, DType::I64 | DType::Bool)
 }

@@ -5,18 +5,16 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use super::{Root, norm};
-use crate::dtype::DType;
 use crate::kernels::expression::Call;
-use crate::kernels::fused::cost;
 use crate::kernels::scalar::row::Shapes;
-use crate::optimizer::graph::{Graph, Node, NodeId, Output};
-use crate::optimizer::scalars::{call_of, is_sum, must_broadcast};
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::meaning::{Engine, Meaning, Scalar};
 use crate::optimizer::shape::{Dim, TensorInfo};
 
 /// The largest number of nodes after a contraction that are considered.
 const MAX_NODES: usize = 64;
 /// The largest number of terms of a sum: more terms cost more than any epilogue may.
-const MAX_TERMS: usize = 256;
+const MAX_TERMS: u32 = 256;
 /// The largest number of uses of a value within a tail. With more uses, some are certainly outside.
 pub(super) const MAX_USES: usize = 4 * MAX_NODES;
 
@@ -51,9 +49,9 @@ pub(super) fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxH
                 && node.device() == device
                 && node.controls().iter().all(inside)
                 && !graph.is_preserved(id)
-                && row(node).is_some_and(|call| {
+                && row(graph, id).is_some_and(|scalar| {
                     let info = graph.info(*input);
-                    info.same_shape(shape) || cost::is_cheap(call) && is_row(info, shape)
+                    info.same_shape(shape) || scalar.is_cheap() && is_row(info, shape)
                 })
                 && alone()
             {
@@ -70,11 +68,6 @@ pub(super) fn reads(graph: &Graph, user: NodeId, used: NodeId) -> bool {
     graph.node(user).inputs().iter().any(|i| i.node == used)
 }
 
-/// Ops that only change a tensor's shape.
-pub(super) fn reshapes(node: &Node) -> bool {
-    matches!(node.op(), "ExpandDims" | "Reshape" | "Squeeze")
-}
-
 /// The nodes that may be in the tail, in topological order.
 pub(super) fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<NodeId> {
     let place = |id: NodeId| {
@@ -86,11 +79,14 @@ pub(super) fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<
     while let Some((_, id)) = ahead.pop_first() {
         let node = graph.node(id);
         let same_device = node.device() == graph.node(root.id).device();
-        let known = reshapes(node)
-            || matches!(node.op(), "BiasAdd" | "Cast")
-            || (node.op() == "AddN" && node.inputs().len() <= MAX_TERMS)
-            || norm::is_inference(node)
-            || row(node).is_some();
+        let known = match Meaning::of(node) {
+            Meaning::Bias(_) | Meaning::View => true,
+            Meaning::Scalar(scalar) if scalar.is_sum => scalar.calls < MAX_TERMS,
+            Meaning::Scalar(scalar) => {
+                matches!(scalar.call, Call::Cast(..)) || row(graph, id).is_some()
+            }
+            _ => norm::is_inference(node),
+        };
         if !same_device || !known || graph.is_preserved(id) || found.len() == MAX_NODES {
             continue;
         }
@@ -104,17 +100,12 @@ pub(super) fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<
     found
 }
 
-/// The call of an elementwise node whose shapes broadcast.
-pub(super) fn row(node: &Node) -> Option<Call> {
-    let call = call_of(node).filter(|_| !is_sum(node))?;
-    let Call::Row(row, _) = call else { return None };
-    let broadcasts = match row.shapes {
-        Shapes::Broadcast => true,
-        Shapes::BroadcastOr(_) => must_broadcast(node),
-        Shapes::Same => row.inputs.len() == 1,
-        _ => false,
-    };
-    let mut types = call.inputs();
-    types.push(call.output());
-    (broadcasts && types.iter().all(|t| t.is_float() || *t == DType::Bool)).then_some(call)
+/// The function of an elementwise node that broadcasts. Gradients of activations, whose inputs must
+/// have one shape, are left to the passes that compute them with other gradients.
+pub(super) fn row(graph: &Graph, id: NodeId) -> Option<Scalar> {
+    let node = graph.node(id);
+    let scalar =
+        Meaning::of(node).scalar().filter(|s| !s.is_sum && matches!(s.call, Call::Row(..)))?;
+    let broadcasts = scalar.shapes == Shapes::Broadcast || node.inputs().len() == 1;
+    (broadcasts && scalar.suits(Engine::Epilogue).is_ok()).then_some(scalar)
 }

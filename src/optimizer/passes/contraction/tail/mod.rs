@@ -10,12 +10,14 @@ use super::Root;
 use crate::dtype::DType;
 use crate::kernels::bias::ChannelAxis;
 use crate::kernels::contract::epilogue::{MAX_CONSTANTS, MAX_EXTRAS};
-use crate::kernels::expression::{Call, Expression, Value};
+use crate::kernels::expression::{Call, Value};
 use crate::kernels::fused::cost::{self, BOUND};
 use crate::optimizer::attr::Attr;
+use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::meaning::{Engine, Meaning, Scalar, is_view, number};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
-use members::{MAX_USES, followers, reads, reshapes, row, sides};
+use members::{MAX_USES, followers, reads, row, sides};
 
 /// The nodes that one epilogue computes, and their expression.
 pub(super) struct Tail {
@@ -25,8 +27,7 @@ pub(super) struct Tail {
     pub exit: NodeId,
     /// The node among them that changes the shape.
     pub reshape: Option<NodeId>,
-    pub expression: Expression,
-    pub constants: Vec<f32>,
+    pub draft: Draft,
     /// The further operands.
     pub extras: Vec<Extra>,
 }
@@ -49,7 +50,7 @@ impl Tail {
         let followers = followers(graph, root, positions);
         (0..followers.len()).rev().find_map(|at| {
             let exit = followers[at];
-            if reshapes(graph.node(exit)) {
+            if is_view(graph.node(exit)) {
                 return None;
             }
             let mut inside: FxHashSet<NodeId> = FxHashSet::from_iter([exit]);
@@ -98,8 +99,7 @@ fn channel_dims(info: &TensorInfo, channels: usize) -> Option<&[Dim]> {
 pub(super) struct Builder<'g> {
     pub graph: &'g Graph,
     root: &'g Root,
-    pub expression: Expression,
-    constants: Vec<f32>,
+    pub draft: Draft,
     extras: Vec<(Extra, Value)>,
     /// The value of each node of the tail, and whether it comes after the reshape.
     values: FxHashMap<NodeId, (Value, bool)>,
@@ -112,21 +112,19 @@ impl<'g> Builder<'g> {
     /// Starts with the contraction's result, or with the result of its epilogue.
     fn new(graph: &'g Graph, root: &'g Root, sides: FxHashSet<NodeId>) -> Option<Self> {
         let node = graph.node(root.id);
-        let (mut expression, mut constants, mut extras) =
-            (Expression::new(), Vec::new(), Vec::new());
-        let value = if let Some(text) = node.attr("expression") {
-            let old: Expression = text.string()?.parse().ok()?;
-            constants = node.attr("constants")?.floats()?.to_vec();
-            (constants.len() == old.constants()).then_some(())?;
-            let inputs: Vec<Value> = old.inputs().iter().map(|t| expression.input(*t)).collect();
+        let (mut draft, mut extras) = (Draft::default(), Vec::new());
+        let value = if node.attr("expression").is_some() {
+            let old = Draft::of(node)?;
+            let inputs: Vec<Value> =
+                old.expression.inputs().iter().map(|t| draft.input(*t)).collect();
             let whole = node.inputs()[2..].iter().map(|i| Extra { tensor: *i, dims: None });
             extras.extend(whole.zip(inputs.iter().skip(1).copied()));
-            *expression.append(&old, &inputs).ok()?.first()?
+            *draft.append(&old, &inputs)?.first()?
         } else {
-            expression.input(root.dtype)
+            draft.input(root.dtype)
         };
         let values = FxHashMap::from_iter([(root.id, (value, false))]);
-        Some(Self { graph, root, expression, constants, extras, values, reshape: None, sides })
+        Some(Self { graph, root, draft, extras, values, reshape: None, sides })
     }
 
     fn build(mut self, nodes: &[NodeId]) -> Option<Tail> {
@@ -136,24 +134,23 @@ impl<'g> Builder<'g> {
             self.beside(*id, behind)?;
             let value = self.node(*id)?;
             self.values.insert(*id, value);
-            if self.extras.len() > MAX_EXTRAS || self.constants.len() > MAX_CONSTANTS {
+            if self.extras.len() > MAX_EXTRAS || self.draft.constants.len() > MAX_CONSTANTS {
                 return None;
             }
         }
         let exit = *nodes.last()?;
         let (value, behind) = self.values[&exit];
-        self.expression.output(value);
+        self.draft.output(value);
         let fits = self.extras.len() <= MAX_EXTRAS
-            && self.constants.len() <= MAX_CONSTANTS
-            && cost::contraction(cost::expression(&self.expression)) <= BOUND;
-        let output = self.expression.output_types()[0];
+            && self.draft.constants.len() <= MAX_CONSTANTS
+            && cost::contraction(cost::expression(&self.draft.expression)) <= BOUND;
+        let output = self.draft.expression.output_types()[0];
         let typed = output.is_float() && !matches!(value, Value::Constant(_));
         (fits && typed).then(|| Tail {
             nodes: Vec::new(),
             exit,
             reshape: self.reshape.filter(|_| behind),
-            expression: self.expression,
-            constants: self.constants,
+            draft: self.draft,
             extras: self.extras.into_iter().map(|(extra, _)| extra).collect(),
         })
     }
@@ -163,29 +160,29 @@ impl<'g> Builder<'g> {
         for input in self.graph.node(id).inputs() {
             if self.sides.contains(&input.node) && !self.values.contains_key(&input.node) {
                 self.beside(input.node, behind)?;
-                let value = self.call_of(self.graph.node(input.node), behind)?;
+                let value = self.scalar(input.node, behind)?;
                 self.values.insert(input.node, (value, behind));
             }
         }
         Some(())
     }
 
-    /// The value of an elementwise node, once its inputs in the tail have values.
-    fn call_of(&mut self, node: &Node, behind: bool) -> Option<Value> {
-        let call = row(node)?;
-        let Call::Row(row, _) = call else { return None };
+    /// The value of an elementwise node that broadcasts, once its inputs in the tail have values.
+    fn scalar(&mut self, id: NodeId, behind: bool) -> Option<Value> {
+        let scalar = row(self.graph, id)?;
         let mut args = Vec::new();
-        for (input, dtype) in node.inputs().iter().zip(call.inputs()) {
-            args.push(match self.values.get(&input.node) {
-                Some((value, place)) if input.port == 0 && *place == behind => *value,
-                Some(_) => return None,
-                None => self.operand(*input, dtype, behind)?,
-            });
+        for (at, input) in self.graph.node(id).inputs().iter().enumerate() {
+            args.push(self.argument(*input, scalar.input_type(at), behind)?);
         }
-        if let Some(attr) = row.attr {
-            args.push(self.constant(node.attr(attr)?.float()?));
+        self.draft.scalar(&scalar, &args)
+    }
+
+    /// A value of the tail, or an operand from outside.
+    fn argument(&mut self, input: Output, dtype: DType, behind: bool) -> Option<Value> {
+        match self.values.get(&input.node) {
+            Some((value, place)) => (input.port == 0 && *place == behind).then_some(*value),
+            None => self.operand(input, dtype, behind),
         }
-        self.call(call, &args)
     }
 
     /// The value of a node, once its inputs in the tail have values, and whether it comes after the
@@ -204,97 +201,61 @@ impl<'g> Builder<'g> {
         if inner.iter().any(|(_, other)| *other != behind) {
             return None;
         }
-        if reshapes(node) {
-            let is_first = self.reshape.is_none()
-                && inner.len() == 1
-                && self.values.contains_key(&node.inputs()[0].node);
-            self.reshape = Some(id);
-            return (is_first && self.keeps_channels(id)).then_some((first, true));
-        }
-        let value = match node.op() {
-            "Cast" => {
-                let truncates = node.attr("Truncate").and_then(Attr::bool).unwrap_or(false);
-                let (from, to) = (node.dtype("SrcT")?, node.dtype("DstT")?);
-                let known = |t: DType| t.is_float() || t == DType::Bool;
-                let of_int8 = self.root.dtype == DType::I32 && from == DType::I32;
-                if truncates || !(known(from) || of_int8) || !known(to) {
-                    return None;
-                }
-                self.call(Call::Cast(from, to), &[first])?
+        let value = match Meaning::of(node) {
+            Meaning::View => {
+                let is_first = self.reshape.is_none()
+                    && inner.len() == 1
+                    && self.values.contains_key(&node.inputs()[0].node);
+                self.reshape = Some(id);
+                return (is_first && self.keeps_channels(id)).then_some((first, true));
             }
-            "BiasAdd" => {
+            Meaning::Scalar(Scalar { call: Call::Cast(from, to), .. }) => {
+                let of_int8 = self.root.dtype == DType::I32 && from == DType::I32;
+                let known = Engine::Epilogue.holds(from) || of_int8;
+                (known && Engine::Epilogue.holds(to)).then_some(())?;
+                self.draft.call(Call::Cast(from, to), &[first])?
+            }
+            Meaning::Bias(sum) => {
                 self.values.get(&node.inputs()[0].node)?;
                 self.check_format(node, "NHWC")?;
                 let bias = self.channel_vector(node.inputs()[1], behind)?;
-                self.row("AddV2", node.dtype("T")?, &[first, bias])?
+                self.draft.scalar(&sum, &[first, bias])?
             }
-            "AddN" => self.sum(node, behind)?,
+            Meaning::Scalar(sum) if sum.is_sum => self.sum(id, &sum, behind)?,
+            Meaning::Scalar(_) => self.scalar(id, behind)?,
             _ if norm::is_inference(node) => {
                 self.values.get(&node.inputs()[0].node)?;
                 norm::value(self, node, first, behind)?
             }
-            _ => self.call_of(node, behind)?,
+            _ => return None,
         };
         Some((value, behind))
     }
 
     /// A sum of tensors of one shape; TensorFlow makes such sums from additions.
-    fn sum(&mut self, node: &Node, behind: bool) -> Option<Value> {
-        let dtype = node.dtype("T").filter(|t| t.is_float())?;
-        let (first, others) = node.inputs().split_first()?;
-        let infos = others.iter().map(|i| self.graph.info(*i));
-        if !infos.into_iter().all(|info| info.same_shape(self.graph.info(*first))) {
+    fn sum(&mut self, id: NodeId, sum: &Scalar, behind: bool) -> Option<Value> {
+        let dtype = sum.call.output();
+        let inputs = self.graph.node(id).inputs();
+        if !dtype.is_float() || sum.broadcasts(inputs, self.graph).is_err() {
             return None;
         }
-        let mut sum: Option<Value> = None;
-        for input in node.inputs() {
-            let value = match self.values.get(&input.node) {
-                Some((value, _)) if input.port == 0 => *value,
-                Some(_) => return None,
-                None => self.operand(*input, dtype, behind)?,
-            };
+        let mut terms = Vec::new();
+        for input in inputs {
+            terms.push(self.argument(*input, dtype, behind)?);
             if self.extras.len() > MAX_EXTRAS {
                 return None;
             }
-            sum = Some(match sum {
-                Some(sum) => self.row("AddV2", dtype, &[sum, value])?,
-                None => value,
-            });
         }
-        sum
-    }
-
-    pub(super) fn call(&mut self, call: Call, args: &[Value]) -> Option<Value> {
-        self.expression.step(call, args).ok()
-    }
-
-    /// A call of the scalar function `op`.
-    pub(super) fn row(&mut self, op: &str, dtype: DType, args: &[Value]) -> Option<Value> {
-        self.call(Call::row(op, dtype)?, args)
-    }
-
-    /// A parameter.
-    pub(super) fn constant(&mut self, value: f32) -> Value {
-        let at = self.constants.iter().position(|c| c.to_bits() == value.to_bits());
-        at.map_or_else(
-            || {
-                self.constants.push(value);
-                self.expression.constant()
-            },
-            |at| Value::Constant(at as u32),
-        )
+        self.draft.scalar(sum, &terms)
     }
 
     /// A tensor from outside the tail, as an operand that broadcasts.
     fn operand(&mut self, from: Output, dtype: DType, behind: bool) -> Option<Value> {
         if dtype.is_single()
-            && let Some(tensor) = self.graph.constant(from)
-            && let ([value], true) = (
-                &tensor.to_f64()[..],
-                tensor.dims.len() <= self.root.rank && !behind || tensor.dims.is_empty(),
-            )
+            && let Some(number) = number(self.graph, from)
+            && (number.rank == 0 || number.rank <= self.root.rank && !behind)
         {
-            return Some(self.constant(*value as f32));
+            return Some(self.draft.constant(number.value));
         }
         let info = self.graph.info(from);
         let fits = if behind {
@@ -337,7 +298,7 @@ impl<'g> Builder<'g> {
         if let Some((_, value)) = self.extras.iter().find(|(known, _)| *known == extra) {
             return *value;
         }
-        let value = self.expression.input(dtype);
+        let value = self.draft.input(dtype);
         self.extras.push((extra, value));
         value
     }

@@ -39,16 +39,16 @@ pub(super) fn value(
         [scale, offset, mean, variance].into_iter().map(|v| builder.channel_vector(v, behind));
     let [scale, offset, mean, variance] =
         [vectors.next()??, vectors.next()??, vectors.next()??, vectors.next()??];
-    let epsilon = builder.constant(node.attr("epsilon")?.float()?);
+    let epsilon = builder.draft.constant(node.attr("epsilon")?.float()?);
     let mut x = x;
     if dtype != moments {
-        x = builder.call(Call::Cast(dtype, moments), &[x])?;
+        x = builder.draft.call(Call::Cast(dtype, moments), &[x])?;
     }
-    let centered = builder.row("Sub", moments, &[x, mean])?;
-    let variance = builder.row("AddV2", moments, &[variance, epsilon])?;
-    let inverse = builder.row("Rsqrt", moments, &[variance])?;
-    let slope = builder.row("Mul", moments, &[inverse, scale])?;
-    let scaled = builder.row("Mul", moments, &[centered, slope])?;
-    let y = builder.row("AddV2", moments, &[scaled, offset])?;
-    if dtype == moments { Some(y) } else { builder.call(Call::Cast(moments, dtype), &[y]) }
+    let centered = builder.draft.row("Sub", moments, &[x, mean])?;
+    let variance = builder.draft.row("AddV2", moments, &[variance, epsilon])?;
+    let inverse = builder.draft.row("Rsqrt", moments, &[variance])?;
+    let slope = builder.draft.row("Mul", moments, &[inverse, scale])?;
+    let scaled = builder.draft.row("Mul", moments, &[centered, slope])?;
+    let y = builder.draft.row("AddV2", moments, &[scaled, offset])?;
+    if dtype == moments { Some(y) } else { builder.draft.call(Call::Cast(moments, dtype), &[y]) }
 }

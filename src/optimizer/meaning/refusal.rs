@@ -1,0 +1,72 @@
+//! The reasons why a node is not fused, or not with its neighbours.
+
+use std::fmt;
+
+use crate::dtype::DType;
+
+/// Why a node, or two neighbours, are not computed by one fused op.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// The node runs on a device that is not ours, or the two run on different devices.
+    OtherDevice,
+    /// No fused op has the node's function.
+    NoFunction,
+    /// The node lacks an attribute that names a type.
+    NoType,
+    /// The node lacks this attribute of its function.
+    NoAttribute(&'static str),
+    /// A fused op does not hold values of this type.
+    Type(DType),
+    /// A conversion drops bits instead of rounding.
+    Truncates,
+    /// The function loops so long that a kernel must not have it beside others.
+    LongLoops,
+    /// The shapes of the inputs may differ where the op needs equal ones.
+    ShapesMayDiffer,
+    /// The axes of a reduction are no constant.
+    UnknownAxes,
+    /// The node's result must keep its name: it is fetched or otherwise preserved.
+    Preserved,
+    /// No node reads the result.
+    Unread,
+    /// The two compute different shapes.
+    OtherShape,
+    /// The smaller value costs too much to be computed again for each element, or others need it.
+    SmallValue,
+    /// The two do not run under the same conditions.
+    OtherConditions,
+    /// One node would depend on itself.
+    Cycle,
+    /// The program would take too long to compile.
+    TooLarge,
+    /// The program would read and write too many tensors.
+    TooManyTensors,
+    /// Nothing beside the node can be computed with it.
+    Alone,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAttribute(name) => return write!(f, "the attribute {name} is missing"),
+            Self::Type(DType::I32) => "int32 tensors are in host memory",
+            Self::Type(dtype) => return write!(f, "fused ops do not hold {dtype}"),
+            Self::OtherDevice => "another device",
+            Self::NoFunction => "no fused op has this function",
+            Self::NoType => "the type is unknown",
+            Self::Truncates => "the conversion drops bits instead of rounding",
+            Self::LongLoops => "the function loops too long to stand beside others",
+            Self::ShapesMayDiffer => "the shapes of the inputs may differ",
+            Self::UnknownAxes => "the axes are not known",
+            Self::Preserved => "the result is fetched or must keep its name",
+            Self::Unread => "no node reads the result",
+            Self::OtherShape => "another shape",
+            Self::SmallValue => "a smaller value that is dear to compute again or read elsewhere",
+            Self::OtherConditions => "other conditions or control inputs",
+            Self::Cycle => "the fused node would depend on itself",
+            Self::TooLarge => "the program would take too long to compile",
+            Self::TooManyTensors => "the program would bind too many tensors",
+            Self::Alone => "no neighbour can be computed with it",
+        })
+    }
+}

@@ -1,8 +1,9 @@
-//! The files in the folder of `TF_WGPU_DUMP`: graphs as text and as pictures, and the time of each
-//! pass.
+//! The files in the folder of `TF_WGPU_DUMP`: graphs as text and as pictures, the time of each pass,
+//! and the decisions about each node.
 
 use std::fmt::Write;
 
+use super::decisions::{Decision, decisions};
 use super::graph::{Graph, Node, NodeId};
 use super::passes::Step;
 use super::picture::{Picture, Shown, Style, Wire};
@@ -17,9 +18,12 @@ const MAX_LINES: usize = 6;
 const COLUMNS: &[&str] =
     &["graph", "step", "round", "pass", "ms", "verifying_ms", "nodes", "edits"];
 
+const FUSION_COLUMNS: &[&str] = &["graph", "node", "op", "replaces", "reason", "pass", "neighbour"];
+
 /// The files of one optimization, number 7 here: `graphs/0007_before` and `graphs/0007_after` as
 /// `.txt` and `.svg`, and `graphs/0007_03_elementwise.txt` for the third step that changed the
-/// graph.
+/// graph. `fusions.tsv` has a row for each fused node, with the nodes that it replaces, and for each
+/// other node, with the reason why it is not part of one.
 #[derive(Debug)]
 pub struct Dump<'a> {
     folder: &'a Folder,
@@ -64,9 +68,29 @@ impl<'a> Dump<'a> {
         );
     }
 
-    /// Writes the graph after the optimization.
+    /// Writes the graph after the optimization, and the decisions about its nodes.
     pub fn end(self, graph: &Graph) {
         self.write("after", graph);
+        for Decision { id, replaced, refusal, by } in decisions(graph) {
+            let node = graph.node(id);
+            let replaced: Vec<String> =
+                replaced.iter().map(|node| format!("{} {}", node.op, node.name)).collect();
+            let (pass, neighbour) = by.unwrap_or_default();
+            let reason = refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
+            self.folder.append(
+                "fusions.tsv",
+                FUSION_COLUMNS,
+                &[
+                    &self.number,
+                    &node.name(),
+                    &node.op(),
+                    &replaced.join("; "),
+                    &reason,
+                    &pass,
+                    &neighbour,
+                ],
+            );
+        }
     }
 
     fn write(&self, when: &str, graph: &Graph) {

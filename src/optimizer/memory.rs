@@ -33,6 +33,7 @@ impl LastGraph {
         else {
             return false;
         };
+        graph.recall_journal(&last);
         for (id, old) in known {
             let node = last.node(old);
             graph.set_infos(id, node.infos.clone());

@@ -8,10 +8,12 @@ mod arity;
 pub mod attr;
 pub mod branches;
 pub mod clusters;
+pub mod decisions;
 pub mod dump;
 pub mod emit;
 pub mod graph;
 pub mod history;
+pub mod journal;
 pub mod meaning;
 pub mod memory;
 pub mod order;
@@ -19,6 +21,7 @@ pub mod passes;
 pub mod paths;
 pub mod picture;
 pub mod proto;
+pub mod refusal;
 pub mod settings;
 pub mod shape;
 pub mod text;
@@ -81,6 +84,9 @@ pub fn optimize(
     graph.preserve(item.preserved()?);
     log::debug!("optimizer: reading {} nodes took {:.1?}", graph.len(), start.elapsed());
     let start = Instant::now();
+    if settings.dump.is_some() {
+        graph.keep_journal();
+    }
     let recalled = memory.recall(&mut graph);
     if !recalled {
         ask(&mut graph, item)?;

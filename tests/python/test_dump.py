@@ -61,6 +61,14 @@ def test_each_graph_has_its_text_before_after_and_behind_each_pass(dump):
     assert all((int(row["edits"]) > 0) == bool(row["step"]) for row in rows)
 
 
+def test_each_node_has_its_origin_or_a_reason(dump):
+    rows = [row for row in table(dump / "fusions.tsv") if row["graph"] == "0000"]
+    (fused,) = [row for row in rows if row["op"] == "_WgpuFusedElementwise"]
+    assert {part.split()[0] for part in fused["replaces"].split("; ")} >= {"Neg", "Exp", "Relu"}
+    assert not fused["reason"]
+    assert all(row["reason"] for row in rows if not row["op"].startswith("_Wgpu"))
+
+
 def test_each_shader_has_its_text_and_the_driver_s(dump):
     rows = table(dump / "shaders.tsv")
     assert rows

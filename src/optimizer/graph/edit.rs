@@ -160,6 +160,7 @@ impl Graph {
     ) -> NodeId {
         let inside: FxHashSet<NodeId> = region.iter().copied().collect();
         let id = self.add(new);
+        self.stand_for(id, region);
         for member in region {
             let controls: Vec<_> = self
                 .node(*member)

@@ -23,7 +23,9 @@ use crate::invalid;
 use crate::kernels::reduce::table::REDUCTIONS;
 use crate::kernels::scalar;
 use crate::optimizer::attr::constant;
+use crate::optimizer::journal::{Apart, Journal, Original};
 use crate::optimizer::proto::OpDef;
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, TensorInfo};
 use crate::optimizer::wire;
 use crate::tensor::HostTensor;
@@ -98,6 +100,8 @@ pub struct Graph {
     has_frames: bool,
     /// The frame of each node.
     frames: Frames,
+    /// The decisions of passes, if they are kept.
+    journal: Option<Journal>,
 }
 
 impl Graph {
@@ -197,6 +201,46 @@ impl Graph {
     /// The number of edits so far. As long as it stays the same, the graph does.
     pub const fn edits(&self) -> u64 {
         self.edits
+    }
+
+    /// Keeps the decisions of passes from now on.
+    pub fn keep_journal(&mut self) {
+        self.journal = Some(Journal::default());
+    }
+
+    /// The decisions of passes, if they are kept.
+    pub const fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// Writes down that `pass` did not fuse a node with its neighbour.
+    pub fn refuse(&self, pass: &'static str, id: NodeId, neighbour: NodeId, refusal: Refusal) {
+        if let Some(journal) = &self.journal {
+            let neighbour = self.node(neighbour).name.clone();
+            journal.part(self.node(id).name.clone(), Apart { pass, neighbour, refusal });
+        }
+    }
+
+    /// Writes down that a new node computes what `nodes` computed.
+    pub fn stand_for(&mut self, new: NodeId, nodes: &[NodeId]) {
+        if self.journal.is_none() {
+            return;
+        }
+        let original = |id: &NodeId| {
+            let node = self.node(*id);
+            Original { name: node.name.clone(), op: node.op.clone() }
+        };
+        let (name, nodes) = (self.node(new).name.clone(), nodes.iter().map(original).collect());
+        if let Some(journal) = &mut self.journal {
+            journal.replace(name, nodes);
+        }
+    }
+
+    /// Takes over the decisions about nodes of an earlier run.
+    pub(super) fn recall_journal(&mut self, earlier: &Self) {
+        if let (Some(journal), Some(earlier)) = (&mut self.journal, &earlier.journal) {
+            journal.recall(earlier);
+        }
     }
 
     /// Adds names of nodes that must stay, with their ops: feeds, fetches and the nodes that

@@ -1,10 +1,11 @@
 //! Reductions with their axes.
 
-use super::{Meaning, Refusal};
+use super::Meaning;
 use crate::dtype::DType;
 use crate::kernels::reduce::table::Reduction;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId};
+use crate::optimizer::refusal::Refusal;
 
 /// The axes of a reduction.
 #[derive(Debug, Clone, PartialEq, Eq)]

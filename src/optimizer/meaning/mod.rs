@@ -8,11 +8,11 @@
 
 mod fold;
 mod product;
-mod refusal;
 mod shapes;
 
 use super::attr::Attr;
 use super::graph::{Graph, Node, NodeId, Output};
+use super::refusal::Refusal;
 use super::variables::ASSIGNS;
 use crate::dtype::DType;
 use crate::kernels::expression::Call;
@@ -23,7 +23,6 @@ use crate::kernels::scalar::row::{Row, Shapes};
 
 pub use fold::{Axes, Fold};
 pub use product::fused_product;
-pub use refusal::Refusal;
 pub use shapes::{KnownShapes, SameShapes};
 
 /// What a node computes.

@@ -18,6 +18,7 @@ use crate::optimizer::attr::Attr;
 use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::meaning::{Engine, SameShapes, Scalar, number, scalar};
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 
 /// The largest number of elementwise nodes in a region.
@@ -67,14 +68,14 @@ struct Region<'g> {
 }
 
 /// The replacement of a region.
-struct Plan {
+struct Replacement {
     members: Vec<NodeId>,
     /// The nodes that split the inputs.
     splits: Vec<NodeId>,
     new: NewNode,
 }
 
-impl Plan {
+impl Replacement {
     fn replace(self, graph: &mut Graph, id: NodeId) -> Result<()> {
         let Self { mut members, splits, new } = self;
         members.push(id);
@@ -91,7 +92,11 @@ impl Plan {
 
 impl<'g> Region<'g> {
     /// The replacement of the concatenation `id`, if it is worthwhile.
-    fn find(graph: &'g Graph, scalars: &'g FxHashMap<NodeId, Scalar>, id: NodeId) -> Option<Plan> {
+    fn find(
+        graph: &'g Graph,
+        scalars: &'g FxHashMap<NodeId, Scalar>,
+        id: NodeId,
+    ) -> Option<Replacement> {
         let node = graph.node(id);
         if node.op() != "ConcatV2" || !node.on_wgpu() || graph.is_preserved(id) {
             return None;
@@ -125,7 +130,7 @@ impl<'g> Region<'g> {
             let value = region.value(*part, dtype)?;
             region.draft.output(value);
         }
-        region.plan(id)
+        region.replacement(id)
     }
 
     /// The elementwise nodes that lead only to the concatenation `id`, in topological order.
@@ -244,10 +249,14 @@ impl<'g> Region<'g> {
         Some(())
     }
 
-    fn plan(self, id: NodeId) -> Option<Plan> {
+    fn replacement(self, id: NodeId) -> Option<Replacement> {
         let node = self.graph.node(id);
         let types = self.draft.expression.output_types();
         let cheap = cost::elementwise(cost::expression(&self.draft.expression)) <= BOUND;
+        if !cheap {
+            let members = self.members.iter();
+            members.for_each(|m| self.graph.refuse("concat", *m, id, Refusal::TooLarge));
+        }
         // The result's extents are those of the whole: some input must determine them.
         let has_part = self.inputs.iter().any(|(tensor, part, _)| {
             part.is_some() || self.graph.info(*tensor).same_shape(&self.part)
@@ -273,7 +282,7 @@ impl<'g> Region<'g> {
         let inputs = self.inputs.iter().map(|(tensor, ..)| *tensor).collect();
         let infos = vec![self.graph.info(Output { node: id, port: 0 }).clone()];
         let new = fused(self.graph, id, "fused", OP, inputs, attrs, infos);
-        Some(Plan { members: self.members, splits, new })
+        Some(Replacement { members: self.members, splits, new })
     }
 
     fn splits(&self, id: NodeId) -> bool {

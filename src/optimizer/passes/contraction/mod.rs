@@ -139,6 +139,7 @@ fn replace(graph: &mut Graph, root: &Root, tail: &Tail) {
     };
     // The reshape comes after the fused node instead of in the middle.
     let id = graph.add(new);
+    graph.stand_for(id, &tail.nodes);
     for member in &tail.nodes {
         for control in graph.node(*member).controls().to_vec() {
             if !tail.nodes.contains(&control) {

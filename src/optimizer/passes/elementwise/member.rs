@@ -7,8 +7,9 @@ use crate::dtype::DType;
 use crate::kernels::fused::cost;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::{
-    Engine, KnownShapes, Meaning, Refusal, SameShapes, Scalar, channels_last, scalar,
+    Engine, KnownShapes, Meaning, SameShapes, Scalar, channels_last, scalar,
 };
+use crate::optimizer::refusal::Refusal;
 
 /// The largest number of readers that compute a value again.
 const MAX_READERS: usize = 4;

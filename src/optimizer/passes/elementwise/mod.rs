@@ -22,6 +22,7 @@ use crate::optimizer::branches::Branches;
 use crate::optimizer::clusters::Clusters;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::{KnownShapes, SameShapes};
+use crate::optimizer::refusal::Refusal;
 use member::{Member, Uniforms, looking_through, recomputed};
 use region::Region;
 
@@ -31,7 +32,7 @@ const MAX_SMALL: usize = 4;
 const ROUNDS: usize = 3;
 /// The largest number of earlier readers of a tensor with which a reader is tried, as long as none
 /// of them has been merged.
-const MAX_LONELY: usize = 8;
+const MAX_SINGLETONS: usize = 8;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -71,9 +72,9 @@ struct Groups<'g> {
     branches: Option<Branches>,
     /// The regions, by [`Clusters::group`].
     regions: FxHashMap<NodeId, Region>,
-    /// Pairs of groups that could not merge, each with its size. As long as neither grows, they
-    /// cannot merge.
-    refused: FxHashSet<(bool, [(NodeId, usize); 2])>,
+    /// Pairs of groups that could not merge, each with its size, and the reason. As long as neither
+    /// grows, they cannot merge.
+    refused: FxHashMap<(bool, [(NodeId, usize); 2]), Refusal>,
 }
 
 impl<'g> Groups<'g> {
@@ -96,7 +97,7 @@ impl<'g> Groups<'g> {
             clusters: Clusters::bypassing(graph, &bypassed)?,
             branches: graph.has_control_flow().then(|| Branches::of(graph, &order)),
             regions: FxHashMap::default(),
-            refused: FxHashSet::default(),
+            refused: FxHashMap::default(),
             graph,
             order,
             position,
@@ -108,7 +109,7 @@ impl<'g> Groups<'g> {
         };
         for id in groups.order.clone().iter().copied() {
             if groups.is_member(id)
-                && let Some(region) = groups.region(vec![id], Output { node: id, port: 0 })
+                && let Ok(region) = groups.region(vec![id], Output { node: id, port: 0 })
             {
                 groups.regions.insert(id, region);
             }
@@ -222,13 +223,13 @@ impl<'g> Groups<'g> {
                 merged += usize::from(self.try_merge(a, b, true));
             }
         }
-        merged + self.among_lonely(&readers)
+        merged + self.among_singletons(&readers)
     }
 
     /// Merges groups that are not worth a node each and read the same tensor, by which `readers` is
     /// sorted. These groups are not neighbours, for other groups lie between them; once those are
     /// nodes of their own, they would be.
-    fn among_lonely(&mut self, readers: &[(u32, Output, NodeId)]) -> usize {
+    fn among_singletons(&mut self, readers: &[(u32, Output, NodeId)]) -> usize {
         let mut merged = 0;
         let mut before: Vec<NodeId> = Vec::new();
         let mut seen: Option<Output> = None;
@@ -237,15 +238,15 @@ impl<'g> Groups<'g> {
                 before.clear();
                 seen = Some(*tensor);
             }
-            let is_lonely =
+            let is_singleton =
                 |r: &Region| self.shapes.same(r.shape, *tensor) && !self.is_worth_a_node(r);
-            if !self.region_of(*id).is_some_and(is_lonely) {
+            if !self.region_of(*id).is_some_and(is_singleton) {
                 continue;
             }
             for other in &before {
                 merged += usize::from(self.try_merge(*other, *id, true));
             }
-            if before.len() == MAX_LONELY {
+            if before.len() == MAX_SINGLETONS {
                 before.remove(0);
             }
             before.push(*id);
@@ -260,46 +261,61 @@ impl<'g> Groups<'g> {
     /// Merges the groups of two nodes if one node can replace both. With `same`, they must have the
     /// same shape. Otherwise `b` must use `a`.
     fn try_merge(&mut self, a: NodeId, b: NodeId, same: bool) -> bool {
+        match self.merge(a, b, same) {
+            Ok(merged) => merged,
+            Err(refusal) => {
+                self.graph.refuse("elementwise", a, b, refusal);
+                self.graph.refuse("elementwise", b, a, refusal);
+                false
+            }
+        }
+    }
+
+    fn merge(&mut self, a: NodeId, b: NodeId, same: bool) -> Result<bool, Refusal> {
         let (first, second) = (self.clusters.group(a), self.clusters.group(b));
         let (Some(x), Some(y)) = (self.regions.get(&first), self.regions.get(&second)) else {
-            return false;
+            return Ok(false);
         };
+        if first == second {
+            return Ok(false);
+        }
         // Recomputed nodes may count in both groups, so they are left out.
-        if first == second || cost::elementwise(x.own + y.own) > BOUND {
-            return false;
+        if cost::elementwise(x.own + y.own) > BOUND {
+            return Err(Refusal::TooLarge);
         }
         if self.graph.node(a).device() != self.graph.node(b).device() {
-            return false;
+            return Err(Refusal::OtherDevice);
         }
         if same && !self.shapes.same(x.shape, y.shape) {
-            return false;
+            return Err(Refusal::OtherShape);
         }
         // A node runs once all its inputs exist. So a node that always runs must not get an input
         // that exists only in one branch.
         let conditions = |branches: &Branches| [a, b].map(|id| branches.conditions(id));
         if self.branches.as_ref().map(conditions).is_some_and(|[a, b]| a != b) {
-            return false;
+            return Err(Refusal::OtherConditions);
         }
         let pair = (same, [(first, x.members.len()), (second, y.members.len())]);
-        if self.refused.contains(&pair) {
-            return false;
+        if let Some(refusal) = self.refused.get(&pair) {
+            return Err(*refusal);
         }
         let mut members = [&x.members[..], &y.members].concat();
         members.sort_unstable_by_key(|id| self.position[id.index()]);
-        let region = self.region(members, y.shape);
-        let Some(region) = region.filter(|_| self.clusters.merge(a, b)) else {
-            self.refused.insert(pair);
-            return false;
-        };
+        let region = self.region(members, y.shape).and_then(|region| {
+            if self.clusters.merge(a, b) { Ok(region) } else { Err(Refusal::Cycle) }
+        });
+        let region = region.inspect_err(|refusal| {
+            self.refused.insert(pair, *refusal);
+        })?;
         self.regions.remove(&first);
         self.regions.remove(&second);
         self.regions.insert(self.clusters.group(a), region);
-        true
+        Ok(true)
     }
 
-    /// The region of these nodes, which are in topological order; `None` if one node cannot replace
-    /// them.
-    fn region(&self, members: Vec<NodeId>, shape: Output) -> Option<Region> {
+    /// The region of these nodes, which are in topological order, or the reason why one node cannot
+    /// replace them.
+    fn region(&self, members: Vec<NodeId>, shape: Output) -> Result<Region, Refusal> {
         let graph = self.graph;
         let inside: FxHashSet<NodeId> = members.iter().copied().collect();
         let mut small = 0;
@@ -317,23 +333,23 @@ impl<'g> Groups<'g> {
                 small += 1;
                 // A repetition of unknown extent may fail.
                 if repeats_here && self.graph.info(value).dims().is_none() {
-                    return None;
+                    return Err(Refusal::OtherShape);
                 }
                 if leaves || !self.members[id].is_cheap() || small > MAX_SMALL {
-                    return None;
+                    return Err(Refusal::SmallValue);
                 }
             }
             // A node that waits for other nodes may not run at all where the members without that
             // wait do.
             if self.branches.is_some() && outer_controls(graph, *id, &inside) != controls {
-                return None;
+                return Err(Refusal::OtherConditions);
             }
             repeats |= repeats_here;
             for input in self.reads(*id) {
                 // A view that must be read as such lies between two members.
                 if self.bypassed.contains(&input.node) && inside.contains(&self.behind(input).node)
                 {
-                    return None;
+                    return Err(Refusal::OtherShape);
                 }
                 if !inside.contains(&input.node) && seen.insert(input) {
                     read.push(input);
@@ -347,17 +363,13 @@ impl<'g> Groups<'g> {
         let own = members.iter().map(weight).fold(0, u32::saturating_add);
         let all = steps.iter().map(|(id, _)| weight(id)).fold(0, u32::saturating_add);
         // A single node is accepted at any cost, for it cannot be divided.
-        let small = members.len() == 1 || cost::elementwise(all) <= BOUND;
-        (small && fits(inputs.len(), outputs.len())).then_some(Region {
-            members,
-            steps,
-            own,
-            shape,
-            inputs,
-            constants,
-            outputs,
-            covered,
-        })
+        if members.len() > 1 && cost::elementwise(all) > BOUND {
+            return Err(Refusal::TooLarge);
+        }
+        if !fits(inputs.len(), outputs.len()) {
+            return Err(Refusal::TooManyTensors);
+        }
+        Ok(Region { members, steps, own, shape, inputs, constants, outputs, covered })
     }
 
     /// The computations of a group, with recomputed nodes and views, in topological order.
@@ -437,7 +449,7 @@ impl<'g> Groups<'g> {
         if others.is_empty() || repeats.iter().any(inner) {
             return None;
         }
-        self.region(others, region.shape)
+        self.region(others, region.shape).ok()
     }
 }
 

@@ -26,6 +26,7 @@ use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::meaning::{Scalar, is_view};
 use crate::optimizer::order::Order;
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 
 use roots::{Manner, Root, moments, reduction};
@@ -86,7 +87,7 @@ struct Region {
 }
 
 /// The fused node that replaces a region.
-struct Plan {
+struct Replacement {
     /// The nodes that it replaces.
     members: Vec<NodeId>,
     /// Whether elementwise nodes take part.
@@ -97,7 +98,7 @@ struct Plan {
     tail: Option<Tail>,
 }
 
-impl Plan {
+impl Replacement {
     const fn is_worth_it(&self) -> bool {
         self.members.len() > 1 || self.computes || self.tail.is_some()
     }
@@ -182,7 +183,7 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
 
 impl Region {
     /// The node that can replace the region, if there is one.
-    fn plan(&self, graph: &Graph, order: &Order) -> Option<Plan> {
+    fn plan(&self, graph: &Graph, order: &Order) -> Option<Replacement> {
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
         let dtypes: Vec<_> = self.roots.iter().map(|r| r.dtype).collect();
         let states = States::new(&names.join(","), &dtypes).ok()?;
@@ -197,17 +198,20 @@ impl Region {
         let mut values = translate(&inside)?;
         let mut refused: FxHashSet<NodeId> = FxHashSet::default();
         while let Some(next) = values.inputs.iter().map(|i| i.node).find(|n| !refused.contains(n)) {
-            let wider = self.absorbs(graph, next, &roots, &inside).then(|| {
+            let wider = self.absorbs(graph, next, &roots, &inside).and_then(|()| {
                 inside.insert(next);
-                translate(&inside).filter(|wider| self.covers(graph, wider))
+                translate(&inside)
+                    .filter(|wider| self.covers(graph, wider))
+                    .ok_or(Refusal::TooLarge)
             });
-            match wider.flatten() {
-                Some(wider) => {
+            match wider {
+                Ok(wider) => {
                     values = wider;
                     // Another reader of a refused node may be inside now.
                     refused.clear();
                 }
-                None => {
+                Err(refusal) => {
+                    graph.refuse("reduce", next, self.roots[0].reader, refusal);
                     inside.remove(&next);
                     refused.insert(next);
                 }
@@ -218,7 +222,7 @@ impl Region {
         members.sort_unstable();
         let closed = values.inputs.iter().all(|i| !members.contains(&i.node));
         let small = states.planes() <= MAX_PLANES && states.finish().len() <= MAX_OUTPUTS;
-        (closed && small && order.is_convex(graph, &members)).then(|| Plan {
+        (closed && small && order.is_convex(graph, &members)).then(|| Replacement {
             members,
             computes: !inside.is_empty(),
             states,
@@ -231,7 +235,7 @@ impl Region {
     fn tail(
         &self,
         graph: &Graph,
-        plan: &Plan,
+        plan: &Replacement,
         updates: &FxHashSet<NodeId>,
         order: &Order,
     ) -> Option<Tail> {
@@ -265,21 +269,21 @@ impl Region {
         keeps.zip(0..).filter(|(keeps, _)| self.manner.keep_dims && !keeps).map(|(_, port)| port)
     }
 
-    /// Whether it is better to compute the node's output than to read it.
+    /// Checks that it is better to compute the node's output than to read it.
     fn absorbs(
         &self,
         graph: &Graph,
         id: NodeId,
         roots: &FxHashSet<NodeId>,
         inside: &FxHashSet<NodeId>,
-    ) -> bool {
+    ) -> Result<(), Refusal> {
         let node = graph.node(id);
         let output = Output { node: id, port: 0 };
-        if !node.on_wgpu()
-            || node.device() != self.manner.device
-            || !graph.info(output).same_shape(&self.space)
-        {
-            return false;
+        if !node.on_wgpu() || node.device() != self.manner.device {
+            return Err(Refusal::OtherDevice);
+        }
+        if !graph.info(output).same_shape(&self.space) {
+            return Err(Refusal::OtherShape);
         }
         let gone: FxHashSet<NodeId> = vanishing(graph, roots, inside).into_iter().collect();
         let alone = !graph.is_preserved(id)
@@ -289,15 +293,15 @@ impl Region {
         // A node with other readers is recomputed only if it reads a single tensor, and perhaps a
         // shape.
         if !alone && node.inputs().len() > 2 {
-            return false;
+            return Err(Refusal::ReadElsewhere);
         }
-        let Some(element) = elementwise(graph, id, &self.space) else { return false };
-        alone
-            || match element {
-                Element::Call(Scalar { call: Call::Cast(from, to), .. }) => from.size() < to.size(),
-                Element::Call(_) => false,
-                Element::Same => !graph.info(node.inputs()[0]).same_shape(&self.space),
-            }
+        let element = elementwise(graph, id, &self.space).ok_or(Refusal::Operand)?;
+        let narrow = match element {
+            Element::Call(Scalar { call: Call::Cast(from, to), .. }) => from.size() < to.size(),
+            Element::Call(_) => false,
+            Element::Same => !graph.info(node.inputs()[0]).same_shape(&self.space),
+        };
+        if alone || narrow { Ok(()) } else { Err(Refusal::ReadElsewhere) }
     }
 
     /// Whether each value has an input of the whole shape: a value of broadcast inputs only would
@@ -311,8 +315,8 @@ impl Region {
     }
 
     /// Replaces the region by the node. Returns it, then the other nodes that were added.
-    fn replace(&self, graph: &mut Graph, plan: Plan) -> Vec<NodeId> {
-        let Plan { mut members, states, values, tail, .. } = plan;
+    fn replace(&self, graph: &mut Graph, plan: Replacement) -> Vec<NodeId> {
+        let Replacement { mut members, states, values, tail, .. } = plan;
         let results = self.results();
         // The results of one reduction have the same shape. Only a mean without readers may keep
         // other axes.

@@ -16,6 +16,7 @@ use crate::optimizer::attr::Attr;
 use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::meaning::{Engine, Meaning, Scalar, is_view, number};
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 use members::{MAX_USES, followers, reads, row, sides};
 
@@ -49,36 +50,49 @@ impl Tail {
         }
         let followers = followers(graph, root, positions);
         (0..followers.len()).rev().find_map(|at| {
-            let exit = followers[at];
-            if is_view(graph.node(exit)) {
-                return None;
-            }
-            let mut inside: FxHashSet<NodeId> = FxHashSet::from_iter([exit]);
-            let mut nodes = vec![exit];
-            for id in followers[..at].iter().rev() {
-                if graph.users(*id).iter().any(|u| inside.contains(u) && reads(graph, *u, *id)) {
-                    inside.insert(*id);
-                    nodes.push(*id);
-                }
-            }
-            nodes.reverse();
-            let closed = std::iter::once(&root.id).chain(&nodes).all(|id| {
-                let used_by = graph.users(*id).iter().filter(|user| reads(graph, **user, *id));
-                *id == exit || used_by.into_iter().all(|user| inside.contains(user))
-            });
-            if !closed {
-                return None;
-            }
-            let sides = sides(graph, root, &inside);
-            let build = |sides: FxHashSet<NodeId>| {
-                let mut members = vec![root.id];
-                members.extend(nodes.iter().chain(&sides));
-                let tail = Builder::new(graph, root, sides)?.build(&nodes)?;
-                graph.is_convex(&members).then_some(Self { nodes: members, ..tail })
+            let refuse = |refusal: &Refusal| {
+                graph.refuse("contraction", followers[at], root.id, *refusal);
+                graph.refuse("contraction", root.id, followers[at], *refusal);
             };
-            let with_sides = if sides.is_empty() { None } else { build(sides) };
-            with_sides.or_else(|| build(FxHashSet::default()))
+            Self::until(graph, root, &followers[..=at]).inspect_err(refuse).ok()
         })
+    }
+
+    /// The tail that ends with the last of some followers.
+    fn until(graph: &Graph, root: &Root, followers: &[NodeId]) -> Result<Self, Refusal> {
+        let (exit, others) = followers.split_last().ok_or(Refusal::Alone)?;
+        if is_view(graph.node(*exit)) {
+            return Err(Refusal::OtherShape);
+        }
+        let mut inside: FxHashSet<NodeId> = FxHashSet::from_iter([*exit]);
+        let mut nodes = vec![*exit];
+        for id in others.iter().rev() {
+            if graph.users(*id).iter().any(|u| inside.contains(u) && reads(graph, *u, *id)) {
+                inside.insert(*id);
+                nodes.push(*id);
+            }
+        }
+        nodes.reverse();
+        let closed = std::iter::once(&root.id).chain(&nodes).all(|id| {
+            let used_by = graph.users(*id).iter().filter(|user| reads(graph, **user, *id));
+            id == exit || used_by.into_iter().all(|user| inside.contains(user))
+        });
+        if !closed {
+            return Err(Refusal::ReadElsewhere);
+        }
+        let sides = sides(graph, root, &inside);
+        let build = |sides: FxHashSet<NodeId>| {
+            let mut members = vec![root.id];
+            members.extend(nodes.iter().chain(&sides));
+            let builder = Builder::new(graph, root, sides).ok_or(Refusal::Operand)?;
+            let tail = builder.build(&nodes)?;
+            match graph.is_convex(&members) {
+                true => Ok(Self { nodes: members, ..tail }),
+                false => Err(Refusal::Cycle),
+            }
+        };
+        let alone = || build(FxHashSet::default());
+        if sides.is_empty() { alone() } else { build(sides).or_else(|_| alone()) }
     }
 }
 
@@ -127,32 +141,47 @@ impl<'g> Builder<'g> {
         Some(Self { graph, root, draft, extras, values, reshape: None, sides })
     }
 
-    fn build(mut self, nodes: &[NodeId]) -> Option<Tail> {
+    fn build(mut self, nodes: &[NodeId]) -> Result<Tail, Refusal> {
         for id in nodes {
-            let inputs = self.graph.node(*id).inputs();
-            let behind = inputs.iter().find_map(|i| self.values.get(&i.node))?.1;
-            self.beside(*id, behind)?;
-            let value = self.node(*id)?;
+            let value = self.member(*id).ok_or(Refusal::Operand)?;
             self.values.insert(*id, value);
-            if self.extras.len() > MAX_EXTRAS || self.draft.constants.len() > MAX_CONSTANTS {
-                return None;
+            if self.is_full() {
+                return Err(Refusal::TooManyTensors);
             }
         }
-        let exit = *nodes.last()?;
+        let exit = *nodes.last().ok_or(Refusal::Alone)?;
         let (value, behind) = self.values[&exit];
         self.draft.output(value);
-        let fits = self.extras.len() <= MAX_EXTRAS
-            && self.draft.constants.len() <= MAX_CONSTANTS
-            && cost::contraction(cost::expression(&self.draft.expression)) <= BOUND;
         let output = self.draft.expression.output_types()[0];
-        let typed = output.is_float() && !matches!(value, Value::Constant(_));
-        (fits && typed).then(|| Tail {
+        if self.is_full() {
+            return Err(Refusal::TooManyTensors);
+        }
+        if cost::contraction(cost::expression(&self.draft.expression)) > BOUND {
+            return Err(Refusal::TooLarge);
+        }
+        if !output.is_float() || self.draft.gives_parameters() {
+            return Err(Refusal::Type(output));
+        }
+        Ok(Tail {
             nodes: Vec::new(),
             exit,
             reshape: self.reshape.filter(|_| behind),
             draft: self.draft,
             extras: self.extras.into_iter().map(|(extra, _)| extra).collect(),
         })
+    }
+
+    /// Whether the epilogue has more operands or parameters than the kernel.
+    fn is_full(&self) -> bool {
+        self.extras.len() > MAX_EXTRAS || self.draft.constants.len() > MAX_CONSTANTS
+    }
+
+    /// The value of the next node of the tail, and whether it comes after the reshape.
+    fn member(&mut self, id: NodeId) -> Option<(Value, bool)> {
+        let inputs = self.graph.node(id).inputs();
+        let behind = inputs.iter().find_map(|i| self.values.get(&i.node))?.1;
+        self.beside(id, behind)?;
+        self.node(id)
     }
 
     /// Adds the nodes beside the tail that `id` reads.

@@ -8,6 +8,7 @@ use super::super::member::{Extent, Role, Space, parameter};
 use super::{Nodes, Region, Scene};
 use crate::kernels::fused::cost::BOUND;
 use crate::optimizer::graph::{NodeId, Output};
+use crate::optimizer::refusal::Refusal;
 
 /// The largest number of nodes that one search for paths around a region visits. Nodes farther away
 /// do not join.
@@ -174,6 +175,11 @@ impl Growth<'_, '_> {
         if self.scene.cost(&self.region) > BOUND {
             self.region.members.remove(&id);
             self.is_full = true;
+            let graph = self.scene.graph;
+            let mut near = graph.used(id).chain(graph.users(id).iter().copied());
+            if let Some(neighbour) = near.find(|near| self.has(*near)) {
+                graph.refuse("rowwise", id, neighbour, Refusal::TooLarge);
+            }
             return false;
         }
         self.joined.push(id);

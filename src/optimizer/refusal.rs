@@ -27,8 +27,10 @@ pub enum Refusal {
     UnknownAxes,
     /// The node's result must keep its name: it is fetched or otherwise preserved.
     Preserved,
-    /// No node reads the result.
-    Unread,
+    /// A node that cannot be fused with the two reads the value between them.
+    ReadElsewhere,
+    /// The kernel of the neighbour cannot read an operand, or lacks the function.
+    Operand,
     /// The two compute different shapes.
     OtherShape,
     /// The smaller value costs too much to be computed again for each element, or others need it.
@@ -59,9 +61,12 @@ impl fmt::Display for Refusal {
             Self::ShapesMayDiffer => "the shapes of the inputs may differ",
             Self::UnknownAxes => "the axes are not known",
             Self::Preserved => "the result is fetched or must keep its name",
-            Self::Unread => "no node reads the result",
+            Self::ReadElsewhere => "other nodes read the value, so that it is stored anyway",
+            Self::Operand => "the kernel cannot read an operand, or lacks the function",
             Self::OtherShape => "another shape",
-            Self::SmallValue => "a smaller value that is dear to compute again or read elsewhere",
+            Self::SmallValue => {
+                "the smaller value is expensive to compute again, or others read it"
+            }
             Self::OtherConditions => "other conditions or control inputs",
             Self::Cycle => "the fused node would depend on itself",
             Self::TooLarge => "the program would take too long to compile",

@@ -1,0 +1,69 @@
+//! What passes decided: the nodes that each fused node replaced, and why neighbours stayed apart.
+//! It is kept only for those who ask: dumps.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::refusal::Refusal;
+
+/// A node of the graph before the optimizer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Original {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its op.
+    pub op: Arc<str>,
+}
+
+/// Why a pass did not fuse a node with a neighbour.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Apart {
+    /// The pass.
+    pub pass: &'static str,
+    /// The neighbour's name.
+    pub neighbour: Arc<str>,
+    /// The reason.
+    pub refusal: Refusal,
+}
+
+/// The decisions about a graph's nodes, by name.
+#[derive(Debug, Clone, Default)]
+pub struct Journal {
+    replaced: BTreeMap<Arc<str>, Vec<Original>>,
+    apart: RefCell<BTreeMap<Arc<str>, Apart>>,
+}
+
+impl Journal {
+    /// The nodes that a node replaced.
+    pub fn replaced(&self, name: &str) -> &[Original] {
+        self.replaced.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The last reason why a node stayed apart from a neighbour.
+    pub fn apart(&self, name: &str) -> Option<Apart> {
+        self.apart.borrow().get(name).cloned()
+    }
+
+    /// Writes that `new` replaces these nodes, and what they replaced.
+    pub(super) fn replace(&mut self, new: Arc<str>, nodes: Vec<Original>) {
+        let mut all = self.replaced.remove(&new).unwrap_or_default();
+        for node in nodes {
+            match self.replaced.remove(&node.name) {
+                Some(earlier) => all.extend(earlier),
+                None => all.push(node),
+            }
+        }
+        self.replaced.insert(new, all);
+    }
+
+    /// Writes why a node stays apart from a neighbour.
+    pub(super) fn part(&self, node: Arc<str>, apart: Apart) {
+        self.apart.borrow_mut().insert(node, apart);
+    }
+
+    /// The nodes that nodes of an earlier run replaced.
+    pub(super) fn recall(&mut self, earlier: &Self) {
+        self.replaced.clone_from(&earlier.replaced);
+    }
+}

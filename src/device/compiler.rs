@@ -340,7 +340,11 @@ impl Compiler {
         if self.compiled.fetch_add(1, Ordering::Relaxed).is_power_of_two() {
             process::watch_exit();
         }
-        let about = About { label: shader.label().to_owned(), workgroup: shader.workgroup_size() };
+        let about = About {
+            label: shader.label().to_owned(),
+            is_copy: shader.is_copy(),
+            workgroup: shader.workgroup_size(),
+        };
         Ok(Pipeline {
             raw,
             layout,

@@ -158,6 +158,7 @@ impl Device {
                 key: Key::new("copy"),
                 shader: &|| {
                     Shader::new("copy")
+                        .copying()
                         .bind_raw("src", "u32", 1)
                         .bind_raw("dst", "u32", 1)
                         .param("count", Field::U32)
@@ -187,6 +188,7 @@ impl Device {
             key: Key::new("copy units").number(unit),
             shader: &|| {
                 Shader::new(format!("copy {storage}"))
+                    .copying()
                     .bind_raw("src", storage, unit)
                     .bind_raw("dst", storage, unit)
                     .param("count", Field::U32)

@@ -65,6 +65,14 @@ impl Call {
         scalar::find(op).filter(|row| row.case(dtype).is_some()).map(|row| Self::Row(row, dtype))
     }
 
+    /// TensorFlow's op.
+    pub const fn op(self) -> &'static str {
+        match self {
+            Self::Row(row, _) => row.op,
+            Self::Cast(..) => "Cast",
+        }
+    }
+
     /// The types of its arguments, without the attribute.
     pub fn inputs(self) -> Vec<DType> {
         match self {

@@ -9,6 +9,7 @@ use super::passes::Step;
 use super::picture::{Picture, Shown, Style, Wire};
 use super::shape::TensorInfo;
 use crate::dump::{Counter, Folder};
+use crate::kernels::fused::replaced::called_ops;
 
 /// The largest number of characters in a line of a box.
 const WIDEST: usize = 34;
@@ -143,7 +144,8 @@ fn shown(graph: &Graph, id: NodeId) -> Shown {
         return Shown { head, lines: Vec::new(), reference, tooltip, style: Style::Constant };
     }
     let mut lines = vec![reference.clone()];
-    lines.extend(functions(text));
+    let calls = called_ops(&|name| Some(node.attr(name)?.string()?.to_owned()));
+    lines.extend(wrapped(&calls, MAX_LINES));
     if !infos.is_empty() {
         lines.extend(wrapped(&infos, 3));
     }
@@ -172,34 +174,17 @@ fn short(name: &str) -> String {
     std::iter::once('…').chain(last[last.len() - WIDEST + 1..].iter().copied()).collect()
 }
 
-/// The functions that an expression or a program calls, scalar and other ones, in lines.
-fn functions(text: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut word = String::new();
-    for c in text.chars() {
-        if c.is_ascii_alphanumeric() {
-            word.push(c);
-            continue;
-        }
-        // A call's name is followed by its types, and a reduction's name by a colon.
-        if matches!(c, '<' | '(' | ':') && word.starts_with(|c: char| c.is_ascii_uppercase()) {
-            names.push(std::mem::take(&mut word));
-        }
-        word.clear();
-    }
-    wrapped(&names, MAX_LINES)
-}
-
 /// The words, joined by spaces, in at most `most` lines.
-fn wrapped(words: &[String], most: usize) -> Vec<String> {
+fn wrapped(words: &[impl AsRef<str>], most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {
+        let word = word.as_ref();
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDEST => {
                 line.push(' ');
                 line.push_str(word);
             }
-            _ => lines.push(word.clone()),
+            _ => lines.push(word.to_owned()),
         }
     }
     if lines.len() > most {
@@ -290,12 +275,5 @@ mod tests {
         let rows: Vec<&str> = table.lines().skip(1).collect();
         let row = format!("{number}\t\t1\tlists\t1.500\t1.500\t5\t0");
         assert_eq!((rows.len(), rows[0]), (2, &*row));
-    }
-
-    #[test]
-    fn functions_are_found_in_expressions_and_programs() {
-        let text = "Max: x: float32; c: 0; return x0 | full: s0 = Sub<float32>(x0, x1); s1 = \
-                    Cast<float32, float16>(s0)";
-        assert_eq!(functions(text), ["Max Sub Cast"]);
     }
 }

@@ -25,33 +25,26 @@ fn name(event: &DeviceEvent) -> String {
     let shader = match &event.work {
         Work::Upload => return "MemcpyH2D".to_owned(),
         Work::Download => return "MemcpyD2H".to_owned(),
-        Work::Dispatch { shader, .. } => &shader.label,
+        Work::Dispatch { shader, .. } if shader.is_copy => return "MemcpyD2D".to_owned(),
+        Work::Dispatch { shader, .. } => short_label(&shader.label),
     };
-    if is_copy(shader) {
-        return "MemcpyD2D".to_owned();
-    }
     match &event.origin {
-        Some(origin) if origin.holds.is_empty() => format!("{} [{}]", origin.op, family(shader)),
-        Some(origin) => format!("Fused({}) [{}]", shorter(&origin.holds), family(shader)),
-        None => format!("[{}]", family(shader)),
+        Some(origin) if origin.holds.is_empty() => format!("{} [{shader}]", origin.op),
+        Some(origin) => format!("Fused({}) [{shader}]", short_list(&origin.holds)),
+        None => format!("[{shader}]"),
     }
 }
 
-/// The start of a shader's label, which tells the kind of shader. Whole labels hold expressions.
-fn family(label: &str) -> &str {
-    const MOST: usize = 40;
-    let end = label.find([':', '(', '{']).unwrap_or(label.len()).min(MOST);
+/// The start of a shader's label, without the expression in it, which may be long.
+fn short_label(label: &str) -> &str {
+    const MAX_LENGTH: usize = 40;
+    let end = label.find([':', '(', '{']).unwrap_or(label.len()).min(MAX_LENGTH);
     let end = (0..=end).rev().find(|at| label.is_char_boundary(*at)).unwrap_or(0);
     label[..end].trim_end_matches(|c: char| c == 'x' || c.is_whitespace())
 }
 
-/// Whether a shader's label is that of a copy within the device.
-fn is_copy(label: &str) -> bool {
-    matches!(label, "copy" | "copy u32" | "copy vec4<u32>")
-}
-
 /// A list of ops. A long list is shortened in the middle.
-fn shorter(ops: &str) -> String {
+fn short_list(ops: &str) -> String {
     let names: Vec<_> = ops.split(", ").collect();
     match &names[..] {
         [first, second, third, .., last] if names.len() > 6 => {
@@ -69,9 +62,12 @@ mod tests {
     use crate::device::trace::{About, Origin};
 
     fn event(label: &str, origin: Option<Origin>) -> DeviceEvent {
-        let shader = Arc::new(About { label: label.to_owned(), workgroup: [64, 1, 1] });
+        dispatch(About { label: label.to_owned(), is_copy: false, workgroup: [64; 3] }, origin)
+    }
+
+    fn dispatch(shader: About, origin: Option<Origin>) -> DeviceEvent {
         DeviceEvent {
-            work: Work::Dispatch { shader, grid: [1, 1, 1], flops: 0 },
+            work: Work::Dispatch { shader: Arc::new(shader), grid: [1, 1, 1], flops: 0 },
             origin: origin.map(Arc::new),
             correlation: 0,
             bytes: 8,
@@ -89,11 +85,12 @@ mod tests {
         };
         assert_eq!(name(&event("matmul", of("MatMul", ""))), "MatMul [matmul]");
         let holds = "MatMul, BiasAdd, Relu";
-        let fused = event("matmul", of("_WgpuFusedContraction", holds));
+        let fused = event("matmul", of("_WgpuFusedMatMul", holds));
         assert_eq!(name(&fused), format!("Fused({holds}) [matmul]"));
         let long = event("map", of("_WgpuFusedElementwise", "A, B, C, D, E, F, G, H"));
         assert_eq!(name(&long), "Fused(A, B, C, ... 4 more, H) [map]");
-        assert_eq!(name(&event("copy u32", of("Concat", ""))), "MemcpyD2D");
+        let copy = About { label: "copy u32".to_owned(), is_copy: true, workgroup: [64; 3] };
+        assert_eq!(name(&dispatch(copy, of("Concat", ""))), "MemcpyD2D");
         assert_eq!(name(&event("fill", None)), "[fill]");
     }
 }

@@ -14,7 +14,7 @@ use std::collections::hash_map::Entry;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-use super::{Traced, is_copy, name};
+use super::{Traced, name};
 use crate::device::Timestamps;
 use crate::device::trace::{DeviceEvent, HostEvent, HostWork, Thread, Work};
 
@@ -180,7 +180,7 @@ fn device_plane(traced: &Traced) -> Vec<u8> {
     let (timed, untimed): (Vec<_>, Vec<_>) = trace.device.iter().partition(|e| e.is_timed);
     for event in timed {
         let is_kernel = matches!(&event.work, Work::Dispatch { shader, .. }
-            if !is_copy(&shader.label));
+            if !shader.is_copy);
         let stats = event_stats(&mut plane, event);
         let line = if is_kernel { &mut dispatches } else { &mut copies };
         plane.event(line, &name(event), event.begin, event.end, stats);
@@ -197,7 +197,7 @@ fn device_plane(traced: &Traced) -> Vec<u8> {
 fn event_stats(plane: &mut Plane, event: &DeviceEvent) -> Vec<XStat> {
     let mut stats = Vec::with_capacity(6);
     match &event.work {
-        Work::Dispatch { shader, .. } if is_copy(&shader.label) => {
+        Work::Dispatch { shader, .. } if shader.is_copy => {
             // A copy reads and writes the same number of bytes.
             stats.push(plane.text("memcpy_details", &memcpy_details(event.bytes / 2)));
         }
@@ -323,7 +323,8 @@ mod tests {
     use crate::device::trace::{About, Origin, Trace};
 
     fn traced(timestamps: Timestamps, dropped: u64) -> Traced {
-        let shader = Arc::new(About { label: "matmul".to_owned(), workgroup: [8, 4, 1] });
+        let shader =
+            Arc::new(About { label: "matmul".to_owned(), is_copy: false, workgroup: [8, 4, 1] });
         let origin =
             Arc::new(Origin { op: "MatMul".into(), node: "a/b".into(), holds: String::new() });
         let is_timed = timestamps > Timestamps::None;

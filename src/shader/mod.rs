@@ -65,6 +65,7 @@ pub struct Shader {
     kinds: Vec<Kind>,
     hides_constants: bool,
     is_in_parts: bool,
+    is_copy: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -92,7 +93,15 @@ impl Shader {
             kinds: Kind::ALL.to_vec(),
             hides_constants: false,
             is_in_parts: false,
+            is_copy: false,
         }
+    }
+
+    /// Says that the shader only copies memory; profiles list such dispatches with the copies.
+    #[must_use]
+    pub fn copying(mut self) -> Self {
+        self.is_copy = true;
+        self
     }
 
     /// Enables a language extension.
@@ -397,6 +406,11 @@ impl Shader {
             matrices::resize(&mut module, size);
         }
         Ok(module)
+    }
+
+    /// Whether it only copies memory.
+    pub const fn is_copy(&self) -> bool {
+        self.is_copy
     }
 
     /// Invocations of a workgroup in each dimension.

@@ -38,6 +38,8 @@ pub(crate) type Submitted = Arc<AtomicI64>;
 pub struct About {
     /// Its label.
     pub label: String,
+    /// Whether it only copies memory.
+    pub is_copy: bool,
     /// Invocations of a workgroup in each dimension.
     pub workgroup: [u32; 3],
 }

@@ -14,6 +14,7 @@ use crate::ffi::abi::kernel::{CreateFn, KernelApi, TF_OpKernelConstruction, TF_O
 use crate::ffi::guard::guard_or;
 use crate::ffi::handle::{Handle, Held};
 use crate::ffi::status::{self, Status};
+use crate::kernels::fused::replaced::replaced_ops;
 use crate::kernels::op::{Attrs, Kernel};
 use crate::kernels::registry::Registration;
 use crate::sys::guard::caught;
@@ -117,7 +118,7 @@ unsafe fn create_node(slot: usize, raw: *mut TF_OpKernelConstruction) -> *mut c_
         let kernel =
             caught(op.name, || (row.create)(&construction)).map_err(|e| e.context(op.name))?;
         let node = construction.node();
-        let holds = held_ops(op.name, &construction);
+        let holds = replaced_ops(op.name, &|attr| construction.string(attr).ok()).join(", ");
         let origin = Arc::new(Origin { op: op.name.to_owned(), node, holds });
         Ok(Node { api, op: op.name, origin, kernel })
     });
@@ -132,27 +133,6 @@ unsafe fn create_node(slot: usize, raw: *mut TF_OpKernelConstruction) -> *mut c_
             std::ptr::null_mut()
         }
     }
-}
-
-/// The ops that a fused op replaces, read from the attributes that the optimizer gave it.
-fn held_ops(op: &str, attrs: &dyn Attrs) -> String {
-    let Some(fused) = op.strip_prefix("_WgpuFused") else { return String::new() };
-    // A contraction is named after its first op; other fused ops are named after the way they are
-    // computed.
-    let contraction = fused.strip_prefix("Joined").unwrap_or(fused);
-    let is_op = OPS.get().is_some_and(|ops| ops.iter().any(|o| o.name == contraction));
-    let first = is_op.then(|| contraction.to_owned());
-    let text = ["expression", "program"].into_iter().find_map(|name| attrs.string(name).ok());
-    let text = text.unwrap_or_default();
-    // A call is `Name<type>(…)`.
-    let calls = text.split('<').rev().skip(1).map(|before| {
-        let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        before[start.map_or(0, |at| at + 1)..].to_owned()
-    });
-    let mut calls: Vec<_> = calls.filter(|name| !name.is_empty()).collect();
-    calls.extend(first);
-    calls.reverse();
-    calls.join(", ")
 }
 
 /// The row whose types are the node's types.

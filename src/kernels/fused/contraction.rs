@@ -31,6 +31,16 @@ const TYPES: &[DType] = types::FLOATS;
 /// The product of int8 in int32, which the epilogue turns into floats.
 pub const INT8: &str = "_WgpuFusedBatchMatMulV3";
 
+/// A product or convolution and the op that computes it with an epilogue.
+pub const FUSED: &[(&str, &str)] = &[
+    ("BatchMatMulV2", "_WgpuFusedBatchMatMulV2"),
+    ("BatchMatMulV3", INT8),
+    ("Conv2D", "_WgpuFusedConv2D"),
+    ("Conv3D", "_WgpuFusedConv3D"),
+    ("DepthwiseConv2dNative", "_WgpuFusedDepthwiseConv2dNative"),
+    ("MatMul", "_WgpuFusedMatMul"),
+];
+
 /// The attributes of all ops.
 macro_rules! attrs {
     ($($own:literal),*) => {

@@ -10,6 +10,7 @@ pub mod eval;
 pub mod predicate;
 pub mod products;
 pub mod reduce;
+pub mod replaced;
 pub mod rowwise;
 pub mod stack;
 pub mod terms;

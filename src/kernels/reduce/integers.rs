@@ -3,7 +3,7 @@
 //! in 64 bits, divided, without its fraction. int32 stays with TensorFlow, whose int32 tensors are
 //! shapes.
 
-use super::table::{COMPLEX_REDUCTIONS, Identity, REDUCTIONS, Reduction};
+use super::table::{COMPLEX_REDUCTIONS, Combine, Finish, Identity, REDUCTIONS, Reduction};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::SIGNED_BUT_I32;
 
@@ -11,31 +11,31 @@ use crate::dtype::types::SIGNED_BUT_I32;
 const OTHERS: &[DType] = &[I8, I16, U8, U16, U32, U64];
 
 /// A mean, whose sum is exact up to 64 bits.
-const fn mean(types: &'static [DType], map: &'static str) -> Reduction {
+const fn mean(types: &'static [DType], map: Option<&'static str>) -> Reduction {
     Reduction {
         op: "Mean",
         types,
         wide: true,
         identity: Identity::Zero,
         map,
-        combine: "a + b",
-        finish: "Output(a / count)",
+        combine: Combine::Add,
+        finish: Finish::IntegerMean,
         reference: |x| {
             if x.is_empty() { 0.0 } else { (x.iter().sum::<f64>() / x.len() as f64).trunc() }
         },
     }
 }
 
-/// A norm, whose sum of squares wraps.
-const fn norm(types: &'static [DType], finish: &'static str) -> Reduction {
+/// A norm, whose sum of squares wraps. `root` is WGSL of the result.
+const fn norm(types: &'static [DType], root: &'static str) -> Reduction {
     Reduction {
         op: "EuclideanNorm",
         types,
         wide: false,
         identity: Identity::Zero,
-        map: "x * x",
-        combine: "a + b",
-        finish,
+        map: Some("x * x"),
+        combine: Combine::Add,
+        finish: Finish::IntegerRoot(root),
         reference: |x| x.iter().map(|v| v * v).sum::<f64>().sqrt().trunc(),
     }
 }
@@ -45,10 +45,19 @@ const fn plain(
     op: &'static str,
     types: &'static [DType],
     identity: Identity,
-    combine: &'static str,
+    combine: Combine,
     reference: fn(&[f64]) -> f64,
 ) -> Reduction {
-    Reduction { op, types, wide: false, identity, map: "x", combine, finish: "a", reference }
+    Reduction {
+        op,
+        types,
+        wide: false,
+        identity,
+        map: None,
+        combine,
+        finish: Finish::Accumulated,
+        reference,
+    }
 }
 
 /// The rows, sorted by name.
@@ -58,18 +67,18 @@ pub const INTEGER_REDUCTIONS: &[Reduction] = &[
     norm(&[U32], "root_u32(a)"),
     norm(&[I64], "root_i64(a)"),
     norm(&[U64], "root_u64(a)"),
-    plain("Max", OTHERS, Identity::Lowest, "greater(a, b)", |x| {
+    plain("Max", OTHERS, Identity::Lowest, Combine::Greater, |x| {
         x.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }),
-    mean(SIGNED_BUT_I32, "Accumulator(x)"),
+    mean(SIGNED_BUT_I32, Some("Accumulator(x)")),
     // naga may extend the sign of a u32 that becomes 64 bits wide.
-    mean(&[U8, U16, U32], "Accumulator(x) & 0xfffffffflu"),
-    mean(&[U64], "x"),
-    plain("Min", OTHERS, Identity::Highest, "lesser(a, b)", |x| {
+    mean(&[U8, U16, U32], Some("Accumulator(x) & 0xfffffffflu")),
+    mean(&[U64], None),
+    plain("Min", OTHERS, Identity::Highest, Combine::Lesser, |x| {
         x.iter().copied().fold(f64::INFINITY, f64::min)
     }),
-    plain("Prod", OTHERS, Identity::One, "a * b", |x| x.iter().product()),
-    plain("Sum", OTHERS, Identity::Zero, "a + b", |x| x.iter().sum()),
+    plain("Prod", OTHERS, Identity::One, Combine::Multiply, |x| x.iter().product()),
+    plain("Sum", OTHERS, Identity::Zero, Combine::Add, |x| x.iter().sum()),
 ];
 
 /// The rows of all tables.

@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::plan::{Groups, Step};
-use super::table::{Reduction, identity_text};
+use super::table::{Finish, Reduction, identity_text};
 use super::vec4s::Vec4s;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
@@ -54,10 +54,6 @@ impl Variant {
         // An earlier step's output is already of the accumulator's type, which accumulates in
         // itself.
         let acc = row.accumulator(input);
-        let order = match acc {
-            DType::F32 => include_str!("../../../shaders/reduce_order_f32.wgsl"),
-            _ => include_str!("../../../shaders/reduce_order.wgsl"),
-        };
         let shader =
             Shader::new(format!("{} {input} to {output}, {} lanes, {vec4s:?}", row.op, self.lanes));
         let shader = vec4s
@@ -72,32 +68,24 @@ impl Variant {
                 "identity_high",
             ])
             .workgroup([self.workgroup, 1, 1])
-            .define(
-                "ORDER",
-                if row.combine.starts_with("greater") || row.combine.starts_with("lesser") {
-                    order
-                } else {
-                    ""
-                },
-            )
+            .define("ORDER", row.combine.functions(acc))
             .define("ACCUMULATOR", acc.value())
             .define("IDENTITY", identity_text(acc))
             .define("INPUT", input.value())
             .define("OUTPUT", output.value())
             .define("COUNT", acc.part().value())
-            .define("MAP", if self.map { row.map } else { "x" })
-            .define("COMBINE", row.combine)
-            .define("FINISH", if self.finish { row.finish } else { "a" })
+            .define("MAP", if self.map { row.mapped() } else { "x" })
+            .define("COMBINE", row.combine.wgsl())
+            .define("FINISH", if self.finish { row.finish.wgsl() } else { "a" })
             .define("BITS", (8 * output.size()).to_string())
             .body(include_str!("../../../shaders/reduce_functions.wgsl"));
         let roots = match acc {
             DType::I64 | DType::U64 => "root64",
             _ => "root",
         };
-        let shader = if self.finish && row.finish.contains("root_") {
-            shader.library(roots)
-        } else {
-            shader
+        let shader = match row.finish {
+            Finish::IntegerRoot(_) if self.finish => shader.library(roots),
+            _ => shader,
         };
         let shader = match vec4s {
             Vec4s::None => shader.body(include_str!("../../../shaders/reduce_run.wgsl")),
@@ -228,7 +216,7 @@ pub fn reduce(
         return Ok(());
     }
     let total: usize = groups.iter().filter(|g| g.reduced).map(|g| g.extent).product();
-    if row.finish.contains("count") {
+    if row.finish.counts() {
         ctx.device().check_extent(total)?;
     }
     let (acc, profile) = (row.accumulator(x.dtype), ctx.device().profile());
@@ -389,7 +377,7 @@ impl Run {
                     .u32(high),
                 grid: Grid::linear(invocations, workgroup),
             },
-            x.dtype.flops(reads * (1 + usize::from(self.first && self.row.map != "x"))),
+            x.dtype.flops(reads * (1 + usize::from(self.first && self.row.map.is_some()))),
         )
     }
 }

@@ -19,6 +19,80 @@ pub enum Identity {
     Highest,
 }
 
+/// How two accumulated values `a` and `b` become one; associative and commutative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Combine {
+    Add,
+    Multiply,
+    MultiplyComplex,
+    And,
+    Or,
+    /// The greater one, or NaN, as TensorFlow's Max does.
+    Greater,
+    /// The lesser one, or NaN, as TensorFlow's Min does.
+    Lesser,
+}
+
+impl Combine {
+    /// WGSL of the combined value.
+    pub const fn wgsl(self) -> &'static str {
+        match self {
+            Self::Add => "a + b",
+            Self::Multiply => "a * b",
+            Self::MultiplyComplex => "vec2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)",
+            Self::And => "a & b",
+            Self::Or => "a | b",
+            Self::Greater => "greater(a, b)",
+            Self::Lesser => "lesser(a, b)",
+        }
+    }
+
+    /// The functions `greater` and `lesser` for values of type `accumulator`, if the text calls
+    /// one of them.
+    pub const fn functions(self, accumulator: DType) -> &'static str {
+        match (self, accumulator) {
+            (Self::Greater | Self::Lesser, F32) => {
+                include_str!("../../../shaders/reduce_order_f32.wgsl")
+            }
+            (Self::Greater | Self::Lesser, _) => include_str!("../../../shaders/reduce_order.wgsl"),
+            _ => "",
+        }
+    }
+}
+
+/// How the result is computed from the accumulated value `a`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// It is the accumulated value.
+    Accumulated,
+    /// The accumulated value divided by `count`, the number of reduced elements.
+    Mean,
+    /// The same for integers, whose sum may be wider than the result.
+    IntegerMean,
+    /// This WGSL of integers, which calls a function of the library of roots.
+    IntegerRoot(&'static str),
+    /// This WGSL.
+    Of(&'static str),
+}
+
+impl Finish {
+    /// WGSL of the result, from `a` and `count`, both of the accumulator's type.
+    pub const fn wgsl(self) -> &'static str {
+        match self {
+            Self::Accumulated => "a",
+            Self::Mean => "a / count",
+            Self::IntegerMean => "Output(a / count)",
+            Self::IntegerRoot(text) | Self::Of(text) => text,
+        }
+    }
+
+    /// Whether the result depends on the number of reduced elements.
+    pub const fn counts(self) -> bool {
+        matches!(self, Self::Mean | Self::IntegerMean)
+    }
+}
+
 /// A reduction: `finish(combine(map(x0), combine(map(x1), …)))`.
 #[derive(Debug, Clone, Copy)]
 pub struct Reduction {
@@ -30,13 +104,12 @@ pub struct Reduction {
     pub wide: bool,
     /// The start of every accumulation, and the accumulated value if there is nothing to reduce.
     pub identity: Identity,
-    /// WGSL of the element `x`.
-    pub map: &'static str,
-    /// WGSL of two accumulated values `a` and `b`; associative and commutative.
-    pub combine: &'static str,
-    /// WGSL of the result, from the accumulated value `a` and `count`, the number of reduced
-    /// elements in the accumulator's type.
-    pub finish: &'static str,
+    /// WGSL of the value that is accumulated for the element `x`; without it, `x` itself is.
+    pub map: Option<&'static str>,
+    /// How values are accumulated.
+    pub combine: Combine,
+    /// How the result is computed from the accumulated value.
+    pub finish: Finish,
     /// The result in f64, for tests; for complex numbers, if all are real.
     pub reference: fn(&[f64]) -> f64,
 }
@@ -44,17 +117,16 @@ pub struct Reduction {
 const FLOATS_I64: &[DType] = union!(FLOATS, &[I64]);
 const FLOATS_INTS: &[DType] = union!(FLOATS, INDEX);
 
-/// Every reduction to one value, sorted by name. `greater` and `lesser` propagate NaN, as
-/// TensorFlow's Max and Min do.
+/// Every reduction to one value, sorted by name.
 pub const REDUCTIONS: &[Reduction] = &[
     Reduction {
         op: "All",
         types: &[Bool],
         wide: false,
         identity: Identity::One,
-        map: "select(0u, 1u, x)",
-        combine: "a & b",
-        finish: "a != 0u",
+        map: Some("select(0u, 1u, x)"),
+        combine: Combine::And,
+        finish: Finish::Of("a != 0u"),
         reference: |x| f64::from(u8::from(x.iter().all(|v| *v != 0.0))),
     },
     Reduction {
@@ -62,9 +134,9 @@ pub const REDUCTIONS: &[Reduction] = &[
         types: &[Bool],
         wide: false,
         identity: Identity::Zero,
-        map: "select(0u, 1u, x)",
-        combine: "a | b",
-        finish: "a != 0u",
+        map: Some("select(0u, 1u, x)"),
+        combine: Combine::Or,
+        finish: Finish::Of("a != 0u"),
         reference: |x| f64::from(u8::from(x.iter().any(|v| *v != 0.0))),
     },
     Reduction {
@@ -72,9 +144,9 @@ pub const REDUCTIONS: &[Reduction] = &[
         types: FLOATS,
         wide: false,
         identity: Identity::Zero,
-        map: "x * x",
-        combine: "a + b",
-        finish: "sqrt(a)",
+        map: Some("x * x"),
+        combine: Combine::Add,
+        finish: Finish::Of("sqrt(a)"),
         reference: |x| x.iter().map(|v| v * v).sum::<f64>().sqrt(),
     },
     Reduction {
@@ -82,9 +154,9 @@ pub const REDUCTIONS: &[Reduction] = &[
         types: FLOATS,
         wide: false,
         identity: Identity::Zero,
-        map: "x * x",
-        combine: "a + b",
-        finish: "a * 0.5",
+        map: Some("x * x"),
+        combine: Combine::Add,
+        finish: Finish::Of("a * 0.5"),
         reference: |x| x.iter().map(|v| v * v).sum::<f64>() / 2.0,
     },
     Reduction {
@@ -92,9 +164,9 @@ pub const REDUCTIONS: &[Reduction] = &[
         types: FLOATS_I64,
         wide: false,
         identity: Identity::Lowest,
-        map: "x",
-        combine: "greater(a, b)",
-        finish: "a",
+        map: None,
+        combine: Combine::Greater,
+        finish: Finish::Accumulated,
         reference: |x| {
             x.iter().fold(f64::NEG_INFINITY, |a, b| if a.is_nan() || *b < a { a } else { *b })
         },
@@ -104,9 +176,9 @@ pub const REDUCTIONS: &[Reduction] = &[
         types: FLOATS,
         wide: false,
         identity: Identity::Zero,
-        map: "x",
-        combine: "a + b",
-        finish: "a / count",
+        map: None,
+        combine: Combine::Add,
+        finish: Finish::Mean,
         reference: |x| x.iter().sum::<f64>() / x.len() as f64,
     },
     Reduction {
@@ -114,9 +186,9 @@ pub const REDUCTIONS: &[Reduction] = &[
         types: FLOATS_I64,
         wide: false,
         identity: Identity::Highest,
-        map: "x",
-        combine: "lesser(a, b)",
-        finish: "a",
+        map: None,
+        combine: Combine::Lesser,
+        finish: Finish::Accumulated,
         reference: |x| {
             x.iter().fold(f64::INFINITY, |a, b| if a.is_nan() || *b > a { a } else { *b })
         },
@@ -126,9 +198,9 @@ pub const REDUCTIONS: &[Reduction] = &[
         types: FLOATS_INTS,
         wide: false,
         identity: Identity::One,
-        map: "x",
-        combine: "a * b",
-        finish: "a",
+        map: None,
+        combine: Combine::Multiply,
+        finish: Finish::Accumulated,
         reference: |x| x.iter().product(),
     },
     Reduction {
@@ -136,9 +208,9 @@ pub const REDUCTIONS: &[Reduction] = &[
         types: FLOATS_I64,
         wide: false,
         identity: Identity::Zero,
-        map: "x",
-        combine: "a + b",
-        finish: "a",
+        map: None,
+        combine: Combine::Add,
+        finish: Finish::Accumulated,
         reference: |x| x.iter().sum(),
     },
 ];
@@ -151,9 +223,9 @@ pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
         types: COMPLEX,
         wide: false,
         identity: Identity::Zero,
-        map: "vec2(x.x * x.x + x.y * x.y, 0.0)",
-        combine: "a + b",
-        finish: "vec2(sqrt(a.x), a.y)",
+        map: Some("vec2(x.x * x.x + x.y * x.y, 0.0)"),
+        combine: Combine::Add,
+        finish: Finish::Of("vec2(sqrt(a.x), a.y)"),
         reference: |x| x.iter().map(|v| v * v).sum::<f64>().sqrt(),
     },
     Reduction {
@@ -161,9 +233,9 @@ pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
         types: COMPLEX,
         wide: false,
         identity: Identity::Zero,
-        map: "x",
-        combine: "a + b",
-        finish: "a / count",
+        map: None,
+        combine: Combine::Add,
+        finish: Finish::Mean,
         reference: |x| x.iter().sum::<f64>() / x.len() as f64,
     },
     Reduction {
@@ -171,9 +243,9 @@ pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
         types: COMPLEX,
         wide: false,
         identity: Identity::One,
-        map: "x",
-        combine: "vec2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)",
-        finish: "a",
+        map: None,
+        combine: Combine::MultiplyComplex,
+        finish: Finish::Accumulated,
         reference: |x| x.iter().product(),
     },
     Reduction {
@@ -181,9 +253,9 @@ pub const COMPLEX_REDUCTIONS: &[Reduction] = &[
         types: COMPLEX,
         wide: false,
         identity: Identity::Zero,
-        map: "x",
-        combine: "a + b",
-        finish: "a",
+        map: None,
+        combine: Combine::Add,
+        finish: Finish::Accumulated,
         reference: |x| x.iter().sum(),
     },
 ];
@@ -203,10 +275,16 @@ impl Reduction {
         }
     }
 
+    /// WGSL of the value that is accumulated for the element `x`.
+    pub fn mapped(&self) -> &'static str {
+        self.map.unwrap_or("x")
+    }
+
     /// Whether the reduction of one element is that element. Then a reduction over some axes
     /// followed by one over the others gives the same result as a reduction over all of them.
     pub fn keeps_singles(&self) -> bool {
-        self.types == [Bool] || (self.map == "x" && matches!(self.finish, "a" | "a / count"))
+        self.types == [Bool]
+            || (self.map.is_none() && matches!(self.finish, Finish::Accumulated | Finish::Mean))
     }
 }
 

@@ -134,12 +134,9 @@ impl States {
                 .iter()
                 .filter_map(|(kind, _)| if let Kind::Row(row) = kind { Some(*row) } else { None })
         };
-        if rows().any(|row| row.combine.starts_with("greater") || row.combine.starts_with("lesser"))
-        {
-            text.push_str(match self.accumulator {
-                DType::F32 => include_str!("../../../../shaders/reduce_order_f32.wgsl"),
-                _ => include_str!("../../../../shaders/reduce_order.wgsl"),
-            });
+        let functions = rows().map(|row| row.combine.functions(self.accumulator));
+        if let Some(order) = functions.into_iter().find(|text| !text.is_empty()) {
+            text.push_str(order);
             text.push('\n');
         }
         if rows().count() < self.reductions() {
@@ -164,7 +161,9 @@ impl States {
                  combine_{k}(a: Accumulator, b: Accumulator) -> Accumulator {{\n    return \
                  {};\n}}\n\nfn finish_{k}(a: Accumulator) -> {value} {{\n    let count = \
                  Accumulator(p.total);\n    return {};\n}}\n\n",
-                row.map, row.combine, row.finish
+                row.mapped(),
+                row.combine.wgsl(),
+                row.finish.wgsl()
             );
         }
         let _ = write!(

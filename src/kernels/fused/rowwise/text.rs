@@ -12,7 +12,7 @@ use crate::device::{Key, Params};
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
 use crate::kernels::expression::wgsl::{Ends, Sink};
-use crate::kernels::reduce::table::{Identity, Reduction};
+use crate::kernels::reduce::table::{Combine, Finish, Identity, Reduction};
 use crate::shader::{Field, Shader, codec, unroll, vec4};
 
 /// Names of the inputs' bindings.
@@ -195,31 +195,31 @@ impl Variant<'_> {
 
     /// Functions of the reductions that the program uses, one set for each type.
     fn reductions(&self) -> String {
-        let mut wanted: Vec<(&Reduction, &str)> = Vec::new();
+        let mut wanted: Vec<(&Reduction, DType)> = Vec::new();
         for stage in self.program.stages() {
             if let Action::Reduce(reductions) = &stage.action {
                 wanted.extend(
                     reductions
                         .iter()
                         .zip(stage.expression.output_types())
-                        .map(|(r, t)| (*r, t.value())),
+                        .map(|(r, dtype)| (*r, dtype.accumulator())),
                 );
             }
         }
         wanted.sort_unstable_by_key(|(r, t)| (r.op, *t));
         wanted.dedup();
-        let mut types: Vec<&str> = wanted.iter().map(|(_, t)| *t).collect();
+        let mut types: Vec<&str> = wanted.iter().map(|(_, dtype)| dtype.value()).collect();
         types.sort_unstable();
         types.dedup();
         let mut text = String::new();
         for t in types.iter().filter(|_| self.lanes > 1) {
             let _ = writeln!(text, "var<workgroup> partials_{t}: array<{t}, WORKGROUP>;\n");
         }
-        for (reduction, t) in wanted {
-            let op = reduction.op;
+        for (reduction, dtype) in wanted {
+            let (op, t) = (reduction.op, dtype.value());
             // There are no short circuits, which would be branches.
-            let is_nan = match t {
-                "f32" => "(bitcast<u32>(b) & 0x7fffffffu) > 0x7f800000u",
+            let is_nan = match dtype {
+                DType::F32 => "(bitcast<u32>(b) & 0x7fffffffu) > 0x7f800000u",
                 _ => "b != b",
             };
             let identity = match reduction.identity {
@@ -229,9 +229,9 @@ impl Variant<'_> {
                 Identity::Highest => "-p.lowest",
             };
             let combine = match reduction.combine {
-                "greater(a, b)" => &format!("select(a, b, (b > a) | ({is_nan}))"),
-                "lesser(a, b)" => &format!("select(a, b, (b < a) | ({is_nan}))"),
-                combine => combine,
+                Combine::Greater => &format!("select(a, b, (b > a) | ({is_nan}))"),
+                Combine::Lesser => &format!("select(a, b, (b < a) | ({is_nan}))"),
+                combine => combine.wgsl(),
             };
             let _ = write!(
                 text,
@@ -402,13 +402,12 @@ impl Variant<'_> {
                 _ => format!("{op}_of_lanes_{t}(total{s}_{k}, lane, local_index)"),
             };
             let count = match reductions[k].finish {
-                "a / count" => &format!(" / {t}(p.columns)"),
+                Finish::Mean => &format!(" / {t}(p.columns)"),
                 _ => "",
             };
             let value = match codec::rounding(types[k]) {
                 Some(round) => format!("{round}({all}{count})"),
-                None if t == "f32" => format!("opaque_f32({all}{count})"),
-                None => format!("opaque_f64({all}{count})"),
+                None => format!("opaque_{t}({all}{count})"),
             };
             format!("    let r{} = {value};\n", rows + k)
         }));

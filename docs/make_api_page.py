@@ -15,8 +15,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "python" / "tensorflow_wgpu"
 PAGE = Path(__file__).with_name("API.md")
-#: What public classes hold.
-PARTS = {"Profile": ("DeviceProfile", "Row")}
+#: The classes of a public class's attributes, and the module that defines them.
+PARTS = {"Profile": ("_recording", ("DeviceProfile", "Row"))}
 HEAD = """\
 # Python API
 
@@ -40,7 +40,8 @@ def page() -> str:
         home = Module(homes[name])
         kind = functions if isinstance(home.definitions[name], ast.FunctionDef) else classes
         kind.append("\n".join(home.section(name, "##")))
-        kind += ["\n".join(home.section(part, "###")) for part in PARTS.get(name, ())]
+        module, parts = PARTS.get(name, ("", ()))
+        kind += ["\n".join(Module(module).section(part, "###")) for part in parts]
     version = "## `__version__`\n\nThe version of the package, as in `0.1.0a1`.\n"
     return "\n".join([HEAD, *functions, *classes, version])
 

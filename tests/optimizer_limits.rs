@@ -214,7 +214,7 @@ fn cost(node: &Node) -> u32 {
     match node.op() {
         "_WgpuFusedElementwise" => cost::elementwise(weight("expression")),
         "_WgpuFusedReduce" => cost::reduce(weight("expression"), weight("epilogue")),
-        "_WgpuFusedRowwise" => cost::rows(&text("program").parse::<RowProgram>().unwrap()),
+        "_WgpuFusedRowwise" => text("program").parse::<RowProgram>().unwrap().cost(),
         op if op.starts_with("_WgpuFused") => cost::contraction(weight("expression")),
         _ => 0,
     }

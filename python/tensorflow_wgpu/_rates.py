@@ -7,23 +7,14 @@ large tensor and a number, and a product of large matrices, in float32.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
+
+from tensorflow_wgpu._recording import Rates, Recording
 
 #: A measurement is long enough when the GPU takes this many seconds for it.
 LONG_ENOUGH = 2e-3
 #: How often a measurement is repeated; the shortest time counts.
 REPEATS = 4
-
-
-@dataclass(frozen=True)
-class Rates:
-    """An adapter's rates."""
-
-    #: Bytes of memory read and written in a second.
-    bandwidth: float
-    #: Operations on float32 in a second: a product and a sum are two.
-    arithmetic: float
 
 
 @functools.cache
@@ -69,13 +60,10 @@ def _grown(device: str, make: Any, size: int, most: int) -> float:
 
 def _seconds(device: str, function: Any) -> float:
     """The shortest GPU time of the longest dispatch of a call."""
-    from tensorflow_wgpu._profile import Profile
-
     function()  # compiles
     best = 0.0
     for _ in range(REPEATS):
-        recorded = Profile()
-        with recorded:
+        with Recording() as recorded:
             function()
         found = [d for d in recorded.devices if d.device == device]
         longest = max((row.seconds for d in found for row in d.rows), default=0.0)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorflow_wgpu import _rates
-
-if TYPE_CHECKING:
-    from tensorflow_wgpu._profile import DeviceProfile
+from tensorflow_wgpu._recording import DeviceProfile
 
 #: Rows that get a name; the others are points only.
 NAMED = 8

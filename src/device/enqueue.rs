@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 
 use super::memory::Blocks;
 use super::pending::{Effort, Plan, Together, Waiting};
+use super::probe::Asked;
 use super::program::{Binding, Program};
 use super::recorder::{Bound, Dispatch, Recorder};
-use super::trace::probe::Asked;
 use super::{Device, pace, parts};
 use crate::error::{Error, Result};
 

@@ -31,6 +31,7 @@ mod parts;
 mod pending;
 mod pipelines;
 mod poison;
+mod probe;
 pub(crate) mod process;
 mod profile;
 mod program;

@@ -25,12 +25,12 @@ use super::pace;
 use super::parameters::Parameters;
 use super::pending::{Record, Uses};
 use super::pipelines::Planned;
+use super::probe::{Asked, Probe};
 use super::program::Grid;
 use super::staging::Staging;
 use super::statistics::Statistics;
 use super::submitter::{Recorded, Submitter};
 use super::trace::Work;
-use super::trace::probe::{Asked, Probe};
 use crate::error::Result;
 use crate::sys::guard::caught;
 

@@ -1,6 +1,7 @@
 //! TensorFlow's C boundary. Only this module and [`crate::sys`] have unsafe code.
 
 pub(crate) mod abi;
+pub(crate) mod context;
 pub(crate) mod copy_function;
 pub(crate) mod cxx;
 pub(crate) mod determinism;
@@ -11,6 +12,7 @@ pub(crate) mod guard;
 pub(crate) mod handle;
 mod hidden;
 pub(crate) mod kernel;
+pub(crate) mod ops;
 pub(crate) mod parked;
 mod plugin;
 pub(crate) mod process;
@@ -21,5 +23,6 @@ mod second_copy;
 pub(crate) mod status;
 mod stream_executor;
 pub(crate) mod symbols;
+pub(crate) mod tensor;
 pub(crate) mod variables;
 pub(crate) mod variants;

@@ -18,10 +18,10 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::STRING;
+use crate::ffi::context::Context;
 use crate::ffi::guard::guard_or;
 use crate::ffi::handle::{Handle, Held};
-use crate::ffi::kernel::context::Context;
-use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::tensor::OwnedTensor;
 use crate::require;
 
 /// A string as TensorFlow lays it out in memory (`TF_TString` of ctstring_internal.h) on

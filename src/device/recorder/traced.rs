@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Recorder, open, open_pass};
 use crate::device::Timestamps;
-use crate::device::trace::probe::Probe;
+use crate::device::probe::Probe;
 use crate::device::trace::{Tracer, Work};
 use crate::error::Result;
 

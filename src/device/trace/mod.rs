@@ -2,11 +2,10 @@
 //! GPU's clock, the host's work for them, and memory.
 //!
 //! [`Device::trace`] begins a session and [`Device::end_trace`] returns its events. Without a
-//! session the cost is one load of a flag for each op. The recorder's [`probe`] writes timestamps
-//! around the recorded work; [`clock`] converts them to the host's clock.
+//! session the cost is one load of a flag for each op. The recorder's [`super::probe`] writes
+//! timestamps around the recorded work; [`clock`] converts them to the host's clock.
 
 mod clock;
-pub(super) mod probe;
 mod span;
 
 use std::hash::{Hash, Hasher};
@@ -17,6 +16,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
+pub(super) use span::current_op;
 pub(crate) use span::{HostSpan, OpSpan};
 pub use span::{Origin, Thread};
 
@@ -286,6 +286,31 @@ impl Tracer {
             dropped: session.dropped,
             timestamps,
         })
+    }
+
+    /// Adds a batch's work, which the GPU has just ended. `times` are the results of its queries in
+    /// nanoseconds of the GPU's clock, empty if it has none; each event comes with the queries
+    /// before and behind it.
+    pub(super) fn batch(
+        &self,
+        submitted: i64,
+        times: &[i64],
+        events: impl Iterator<Item = (DeviceEvent, Option<[u32; 2]>)>,
+    ) {
+        let mut session = self.session.lock();
+        let Some(session) = session.as_mut() else { return };
+        let done = nanoseconds(session.start, Instant::now());
+        let bounds = times.iter().min().zip(times.iter().max());
+        let window = bounds.map(|(a, b)| session.clock.observe([*a, *b], submitted, done));
+        for (mut event, queries) in events {
+            let gpu = queries.zip(window).and_then(|([a, b], window)| {
+                let at = |query: u32| times.get(query as usize).map(|t| Moment::Gpu(*t, window));
+                Some([at(a)?, at(b)?])
+            });
+            event.is_timed = gpu.is_some();
+            let moments = gpu.unwrap_or([Moment::Host(submitted), Moment::Host(done)]);
+            keep(&mut session.device, &mut session.dropped, (event, moments));
+        }
     }
 
     /// Adds work of the host that lasted from `begin` until now.

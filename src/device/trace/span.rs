@@ -44,7 +44,7 @@ impl Thread {
 }
 
 /// The op whose kernel this thread runs, and its number.
-pub(super) fn current_op() -> Option<(Arc<Origin>, u64)> {
+pub fn current_op() -> Option<(Arc<Origin>, u64)> {
     OP.with_borrow(Clone::clone)
 }
 

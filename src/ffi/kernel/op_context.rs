@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::context::{Context, OUTPUT_ALIGNMENT};
-use super::tensor::OwnedTensor;
 use crate::device::Device;
 use crate::device::trace::Origin;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{KernelApi, TF_OpKernelContext};
+use crate::ffi::context::{Context, OUTPUT_ALIGNMENT};
 use crate::ffi::status::Status;
+use crate::ffi::tensor::OwnedTensor;
 use crate::ffi::{parked, stream_executor, variables, variants};
 use crate::kernels::op::{Execution, OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::{HostTensor, Tensor};

@@ -6,13 +6,14 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::attrs::Construction;
-use super::{OPS, Op};
-use super::{context, op_context};
+use super::op_context;
 use crate::device::trace::Origin;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{CreateFn, KernelApi, TF_OpKernelConstruction, TF_OpKernelContext};
+use crate::ffi::context;
 use crate::ffi::guard::guard_or;
 use crate::ffi::handle::{Handle, Held};
+use crate::ffi::ops::{OPS, Op};
 use crate::ffi::status::{self, Status};
 use crate::kernels::fused::replaced::replaced_ops;
 use crate::kernels::op::{Attrs, Kernel};

@@ -17,10 +17,10 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::TF_OpKernelContext;
+use crate::ffi::context::{Context, OUTPUT_ALIGNMENT};
 use crate::ffi::cxx::{ReturnedStatus, TensorFromC, TensorToC, is_release};
-use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
-use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::ffi::symbols;
+use crate::ffi::tensor::OwnedTensor;
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::Tensor;
 

@@ -18,8 +18,8 @@ mod reference;
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
-use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
-use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::context::{Context, OUTPUT_ALIGNMENT};
+use crate::ffi::tensor::OwnedTensor;
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::Tensor;
 

@@ -12,10 +12,10 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
-use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
-use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::context::{Context, OUTPUT_ALIGNMENT};
 use crate::ffi::status::{Status, TF_Status};
 use crate::ffi::symbols::{missing, symbol_table};
+use crate::ffi::tensor::OwnedTensor;
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::sys::guard::caught;
 use crate::tensor::Tensor;

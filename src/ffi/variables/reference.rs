@@ -17,10 +17,10 @@ use smallvec::SmallVec;
 use super::cxx::CxxApi;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{REFERENCE, TF_OpKernelContext};
+use crate::ffi::context::{Context, OUTPUT_ALIGNMENT};
 use crate::ffi::cxx::ReturnedString;
-use crate::ffi::kernel::context::{Context, OUTPUT_ALIGNMENT};
-use crate::ffi::kernel::tensor::OwnedTensor;
 use crate::ffi::symbols;
+use crate::ffi::tensor::OwnedTensor;
 use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::tensor::{Tensor, shape_text};
 

@@ -9,8 +9,8 @@ use super::value::optional::Optional;
 use super::value::{Value, scalar};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ffi::kernel::context::Context;
-use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::context::Context;
+use crate::ffi::tensor::OwnedTensor;
 use crate::require;
 
 /// TensorFlow's error for a variant for which a device has no function.

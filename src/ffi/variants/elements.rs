@@ -3,9 +3,9 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ffi::kernel::context::Context;
-use crate::ffi::kernel::kernel_for;
-use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::context::Context;
+use crate::ffi::ops::kernel_for;
+use crate::ffi::tensor::OwnedTensor;
 use crate::kernels::nested_context::NestedContext;
 use crate::require;
 use crate::tensor::{Tensor, shape_text};

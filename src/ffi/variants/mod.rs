@@ -27,7 +27,7 @@ mod value;
 
 use crate::error::Result;
 use crate::ffi::abi::kernel::TF_OpKernelConstruction;
-use crate::ffi::kernel::context::Context;
+use crate::ffi::context::Context;
 use crate::ffi::status::Status;
 use crate::kernels::op::Kernel;
 

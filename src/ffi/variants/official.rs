@@ -6,10 +6,10 @@ use std::cell::Cell;
 use super::elements;
 use crate::error::{Error, Result};
 use crate::ffi::abi::kernel::{KernelApi, TF_OpKernelContext, TF_Tensor};
-use crate::ffi::kernel::context::{self, Context};
-use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::context::{self, Context};
 use crate::ffi::status::TF_Status;
 use crate::ffi::symbols::symbol_table;
+use crate::ffi::tensor::OwnedTensor;
 use crate::sys::guard::caught;
 
 /// Writes the sum of two tensors to a third; takes ownership of all of them.

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use super::release::{ListApi, layout};
 use crate::error::Result;
-use crate::ffi::kernel::context::Context;
-use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::context::Context;
+use crate::ffi::tensor::OwnedTensor;
 
 /// `DT_INVALID`: the type of a tensor that is not set.
 const UNINITIALIZED: i32 = 0;

@@ -12,7 +12,6 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::rowwise::program::{Action, RowProgram, Stage};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::expression::wgsl::needs_settling;
@@ -154,20 +153,6 @@ pub const fn contraction(epilogue: u32) -> u32 {
 /// elements (`full`) or once for a row.
 pub const fn row_stage(weight: u32, full: bool) -> u32 {
     if full { ROWS.saturating_mul(weight) } else { weight }
-}
-
-/// The cost of a row program: each stage computes again what it uses.
-pub fn rows(program: &RowProgram) -> u32 {
-    let cost = |stage: &Stage| {
-        let values = row_stage(expression(&stage.expression), stage.action != Action::Row);
-        match &stage.action {
-            Action::Reduce(reductions) => {
-                values.saturating_add(REDUCTION * reductions.len() as u32)
-            }
-            Action::Row | Action::Full => values,
-        }
-    };
-    program.stages().iter().map(cost).fold(0, u32::saturating_add)
 }
 
 /// A function's own operations, and the functions that it calls.
@@ -356,18 +341,6 @@ mod tests {
                 assert!((STEP..100_000).contains(&weight), "{} of {dtype}: {weight}", row.op);
             }
         }
-    }
-
-    #[test]
-    fn each_stage_counts() {
-        let program: RowProgram =
-            "Max: x: float32; c: 0; s0 = Neg<float32>(x0); return s0 | row: x: float32, float32; \
-             c: 0; s0 = Neg<float32>(x1); return s0 | full: x: float32, float32, float32; c: 0; \
-             s0 = Neg<float32>(x0); s1 = Neg<float32>(x2); return s0, s1 | return y0, y1"
-                .parse()
-                .unwrap();
-        let neg = weight(Call::row("Neg", F32).unwrap());
-        assert_eq!(rows(&program), REDUCTION + (ROWS + 1 + 2 * ROWS) * neg);
     }
 
     #[test]

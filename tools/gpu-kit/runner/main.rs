@@ -4,20 +4,20 @@
 //! It knows nothing of the crate and never touches the GPU, so that a driver that hangs or crashes
 //! ends a step, not the run. `run.sh` starts it; docs/GPU-KIT.md explains the steps.
 
+mod options;
 mod outcome;
 mod plan;
 mod process;
 mod report;
+mod results;
 mod run;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use lexopt::{Arg, Parser, ValueExt};
+use options::Options;
 
 const HELP: &str = "\
 Runs the kernel tests and the benchmark of tensorflow-wgpu on this machine's adapter.
@@ -31,36 +31,6 @@ Usage: run.sh [OPTIONS]
 
 Environment: TF_WGPU_VISIBLE_DEVICES, WGPU_ADAPTER_NAME and WGPU_BACKEND choose the adapter.
 The exit code is 0 when every step ended well, 1 when not, 2 when nothing could be run.";
-
-/// The options from the command line.
-#[derive(Debug)]
-pub struct Options {
-    /// Whether to run only a sample.
-    pub short: bool,
-    /// The folder for results.
-    pub out: PathBuf,
-    /// How long the whole run may take.
-    pub time: Duration,
-}
-
-impl Options {
-    /// Parses the arguments behind the program's name. None if they ask for help.
-    fn parse(arguments: Vec<std::ffi::OsString>) -> Result<Option<Self>, lexopt::Error> {
-        let (mut short, mut out, mut seconds) = (false, PathBuf::from("."), None);
-        let mut parser = Parser::from_args(arguments);
-        while let Some(argument) = parser.next()? {
-            match argument {
-                Arg::Long("short") => short = true,
-                Arg::Long("out") => out = parser.value()?.into(),
-                Arg::Long("seconds") => seconds = Some(parser.value()?.parse::<u64>()?.max(1)),
-                Arg::Long("help") | Arg::Short('h') => return Ok(None),
-                _ => return Err(argument.unexpected()),
-            }
-        }
-        let time = Duration::from_secs(seconds.unwrap_or(if short { 270 } else { 540 }));
-        Ok(Some(Self { short, out, time }))
-    }
-}
 
 fn main() -> ExitCode {
     let options = match Options::parse(std::env::args_os().skip(1).collect()) {

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::outcome::shortened;
-use crate::run::{Results, Suite};
+use crate::results::{Results, Suite};
 
 /// Version of the JSON's layout.
 const SCHEMA: u32 = 1;

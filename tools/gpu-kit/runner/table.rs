@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::outcome::shortened;
-use crate::run::Results;
+use crate::results::Results;
 
 /// The number of rows that are listed by their distance from the floor.
 const WORST: usize = 15;

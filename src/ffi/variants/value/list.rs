@@ -12,8 +12,8 @@ use super::super::release::{ListApi, layout};
 use super::super::tensors::{self, Tensors};
 use super::{Value, is_empty, unknown_layout};
 use crate::error::Result;
-use crate::ffi::kernel::context::Context;
-use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::context::Context;
+use crate::ffi::tensor::OwnedTensor;
 
 /// The list within a variant, which stays alive for `'t`.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use super::release::{ListApi, layout};
 use crate::error::{Error, Result};
 use crate::ffi::cxx::ReturnedString;
-use crate::ffi::kernel::tensor::OwnedTensor;
+use crate::ffi::tensor::OwnedTensor;
 use crate::tensor::shape_text;
 use list::List;
 use optional::Optional;

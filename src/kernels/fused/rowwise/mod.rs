@@ -74,7 +74,7 @@ const MOST_CONSTANTS: usize = 1024;
 /// The kernel of a node of the fused op.
 fn fused(attrs: &dyn Attrs) -> Result<RowKernel> {
     let program: RowProgram = attrs.string("program")?.parse()?;
-    cost::check(cost::rows(&program))?;
+    cost::check(program.cost())?;
     require!(program.constants() <= MOST_CONSTANTS, "more than {MOST_CONSTANTS} parameters");
     let constants = attrs.floats("constants")?;
     let (inputs, outputs) = (attrs.dtypes("T_in")?, attrs.dtypes("T_out")?);
@@ -128,7 +128,7 @@ impl RowKernel {
         }
     }
 
-    /// The same kernel, with the number of the column in place of the program's last input, an
+    /// The same kernel, with the number of the column in place of the program's last input, a
     /// `uint32`. Only the last axis may be reduced.
     #[must_use]
     pub fn with_columns(self) -> Self {

@@ -22,6 +22,7 @@ use std::str::FromStr;
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::expression::{Expression, Value, check_length};
+use crate::kernels::fused::cost;
 use crate::kernels::reduce::table::{REDUCTIONS, Reduction};
 use crate::{invalid, require};
 
@@ -123,6 +124,21 @@ impl RowProgram {
             require!((number as usize) < count, "there is no value {output}");
         }
         Ok(())
+    }
+
+    /// The program's [`cost`]: each stage computes again what it uses.
+    pub fn cost(&self) -> u32 {
+        let of_stage = |stage: &Stage| {
+            let is_row = stage.action == Action::Row;
+            let values = cost::row_stage(cost::expression(&stage.expression), !is_row);
+            match &stage.action {
+                Action::Reduce(reductions) => {
+                    values.saturating_add(cost::REDUCTION * reductions.len() as u32)
+                }
+                Action::Row | Action::Full => values,
+            }
+        };
+        self.stages.iter().map(of_stage).fold(0, u32::saturating_add)
     }
 
     /// The stages.
@@ -272,6 +288,7 @@ impl FromStr for RowProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::expression::Call;
 
     const NORM: &str = "Mean: x: float32; c: 1; return x0 | Mean, Max: x: float32, float32; c: 1; \
                         s0 = SquaredDifference<float32>(x0, x1); return s0, x0 | row: x: float32, \
@@ -287,6 +304,20 @@ mod tests {
         assert_eq!(program.row_types().len(), 4);
         assert_eq!(program.output_types(), [DType::F32; 3]);
         assert_eq!((program.inputs().len(), program.constants()), (1, 1));
+    }
+
+    #[test]
+    fn each_stage_counts() {
+        let program: RowProgram =
+            "Max: x: float32; c: 0; s0 = Neg<float32>(x0); return s0 | row: x: float32, float32; \
+             c: 0; s0 = Neg<float32>(x1); return s0 | full: x: float32, float32, float32; c: 0; \
+             s0 = Neg<float32>(x0); s1 = Neg<float32>(x2); return s0, s1 | return y0, y1"
+                .parse()
+                .unwrap();
+        let neg = cost::weight(Call::row("Neg", DType::F32).unwrap());
+        let stages = [(neg, true), (neg, false), (2 * neg, true)];
+        let stages: u32 = stages.iter().map(|(cost, full)| cost::row_stage(*cost, *full)).sum();
+        assert_eq!(program.cost(), cost::REDUCTION + stages);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::reshape::{again, reshape};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::bias::ChannelAxis;
-use crate::kernels::fused::contraction::{DEFINITIONS, FUSED, INT8};
+use crate::kernels::fused::contraction::{DEFINITIONS, INT8};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::emit::fused;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};

@@ -12,8 +12,8 @@ use crate::optimizer::graph::{NodeId, Output};
 const LAST: u32 = u64::BITS - 1;
 
 impl Scene<'_> {
-    /// The estimate of [`cost::rows`] for the region's program, without building the program. A
-    /// value with full elements counts once for each stage that computes it.
+    /// An estimate of the cost of the region's program, without building the program. A value with
+    /// full elements counts once for each stage that computes it.
     pub fn cost(&self, region: &Region) -> u32 {
         let nodes = self.nodes(region);
         let places: FxHashMap<NodeId, usize> =

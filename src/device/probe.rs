@@ -10,13 +10,11 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::clock::Moment;
-use super::span::current_op;
-use super::{About, DeviceEvent, Origin, Submitted, Tracer, Work, keep};
-use crate::device::Timestamps;
-use crate::device::checked::checked;
-use crate::device::completion::AfterWork;
-use crate::device::gpu::{Gpu, Readback};
+use super::capabilities::Timestamps;
+use super::checked::checked;
+use super::completion::AfterWork;
+use super::gpu::{Gpu, Readback};
+use super::trace::{About, DeviceEvent, Origin, Submitted, Tracer, Work, current_op};
 use crate::error::Result;
 
 /// The number of queries in a set: more than a batch's dispatches need. Many uploads in one batch
@@ -283,7 +281,6 @@ struct Finish {
 impl Finish {
     /// Adds the batch's events. `ticks` are the results of its queries, empty if it has none.
     fn run(self, ticks: &[u8]) {
-        let done = self.tracer.now();
         let submitted = self.submitted.load(Ordering::Relaxed);
         let times: Vec<i64> = ticks
             .chunks_exact(wgpu::QUERY_SIZE as usize)
@@ -292,18 +289,7 @@ impl Finish {
                 (ticks as f64 * self.period) as i64
             })
             .collect();
-        let mut session = self.tracer.session.lock();
-        let Some(session) = session.as_mut() else { return };
-        let bounds = times.iter().min().zip(times.iter().max());
-        let window = bounds.map(|(a, b)| session.clock.observe([*a, *b], submitted, done));
-        for Recorded { mut event, queries } in self.recorded {
-            let gpu = queries.zip(window).and_then(|([a, b], window)| {
-                let at = |query: u32| times.get(query as usize).map(|t| Moment::Gpu(*t, window));
-                Some([at(a)?, at(b)?])
-            });
-            event.is_timed = gpu.is_some();
-            let moments = gpu.unwrap_or([Moment::Host(submitted), Moment::Host(done)]);
-            keep(&mut session.device, &mut session.dropped, (event, moments));
-        }
+        let recorded = self.recorded.into_iter().map(|each| (each.event, each.queries));
+        self.tracer.batch(submitted, &times, recorded);
     }
 }

@@ -1,7 +1,7 @@
 //! The choices that were made, by shape, so that an eager product does not choose again.
 //!
-//! A choice depends on its shape, on the device's profile and on the matrix units that are used, and
-//! all of them are in the key. So no choice is ever out of date: a probe's verdict, a refused
+//! A choice depends on its shape, on the device's profile and on the matrix units that are used,
+//! and all of them are in the key. So no choice is ever out of date: a probe's verdict, a refused
 //! program or a wish for determinism changes the matrix units, and with them the key. A tuner keeps
 //! its own answers ([`crate::device::tuning`]), which come before these choices.
 

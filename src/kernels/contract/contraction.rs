@@ -129,8 +129,8 @@ pub struct Contraction {
 
 /// The builder: a product of dense matrices, of which each method changes one property.
 impl Contraction {
-    /// The product of row-major matrices a[m][k] and b[k][n], for [m, k, n]. Those of a batch follow
-    /// one another.
+    /// The product of row-major matrices a[m][k] and b[k][n], for [m, k, n]. Those of a batch
+    /// follow one another.
     pub fn product([m, k, n]: [usize; 3], [a, b, c]: [&Tensor; 3]) -> Self {
         Self {
             m,
@@ -291,9 +291,9 @@ impl Contraction {
         self.b_step == 1 && self.n > 1 && self.b_column != 1
     }
 
-    /// The contraction, or its transpose if that gives lanes more to do: an invocation computes four
-    /// columns, and most of them do no work for a narrow result. The transpose is wide: `c^T = b^T
-    /// a^T`, where the operands change places and no data is moved.
+    /// The contraction, or its transpose if that gives lanes more to do: an invocation computes
+    /// four columns, and most of them do no work for a narrow result. The transpose is wide: `c^T =
+    /// b^T a^T`, where the operands change places and no data is moved.
     pub(super) fn widened(mut self) -> Self {
         let (ALayout::Dense { stride }, BLayout::Dense, Store::Rows(line)) =
             (&self.a_layout, self.b_layout, self.store)

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::epilogue::Bound;
 use super::programs::{Dispatch, Temporaries};
-use super::{Contraction, run};
+use super::{Contraction, choices, run, tuned};
 use crate::device::{Profile, check_extent};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -139,7 +139,7 @@ impl<'e> ProductPlan<'e> {
                     for tensor in [&mut c.a, &mut c.b, &mut c.c] {
                         tensor.address = memory.place(tensor.address);
                     }
-                    run::enqueue(&c, scratch.window(), epilogue.as_ref())?;
+                    enqueue(&c, scratch.window(), epilogue.as_ref())?;
                 }
                 Step::Dispatch(dispatch) => dispatch.enqueue_in(device, &memory)?,
             }
@@ -160,6 +160,33 @@ impl<'e> ProductPlan<'e> {
     #[cfg(test)]
     pub fn temporaries(&self) -> &[u64] {
         self.temporaries.bytes()
+    }
+}
+
+/// Chooses the tile of a contraction that fits the bindings, and enqueues its programs.
+fn enqueue(c: &Contraction, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
+    let profile = ctx.device().profile();
+    let cooperative = run::usable(ctx.device(), c.a.dtype, c.b.dtype);
+    let tuner = ctx.device().tuner().filter(|_| profile.tile == 0).cloned();
+    let done = match tuner {
+        Some(tuner) => {
+            let demand = c.demand(profile, cooperative);
+            tuned::enqueue(c, ctx, &tuner, &demand, cooperative, epilogue)
+        }
+        None => {
+            let choice = choices::of(ctx.device(), c, c.batch.len(), cooperative);
+            run::enqueue(c, ctx, choice, cooperative, epilogue)
+        }
+    };
+    match done {
+        // Cooperative matrices turned out to be unusable: go on without them.
+        Err(_)
+            if cooperative.is_some()
+                && run::usable(ctx.device(), c.a.dtype, c.b.dtype).is_none() =>
+        {
+            enqueue(c, ctx, epilogue)
+        }
+        done => done,
     }
 }
 

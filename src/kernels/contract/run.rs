@@ -1,40 +1,234 @@
-//! How a contraction that fits the bindings is enqueued: a tile is chosen, and its programs run, or
-//! others if the driver refuses them.
+//! The programs of a contraction that fits the bindings, once its tile is chosen: one for its tiles
+//! and, if it is cut or its result is packed, one that adds the sums of its parts. If the driver
+//! refuses them, others run.
+
+use smallvec::SmallVec;
 
 use super::choice::{self, Choice};
-use super::epilogue::Bound;
-use super::programs::Programs;
-use super::{Contraction, choices, tuned, validation};
-use crate::device::{Cooperative, Device, Profile};
+use super::epilogue::{Bound, Epilogue};
+use super::programs::{Dispatch, Programs};
+use super::shares::{Shares, Tiles, Work};
+use super::tile::TileKind;
+use super::walk::TileWalk;
+use super::{
+    ALayout, BLayout, Contraction, Lanes, Store, StoreKind, TileVariant, finish, validation,
+};
+use crate::device::{Binding, Cooperative, Device, Grid, Params, Profile, Schedule, check_extent};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
+use crate::kernels::windows::limit;
+use crate::tensor::Tensor;
 
-/// Chooses the tile of a contraction that fits the bindings, and enqueues its programs.
-pub(super) fn enqueue(
-    c: &Contraction,
-    ctx: &mut dyn OpContext,
-    epilogue: Option<&Bound<'_>>,
-) -> Result<()> {
-    let profile = ctx.device().profile();
-    let cooperative = usable(ctx.device(), c.a.dtype, c.b.dtype);
-    let tuner = ctx.device().tuner().filter(|_| profile.tile == 0).cloned();
-    let done = match tuner {
-        Some(tuner) => {
-            let demand = c.demand(profile, cooperative);
-            tuned::enqueue(c, ctx, &tuner, &demand, cooperative, epilogue)
+/// One f32 sum runs over about this many steps of the contracted index (at most twice this number).
+/// The limit bounds the rounding error of long contractions and keeps loops below
+/// [`crate::device::Profile::loop_limit`].
+const MAX_CHUNK: usize = 8192;
+/// The most elements of partial sums that are worth storing for parallelism alone.
+const MAX_PARTIAL: usize = 1 << 24;
+
+impl Contraction {
+    /// The longest contracted index that need not be cut.
+    pub const LONGEST_WHOLE: usize = MAX_CHUNK;
+
+    /// The programs for a choice, on an adapter of this profile. Cooperative tiles multiply
+    /// matrices that the adapter lists as `cooperative`.
+    pub(super) fn programs(
+        &self,
+        choice: Choice,
+        cooperative: Option<Cooperative>,
+        epilogue: Option<&Bound<'_>>,
+        profile: &Profile,
+    ) -> Result<Programs> {
+        let Choice { tile, split_k, .. } = choice;
+        let mut programs = Programs::default();
+        let mut variant = self.variant(tile);
+        if matches!(tile.kind, TileKind::Cooperative { .. }) {
+            variant.cooperative = cooperative;
         }
-        None => {
-            let choice = choices::of(ctx.device(), c, c.batch.len(), cooperative);
-            enqueue_choice(c, ctx, choice, cooperative, epilogue)
+        let chunk = self.chunk(limit(&profile.capabilities), split_k);
+        let split_k = self.depth().div_ceil(chunk);
+        let vec4s = variant.c.1 == StoreKind::Vec4s;
+        if split_k == 1 && (self.c.dtype.lanes() == 1 || vec4s) {
+            variant.epilogue = epilogue.map(|e| e.variant(vec4s));
+            let work = self.work(choice, chunk, epilogue, profile);
+            self.add_tiles(&mut programs, &variant, &self.c, (chunk, work), epilogue);
+            return Ok(programs);
         }
-    };
-    match done {
-        // Cooperative matrices turned out to be unusable: go on without them.
-        Err(_) if cooperative.is_some() && usable(ctx.device(), c.a.dtype, c.b.dtype).is_none() => {
-            enqueue(c, ctx, epilogue)
+        let computed = self.a.dtype.accumulator();
+        let partial = programs.temporaries.tensor(computed, &[split_k, self.c.len()]);
+        check_extent(partial.len())?;
+        variant.c = (computed, self.store_kind(&partial));
+        let work = self.work(choice, chunk, None, profile);
+        self.add_tiles(&mut programs, &variant, &partial, (chunk, work), None);
+        programs.push(finish::dispatch(&partial, &self.c, epilogue, vec4s));
+        Ok(programs)
+    }
+
+    /// Steps of the contracted index that one workgroup takes if the index is to be cut into
+    /// `wanted` parts: whole outer steps, or a multiple of 4 where an outer step is too long or the
+    /// only one. Both respect loads in vec4s, which need `inner` to be a multiple of 4.
+    pub(super) fn chunk(&self, limit: u64, wanted: usize) -> usize {
+        let depth = self.depth();
+        if matches!(self.store, Store::Places { .. }) {
+            return depth;
         }
-        done => done,
+        let most = (limit as usize / self.a.dtype.accumulator().size()).min(MAX_PARTIAL);
+        let by_work = wanted.min(most / self.c.len().max(1)).max(1);
+        let split_k = by_work.max(depth.div_ceil(MAX_CHUNK)).min(depth);
+        if self.outer > 1 && self.inner <= MAX_CHUNK {
+            self.outer.div_ceil(split_k) * self.inner
+        } else {
+            depth.div_ceil(split_k).next_multiple_of(4)
+        }
+    }
+
+    /// Operands of the terms behind the first one.
+    fn others(&self) -> &[[Tensor; 2]] {
+        if let ALayout::Terms { others, .. } = &self.a_layout { others } else { &[] }
+    }
+
+    /// How a choice's workgroups share its tiles and parts, of `chunk` steps each.
+    fn work(
+        &self,
+        choice: Choice,
+        chunk: usize,
+        epilogue: Option<&Bound<'_>>,
+        profile: &Profile,
+    ) -> Work {
+        if choice.schedule == Schedule::DataParallel {
+            return Work::Tiles;
+        }
+        let split_k = self.depth().div_ceil(chunk);
+        let tiles = choice.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
+        let sum = self.a.dtype.accumulator().size();
+        let more = epilogue.map_or(0, Bound::tensors) + 2 * self.others().len();
+        let may_cut = split_k == 1 && Epilogue::fits(more, profile.capabilities.max_bindings);
+        let tiles = Tiles { count: tiles, depth: chunk, sum, may_cut };
+        Work::new(choice.tile, choice.schedule, &tiles, profile)
+    }
+
+    /// Appends the programs of `variant` that store sums of `chunk` steps each to `c`.
+    fn add_tiles(
+        &self,
+        programs: &mut Programs,
+        variant: &TileVariant,
+        c: &Tensor,
+        (chunk, work): (usize, Work),
+        epilogue: Option<&Bound<'_>>,
+    ) {
+        let split_k = self.depth().div_ceil(chunk);
+        let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
+        let add = |programs: &mut Programs, walk, workgroups, cut: Option<(&Shares, &Tensor)>| {
+            let variant = TileVariant { walk, ..variant.clone() };
+            let grid = Grid::groups(workgroups);
+            programs.push(Dispatch { grid, ..self.dispatch(variant, c, chunk, cut, epilogue) });
+        };
+        match work {
+            Work::Tiles => add(programs, TileWalk::Tile, tiles, None),
+            Work::Persistent(workgroups) => add(programs, TileWalk::Persistent, workgroups, None),
+            Work::Shares(shares) => {
+                let slot = variant.tile.m() * variant.tile.n();
+                let computed = self.a.dtype.accumulator();
+                // The buffer is bound as vec4s of sums. Allocators align them: to 64 bytes or more.
+                let partial = programs.temporaries.tensor(computed, &[shares.slots(), slot]);
+                add(programs, TileWalk::StreamK, shares.count, Some((&shares, &partial)));
+                add(programs, TileWalk::FixUp, shares.count - 1, Some((&shares, &partial)));
+            }
+        }
+    }
+
+    /// The program of `variant` that stores sums of `chunk` steps each to `c`. `cut` says how tiles
+    /// are cut and where the sums of their parts are.
+    pub(super) fn dispatch(
+        &self,
+        variant: TileVariant,
+        c: &Tensor,
+        chunk: usize,
+        cut: Option<(&Shares, &Tensor)>,
+        epilogue: Option<&Bound<'_>>,
+    ) -> Dispatch {
+        let split_k = self.depth().div_ceil(chunk);
+        let tiles = variant.tile.tiles(self.m, self.n) * self.batch.len() * variant.parts;
+        let mut params = Params::new();
+        if let Some((shares, _)) = cut {
+            params = shares.params(params);
+        }
+        params = params
+            .u32(self.m)
+            .u32(self.n)
+            .u32(tiles * split_k)
+            .u32(split_k)
+            .u32(chunk)
+            .u32(self.depth());
+        params = params
+            .u32(self.inner)
+            .u32(self.a_step)
+            .u32(self.b_step)
+            .u32(self.b_column)
+            .u32(self.c.len());
+        params = match &self.a_layout {
+            ALayout::Dense { stride } | ALayout::Terms { stride, .. } => params.u32(*stride),
+            ALayout::Patch(g) => g.patch_params(params),
+            ALayout::Spread(g) => g.spread_params(params),
+            ALayout::Window(g) => g.window_params(params),
+        };
+        params = match self.b_layout {
+            BLayout::Dense => params,
+            BLayout::Strided(stride) => params.u32(stride),
+            BLayout::Planar { count, image, stride } => params.u32(count).u32(image).u32(stride),
+        };
+        params = match self.store {
+            Store::Rows(stride) | Store::Columns(stride) => params.u32(stride),
+            Store::Planes { plane, image } => params.u32(plane).u32(image),
+            Store::Places { extents, strides } => {
+                extents.iter().chain(&strides).fold(params, |p, v| p.u32(*v))
+            }
+        };
+        if variant.batch.is_some() {
+            params = params.u32(self.a_matrix).u32(self.b_matrix).u32(self.c_matrix);
+            params = self.batch.params(params);
+        }
+        if let Some(epilogue) = epilogue {
+            params = epilogue.params(params);
+        }
+        let unit = |t: &Tensor, vec4s: bool| {
+            Binding::raw(t, t.dtype.size() as u32 * if vec4s { 4 } else { 1 })
+        };
+        let flops = self.flops(&variant);
+        let mut bindings = SmallVec::new();
+        if variant.walk != TileWalk::FixUp {
+            let others = self.others().iter();
+            let a = std::iter::once(&self.a).chain(others.clone().map(|[a, _]| a));
+            let b = std::iter::once(&self.b).chain(others.map(|[_, b]| b));
+            bindings.extend(a.map(|a| unit(a, variant.a.1 != Lanes::One)));
+            bindings.extend(b.map(|b| unit(b, variant.b.1 != Lanes::One)));
+        }
+        bindings.push(unit(c, variant.c.1 == StoreKind::Vec4s));
+        if let Some((_, partial)) = cut {
+            bindings.push(unit(partial, true));
+        }
+        if let (Some(epilogue), Some(form)) = (epilogue, &variant.epilogue) {
+            bindings.extend(epilogue.bindings(form));
+        }
+        Dispatch {
+            key: variant.key(),
+            shader: Box::new(move || variant.shader()),
+            bindings,
+            params,
+            grid: Grid::groups(tiles * split_k),
+            flops,
+        }
+    }
+
+    /// Floating-point operations of the program of `variant`: a product and a sum for each step of
+    /// each result. The few additions of a fix-up do not count.
+    fn flops(&self, variant: &TileVariant) -> u64 {
+        if variant.walk == TileWalk::FixUp {
+            return 0;
+        }
+        let results = self.m * self.n * self.batch.len() * variant.parts;
+        self.a.dtype.product_flops(results * self.depth())
     }
 }
 
@@ -46,7 +240,7 @@ pub(super) fn usable(device: &Device, a: DType, b: DType) -> Option<Cooperative>
 }
 
 /// Enqueues the programs of a choice.
-pub(super) fn enqueue_choice(
+pub(super) fn enqueue(
     c: &Contraction,
     ctx: &mut dyn OpContext,
     choice: Choice,

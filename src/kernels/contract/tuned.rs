@@ -41,14 +41,14 @@ pub(super) fn enqueue(
         tuner.forget(&question);
     }
     if let Some(choice) = choice {
-        match run::enqueue_choice(c, ctx, choice, cooperative, epilogue) {
+        match run::enqueue(c, ctx, choice, cooperative, epilogue) {
             // There is no memory for the parts of this choice. The estimate's choice may need none.
             Err(Error::ResourceExhausted(_)) => {}
             done => return done,
         }
     }
     let choice = choices::of(ctx.device(), c, c.batch.len(), cooperative);
-    run::enqueue_choice(c, ctx, choice, cooperative, epilogue)
+    run::enqueue(c, ctx, choice, cooperative, epilogue)
 }
 
 /// A call of a contraction whose candidates may be timed.

@@ -8,7 +8,7 @@ use super::tile::{Tile, TileKind};
 use super::walk::{self, TileWalk};
 use super::{
     ALayoutKind, BLayoutKind, Lanes, StoreKind, TileVariant, cooperative, parts, registers, tables,
-    terms, workgroup,
+    workgroup,
 };
 use crate::shader::Shader;
 
@@ -93,19 +93,19 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
     .workgroup([v.tile.threads(), 1, 1])
     .only(tables::kinds(v.tile, v.a.0))
     .body(&declarations(v.a.0));
-    shader = if v.terms > 1 { terms::declare(shader) } else { shader };
+    shader = if v.terms > 1 { shader.body("var<private> part: u32;\n") } else { shader };
     let operands = [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])];
     for (x, source, conjugated) in operands.into_iter().filter(|_| v.walk != TileWalk::FixUp) {
         shader = match x {
             _ if v.terms > 1 => {
-                let names = if x == "a" { &terms::A } else { &terms::B };
+                let names = if x == "a" { &parts::A[..] } else { &parts::B[..] };
                 names[..v.terms].iter().fold(shader, |s, name| operand(s, name, source))
             }
             "b" if v.parts > 1 => parts_of_b(shader, v),
             _ => operand(shader, x, source),
         };
         if v.terms > 1 {
-            shader = shader.body(&terms::load(v, x));
+            shader = shader.body(&parts::load_term(v, x));
         }
         shader = shader.body(&loader(x, conjugated).1);
     }

@@ -1,4 +1,4 @@
-//! The shader text for sums of the right operand's columns, see [`super::summed`].
+//! The shader text for sums of the right operand's columns, see [`super::siblings`].
 
 use std::fmt::Write;
 

@@ -1,11 +1,12 @@
 //! What a contraction computes: its extents, the layouts of its operands and of its result.
 
+use super::StoreKind;
 use super::choice::Demand;
 use super::element;
 use super::epilogue::Bound;
 use super::geometry::Geometry;
 use super::plan::{ProductPlan, Step};
-use super::{StoreKind, terms};
+use super::siblings::OtherTerms;
 use crate::device::{Cooperative, Profile};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -24,12 +25,12 @@ pub enum ALayout {
         /// Elements between rows.
         stride: usize,
     },
-    /// The same for several tensors: each outer step is a term, see [`terms`].
+    /// The same for several tensors: each outer step is a term, see [`super::siblings`].
     Terms {
         /// Elements between rows.
         stride: usize,
         /// Both operands of each term behind the first one.
-        others: terms::Others,
+        others: OtherTerms,
     },
     /// Row m is an output position of a convolution; outer steps are kernel positions, inner ones
     /// input channels.

@@ -104,23 +104,16 @@ impl PartialEq for EpilogueVariant {
 }
 
 impl Epilogue {
-    /// Reads the epilogue of a node whose contraction is of type `dtype` from the attributes
-    /// `expression`, `constants`, `T_extra` and `T_out`.
-    pub fn read(attrs: &dyn Attrs, dtype: DType) -> Result<Self> {
-        Self::read_values(attrs, dtype, 1)
-    }
-
-    /// The same for a node with two results of one type.
-    pub fn read_pair(attrs: &dyn Attrs, dtype: DType) -> Result<Self> {
-        Self::read_values(attrs, dtype, 2)
-    }
-
-    fn read_values(attrs: &dyn Attrs, dtype: DType, values: usize) -> Result<Self> {
+    /// Reads the epilogue, which has `values` values of one type, of a node whose contraction is of
+    /// type `dtype` from the attributes `expression`, `constants`, `T_extra` and `T_out`. Without
+    /// `T_extra` it has no further operands.
+    pub fn read(attrs: &dyn Attrs, dtype: DType, values: usize) -> Result<Self> {
         let (expression, constants) =
             (attrs.string("expression")?.parse()?, attrs.floats("constants")?);
+        let extras = attrs.dtypes("T_extra").unwrap_or_default();
         let epilogue = Self::of(expression, constants, values)?;
         let expression = epilogue.expression();
-        let types: Vec<DType> = std::iter::once(dtype).chain(attrs.dtypes("T_extra")?).collect();
+        let types: Vec<DType> = std::iter::once(dtype).chain(extras).collect();
         require!(
             expression.inputs() == types,
             "the operands are of {types:?}, which is not what {expression} takes"

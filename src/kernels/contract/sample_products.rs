@@ -4,7 +4,7 @@
 use super::assembly;
 use super::column_sums::SumsKind;
 use super::epilogue::{Broadcast, Epilogue, EpilogueVariant};
-use super::summed::has_place;
+use super::siblings::has_place;
 use super::tile::TileKind;
 use super::variants::{is_listed, samples};
 use super::{BLayoutKind, Lanes, StoreKind, TileVariant, finish, tables};

@@ -4,7 +4,7 @@ use super::assembly;
 use super::column_sums::SumsKind;
 use super::contraction::{ALayout, BLayout, Contraction, Store};
 use super::epilogue::EpilogueVariant;
-use super::terms;
+use super::parts;
 use super::tile::Tile;
 use super::walk::TileWalk;
 use crate::device::{Cooperative, Key};
@@ -41,11 +41,11 @@ pub(super) struct TileVariant {
     pub cooperative: Option<Cooperative>,
     /// None for a single matrix.
     pub batch: Option<AccessClass>,
-    /// The number of right operands and results that share the left operand: [`joined`].
+    /// The number of right operands and results that share the left operand: [`super::siblings`].
     pub parts: usize,
-    /// The number of terms of a sum of products: [`terms`].
+    /// The number of terms of a sum of products: [`super::siblings`].
     pub terms: usize,
-    /// Where sums of the right operand's columns go: [`summed`].
+    /// Where sums of the right operand's columns go: [`super::siblings`].
     pub sums: SumsKind,
     pub walk: TileWalk,
     pub conjugated: [bool; 2],
@@ -93,8 +93,8 @@ impl Contraction {
         let all: Vec<TileVariant> = all.collect();
         let mut variant = all[0].clone();
         variant.terms = all.len();
-        variant.a.1 = terms::common(all.iter().map(|v| v.a.1));
-        variant.b.1 = terms::common(all.iter().map(|v| v.b.1));
+        variant.a.1 = parts::common(all.iter().map(|v| v.a.1));
+        variant.b.1 = parts::common(all.iter().map(|v| v.b.1));
         variant
     }
 

@@ -12,6 +12,7 @@ pub mod products;
 pub mod reduce;
 pub mod replaced;
 pub mod rowwise;
+mod sibling_products;
 pub mod stack;
 pub mod terms;
 pub mod update;

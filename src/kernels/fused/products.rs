@@ -1,31 +1,41 @@
-//! Matrix products that also compute the results of nodes beside them: `_WgpuFusedMatMulWithSums`
-//! computes the sums of its right operand's columns, as the gradient of a bias is beside that of
-//! its weights; `_WgpuFusedJoinedMatMulWithSums` does the same for products of one left operand;
-//! `_WgpuFusedAddedMatMul` computes the sum of several products, as in the gradient of a tensor
-//! that several layers read; `_WgpuFusedMatMulWithArgument` computes an activation and its
-//! argument, which the gradient reads.
+//! Sibling products: several pairs of operands, several results, an epilogue for each. All ops of
+//! matrix products with an epilogue are of one kind, see [`Products`]: a left operand, one or more
+//! right ones, and for each product the values of its epilogue, and perhaps the sums of its right
+//! operand's columns.
 //!
-//! Epilogues are those of [`super::contraction`].
+//! `_WgpuFusedJoinedMatMul` has several right operands, as query, key and value have.
+//! `_WgpuFusedMatMulWithSums` and `_WgpuFusedJoinedMatMulWithSums` also compute sums of columns, as
+//! the gradient of a bias is beside that of its weights. `_WgpuFusedMatMulWithArgument` has an
+//! epilogue of two values, an activation and its argument, which the gradient reads.
+//!
+//! `_WgpuFusedAddedMatMul` has several left operands too, and one result, the sum of the products,
+//! as in the gradient of a tensor that several layers read.
+//!
+//! Each name is an op of its own because a shape function sees no attribute but types, and results
+//! of each name have other shapes.
 
 use std::ops::Range;
+
+use smallvec::smallvec;
 
 use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::contract::epilogue::Epilogue;
-use crate::kernels::contract::plan::ProductPlan;
-use crate::kernels::contract::{joined, summed, terms};
+use crate::kernels::contract::siblings::{self, MOST_RESULTS, MOST_TERMS};
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 use crate::kernels::expression::Expression;
-use crate::kernels::fused::contraction::{Fused, channels, checked, matmul_shape};
+use crate::kernels::fused::contraction::matmul_shape;
+use crate::kernels::fused::sibling_products::{Fused, Products, channels};
 use crate::kernels::fused::terms::with_term;
 use crate::kernels::matmul::{Batches, MatMul};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
-use crate::kernels::reduce::plan::groups;
-use crate::kernels::reduce::program::reduce;
-use crate::kernels::reduce::table::Reduction;
 use crate::kernels::registry::Registry;
 use crate::require;
 use crate::tensor::{Tensor, shape_text};
+
+/// Products of one left operand with several right ones. Each has the same epilogue with operands
+/// of its own, in the order of the products.
+pub const JOINED: &str = "_WgpuFusedJoinedMatMul";
 
 /// The product of two matrices and the sums of the right one's columns.
 pub const WITH_SUMS: &str = "_WgpuFusedMatMulWithSums";
@@ -49,203 +59,116 @@ const SINGLES: &[DType] = types::FLOATS_BUT_F64;
 /// results.
 pub const MOST_BESIDE_ARGUMENT: usize = 3;
 
+/// A definition with the attributes of all of these ops.
+macro_rules! products {
+    ($name:expr, $inputs:expr, $outputs:expr, $shape:expr, $types:literal; $($own:literal),*) => {
+        OpDefinition {
+            name: $name,
+            inputs: $inputs,
+            outputs: $outputs,
+            attrs: &[
+                concat!("T: ", $types),
+                concat!("T_out: ", $types),
+                "expression: string",
+                "constants: list(float)",
+                "adj_x: bool = false",
+                $($own),*
+            ],
+            stateful: false,
+            shape: $shape,
+        }
+    };
+    ($name:expr, $inputs:expr, $outputs:expr, $shape:expr; $($own:literal),*) => {
+        products!(
+            $name, $inputs, $outputs, $shape, "{float, half, bfloat16, double}"; $($own),*
+        )
+    };
+}
+
 /// The ops.
 pub const DEFINITIONS: &[OpDefinition] = &[
-    OpDefinition {
-        name: ADDED,
-        inputs: &["x: N * T", "y: N * T", "extra: T_extra"],
-        outputs: &["output: T_out"],
-        attrs: &[
-            "N: int >= 2",
-            "T: {float, half, bfloat16, double}",
-            "T_extra: list(type) >= 0",
-            "T_out: {float, half, bfloat16, double}",
-            "expression: string",
-            "constants: list(float)",
-            "adj_x: bool = false",
-            "adj_y: bool = false",
-        ],
-        stateful: false,
-        shape: added_shape,
-    },
-    OpDefinition {
-        name: JOINED_WITH_SUMS,
-        inputs: &["x: T", "y: N * T"],
-        outputs: &["output: N * T_out", "sums: N * T"],
-        attrs: &[
-            "N: int >= 2",
-            "T: {float, half, bfloat16, double}",
-            "T_out: {float, half, bfloat16, double}",
-            "expression: string",
-            "constants: list(float)",
-            "adj_x: bool = false",
-        ],
-        stateful: false,
-        shape: joined_with_sums_shape,
-    },
-    OpDefinition {
-        name: WITH_ARGUMENT,
-        inputs: &["x: T", "y: T", "extra: T_extra"],
-        outputs: &["output: T_out", "argument: T_out"],
-        attrs: &[
-            "T: {float, half, bfloat16}",
-            "T_extra: list(type) >= 0",
-            "T_out: {float, half, bfloat16}",
-            "expression: string",
-            "constants: list(float)",
-            "adj_x: bool = false",
-            "adj_y: bool = false",
-        ],
-        stateful: false,
-        shape: with_argument_shape,
-    },
-    OpDefinition {
-        name: WITH_SUMS,
-        inputs: &["x: T", "y: T", "extra: T_extra"],
-        outputs: &["output: T_out", "sums: T"],
-        attrs: &[
-            "T: {float, half, bfloat16, double}",
-            "T_extra: list(type) >= 0",
-            "T_out: {float, half, bfloat16, double}",
-            "expression: string",
-            "constants: list(float)",
-            "adj_x: bool = false",
-        ],
-        stateful: false,
-        shape: with_sums_shape,
-    },
+    products!(
+        ADDED, &["x: N * T", "y: N * T", "extra: T_extra"], &["output: T_out"], added_shape;
+        "N: int >= 2", "T_extra: list(type) >= 0", "adj_y: bool = false"
+    ),
+    products!(
+        JOINED, &["x: T", "y: N * T", "extra: T_extras"], &["output: N * T_out"], joined_shape;
+        "N: int >= 2", "T_extra: list(type) >= 0", "T_extras: list(type) >= 0",
+        "adj_y: bool = false"
+    ),
+    products!(
+        JOINED_WITH_SUMS, &["x: T", "y: N * T"], &["output: N * T_out", "sums: N * T"],
+        joined_with_sums_shape;
+        "N: int >= 2"
+    ),
+    products!(
+        WITH_ARGUMENT, &["x: T", "y: T", "extra: T_extra"], &["output: T_out", "argument: T_out"],
+        with_argument_shape, "{float, half, bfloat16}";
+        "T_extra: list(type) >= 0", "adj_y: bool = false"
+    ),
+    products!(
+        WITH_SUMS, &["x: T", "y: T", "extra: T_extra"], &["output: T_out", "sums: T"],
+        with_sums_shape;
+        "T_extra: list(type) >= 0"
+    ),
 ];
 
 /// Adds the ops.
 pub fn register(r: &mut Registry) {
     r.op(ADDED).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
-        let count = usize::try_from(attrs.int("N")?).unwrap_or(0);
-        require!((2..=terms::MOST).contains(&count), "{ADDED}: {count} products");
+        let count = count(attrs, ADDED, MOST_TERMS)?;
         let base = || MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y");
-        let whole = fused(attrs, ADDED, base()?)?;
+        let whole = Fused::read(attrs, ADDED, Box::new(base()?), 1)?;
         let more = with_term(whole.epilogue.expression())?;
-        let constants = attrs.floats("constants")?;
-        let last = Epilogue::new(more, constants)?;
+        let last = Epilogue::new(more, attrs.floats("constants")?)?;
         let dtype = attrs.dtype("T")?;
         let plain: Expression = format!("x: {dtype}; c: 0; return x0").parse()?;
         let next = Epilogue::new(with_term(&plain)?, Vec::new())?;
         let last = Fused { op: ADDED, base: Box::new(base()?), epilogue: last };
         Ok(Added { whole, last, next, count })
     });
+    r.op(JOINED).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
+        let base = MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y")?;
+        let products = Products {
+            count: count(attrs, JOINED, MOST_RESULTS)?,
+            ..Fused::read(attrs, JOINED, Box::new(base), 1)?.into()
+        };
+        let (own, all) = (attrs.dtypes("T_extra")?, attrs.dtypes("T_extras")?);
+        let fit = all == own.repeat(products.count);
+        require!(fit, "{JOINED}: {} products do not take operands of {all:?}", products.count);
+        Ok(products)
+    });
     r.op(JOINED_WITH_SUMS).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
-        let count = usize::try_from(attrs.int("N")?).unwrap_or(0);
-        require!((2..=joined::MOST).contains(&count), "{JOINED_WITH_SUMS}: {count} products");
-        let expression = attrs.string("expression")?.parse()?;
-        let epilogue = checked(Epilogue::new(expression, attrs.floats("constants")?)?)?;
-        let own = [attrs.dtype("T")?, attrs.dtype("T_out")?];
-        let expression = epilogue.expression();
+        let base = MatMul::matrices(attrs.bool("adj_x")?, false);
+        let count = count(attrs, JOINED_WITH_SUMS, MOST_RESULTS)?;
+        let product = Fused::read(attrs, JOINED_WITH_SUMS, Box::new(base), 1)?;
+        let expression = product.epilogue.expression();
         require!(
-            expression.inputs() == &own[..1] && epilogue.output() == own[1],
-            "{JOINED_WITH_SUMS}: {expression} for products of {own:?}"
+            expression.inputs().len() == 1,
+            "{JOINED_WITH_SUMS}: {expression} for products of {}",
+            expression.inputs()[0]
         );
-        let base = Box::new(MatMul::matrices(attrs.bool("adj_x")?, false));
-        let product = Fused { op: JOINED_WITH_SUMS, base, epilogue };
-        Ok(JoinedWithSums { product, count })
+        Ok(Products { product, count, sums: true })
     });
     r.op(WITH_ARGUMENT).types("T", SINGLES).types("T_out", SINGLES).kernel(|attrs| {
-        let epilogue = checked(Epilogue::read_pair(attrs, attrs.dtype("T")?)?)?;
-        let extras = epilogue.expression().inputs().len() - 1;
+        let base = MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y")?;
+        let product = Fused::read(attrs, WITH_ARGUMENT, Box::new(base), 2)?;
+        let extras = product.epilogue.expression().inputs().len() - 1;
         require!(extras <= MOST_BESIDE_ARGUMENT, "{WITH_ARGUMENT}: {extras} further operands");
-        let base = Box::new(MatMul::new(attrs, Batches::Broadcast, "adj_x", "adj_y")?);
-        Ok(WithArgument { product: Fused { op: WITH_ARGUMENT, base, epilogue } })
+        Ok(Products::from(product))
     });
     r.op(WITH_SUMS).types("T", TYPES).types("T_out", TYPES).kernel(|attrs| {
         let base = MatMul::matrices(attrs.bool("adj_x")?, false);
-        Ok(WithSums { product: fused(attrs, WITH_SUMS, base)? })
+        let product = Fused::read(attrs, WITH_SUMS, Box::new(base), 1)?;
+        Ok(Products { sums: true, ..product.into() })
     });
 }
 
-fn fused(attrs: &dyn Attrs, op: &'static str, base: MatMul) -> Result<Fused> {
-    let epilogue = checked(Epilogue::read(attrs, attrs.dtype("T")?)?)?;
-    Ok(Fused { op, base: Box::new(base), epilogue })
-}
-
-struct WithArgument {
-    product: Fused,
-}
-
-impl Kernel for WithArgument {
-    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let extras = (2..ctx.num_inputs()).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
-        let operands = [ctx.input(0)?, ctx.input(1)?];
-        let dtype = self.product.epilogue.output();
-        let outputs = |ctx: &mut dyn OpContext, dims: &[usize]| {
-            Ok([ctx.output(0, dtype, dims)?, ctx.output(1, dtype, dims)?])
-        };
-        match self.product.start_in(ctx, &operands, &extras, outputs)? {
-            Some(plan) => plan.enqueue(ctx),
-            None => Ok(()),
-        }
-    }
-}
-
-struct WithSums {
-    product: Fused,
-}
-
-impl Kernel for WithSums {
-    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let extras = (2..ctx.num_inputs()).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
-        let operands = [ctx.input(0)?, ctx.input(1)?];
-        let right = &operands[1];
-        require!(right.rank() == 2, "{WITH_SUMS} takes matrices: {}", shape_text(&right.dims));
-        let plan = self.product.start(ctx, &operands, &extras, 0)?;
-        let sums = ctx.output(1, right.dtype, &right.dims[1..])?;
-        with_sums(ctx, plan, right, &sums)
-    }
-}
-
-/// Enqueues a product, if it is not enqueued yet, and the sums of its right operand's columns.
-fn with_sums(
-    ctx: &mut dyn OpContext,
-    plan: Option<ProductPlan<'_>>,
-    right: &Tensor,
-    sums: &Tensor,
-) -> Result<()> {
-    let done = match plan {
-        Some(plan) => summed::enqueue(ctx, plan, sums)?,
-        None => false,
-    };
-    if done {
-        return Ok(());
-    }
-    reduce(ctx, Reduction::of("Sum"), right, &groups(&right.dims, &[true, false]), sums)
-}
-
-struct JoinedWithSums {
-    /// The product with its epilogue.
-    product: Fused,
-    /// The number of products.
-    count: usize,
-}
-
-impl Kernel for JoinedWithSums {
-    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let left = ctx.input(0)?;
-        let (mut plans, mut rights, mut sums) = (Vec::new(), Vec::new(), Vec::new());
-        for part in 0..self.count {
-            let right = ctx.input(1 + part)?;
-            let dims = shape_text(&right.dims);
-            require!(right.rank() == 2, "{JOINED_WITH_SUMS} takes matrices: {dims}");
-            plans.push(self.product.start(ctx, &[left.clone(), right.clone()], &[], part)?);
-            sums.push(ctx.output(self.count + part, right.dtype, &right.dims[1..])?);
-            rights.push(right);
-        }
-        if plans.iter().all(Option::is_some) {
-            let whole = plans.into_iter().flatten().collect();
-            match joined::enqueue_with_sums(ctx, whole, &sums)? {
-                Some(apart) => plans = apart.into_iter().map(Some).collect(),
-                None => return Ok(()),
-            }
-        }
-        let each = plans.into_iter().zip(rights.iter().zip(&sums));
-        each.into_iter().try_for_each(|(plan, (right, sums))| with_sums(ctx, plan, right, sums))
-    }
+/// The number of products of a node.
+fn count(attrs: &dyn Attrs, op: &str, most: usize) -> Result<usize> {
+    let count = usize::try_from(attrs.int("N")?).unwrap_or(0);
+    require!((2..=most).contains(&count), "{op}: {count} products");
+    Ok(count)
 }
 
 /// A sum of products.
@@ -282,7 +205,7 @@ impl Kernel for Added {
             let y = ctx.output(0, self.whole.epilogue.output(), &dims)?;
             let plans = left.iter().zip(&right).map(|(a, b)| base.plan(&profile, [a, b, &y], None));
             let plans = plans.collect::<Result<Vec<_>>>()?;
-            if let Some(plan) = terms::plan(&plans, &profile, Some(bound)) {
+            if let Some(plan) = siblings::sum(&plans, &profile, Some(bound)) {
                 return plan.enqueue(ctx);
             }
             made = Some(y);
@@ -316,16 +239,26 @@ impl Added {
             before = Some(sum);
         }
         extras.extend(before);
-        let operands = [left[last].clone(), right[last].clone()];
+        let operands = [&left[last], &right[last]];
         let output = |ctx: &mut dyn OpContext, dims: &[usize]| match made {
-            Some(y) => Ok([y]),
-            None => Ok([ctx.output(0, self.last.epilogue.output(), dims)?]),
+            Some(y) => Ok(smallvec![y]),
+            None => Ok(smallvec![ctx.output(0, self.last.epilogue.output(), dims)?]),
         };
-        match self.last.start_in(ctx, &operands, &extras, output)? {
+        match self.last.start_in(ctx, operands, &extras, output)? {
             Some(plan) => plan.enqueue(ctx),
             None => Ok(()),
         }
     }
+}
+
+/// All results have the same shape. Shape functions do not see the number of results, but there are
+/// at most as many as right operands. A vector at the end has an element for each column.
+fn joined_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    let [a, b, others @ ..] = inputs.shapes else { return Ok(Vec::new()) };
+    let mut shapes = vec![a.clone(), b.clone()];
+    shapes.extend(others.last().filter(|s| s.as_ref().is_some_and(|s| s.len() == 1)).cloned());
+    let result = matmul_shape(&ShapeInputs { shapes: &shapes, dtype: inputs.dtype })?;
+    Ok(vec![result[0].clone(); inputs.shapes.len() - 1])
 }
 
 /// Batch and rank are the first left operand's, unless another input has a higher rank. Shape
@@ -369,4 +302,20 @@ fn with_sums_shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let right = inputs.shapes.get(1).cloned().flatten();
     let columns = right.and_then(|dims| dims.last().copied()).flatten();
     Ok(vec![product[0].clone(), Some(vec![columns])])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_results_have_the_shape_of_a_product() {
+        let of = |dims: &[i64]| Some(dims.iter().map(|d| usize::try_from(*d).ok()).collect());
+        let shapes = |shapes: &[PartialShape]| {
+            joined_shape(&ShapeInputs { shapes, dtype: &|_| None }).unwrap().remove(0)
+        };
+        let (a, b, bias) = (of(&[2, 3]), of(&[3, 4]), of(&[4]));
+        assert_eq!(shapes(&[a.clone(), b.clone(), b.clone()]), of(&[-1, -1]));
+        assert_eq!(shapes(&[a, b.clone(), b, bias.clone(), bias]), of(&[-1, 4]));
+    }
 }

@@ -53,7 +53,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "elementwise", run: elementwise::run },
     Pass { name: "joined", run: products::joined::run },
     Pass { name: "added", run: products::added::run },
-    Pass { name: "biases", run: products::biases },
+    Pass { name: "biases", run: products::column_sums::run },
     Pass { name: "arguments", run: products::argument::run },
     Pass { name: "ends", run: reduce::ends::run },
 ];

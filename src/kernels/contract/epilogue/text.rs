@@ -54,7 +54,8 @@ impl EpilogueVariant {
         self.declare_function(shader)
     }
 
-    /// The same with operands for each of several parts, see [`crate::kernels::contract::joined`].
+    /// The same with operands for each of several parts, see
+    /// [`crate::kernels::contract::siblings`].
     pub(in crate::kernels::contract) fn declare_parts(
         &self,
         mut shader: Shader,

@@ -6,7 +6,7 @@ use crate::kernels::contract::assembly::shader;
 use crate::kernels::contract::column_sums::SumsKind;
 use crate::kernels::contract::epilogue::{Broadcast, Epilogue, EpilogueVariant};
 use crate::kernels::contract::{
-    ALayoutKind, Lanes, StoreKind, TileVariant, finish, summed, tables, tile,
+    ALayoutKind, Lanes, StoreKind, TileVariant, finish, siblings, tables, tile,
 };
 use crate::kernels::expression::Expression;
 use crate::layout::Iteration;
@@ -85,7 +85,7 @@ fn joined_variants() -> Vec<Shader> {
                 epilogue,
                 ..TileVariant::plain(tile)
             };
-            if plain && four && summed::has_place(tile) {
+            if plain && four && siblings::has_place(tile) {
                 let whole = at % 2 == 0 || dtype.lanes() > 1;
                 let sums = if whole { SumsKind::Vec4s } else { SumsKind::Elements };
                 out.push(shader(&TileVariant { sums, ..variant.clone() }));

@@ -2,48 +2,17 @@
 //! and the epilogue of the next one adds it. They become one node, a product over a longer
 //! contracted index.
 
-use crate::dtype::DType;
+use super::product::MatrixProduct;
 use crate::error::Result;
-use crate::kernels::contract::terms::{MOST, bindings};
+use crate::kernels::contract::siblings::{MOST_TERMS, bindings_of_terms};
 use crate::kernels::expression::Expression;
 use crate::kernels::fused::products::ADDED;
 use crate::kernels::fused::terms::without_term;
-use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 
 /// The number of storage buffers that every adapter can bind at once.
 const MAX_BINDINGS: usize = 8;
-
-/// A product of two operands, which may have an epilogue.
-struct Product {
-    dtype: DType,
-    /// Whether the left and the right operand are transposed.
-    flags: [bool; 2],
-    operands: [Output; 2],
-}
-
-impl Product {
-    fn of(graph: &Graph, id: NodeId) -> Option<Self> {
-        let node = graph.node(id);
-        let names = match node.op() {
-            "BatchMatMulV2" | "_WgpuFusedBatchMatMulV2" => ["adj_x", "adj_y"],
-            "MatMul" | "_WgpuFusedMatMul" => ["transpose_a", "transpose_b"],
-            _ => return None,
-        };
-        let is_free = node.on_wgpu() && !graph.is_preserved(id) && node.controls().is_empty();
-        let dtype = node.dtype("T").filter(|t| is_free && t.is_float())?;
-        let flags = names.map(|name| node.attr(name).and_then(Attr::bool).unwrap_or(false));
-        Some(Self { dtype, flags, operands: [node.inputs()[0], node.inputs()[1]] })
-    }
-
-    /// Whether both products have operands of the same shapes.
-    fn is_like(&self, other: &Self, graph: &Graph) -> bool {
-        let same =
-            |i: usize| graph.info(self.operands[i]).same_shape(graph.info(other.operands[i]));
-        (self.dtype, self.flags) == (other.dtype, other.flags) && same(0) && same(1)
-    }
-}
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -62,7 +31,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 struct Sum {
     /// The products' nodes. The first one has the epilogue.
     nodes: Vec<NodeId>,
-    products: Vec<Product>,
+    products: Vec<MatrixProduct>,
     /// The epilogue of the sum, and its further operands.
     expression: Expression,
     extras: Vec<Output>,
@@ -70,13 +39,12 @@ struct Sum {
 
 impl Sum {
     fn of(graph: &Graph, id: NodeId) -> Option<Self> {
-        let node = graph.node(id);
-        let expression: Expression = node.attr("expression")?.string()?.parse().ok()?;
-        let product = Product::of(graph, id)?;
-        let extras = node.inputs()[2..].to_vec();
+        let product = MatrixProduct::of(graph, id)?;
+        let expression: Expression = product.expression.parse().ok()?;
+        let extras = product.extras.clone();
         let mut sum = Self { nodes: vec![id], products: vec![product], expression, extras };
         let mut at = 0;
-        while at < sum.extras.len() && sum.products.len() < MOST {
+        while at < sum.extras.len() && sum.products.len() < MOST_TERMS {
             if sum.add(graph, at).is_none() {
                 at += 1;
             }
@@ -95,9 +63,9 @@ impl Sum {
         if !alone || node.device() != graph.node(root).device() {
             return None;
         }
-        let product = Product::of(graph, id)?;
-        let bound = bindings(self.products.len() + 1, self.extras.len() - 1);
-        if bound > MAX_BINDINGS || !product.is_like(&self.products[0], graph) {
+        let product = MatrixProduct::of(graph, id)?;
+        let bound = bindings_of_terms(self.products.len() + 1, self.extras.len() - 1);
+        if bound > MAX_BINDINGS || !product.is_sibling(&self.products[0], graph) {
             return None;
         }
         self.expression = without_term(&self.expression, at + 1)?;
@@ -110,27 +78,25 @@ impl Sum {
     fn replace(self, graph: &mut Graph) {
         let Self { nodes, products, expression, extras } = self;
         let (root, node) = (nodes[0], graph.node(nodes[0]));
-        let Some(constants) = node.attr("constants").cloned() else { return };
         let types = expression.inputs()[1..].to_vec();
         let output = expression.output_types()[0];
         let of = |i: usize| products.iter().map(move |p| p.operands[i]);
         let exit = Output { node: root, port: 0 };
+        let mut attrs = products[0].attrs();
+        attrs.retain(|(name, _)| *name != "expression");
+        attrs.extend([
+            ("N", (products.len() as i64).into()),
+            ("T_extra", types[..].into()),
+            ("adj_y", products[0].transposed[1].into()),
+            ("expression", expression.to_string().into()),
+        ]);
         let new = NewNode {
             name: format!("{}/added", node.name()),
             op: ADDED.to_owned(),
             device: node.device().to_owned(),
             inputs: of(0).chain(of(1)).chain(extras).collect(),
             controls: Vec::new(),
-            attrs: vec![
-                ("N", (products.len() as i64).into()),
-                ("T", products[0].dtype.into()),
-                ("T_extra", types[..].into()),
-                ("T_out", output.into()),
-                ("adj_x", products[0].flags[0].into()),
-                ("adj_y", products[0].flags[1].into()),
-                ("constants", constants),
-                ("expression", expression.to_string().into()),
-            ],
+            attrs,
             infos: vec![TensorInfo { dtype: Some(output), ..graph.info(exit).clone() }],
         };
         graph.replace_region(&nodes, new, &[(exit, 0)]);

@@ -4,14 +4,14 @@
 //!
 //! A change of shape may lie between the two; then the activation's readers get one too.
 
+use super::product::{self, MatrixProduct};
 use crate::error::Result;
 use crate::kernels::contract::epilogue::MAX_CONSTANTS;
 use crate::kernels::expression::{Expression, Value};
 use crate::kernels::fused::cost::{self, BOUND};
 use crate::kernels::fused::elementwise;
 use crate::kernels::fused::products::{MOST_BESIDE_ARGUMENT, WITH_ARGUMENT};
-use crate::optimizer::attr::Attr;
-use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::meaning::{Engine, KnownShapes, SameShapes, Scalar, scalar};
 use crate::optimizer::passes::reshape::again;
 use crate::optimizer::shape::{Dim, TensorInfo};
@@ -41,6 +41,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 /// An activation, and the product that makes its argument.
 struct Pair {
     product: NodeId,
+    /// Whether the product's operands are transposed.
+    transposed: [bool; 2],
     /// The change of shape between the two.
     view: Option<NodeId>,
     activation: NodeId,
@@ -82,11 +84,10 @@ impl Pair {
         if !read_elsewhere || !is_free(graph, product.node) {
             return None;
         }
-        let made = graph.node(product.node);
-        adjoints(made)?;
-        let (from, dtype) = (made.dtype("T")?, made.dtype("T_out").or_else(|| made.dtype("T"))?);
+        let made = MatrixProduct::of(graph, product.node)?;
+        let (from, dtype) = (made.dtype, made.output);
         let columns = graph.info(product).shape.as_ref()?.last()?.known()?;
-        let fits = made.device() == node.device()
+        let fits = graph.node(product.node).device() == node.device()
             && from.is_single()
             && dtype.is_single()
             && columns.is_multiple_of(COLUMNS)
@@ -110,20 +111,11 @@ impl Pair {
         if !others.iter().all(readable) {
             return None;
         }
-        let mut extras = made.inputs()[2..].to_vec();
-        let (mut expression, mut all) = (Expression::new(), Vec::new());
-        let first = expression.input(from);
-        let value = match made.attr("expression") {
-            None => first,
-            Some(text) => {
-                let own: Expression = text.string()?.parse().ok()?;
-                all.extend(made.attr("constants")?.floats()?);
-                let more = own.inputs()[1..].iter().map(|t| expression.input(*t));
-                let inputs: Vec<Value> =
-                    std::iter::once(first).chain(more.collect::<Vec<_>>()).collect();
-                *expression.append(&own, &inputs).ok()?.first()?
-            }
-        };
+        let (mut extras, mut all) = (made.extras.clone(), made.constants.clone());
+        let mut expression = Expression::new();
+        let own: Expression = made.expression.parse().ok()?;
+        let taken: Vec<Value> = own.inputs().iter().map(|t| expression.input(*t)).collect();
+        let value = *expression.append(&own, &taken).ok()?.first()?;
         let mut inputs: Vec<Value> = Vec::new();
         for (input, dtype) in node.inputs().iter().zip(function.inputs()) {
             if *input == argument {
@@ -144,6 +136,7 @@ impl Pair {
         let typed = expression.output_types() == [dtype; 2];
         (small && typed).then(|| Self {
             product: product.node,
+            transposed: made.transposed,
             view,
             activation,
             extras,
@@ -159,7 +152,6 @@ impl Pair {
     fn replace(&self, graph: &mut Graph) {
         let (product, activation) = (first(self.product), first(self.activation));
         let node = graph.node(self.product);
-        let Some([adj_x, adj_y]) = adjoints(node) else { return };
         let dtype = self.expression.output_types()[0];
         let info = TensorInfo { dtype: Some(dtype), ..graph.info(product).clone() };
         let new = NewNode {
@@ -172,8 +164,8 @@ impl Pair {
                 ("T", self.expression.inputs()[0].into()),
                 ("T_extra", self.expression.inputs()[1..].into()),
                 ("T_out", dtype.into()),
-                ("adj_x", adj_x.into()),
-                ("adj_y", adj_y.into()),
+                ("adj_x", self.transposed[0].into()),
+                ("adj_y", self.transposed[1].into()),
                 ("constants", self.constants[..].into()),
                 ("expression", self.expression.to_string().into()),
             ],
@@ -194,11 +186,7 @@ impl Pair {
 
 /// Whether only its outputs tie a node to its place in the graph.
 fn is_free(graph: &Graph, id: NodeId) -> bool {
-    let node = graph.node(id);
-    node.on_wgpu()
-        && !graph.is_preserved(id)
-        && node.controls().is_empty()
-        && graph.waiters(id).next().is_none()
+    product::is_free(graph, id) && graph.waiters(id).next().is_none()
 }
 
 /// The expression of an elementwise node with one output, and its parameters.
@@ -217,16 +205,6 @@ fn function(graph: &Graph, shapes: &SameShapes<'_>, id: NodeId) -> Option<(Expre
     expression.output(value);
     (expression.inputs().len() == node.inputs().len())
         .then(|| (expression, attr.into_iter().collect()))
-}
-
-/// Whether each operand of a matrix product is transposed.
-fn adjoints(node: &Node) -> Option<[bool; 2]> {
-    let names = match node.op() {
-        "MatMul" | "_WgpuFusedMatMul" => ["transpose_a", "transpose_b"],
-        "BatchMatMulV2" | "_WgpuFusedBatchMatMulV2" => ["adj_x", "adj_y"],
-        _ => return None,
-    };
-    Some(names.map(|name| node.attr(name).and_then(Attr::bool).unwrap_or(false)))
 }
 
 /// Whether a tensor is certainly a vector with one element for each column.

@@ -3,25 +3,18 @@
 //! The gradient of a weight that multiplied a batch of matrices is one product for each of them,
 //! and TensorFlow sums these: a single product over the rows of all does the same, see [`summed`].
 //! Products with the same left operand are [`joined`], once their epilogues have been found. Other
-//! products also make the gradient of a bias: [`biases`]. Products that are added up are one
+//! products also make the gradient of a bias: [`column_sums`]. Products that are added up are one
 //! product over a longer index: [`added`]. A product may store both an activation and its argument:
 //! [`argument`].
 
-use crate::error::Result;
 use crate::optimizer::graph::{Graph, NodeId};
 
 pub mod added;
 pub mod argument;
-mod biased;
+pub mod column_sums;
 pub mod joined;
-mod joined_sums;
+mod product;
 pub mod summed;
-
-/// Fuses the gradients of biases into the products that make the gradients of their weights.
-pub fn biases(graph: &mut Graph) -> Result<()> {
-    biased::run(graph)?;
-    joined_sums::run(graph)
-}
 
 /// Whether it is certain that no path leads from either node to the other. Only then can one node
 /// compute both.

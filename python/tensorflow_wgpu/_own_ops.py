@@ -11,17 +11,20 @@ def call(
 ) -> list[Any]:
     """The outputs of one of our own ops, which `tf.raw_ops` does not have.
 
-    The names and the order of `inputs` and `attributes` are those of the op's definition; `dtype`
-    is its attribute T. `outputs` is the number of outputs. Gradients are recorded.
+    The names and the order of `inputs` and `attributes` are those of the op's definition. An input
+    may be a list of tensors, whose number is among the attributes. `dtype` is the attribute T;
+    `outputs` is the number of outputs. Gradients are recorded.
     """
     execute = importlib.import_module("tensorflow.python.eager.execute")
     context = importlib.import_module("tensorflow.python.eager.context").context()
     if context.executing_eagerly():
         named = ("T", dtype.as_datatype_enum, *_flat(attributes))
-        given = list(inputs.values())
+        lists = (value if isinstance(value, list) else [value] for value in inputs.values())
+        given = [tensor for tensors in lists for tensor in tensors]
         found = execute.execute(op.encode(), outputs, inputs=given, attrs=named, ctx=context)
     else:
-        node = _node(op, inputs, attributes if _infers_type(op) else attributes | {"T": dtype})
+        wanted = {"T": dtype} | attributes
+        node = _node(op, inputs, {k: v for k, v in wanted.items() if k not in _inferred(op)})
         named = _flat({name: node.get_attr(name) for name in attributes})
         given, found = node.inputs, node.outputs
     if execute.must_record_gradient():
@@ -35,10 +38,11 @@ def _node(op: str, inputs: dict[str, Any], attributes: dict[str, Any]) -> Any:
     return library._apply_op_helper(op, name=op.lstrip("_"), **inputs, **attributes)[2]
 
 
-def _infers_type(op: str) -> bool:
-    """Whether an input determines the attribute T, which must not be given then."""
+def _inferred(op: str) -> set[str]:
+    """The attributes that inputs determine: they must not be given then."""
     registry = importlib.import_module("tensorflow.python.framework.op_def_registry")
-    return any(argument.type_attr == "T" for argument in registry.get(op).input_arg)
+    arguments = registry.get(op).input_arg
+    return {name for a in arguments for name in (a.type_attr, a.number_attr) if name}
 
 
 def _flat(attributes: dict[str, Any]) -> tuple[Any, ...]:

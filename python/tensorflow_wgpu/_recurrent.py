@@ -1,10 +1,10 @@
 """LSTM, GRU and SimpleRNN layers of Keras and tf_keras as one op each on WGPU, in place of a loop
 over time steps.
 
-The ops are those of `_recurrent_ops`. Results are those of the loop, for any mask. A layer that no
-op can express (other activations, recurrent dropout, `unroll`, lengths of ragged rows) stays a
+The op is that of `_recurrent_ops`. Results are those of the loop, for any mask. A layer that the
+op cannot express (other activations, recurrent dropout, `unroll`, lengths of ragged rows) stays a
 loop. So do all layers under `TF_WGPU_RECURRENT=loop`, on other devices, and in models that are
-exported: the ops have no kernels on a CPU.
+exported: the op has no kernel on a CPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from tensorflow_wgpu._library import device_type
 from tensorflow_wgpu._placement import kernel_types, runs_on
-from tensorflow_wgpu._recurrent_ops import ACTIVATIONS, op_of, run, tensorflow
+from tensorflow_wgpu._recurrent_ops import ACTIVATIONS, LAYER, Weights, is_defined, run, tensorflow
 from tensorflow_wgpu._stock import Stock
 
 log = logging.getLogger("tensorflow_wgpu")
@@ -48,46 +48,13 @@ def _is_asked_for() -> bool:
     return os.environ.get(VARIABLE, "").strip().lower() != "loop"
 
 
-def is_fused(dtype: Any, mode: str = "lstm") -> bool:
-    """Whether a recurrent layer of this kind that is built or called now becomes one op, for
-    tensors of a type.
+def is_fused(dtype: Any) -> bool:
+    """Whether a recurrent layer that is built or called now becomes one op, for tensors of a
+    type.
     """
     if not (_is_asked_for() and not getattr(_portable, "value", False) and runs_on()):
         return False
-    op = op_of(mode)
-    return op is not None and dtype in kernel_types(op, "T")
-
-
-def lstm_params(kernel: Any, recurrent: Any, bias: Any) -> list[Any]:
-    """The parts of `params`. Keras and the op have the gates input, forget, candidate, output, or
-    one gate.
-    """
-    tf = tensorflow()
-    none = tf.zeros_like(kernel[0])
-    # Keras has one bias; the op has one for the input and one for the previous outputs.
-    return [tf.transpose(kernel), tf.transpose(recurrent), none, none if bias is None else bias]
-
-
-def gru_params(kernel: Any, recurrent: Any, bias: Any) -> list[Any]:
-    """The parts of `params`. Keras has the update gate first, the op the reset gate. Keras has one
-    bias if the reset gate comes before the product.
-    """
-    tf = tensorflow()
-    if bias is not None and bias.shape.rank == 1:
-        bias = tf.stack([bias, tf.zeros_like(bias)])
-
-    @tf.custom_gradient
-    def swapped(gates: Any) -> tuple[Any, Callable[[Any], Any]]:
-        # The order is int64, so it lies on the device. The gradient of a gather of matrices would
-        # add up.
-        order = tf.constant([1, 0, 2], tf.int64)
-        return tf.gather(gates, order, axis=1), swapped
-
-    def of(matrix: Any) -> Any:
-        return swapped(tf.reshape(matrix, [-1, 3, matrix.shape[1] // 3]))
-
-    matrices = [tf.transpose(of(matrix), [1, 2, 0]) for matrix in (kernel, recurrent)]
-    return [*matrices, tf.zeros_like(kernel[:2]) if bias is None else of(bias)]
+    return is_defined() and dtype in kernel_types(LAYER, "T")
 
 
 def _masked(run: Callable, x: Any, mask: Any, zero_output: bool) -> tuple[Any, list[Any]]:
@@ -113,7 +80,7 @@ def run_layer(
     mode: str,
     x: Any,
     states: list[Any],
-    params: list[Any],
+    weights: Weights,
     mask: Any,
     *,
     time_major: bool,
@@ -130,7 +97,7 @@ def run_layer(
     if mask is None:
         shape = tf.shape(x)
         lengths = tf.fill([shape[1 - steps]], shape[steps])
-        outputs, [last] = run(mode, x, [states], [params], lengths, time_major)
+        outputs, [last] = run(mode, x, [states], [weights], lengths, time_major)
         return last[0], outputs, last
     if mask.shape.rank == 3:
         mask = tf.squeeze(mask, 2)
@@ -141,7 +108,7 @@ def run_layer(
         x, mask = tf.transpose(x, [1, 0, 2]), tf.transpose(mask)
 
     def run_for(x: Any, lengths: Any) -> tuple[Any, list[Any]]:
-        return run(mode, x, [states], [params], lengths, time_major=False)
+        return run(mode, x, [states], [weights], lengths, time_major=False)
 
     outputs, [last] = _masked(run_for, x, mask, zero_output)
     last_output = outputs[:, -1]
@@ -171,16 +138,17 @@ def mode_of(layer: Any, stock: Stock, gates: str, functions: types.ModuleType) -
     return next((m for m, name in known if cell.activation is getattr(functions, name)), None)
 
 
-def _params(layer: Any, parts: Callable, dtype: Any) -> list[Any]:
-    """The parts of `params` of a layer of Keras 3."""
+def weights_of(cell: Any, value: Callable) -> Weights:
+    """The weights of a layer's cell; `value` reads a variable."""
+    bias = None if cell.bias is None else value(cell.bias)
+    return value(cell.kernel), value(cell.recurrent_kernel), bias
+
+
+def _weights(layer: Any, dtype: Any) -> Weights:
+    """The weights of a layer of Keras 3."""
     tf = tensorflow()
     to_tensor = sys.modules["keras.src.ops"].convert_to_tensor
-    cell = layer.cell
-    values = [
-        None if variable is None else tf.cast(to_tensor(variable), dtype)
-        for variable in (cell.kernel, cell.recurrent_kernel, cell.bias)
-    ]
-    return parts(*values)
+    return weights_of(layer.cell, lambda variable: tf.cast(to_tensor(variable), dtype))
 
 
 class _Pair:
@@ -218,7 +186,6 @@ class _Pair:
         layer: Any,
         stock: Stock,
         modes: Callable[[Any], str | None],
-        parts: Callable,
         x: Any,
         states: list[Any],
         mask: Any,
@@ -236,10 +203,10 @@ class _Pair:
         kinds = [modes(layer) if stock.made(layer) else None for layer in both]
         if layer is not self.forward or not self._goes_together(kinds, mask, training):
             return None
-        params = [_params(layer, parts, x.dtype) for layer in both]
+        weights = [_weights(layer, x.dtype) for layer in both]
 
         def run_for(x: Any, lengths: Any) -> tuple[Any, list[list[Any]]]:
-            return run(kinds[0], x, [states, states], params, lengths, time_major=False)
+            return run(kinds[0], x, [states, states], weights, lengths, time_major=False)
 
         if mask is None:
             shape = tf.shape(x)
@@ -275,7 +242,7 @@ def patch_bidirectional(module: types.ModuleType) -> None:
     cls.call = call
 
 
-def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callable) -> None:
+def _patch_layer(module: types.ModuleType, name: str, gates: str) -> None:
     """Patches the loop of a layer of Keras 3. A layer without a loop of its own gets one."""
     cls = getattr(module, name)
     original = cls.inner_loop
@@ -296,7 +263,7 @@ def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callabl
             return None if casts else mode_of(layer, stock_cell, gates, functions)
 
         mode = modes(self) if backend() == "tensorflow" else None
-        if mode is None or not is_fused(sequences.dtype, mode):
+        if mode is None or not is_fused(sequences.dtype):
             return original(self, sequences, initial_state, mask, training=training)
         tf = tensorflow()
         cell = self.cell
@@ -307,7 +274,7 @@ def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callabl
         pair = getattr(_current, "pair", None)
         if pair is not None:
             zeros = [tf.cast(s, x.dtype) for s in states]
-            found = pair.run(self, stock_layer, modes, parts, x, zeros, mask, training)
+            found = pair.run(self, stock_layer, modes, x, zeros, mask, training)
             if found is not None:
                 return found
         if training and cell.dropout:
@@ -316,7 +283,7 @@ def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callabl
             mode,
             x,
             [tf.cast(s, x.dtype) for s in states],
-            _params(self, parts, x.dtype),
+            _weights(self, x.dtype),
             mask,
             time_major=False,
             go_backwards=self.go_backwards,
@@ -329,17 +296,17 @@ def _patch_layer(module: types.ModuleType, name: str, gates: str, parts: Callabl
 
 def patch_lstm(module: types.ModuleType) -> None:
     """Keras 3's LSTM."""
-    _patch_layer(module, "LSTM", "lstm", lstm_params)
+    _patch_layer(module, "LSTM", "lstm")
 
 
 def patch_gru(module: types.ModuleType) -> None:
     """Keras 3's GRU."""
-    _patch_layer(module, "GRU", "gru", gru_params)
+    _patch_layer(module, "GRU", "gru")
 
 
 def patch_simple_rnn(module: types.ModuleType) -> None:
     """Keras 3's SimpleRNN, which inherits its loop."""
-    _patch_layer(module, "SimpleRNN", "", lstm_params)
+    _patch_layer(module, "SimpleRNN", "")
 
 
 def made_portable(function: Callable) -> Callable:

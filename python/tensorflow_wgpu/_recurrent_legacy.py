@@ -1,4 +1,4 @@
-"""LSTM, GRU and SimpleRNN layers of tf_keras: the patches that run them as the ops of `_recurrent`.
+"""LSTM, GRU and SimpleRNN layers of tf_keras: the patches that run them as the op of `_recurrent`.
 
 Layers that CudnnRNN could compute call functions of their modules, which are replaced. The others
 build their loops with `backend.rnn`, which does not know for which layer: so the layers' `call`
@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 from tensorflow_wgpu._library import device_type
 from tensorflow_wgpu._recurrent import (
-    gru_params,
     is_fused,
-    lstm_params,
     made_portable,
     mode_of,
     run_layer,
+    weights_of,
 )
 from tensorflow_wgpu._recurrent_ops import GATES, tensorflow
 from tensorflow_wgpu._stock import Stock
@@ -34,7 +33,6 @@ class _Call(NamedTuple):
     layer: Any
     #: None if no op computes the same.
     mode: str | None
-    parts: Callable
     training: Any
 
 
@@ -51,7 +49,7 @@ def _within(call: _Call | None) -> Iterator[None]:
         _current.value = before
 
 
-def _patch_functions(module: types.ModuleType, mode: str, parts: Callable) -> None:
+def _patch_functions(module: types.ModuleType, mode: str) -> None:
     """The two functions that layers call once they know that CudnnRNN could compute them."""
     if device_type() == "GPU":
         # Grappler would choose the variant for cuDNN by the device's type: see `patch_rnn`.
@@ -66,7 +64,7 @@ def _patch_functions(module: types.ModuleType, mode: str, parts: Callable) -> No
         def call(*args: Any, **kwargs: Any) -> Any:
             arguments = signature.bind(*args, **kwargs).arguments
             x = arguments["inputs"]
-            if arguments["sequence_lengths"] is not None or not is_fused(x.dtype, mode):
+            if arguments["sequence_lengths"] is not None or not is_fused(x.dtype):
                 return original(*args, **kwargs)
             tf = tensorflow()
             weights = [arguments[k] for k in ("kernel", "recurrent_kernel", "bias")]
@@ -75,7 +73,7 @@ def _patch_functions(module: types.ModuleType, mode: str, parts: Callable) -> No
                 mode,
                 x,
                 [arguments[name] for name in names],
-                parts(*(tf.convert_to_tensor(w) for w in weights)),
+                tuple(tf.convert_to_tensor(w) for w in weights),
                 arguments["mask"],
                 time_major=arguments["time_major"],
                 go_backwards=arguments["go_backwards"],
@@ -121,7 +119,7 @@ def patch_backend(module: types.ModuleType) -> None:
             or given["constants"]
             # The length of ragged rows is a tensor.
             or not (length is None or isinstance(length, int))
-            or not is_fused(x.dtype, call.mode)
+            or not is_fused(x.dtype)
             # The cell would cast the inputs to its own type.
             or call.layer.cell.compute_dtype != x.dtype
         ):
@@ -134,12 +132,11 @@ def patch_backend(module: types.ModuleType) -> None:
         def value(variable: Any) -> Any:
             return tf.cast(tf.convert_to_tensor(variable), x.dtype)
 
-        bias = None if cell.bias is None else value(cell.bias)
         last_output, outputs, states = run_layer(
             call.mode,
             _dropped(call, x, time_major),
             [value(state) for state in given["initial_states"]],
-            call.parts(value(cell.kernel), value(cell.recurrent_kernel), bias),
+            weights_of(cell, value),
             given["mask"],
             time_major=time_major,
             go_backwards=given["go_backwards"],
@@ -152,7 +149,7 @@ def patch_backend(module: types.ModuleType) -> None:
     module.rnn = rnn
 
 
-def _patch_call(module: types.ModuleType, name: str, gates: str, parts: Callable) -> None:
+def _patch_call(module: types.ModuleType, name: str, gates: str) -> None:
     """Makes a layer's `call` tell the loop that it builds about the layer."""
     cls = getattr(module, name)
     original, functions = cls.call, module.activations
@@ -167,7 +164,7 @@ def _patch_call(module: types.ModuleType, name: str, gates: str, parts: Callable
         # Another implementation has a dropout mask for each gate.
         if mode and self.cell.dropout and getattr(self.cell, "implementation", 2) != 2:
             mode = None
-        with _within(_Call(self, mode, parts, training)):
+        with _within(_Call(self, mode, training)):
             return original(self, inputs, mask=mask, training=training, initial_state=initial_state)
 
     cls.call = call
@@ -175,29 +172,29 @@ def _patch_call(module: types.ModuleType, name: str, gates: str, parts: Callable
 
 def patch_lstm(module: types.ModuleType) -> None:
     """LSTM layers."""
-    _patch_functions(module, "lstm", lstm_params)
-    _patch_call(module, "LSTM", "lstm", lstm_params)
+    _patch_functions(module, "lstm")
+    _patch_call(module, "LSTM", "lstm")
 
 
 def patch_gru(module: types.ModuleType) -> None:
     """GRU layers."""
-    _patch_functions(module, "gru", gru_params)
-    _patch_call(module, "GRU", "gru", gru_params)
+    _patch_functions(module, "gru")
+    _patch_call(module, "GRU", "gru")
 
 
 def patch_gru_v1(module: types.ModuleType) -> None:
     """GRU layers of `tf.compat.v1`."""
-    _patch_call(module, "GRU", "gru", gru_params)
+    _patch_call(module, "GRU", "gru")
 
 
 def patch_lstm_v1(module: types.ModuleType) -> None:
     """LSTM layers of `tf.compat.v1`."""
-    _patch_call(module, "LSTM", "lstm", lstm_params)
+    _patch_call(module, "LSTM", "lstm")
 
 
 def patch_simple_rnn(module: types.ModuleType) -> None:
     """SimpleRNN layers."""
-    _patch_call(module, "SimpleRNN", "", lstm_params)
+    _patch_call(module, "SimpleRNN", "")
 
 
 def patch_save(module: types.ModuleType) -> None:

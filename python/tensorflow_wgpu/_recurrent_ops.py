@@ -1,8 +1,7 @@
-"""The ops of recurrent layers on WGPU: one op for a layer, with its gradient and the gradient's
-gradient.
+"""The op of recurrent layers on WGPU: one op for a layer, with its gradient and the gradient's
+gradient. The plug-in defines it, with weights as Keras has them.
 
-The op is CudnnRNNV3, or `_WgpuRecurrentLayer` for the kinds of layers that CudnnRNN has no name
-for. The plug-in defines the latter and has kernels for both.
+CudnnRNNV3, which programs may call, also gets a gradient of its gradient here.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ GATES = {
     "rnn_sigmoid": 1,
     "rnn_tanh": 1,
 }
-#: The activations of layers with one gate, by the names that the ops have for these layers.
+#: The activations of layers with one gate, by the names that the op has for these layers.
 ACTIVATIONS = {
     "rnn_linear": "linear",
     "rnn_relu": "relu",
     "rnn_sigmoid": "sigmoid",
     "rnn_tanh": "tanh",
 }
-#: The kinds of layers that CudnnRNN has no name for.
-OURS = ("gru_reset_before", "rnn_linear", "rnn_sigmoid")
 
-_DIRECTIONS = ("unidirectional", "bidirectional")
-
-CUDNN = "CudnnRNNV3"
 LAYER = "_WgpuRecurrentLayer"
 GRADIENT = "_WgpuRecurrentLayerGrad"
+
+_ATTRIBUTES = ("rnn_mode", "directions", "time_major")
+
+#: The kernel, the recurrent kernel and the bias or None of a layer, as Keras has them.
+Weights = tuple[Any, Any, Any]
 
 
 def tensorflow() -> types.ModuleType:
@@ -48,78 +47,77 @@ def tensorflow() -> types.ModuleType:
 
 
 @functools.cache
-def op_of(mode: str) -> str | None:
-    """The op of a kind of layer; None if TensorFlow does not have it."""
-    name = LAYER if mode in OURS else CUDNN
+def is_defined() -> bool:
+    """Whether TensorFlow has the op."""
     registry = importlib.import_module("tensorflow.python.framework.op_def_registry")
-    return name if registry.get(name) else None
+    return registry.get(LAYER) is not None
 
 
 def run(
     mode: str,
     x: Any,
     states: list[list[Any]],
-    params: list[list[Any]],
+    weights: list[Weights],
     lengths: Any,
     time_major: bool,
 ) -> tuple[Any, list[list[Any]]]:
-    """Runs the op, one direction for each item of `states`, which has no dimension for layers.
-    Takes the parts of `params`: weights, recurrent weights, then biases. Returns outputs and
+    """Runs the op, one direction for each item of `states` and of `weights`. Returns outputs and
     states.
     """
     tf = tensorflow()
-    is_turned = time_major and mode in OURS
-    if is_turned:
-        x, time_major = tf.transpose(x, [1, 0, 2]), False
-    axis = 0 if time_major else 1
-    state = [tf.stack(parts, axis) for parts in zip(*states)]
-    flat = [part for parts in params for part in parts[:2]]
-    flat += [part for parts in params for part in parts[2:]]
-    direction = _DIRECTIONS[len(params) - 1]
+    state = [_stacked(parts) for parts in zip(*states)]
+    kernels, recurrent_kernels, biases = zip(*weights)
+    columns = kernels[0].shape[-1]
+    none = [2, columns] if mode == "gru" else [columns]
     inputs = {
         "input": x,
         "input_h": state[0],
         "input_c": state[1] if mode == "lstm" else tf.zeros([], x.dtype),
-        "params": tf.concat([tf.reshape(part, [-1]) for part in flat], 0),
-        "sequence_lengths": lengths,
+        "kernels": list(kernels),
+        "recurrent_kernels": list(recurrent_kernels),
+        "biases": [tf.zeros(none, x.dtype) if bias is None else bias for bias in biases],
+        "sequence_lengths": tf.convert_to_tensor(lengths),
     }
-    if mode in OURS:
-        inputs["sequence_lengths"] = tf.convert_to_tensor(lengths)
-        attributes = {"rnn_mode": mode.encode(), "direction": direction.encode()}
-        found = _own_ops.call(LAYER, inputs, x.dtype, 4, **attributes, is_training=True)
-        # Older releases' C API hides the states' shapes from the shape function.
-        found[0].set_shape([None, None, sum(s[0].shape[-1] for s in states)])
-    else:
-        found = tf.raw_ops.CudnnRNNV3(
-            **inputs,
-            rnn_mode=mode,
-            direction=direction,
-            time_major=time_major,
-            is_training=True,
-        )
-    outputs, h, c, *_ = found
-    if is_turned:
-        outputs = tf.transpose(outputs, [1, 0, 2])
-    last = [tf.unstack(s, len(params), axis) for s in ([h, c] if mode == "lstm" else [h])]
-    return outputs, [list(parts) for parts in zip(*last)]
+    attributes = {
+        "rnn_mode": mode.encode(),
+        "directions": len(weights),
+        "time_major": time_major,
+    }
+    found = _own_ops.call(LAYER, inputs, x.dtype, 4, **attributes, is_training=True)
+    # Older releases' C API hides the states' shapes from the shape function.
+    found[0].set_shape([None, None, sum(s[0].shape[-1] for s in states)])
+    last = [_unstacked(s, len(weights)) for s in found[1 : 3 if mode == "lstm" else 2]]
+    return found[0], [list(parts) for parts in zip(*last)]
 
 
-def loop(mode: str, x: Any, states: list[Any], params: Any, lengths: Any) -> tuple[Any, list[Any]]:
+def _stacked(parts: tuple[Any, ...]) -> Any:
+    """States of directions, as one tensor. One direction needs no copy."""
+    tf = tensorflow()
+    return tf.stack(parts, 1) if len(parts) > 1 else tf.expand_dims(parts[0], 1)
+
+
+def _unstacked(state: Any, directions: int) -> list[Any]:
+    tf = tensorflow()
+    return tf.unstack(state, directions, axis=1) if directions > 1 else [tf.squeeze(state, 1)]
+
+
+def loop(
+    mode: str, x: Any, states: list[Any], weights: Weights, lengths: Any
+) -> tuple[Any, list[Any]]:
     """The op's results for one layer in one direction, as plain operations; steps come first."""
     tf = tensorflow()
-    steps, units, gates = tf.shape(x)[0], states[0].shape[-1], GATES[mode]
-    sizes = [gates * units * n for n in (x.shape[-1], units, 1, 1)]
-    weights, recurrent, bias, recurrent_bias = tf.split(params, sizes)
-    weights = tf.reshape(weights, [gates * units, -1])
-    recurrent = tf.reshape(recurrent, [gates * units, units])
-    from_inputs = tf.einsum("sbi,gi->sbg", x, weights) + bias
+    kernel, recurrent, bias = weights
+    steps, gates = tf.shape(x)[0], GATES[mode]
+    biases = tf.unstack(bias) if bias.shape.rank == 2 else (bias, tf.zeros_like(bias))
+    bias, recurrent_bias = biases
+    from_inputs = tf.einsum("sbi,ig->sbg", x, kernel) + bias
 
     def step(before: tuple[Any, ...], now: tuple[Any, Any]) -> tuple[Any, ...]:
         _, h, *cells = before
         from_input = tf.split(now[0], gates, axis=-1)
 
         def of(outputs: Any) -> list[Any]:
-            all_gates = tf.linalg.matmul(outputs, recurrent, transpose_b=True) + recurrent_bias
+            all_gates = tf.linalg.matmul(outputs, recurrent) + recurrent_bias
             return tf.split(all_gates, gates, axis=-1)
 
         from_h = of(h)
@@ -131,7 +129,7 @@ def loop(mode: str, x: Any, states: list[Any], params: Any, lengths: Any) -> tup
             activation = getattr(tf.nn, ACTIVATIONS[mode], tf.identity)
             output, new = activation(from_input[0] + from_h[0]), []
         else:
-            r, u = (tf.sigmoid(a + b) for a, b in zip(from_input[:2], from_h[:2]))
+            u, r = (tf.sigmoid(a + b) for a, b in zip(from_input[:2], from_h[:2]))
             from_before = r * from_h[2] if mode == "gru" else of(r * h)[2]
             output = (1 - u) * tf.tanh(from_input[2] + from_before) + u * h
             new = []
@@ -144,31 +142,59 @@ def loop(mode: str, x: Any, states: list[Any], params: Any, lengths: Any) -> tup
     return outputs, [s[-1] for s in all_states]
 
 
+def cudnn_weights(
+    mode: str, params: Any, directions: int, inputs: int, units: int
+) -> list[Weights]:
+    """The weights of a layer in CudnnRNN's `params`, direction by direction."""
+    tf = tensorflow()
+    gates = GATES[mode]
+
+    def ordered(columns: Any) -> Any:
+        if mode != "gru":
+            return columns
+        # Keras has the update gate first.
+        reset, update, candidate = tf.split(columns, gates, axis=1)
+        return tf.concat([update, reset, candidate], 1)
+
+    def matrix(part: Any) -> Any:
+        return ordered(tf.transpose(tf.reshape(part, [gates * units, -1])))
+
+    sizes = [gates * units * n for n in (inputs, units)] * directions
+    parts = tf.split(params, [*sizes, *[2 * gates * units] * directions])
+    matrices = [matrix(part) for part in parts[:-directions]]
+    biases = [ordered(tf.reshape(part, [2, gates * units])) for part in parts[-directions:]]
+    return list(zip(matrices[::2], matrices[1::2], biases))
+
+
 def _gradient(op: Any, *grads: Any) -> list[Any]:
     """The gradient of our op."""
-    names = ("input", "input_h", "input_c", "params", "sequence_lengths")
-    inputs = dict(zip(names, op.inputs))
+    attributes = {name: op.get_attr(name) for name in _ATTRIBUTES}
+    names = ("input", "input_h", "input_c", "kernels", "recurrent_kernels", "biases")
+    given, directions = list(op.inputs), attributes["directions"]
+    inputs = dict(zip(names, [*given[:3], *_weights(given, directions)]))
+    inputs["sequence_lengths"] = given[-1]
     outputs = ("output", "output_h", "output_c")
     inputs |= dict(zip(outputs, op.outputs))
     inputs |= {f"{name}_backprop": grad for name, grad in zip(outputs, grads)}
     inputs["reserve_space"] = op.outputs[3]
-    attributes = {name: op.get_attr(name) for name in ("rnn_mode", "direction")}
-    return [*_own_ops.call(GRADIENT, inputs, op.inputs[0].dtype, 4, **attributes), None]
+    count = 3 + 3 * directions
+    return [*_own_ops.call(GRADIENT, inputs, given[0].dtype, count, **attributes), None]
+
+
+def _weights(inputs: list[Any], directions: int) -> list[list[Any]]:
+    """Kernels, recurrent kernels and biases among the inputs of our ops."""
+    return [inputs[3 + i * directions : 3 + (i + 1) * directions] for i in range(3)]
 
 
 def _network(
-    mode: str, x: Any, states: list[Any], params: Any, lengths: Any
+    mode: str, x: Any, states: list[Any], weights: list[Weights], lengths: Any
 ) -> tuple[Any, list[Any]]:
     """The op's results for one layer in one or both directions, as plain operations; steps and
     directions come first.
     """
     tf = tensorflow()
-    directions, units, gates = states[0].shape[0], states[0].shape[-1], GATES[mode]
-    sizes = [gates * units * n for n in (x.shape[-1] + units, 2)]
-    parts = tf.split(params, [size for size in sizes for _ in range(directions)])
     outputs, last = [], []
-    for direction in range(directions):
-        own = tf.concat(parts[direction::directions], 0)
+    for direction, own in enumerate(weights):
 
         def turned(t: Any, direction: int = direction) -> Any:
             return tf.reverse_sequence(t, lengths, 0, 1) if direction else t
@@ -184,39 +210,45 @@ def _second_gradient(op: Any, *grads: Any) -> list[Any]:
     layers.
     """
     tf = tensorflow()
-    mode = op.get_attr("rnn_mode").decode()
-    time_major = mode not in OURS and op.get_attr("time_major")
-    x, h, c, params, lengths, *_ = op.inputs
-    axis = 0 if time_major else 1
+    mode, is_ours = op.get_attr("rnn_mode").decode(), op.type == GRADIENT
+    time_major = op.get_attr("time_major")
+    kept = 3 if mode == "lstm" else 2
+    inputs, behind = list(op.inputs), 3 + (3 * op.get_attr("directions") if is_ours else 1)
+    params, lengths, seeds = inputs[3:behind], inputs[behind], inputs[behind + 4 : behind + 7]
+    # States have sequences first in our op.
+    directions_first = time_major and not is_ours
+    directions = inputs[1].shape[0 if directions_first else 1]
     if mode not in GATES:
         raise LookupError(f"no gradient of the gradient of CudnnRNNV3 with rnn_mode {mode}")
-    directions = 1 + _DIRECTIONS.index(op.get_attr("direction").decode())
-    if h.shape[axis] != directions or (mode not in OURS and op.get_attr("dropout")):
-        raise LookupError("no gradient of the gradient of CudnnRNNV3 with several layers")
-    seeds = list(op.inputs[8:11])
-    kept = 3 if mode == "lstm" else 2
-    given = [x, h, *([c] if mode == "lstm" else []), params]
+    if not is_ours:
+        wanted = 1 + ("unidirectional", "bidirectional").index(op.get_attr("direction").decode())
+        if directions != wanted or op.get_attr("dropout"):
+            raise LookupError("no gradient of the gradient of CudnnRNNV3 with several layers")
+    given = [*inputs[:kept], *params]
 
-    def ordered(t: Any) -> Any:
-        return t if time_major else tf.transpose(t, [1, 0, 2])
+    def ordered(t: Any, is_ordered: bool = directions_first) -> Any:
+        return t if is_ordered else tf.transpose(t, [1, 0, 2])
 
     with tf.GradientTape() as outer:
         outer.watch([*given, *seeds[:kept]])
         with tf.GradientTape() as inner:
             inner.watch(given)
-            states = [ordered(s) for s in given[1:-1]]
-            outputs, last = _network(mode, ordered(x), states, params, lengths)
-            found = [ordered(outputs), *(ordered(s) for s in last)]
+            if is_ours:
+                weights = list(zip(*_weights(inputs, directions)))
+            else:
+                extents = inputs[0].shape[-1], inputs[1].shape[-1]
+                weights = cudnn_weights(mode, params[0], directions, *extents)
+            states = [ordered(s) for s in inputs[1:kept]]
+            x = ordered(inputs[0], time_major)
+            outputs, last = _network(mode, x, states, weights, lengths)
+            found = [ordered(outputs, time_major), *(ordered(s) for s in last)]
         first = inner.gradient(found, given, seeds[:kept])
-    wanted = [grads[0], grads[1], *([grads[2]] if mode == "lstm" else []), grads[3]]
-    second = outer.gradient(first, [*given, *seeds[:kept]], wanted)
-    by_input = second[: len(given)]
-    by_seed = second[len(given) :]
-    if mode != "lstm":
-        by_input.insert(2, None)
-        by_seed.append(None)
-    host_reserved = [] if mode in OURS else [None]
-    return [*by_input, None, None, None, None, *by_seed, None, *host_reserved]
+    second = outer.gradient(first, [*given, *seeds[:kept]], [*grads[:kept], *grads[3:]])
+    by_input, by_seed = second[: len(given)], second[len(given) :]
+    no_cells = [None] * (3 - kept)
+    by_input[kept:kept] = no_cells
+    host_reserved = [] if is_ours else [None]
+    return [*by_input, None, None, None, None, *by_seed, *no_cells, None, *host_reserved]
 
 
 def patch_gradients(module: types.ModuleType) -> None:

@@ -9,7 +9,7 @@ fn retreat(
     carry: ptr<function, vec2<real>>,
 ) -> Gates {
     let at = gates_at(row, unit);
-    let u = load_saved(at + p.units);
+    let u = load_saved(at + UPDATE * p.units);
     let c = load_saved(at + 2u * p.units);
     *carry = vec2<real>(dy * u, real(0.0));
     return Gates(
@@ -34,14 +34,17 @@ fn reset_grad(
     var reset = real(0.0);
     if step < length(sequence) {
         let saved = gates_at(row, unit);
-        let r = load_saved(saved);
+        let r = load_saved(saved + RESET * p.units);
         reset = load_saved(saved + 3u * p.units);
         r_grad = sum * reset * (real(1.0) - r);
         (*carry).x += sum * r;
     }
-    store_grads(at, r_grad);
+    store_grads(at + RESET * p.units, r_grad);
     store_grads(at + 3u * p.units, reset);
-    return Gates(r_grad, load_grads(at + p.units));
+    var grads = Gates();
+    grads[RESET] = r_grad;
+    grads[UPDATE] = load_grads(at + UPDATE * p.units);
+    return grads;
 }
 
 // The values that a phase sums over: first the gradients that step `at` gives for the outputs

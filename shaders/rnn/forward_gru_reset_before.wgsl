@@ -1,4 +1,4 @@
-// Gates are reset, update and candidate; behind them is the previous output as it was reset.
+// Gates are RESET, UPDATE and the candidate; behind them is the previous output as it was reset.
 
 // Ends the first phase of a step: computes all gates but the candidate from the sums over the
 // previous outputs. Returns the value that the second phase sums over.
@@ -8,10 +8,10 @@ fn reset(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: rea
     }
     let at = gates_at(row, unit);
     let bias = bias_of(0u, unit);
-    let r = sigmoid_{{T}}(load_gates(at) + sums.x + bias.x);
-    let u = sigmoid_{{T}}(load_gates(at + p.units) + sums.y + bias.y);
-    store_gates(at, r);
-    store_gates(at + p.units, u);
+    let r = sigmoid_{{T}}(load_gates(at + RESET * p.units) + sums[RESET] + bias[RESET]);
+    let u = sigmoid_{{T}}(load_gates(at + UPDATE * p.units) + sums[UPDATE] + bias[UPDATE]);
+    store_gates(at + RESET * p.units, r);
+    store_gates(at + UPDATE * p.units, u);
     store_gates(at + 3u * p.units, r * before);
     return r * before;
 }
@@ -20,7 +20,7 @@ fn advance(sequence: u32, step: u32, unit: u32, row: u32, sums: Gates, before: r
     let at = gates_at(row, unit);
     let c = tanh_{{T}}(load_gates(at + 2u * p.units) + sums.x + bias_of(1u, unit).x);
     store_gates(at + 2u * p.units, c);
-    return c + load_gates(at + p.units) * (before - c);
+    return c + load_gates(at + UPDATE * p.units) * (before - c);
 }
 
 // The value that a phase sums over.

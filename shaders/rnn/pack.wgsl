@@ -3,19 +3,22 @@
 // of unit k in the gradient of output j; there is one such matrix for each phase of a step. If they
 // are not transposed, the biases of each unit follow for each phase.
 //
-// Grid: an invocation for each of these values. recurrent is [gate, unit, output], biases [input or
-// recurrent, gate, unit].
+// Grid: an invocation for each of these values. recurrent is [gate, unit, output] or [output, gate,
+// unit]; biases is [input or recurrent, gate, unit], or of the input alone.
 
 alias real = {{REAL}};
 alias Gates = {{GATES}};
 
+// Gates of a unit.
+const COUNT = {{COUNT}}u;
+
 fn weight(gate: u32, unit: u32, output: u32) -> real {
-    return load_recurrent((gate * p.units + unit) * p.units + output);
+    return load_recurrent({{WEIGHT_AT}});
 }
 
 // The bias of the input's part (0) or of the previous outputs' part (1).
 fn bias(part: u32, gate: u32, unit: u32) -> real {
-    return load_biases((part * {{COUNT}}u + gate) * p.units + unit);
+    return {{BIAS}};
 }
 
 {{ENTRY}} {

@@ -17,6 +17,9 @@ const SAVED = {{SAVED}}u;
 const GRADS = {{SLOTS}}u + 1u;
 // Phases of a step.
 const PHASES = {{PHASES}}u;
+// Positions of a GRU's gates.
+const RESET = {{RESET}}u;
+const UPDATE = 1u - RESET;
 
 // The values that the units of the workgroup's sequences need of each other, UNITS at a time.
 var<workgroup> shared_values: array<{{SHARED}}, ROWS * UNITS>;

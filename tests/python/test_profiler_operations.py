@@ -146,6 +146,6 @@ def test_a_recurrent_layer_counts_its_products():
             return layer(x)
 
         ops = float_ops(run)
-    assert ops["WGPU:0"]["CudnnRNNV3"] == 1, ops
+    assert ops["WGPU:0"]["_WgpuRecurrentLayer"] == 1, ops
     products = 2 * (16 + 32) * 4 * 32 * 4 * 6
     assert products <= counted(run) <= 1.1 * products

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_wgpu
 from graphs import ops, optimized
 from support import CPU, WGPU, assert_close, python
-from tensorflow_wgpu import _recurrent
+from tensorflow_wgpu import _recurrent, _recurrent_ops
 
 layers = keras.layers
 RNG = np.random.default_rng(0)
@@ -33,7 +33,7 @@ def ops_of(layer, x=X, mask=None):
 
 def is_fused(layer, **options):
     types = ops_of(layer, **options)
-    fused = bool({"CudnnRNNV3", "_WgpuRecurrentLayer"} & types)
+    fused = "_WgpuRecurrentLayer" in types
     assert fused != bool({"While", "StatelessWhile"} & types), types
     return fused
 
@@ -126,7 +126,7 @@ def fused_ops(layer, **options):
         graph = fn.get_concrete_function(tf.constant(X)).graph
     types = [op.type for op in graph.get_operations()]
     assert not {"While", "StatelessWhile"} & set(types)
-    return types.count("CudnnRNNV3") + types.count("_WgpuRecurrentLayer")
+    return types.count("_WgpuRecurrentLayer")
 
 
 @pytest.mark.sampled(5)
@@ -152,6 +152,9 @@ def test_both_directions_are_one_op(kind, options, mask):
         ),
         lambda: layers.Bidirectional(
             layers.LSTM(4), backward_layer=layers.GRU(4, go_backwards=True), merge_mode="sum"
+        ),
+        lambda: layers.Bidirectional(
+            layers.LSTM(4), backward_layer=layers.LSTM(4, go_backwards=True, use_bias=False)
         ),
     ],
 )
@@ -221,14 +224,14 @@ def test_what_the_op_cannot_express_stays_a_loop(make):
 
 
 def test_unrolled_layers_stay_unrolled():
-    assert "CudnnRNNV3" not in ops_of(layers.LSTM(4, unroll=True))
+    assert "_WgpuRecurrentLayer" not in ops_of(layers.LSTM(4, unroll=True))
     check(lambda: layers.LSTM(4, unroll=True))
 
 
 def test_a_layer_on_the_cpu_stays_a_loop():
     with tf.device(CPU):
         fn = tf.function(layers.LSTM(4)).get_concrete_function(tf.constant(X))
-    assert "CudnnRNNV3" not in {op.type for op in fn.graph.get_operations()}
+    assert "_WgpuRecurrentLayer" not in {op.type for op in fn.graph.get_operations()}
 
 
 def test_use_cudnn_may_be_required():
@@ -341,6 +344,57 @@ def test_gradients_of_gradients(kind, both, mask):
         assert_close(g, w, 1e-4, 1e-6)
 
 
+@pytest.mark.parametrize(("mode", "gates"), [("lstm", 4), ("gru", 3), ("rnn_tanh", 1)])
+@pytest.mark.parametrize("time_major", [False, True])
+def test_gradients_of_gradients_of_programs_that_call_cudnn_rnn(mode, gates, time_major):
+    shapes = [(3, 7, 5), (3, 2, 4), (3, 2, 4), (2 * gates * 4 * (5 + 4 + 2),)]
+    values = [RNG.uniform(-0.6, 0.6, shape).astype("float32") for shape in shapes]
+    if mode != "lstm":
+        values[2] = np.float32(0.0)
+
+    def ordered(x):
+        return tf.transpose(x, [1, 0, 2])
+
+    def outputs(x, h, c, params):
+        if "WGPU" in x.device:
+            first, *states = (ordered(t) if time_major and t.shape.rank else t for t in (x, h, c))
+            found = tf.raw_ops.CudnnRNNV3(
+                input=first,
+                input_h=states[0],
+                input_c=states[1],
+                params=params,
+                sequence_lengths=[7, 4, 1],
+                rnn_mode=mode,
+                direction="bidirectional",
+                time_major=time_major,
+            )[0]
+            return ordered(found) if time_major else found
+        weights = _recurrent_ops.cudnn_weights(mode, params, 2, 5, 4)
+        lengths, both = tf.constant([7, 4, 1]), []
+        for i, own in enumerate(weights):
+            states = [h[:, i], c[:, i]] if mode == "lstm" else [h[:, i]]
+            seen = tf.reverse_sequence(x, lengths, 1) if i else x
+            y = ordered(_recurrent_ops.loop(mode, ordered(seen), states, own, lengths)[0])
+            both.append(tf.reverse_sequence(y, lengths, 1) if i else y)
+        return tf.concat(both, 2)
+
+    def penalty(device):
+        with tf.device(device):
+            tensors = [tf.constant(value) for value in values]
+            kept = tensors if mode == "lstm" else [*tensors[:2], tensors[3]]
+            with tf.GradientTape() as outer:
+                outer.watch(kept)
+                with tf.GradientTape() as inner:
+                    inner.watch(kept)
+                    mean = tf.reduce_mean(outputs(*tensors) ** 2)
+                slopes = inner.gradient(mean, kept)
+                slope = tf.add_n([tf.reduce_sum(s**2) for s in slopes])
+            return [g.numpy() for g in outer.gradient(slope, kept)]
+
+    for g, w in zip(penalty(WGPU), penalty(CPU)):
+        assert_close(g, w, 1e-4, 1e-6)
+
+
 def loops_in(path):
     """Whether a saved model has loops, and no op that only WGPU has."""
     text = (path / "saved_model.pb").read_bytes()
@@ -401,7 +455,7 @@ def run(device, make, weights, mask, graph):
         found = [y.numpy() for y in fn(t)]
         if graph and device == "WGPU:0":
             graph = fn.get_concrete_function(t).graph
-            assert {"CudnnRNNV3", "_WgpuRecurrentLayer"} & {o.type for o in graph.get_operations()}
+            assert "_WgpuRecurrentLayer" in {op.type for op in graph.get_operations()}
         return found
 tf.config.set_soft_device_placement(False)
 kinds = [
@@ -472,7 +526,7 @@ def test_a_variable_leaves_loops_as_they_are():
     script = """
 import tensorflow as tf, keras
 fn = tf.function(keras.layers.LSTM(4)).get_concrete_function(tf.zeros((2, 3, 4)))
-print("CudnnRNNV3" in {op.type for op in fn.graph.get_operations()})
+print("_WgpuRecurrentLayer" in {op.type for op in fn.graph.get_operations()})
 """
     assert python(script, TF_WGPU_RECURRENT="loop").stdout.strip().endswith("False")
     assert python(script).stdout.strip().endswith("True")
@@ -483,7 +537,7 @@ def test_the_optimizer_leaves_the_op_alone():
     with tf.device(WGPU):
         layer(tf.constant(X))
         _, nodes = optimized(tf.function(lambda x: tf.nn.relu(layer(x))), tf.constant(X))
-    assert ops(nodes)["CudnnRNNV3"] == 1
+    assert ops(nodes)["_WgpuRecurrentLayer"] == 1
 
 
 def test_portable_is_of_this_thread_and_nests():
@@ -498,7 +552,7 @@ def test_types_without_a_kernel_stay_loops():
     assert not _recurrent.is_fused(tf.int32)
     script = """
 import tensorflow as tf, keras
-from tensorflow_wgpu import _recurrent
+from tensorflow_wgpu import _recurrent, _recurrent_ops
 print(_recurrent.is_fused(tf.float64), _recurrent.is_fused(tf.bfloat16))
 layer = keras.layers.GRU(3, dtype="float64")
 print(layer(tf.ones((2, 3, 4), tf.float64)).shape)

@@ -125,7 +125,7 @@ def test_directions_compute_their_own(own, ops):
         op.type
         for op in tf.function(make()).get_concrete_function(tf.constant(X)).graph.get_operations()
     )
-    assert found["CudnnRNNV3"] == ops, found
+    assert found["_WgpuRecurrentLayer"] == ops, found
     check(make)
 
 

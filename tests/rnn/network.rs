@@ -23,6 +23,8 @@ pub struct Network {
     pub projection: usize,
     pub skips: bool,
     pub time_major: bool,
+    /// Whether the op is ours also for kinds of layers that CudnnRNN has.
+    pub keras: bool,
     pub lengths: Option<Vec<i32>>,
 }
 
@@ -37,6 +39,7 @@ pub const SMALL: Network = Network {
     projection: 0,
     skips: false,
     time_major: true,
+    keras: false,
     lengths: None,
 };
 
@@ -49,17 +52,20 @@ impl Network {
         }
     }
 
-    /// Whether the op is ours: CudnnRNN has no layers of this kind.
+    /// Whether the op is ours, whose weights are as Keras has them.
     pub fn is_ours(&self) -> bool {
-        matches!(self.mode, "gru_reset_before" | "rnn_linear" | "rnn_sigmoid")
+        self.keras || matches!(self.mode, "gru_reset_before" | "rnn_linear" | "rnn_sigmoid")
     }
 
-    /// The network in the form that its op supports: ours is one layer with sequences before steps.
+    /// Whether the gates have a bias of their own for the previous outputs.
+    fn has_two_biases(&self) -> bool {
+        !self.is_ours() || self.mode == "gru"
+    }
+
+    /// The network in the form that its op supports: ours is one layer.
     pub fn fitted(&self) -> Self {
         match self.is_ours() {
-            true => {
-                Self { layers: 1, projection: 0, skips: false, time_major: false, ..self.clone() }
-            }
+            true => Self { layers: 1, projection: 0, skips: false, ..self.clone() },
             false => self.clone(),
         }
     }
@@ -117,17 +123,80 @@ impl Network {
         (0..self.pseudo_layers()).map(of).sum()
     }
 
+    fn bias_start(&self) -> usize {
+        self.params() - self.pseudo_layers() * 2 * self.gates() * self.units
+    }
+
+    /// Values of `params` that the op takes: zeros stand for biases that it does not have.
+    pub fn fitting(&self, mut params: Vec<f64>) -> Vec<f64> {
+        if !self.has_two_biases() {
+            let gates = self.gates() * self.units;
+            for biases in params[self.bias_start()..].chunks_mut(2 * gates) {
+                biases[gates..].fill(0.0);
+            }
+        }
+        params
+    }
+
+    /// The op's tensors of parameters, or of their gradients, with the values of `params`.
+    pub fn tensors(&self, params: &[f64]) -> Vec<(Vec<usize>, Vec<f64>)> {
+        if !self.is_ours() {
+            return vec![(vec![params.len()], params.to_vec())];
+        }
+        let gates = self.gates() * self.units;
+        // From [gate, unit, column] to [column, gate, unit], with a GRU's update gate first.
+        let of = |at: usize, columns: usize| -> Vec<f64> {
+            let mut all = Vec::new();
+            for column in 0..columns {
+                for gate in 0..self.gates() {
+                    let from = match (self.gates(), gate) {
+                        (3, 0 | 1) => 1 - gate,
+                        _ => gate,
+                    };
+                    let unit_at = |unit| at + (from * self.units + unit) * columns + column;
+                    all.extend((0..self.units).map(|unit| params[unit_at(unit)]));
+                }
+            }
+            all
+        };
+        let (mut kernels, mut recurrent, mut biases) = (vec![], vec![], vec![]);
+        for direction in 0..self.directions {
+            let at = direction * gates * (self.inputs + self.units);
+            kernels.push((vec![self.inputs, gates], of(at, self.inputs)));
+            let at = at + gates * self.inputs;
+            recurrent.push((vec![self.units, gates], of(at, self.units)));
+            let at = self.bias_start() + direction * 2 * gates;
+            biases.push(match self.has_two_biases() {
+                true => (vec![2, gates], [of(at, 1), of(at + gates, 1)].concat()),
+                false => (vec![gates], of(at, 1)),
+            });
+        }
+        [kernels, recurrent, biases].concat()
+    }
+
+    /// The op's inputs before the lengths, of the values of input, input_h, input_c and params.
+    pub fn op_inputs(&self, dtype: DType, values: &[Vec<f64>]) -> Vec<HostTensor> {
+        let shapes = self.shapes().into_iter().zip(values.iter().cloned());
+        let tensors = shapes.take(3).chain(self.tensors(&values[3]));
+        tensors.map(|(dims, values)| HostTensor::floats(dtype, &dims, &values)).collect()
+    }
+
     pub fn ordered(&self, outer: usize, inner: usize, last: usize) -> Vec<usize> {
         if self.time_major { vec![outer, inner, last] } else { vec![inner, outer, last] }
     }
 
+    /// States have sequences first in our op.
+    fn of_states(&self) -> Self {
+        Self { time_major: self.time_major && !self.is_ours(), ..self.clone() }
+    }
+
     pub fn state_shape(&self) -> Vec<usize> {
-        self.ordered(self.pseudo_layers(), self.batch, self.outputs())
+        self.of_states().ordered(self.pseudo_layers(), self.batch, self.outputs())
     }
 
     pub fn cell_shape(&self) -> Vec<usize> {
         match self.has_cells() {
-            true => self.ordered(self.pseudo_layers(), self.batch, self.units),
+            true => self.of_states().ordered(self.pseudo_layers(), self.batch, self.units),
             false => vec![],
         }
     }
@@ -162,7 +231,8 @@ impl Network {
         let (mut last_h, mut last_c) = (p[1].clone(), p[2].clone());
         let mut x = p[0].clone();
         let mut weights_at = 0;
-        let bias_start = self.params() - self.pseudo_layers() * 2 * gates * units;
+        let bias_start = self.bias_start();
+        let of_states = self.of_states();
         for layer in 0..self.layers {
             let columns = if layer == 0 { self.inputs } else { width };
             let weighted = self.weighted(layer);
@@ -175,8 +245,9 @@ impl Network {
                     let length = self.length(b);
                     for s in 0..length {
                         let t = if direction == 1 { length - 1 - s } else { s };
-                        let before: Vec<f64> =
-                            (0..outputs).map(|k| last_h[self.at(states, pseudo, b, k)]).collect();
+                        let before: Vec<f64> = (0..outputs)
+                            .map(|k| last_h[of_states.at(states, pseudo, b, k)])
+                            .collect();
                         // The part for gate g and unit j.
                         let x_at = self.at([steps, batch, columns], t, b, 0);
                         let x = &x[x_at..x_at + columns];
@@ -222,7 +293,7 @@ impl Network {
                                     (1.0 - u) * c + u * before[j]
                                 }
                                 _ => {
-                                    let at = self.at(cells, pseudo, b, j);
+                                    let at = of_states.at(cells, pseudo, b, j);
                                     last_c[at] = sigmoid(gate(1)) * last_c[at]
                                         + sigmoid(gate(0)) * gate(2).tanh();
                                     sigmoid(gate(3)) * last_c[at].tanh()
@@ -235,7 +306,7 @@ impl Network {
                                 true => dot(&p[3][row..row + units], &given),
                                 false => given[i],
                             };
-                            last_h[self.at(states, pseudo, b, i)] = h;
+                            last_h[of_states.at(states, pseudo, b, i)] = h;
                             y[self.at([steps, batch, width], t, b, direction * outputs + i)] = h;
                         }
                     }
@@ -253,16 +324,16 @@ impl Network {
 
     pub fn node(&self, op: &str, dtype: DType) -> Node {
         let v3 = op.ends_with("V3");
-        let node = Node::new(op)
-            .attr("T", dtype)
-            .attr("rnn_mode", self.mode)
-            .attr("direction", ["unidirectional", "bidirectional"][self.directions - 1]);
+        let node = Node::new(op).attr("T", dtype).attr("rnn_mode", self.mode);
         let gradient = op.contains("Backprop") || op.ends_with("Grad");
         let node = if gradient { node } else { node.attr("is_training", true) };
         if op.starts_with("_Wgpu") {
-            return node;
+            return node
+                .attr("directions", self.directions as i64)
+                .attr("time_major", self.time_major);
         }
         let node = node
+            .attr("direction", ["unidirectional", "bidirectional"][self.directions - 1])
             .attr("input_mode", if self.skips { "skip_input" } else { "linear_input" })
             .attr("dropout", 0.0)
             .attr("seed", 7i64)

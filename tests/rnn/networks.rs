@@ -41,7 +41,7 @@ impl Expected {
             n.mode, n.layers, n.directions, n.projection
         );
         let mut random = Random::new(n.units as u64 + 3);
-        let (mut inputs, mut values) = super::cells::random(&mut random, dtype, &n.shapes());
+        let (_, mut values) = super::cells::random(&mut random, dtype, &n.shapes());
         if n.units > 64 {
             // Saturated gates would hide errors in the sums.
             let scale = 2.0 / (n.units as f64).sqrt();
@@ -49,8 +49,9 @@ impl Expected {
                 *v *= scale;
             }
         }
-        inputs[3] = HostTensor::floats(dtype, &[n.params()], &values[3]);
-        values[3] = inputs[3].to_f64();
+        let rounded = HostTensor::floats(dtype, &[n.params()], &values[3]);
+        values[3] = n.fitting(rounded.to_f64());
+        let inputs = n.op_inputs(dtype, &values);
         let want = n.run(&values);
         Self { n, dtype, what, random, inputs, values, want }
     }
@@ -102,7 +103,11 @@ fn check(session: &mut Session, n: &Network, dtype: DType, slope_bound: Option<f
         let all = n.run(p);
         (0..kept).map(|k| dot(&all[k], &d_values[k])).sum()
     };
-    for (k, slopes) in slopes(&values, loss).iter().enumerate() {
+    let mut all = slopes(&values, loss);
+    let of_params = n.tensors(&all.remove(3));
+    all.extend(of_params.into_iter().map(|(_, slopes)| slopes));
+    assert_eq!(grads.len(), all.len(), "{what}");
+    for (k, slopes) in all.iter().enumerate() {
         let what = format!("{what}: gradient of input {k}");
         if k == 2 && !n.has_cells() {
             assert_eq!(grads[k].to_f64(), [0.0], "{what}");
@@ -157,11 +162,18 @@ fn networks(modes: &[&'static str]) -> Vec<Network> {
     all
 }
 
+/// Networks of all kinds of layers and with all kinds of weights.
+fn all_networks() -> Vec<Network> {
+    let keras = networks(&CUDNN).into_iter().map(|n| Network { keras: true, ..n });
+    let all = networks(&[&CUDNN[..], &OURS].concat()).into_iter();
+    all.chain(keras).chain(projected()).collect()
+}
+
 #[test]
 fn small_networks_and_their_gradients() {
     let mut session = session();
     for dtype in session.supported([DType::F32, DType::F64]) {
-        for n in networks(&[&CUDNN[..], &OURS].concat()).into_iter().chain(projected()) {
+        for n in all_networks() {
             check(&mut session, &n, dtype, Some(if dtype == DType::F32 { 2e-5 } else { 1e-6 }));
         }
     }
@@ -170,7 +182,7 @@ fn small_networks_and_their_gradients() {
 #[test]
 fn narrow_floats_are_computed_wide() {
     let mut session = session();
-    for n in networks(&[&CUDNN[..], &OURS].concat()).into_iter().chain(projected()) {
+    for n in all_networks() {
         check(&mut session, &n, DType::F16, Some(2e-2));
         check(&mut session, &n, DType::BF16, Some(1e-1));
     }
@@ -199,6 +211,9 @@ fn extents_of_all_kinds() {
             }
             let n = Network { mode, steps, batch, inputs, units, directions: 2, ..SMALL };
             all.push(Expected::new(&n, DType::F32));
+            if mode == "gru" {
+                all.push(Expected::new(&Network { keras: true, ..n.clone() }, DType::F32));
+            }
             if mode == "lstm" {
                 let n = Network { projection: units / 3, time_major: false, ..n };
                 all.push(Expected::new(&n, DType::F32));
@@ -225,6 +240,9 @@ fn gradients_of_larger_networks() {
         for (steps, batch, units) in [(4, 11, 96), (3, 5, 260)] {
             let n = Network { mode, steps, batch, inputs: 9, units, ..SMALL };
             all.push(Slopes::new(&n));
+            if mode == "gru" {
+                all.push(Slopes::new(&Network { keras: true, ..n.clone() }));
+            }
             if mode == "lstm" {
                 all.push(Slopes::new(&Network { projection: 40, layers: 2, directions: 2, ..n }));
             }
@@ -253,17 +271,19 @@ impl Slopes {
     fn new(n: &Network) -> Self {
         let n = n.fitted();
         let mut r = Random::new(11);
-        let (mut inputs, mut values) = random(&mut r, DType::F32, &n.shapes());
+        let (_, mut values) = random(&mut r, DType::F32, &n.shapes());
         for v in &mut values[3] {
             *v /= (n.units as f64).sqrt();
         }
-        inputs[3] = HostTensor::floats(DType::F32, &[n.params()], &values[3]);
-        values[3] = inputs[3].to_f64();
+        let rounded = HostTensor::floats(DType::F32, &[n.params()], &values[3]);
+        values[3] = n.fitting(rounded.to_f64());
+        let inputs = n.op_inputs(DType::F32, &values);
         let shapes = [n.output_shape(), n.state_shape(), n.cell_shape()];
         let (d_outputs, d_values) = random(&mut r, DType::F32, &shapes);
         let kept = if n.has_cells() { 3 } else { 2 };
         let quotient = |k: usize| {
             let (_, direction) = r.tensor(DType::F64, &[values[k].len()]);
+            let direction = if k == 3 { n.fitting(direction) } else { direction };
             let at = |delta: f64| -> f64 {
                 let mut moved = values.clone();
                 for (v, d) in moved[k].iter_mut().zip(&direction) {
@@ -290,8 +310,13 @@ impl Slopes {
         let back: Vec<Input> = back.cloned().map(Input::from).collect();
         let grads = session.run(&n.node(n.op(true), DType::F32), &back).unwrap();
         for (k, direction, want) in quotients {
-            let slope = dot(&grads[*k].to_f64(), direction);
-            let bound = 1e-4 * dot(&grads[*k].to_f64(), &grads[*k].to_f64()).sqrt().max(1.0);
+            let (range, direction) = match k {
+                3 => (3..grads.len(), n.tensors(direction).into_iter().flat_map(|t| t.1).collect()),
+                _ => (*k..k + 1, direction.clone()),
+            };
+            let found: Vec<f64> = grads[range].iter().flat_map(HostTensor::to_f64).collect();
+            let slope = dot(&found, &direction);
+            let bound = 1e-4 * dot(&found, &found).sqrt().max(1.0);
             assert!((slope - want).abs() <= bound, "{} input {k}: {slope}, want {want}", n.mode);
         }
     }
@@ -462,7 +487,8 @@ fn bad_input_is_told() {
     );
     fails(&|i| i[4] = HostTensor::i32(&[2], &[1, -1]), "sequence_lengths[1]");
     let two = Network { mode: OURS[0], layers: 2, time_major: false, ..SMALL };
-    let (mut inputs, _) = random(&mut Random::new(1), DType::F32, &two.shapes());
+    let (_, values) = random(&mut Random::new(1), DType::F32, &two.shapes());
+    let mut inputs = two.op_inputs(DType::F32, &values);
     inputs.push(two.lengths_input());
     let inputs: Vec<Input> = inputs.into_iter().map(Input::from).collect();
     let made = session.run(&two.node(two.op(false), DType::F32), &inputs);

@@ -505,7 +505,8 @@ def recurrent_layers(t):
     x, h = t.uniform(-1, 1, 4, 3, 5), t.uniform(-1, 1, 1, 3, 7)
     params, lengths = t.uniform(-0.7, 0.7, 3 * 7 * (5 + 7 + 2)), tf.constant([4, 2, 3])
     if "CPU" in x.device:
-        outputs, _ = _recurrent_ops.loop("gru", x, [h[0]], params, lengths)
+        (weights,) = _recurrent_ops.cudnn_weights("gru", params, 1, 5, 7)
+        outputs, _ = _recurrent_ops.loop("gru", x, [h[0]], weights, lengths)
     else:
         outputs = raw.CudnnRNNV3(
             input=x,

@@ -2,7 +2,8 @@
 
 use super::Version;
 use super::extents::{Extents, INPUT, INPUT_C, INPUT_H, PARAMS};
-use super::model::{Mode, Model};
+use super::model::{Layout, Mode, Model};
+use super::parameters::Parameters;
 use super::pieces::{Elementwise, gather, pack};
 use super::product::{Matrix, multiply};
 use super::projection::{Back, Projection, Slopes};
@@ -28,7 +29,7 @@ const DC: usize = 5;
 const RESERVE: usize = 6;
 
 /// The inputs are those of the forward op; its outputs output, output_h, output_c; their gradients;
-/// and reserve_space. The outputs are the gradients of input, input_h, input_c and params.
+/// and reserve_space. The outputs are the gradients of input, input_h, input_c and the parameters.
 pub struct Backward {
     model: Model,
     version: Version,
@@ -38,8 +39,8 @@ pub struct Backward {
 /// The tensors of a layer's gradient.
 struct Layer<'a> {
     layer: usize,
-    params: &'a Tensor,
-    d_params: &'a Tensor,
+    params: &'a Parameters,
+    d_params: &'a Parameters,
     saved: Option<&'a Tensor>,
     x: &'a Tensor,
     dx: &'a Tensor,
@@ -67,7 +68,7 @@ impl Backward {
         extents: &Extents,
         reserve: &Reserve,
     ) -> Result<usize> {
-        let first = PARAMS + 1 + usize::from(self.version.has_lengths());
+        let first = PARAMS + self.model.tensors() + usize::from(self.version.has_lengths());
         let (outputs, states, cells) = (extents.outputs(), extents.states(), extents.cells());
         let mut all = vec![
             ("output", OUTPUT, &outputs),
@@ -101,15 +102,20 @@ impl Kernel for Backward {
         let cells = model.mode.has_cells();
         let cell_dims = if cells { extents.cells() } else { Dims::new() };
         let d_c = Output::new(ctx, 2, dtype, &cell_dims)?;
-        let d_params = Output::new(ctx, 3, dtype, &[layout.len()])?;
+        let mut d_params = Vec::new();
+        for (i, (_, dims)) in layout.shapes().iter().enumerate() {
+            d_params.push(Output::new(ctx, PARAMS + i, dtype, dims)?);
+        }
         if !cells {
             d_c.clear(ctx)?;
             d_c.finish(ctx)?;
         }
         let d_cells = cells.then_some(&d_c);
         if extents.rows() == 0 {
-            d_params.clear(ctx)?;
-            d_params.finish(ctx)?;
+            for output in &d_params {
+                output.clear(ctx)?;
+                output.finish(ctx)?;
+            }
             if extents.batch > 0 {
                 let d_state = States::of(ctx, &extents, [first + DH, first + DC])?;
                 if let Some(d_after) = &d_state.projected {
@@ -122,8 +128,9 @@ impl Kernel for Backward {
         let state = States::of(ctx, &extents, [INPUT_H, INPUT_C])?;
         let d_state = States::of(ctx, &extents, [first + DH, first + DC])?;
         let lengths = extents.upload_lengths(ctx)?;
-        let params = ctx.input(PARAMS)?;
-        let params = wide(ctx, &params)?;
+        let params = Parameters::read(ctx, layout)?;
+        let wide_d_params = d_params.iter().map(|output| output.wide.clone()).collect();
+        let wide_d_params = Parameters::of(layout, wide_d_params);
         let input = wide(ctx, &input)?;
         let kept = ctx.input(first + RESERVE)?;
         let (y, dy) = (ctx.input(first + OUTPUT)?, ctx.input(first + DY)?);
@@ -154,7 +161,7 @@ impl Kernel for Backward {
             let tensors = Layer {
                 layer,
                 params: &params,
-                d_params: &d_params.wide,
+                d_params: &wide_d_params,
                 saved: Some(&saved).filter(|saved| !saved.is_empty()),
                 x: &x,
                 dx: &dx,
@@ -174,7 +181,7 @@ impl Kernel for Backward {
             }
         }
         d_input.finish(ctx)?;
-        d_params.finish(ctx)?;
+        d_params.iter().try_for_each(|output| output.finish(ctx))?;
         d_state.give(ctx, &d_h, d_cells)
     }
 }
@@ -186,7 +193,7 @@ impl Backward {
         let Layer { params, dx, m, lengths, .. } = *layer;
         let (len, directions) =
             (extents.rows() * layout.units * (mode.slots() + 1), self.model.directions);
-        let all = ctx.temp(params.dtype, &[directions * len])?;
+        let all = ctx.temp(self.model.real(), &[directions * len])?;
         ctx.device().check_extent(len)?;
         ctx.device().check_extent(m.len())?;
         let projection = Projection::of(ctx, extents, layer.layer, params, lengths)?;
@@ -239,13 +246,10 @@ impl Backward {
         if layout.skips && p < self.model.directions {
             gather(ctx.device(), mode, grads, &dx.reshaped(&[rows, units]))?;
         } else if width > 0 {
-            let at = layout.weights_at(p);
-            let weights = Matrix::new(params, at, gates * units, width, width);
-            let d_weights = Matrix::new(d_params, at, gates * units, width, width);
-            multiply(ctx, &of_gates, &weights, &Matrix::whole(dx, width))?;
-            multiply(ctx, &of_gates.turned(), &Matrix::whole(x, width), &d_weights)?;
+            multiply(ctx, &of_gates, &params.input(p).turned(), &Matrix::whole(dx, width))?;
+            multiply(ctx, &Matrix::whole(x, width).turned(), &of_gates, &d_params.input(p))?;
         }
-        self.biases(ctx, extents, p, grads, d_params)
+        self.biases(ctx, &layout, grads, &d_params.biases(p))
     }
 
     /// The gradients of a pseudo-layer's recurrent weights, and of its projection.
@@ -266,15 +270,15 @@ impl Backward {
         let columns = |first: usize, count: usize| {
             Matrix::new(grads, first * units, rows, count * units, (slots + 1) * units)
         };
-        let len = mode.gates() * units * units;
+        // Before it is projected, an output is the value of a unit.
+        let unprojected = Layout { outputs: units, ..layout };
         let d_recurrent = match projected {
-            Some(_) => ctx.temp(grads.dtype, &[len])?,
-            None => part(layer.d_params, layout.recurrent_at(p), len),
+            Some(_) => ctx.temp(grads.dtype, &[unprojected.recurrent_weights()])?,
+            None => layer.d_params.recurrent(p),
         };
         for RecurrentPart { first, count, slot, before } in recurrent_parts(mode) {
-            let at = first * units * units;
-            let d_weights = Matrix::new(&d_recurrent, at, count * units, units, units);
-            multiply(ctx, &columns(slot, count).turned(), &columns(before, 1), &d_weights)?;
+            let d_weights = unprojected.recurrent(&d_recurrent, first, count);
+            multiply(ctx, &columns(before, 1).turned(), &columns(slot, count), &d_weights)?;
         }
         let (Some((projection, slopes)), Some(before), Some(d_after)) =
             (projected, &layer.state.projected, &layer.d_state.projected)
@@ -295,24 +299,27 @@ impl Backward {
         projection.back(ctx, p % self.model.directions, &of)
     }
 
-    /// The gradients of the biases: sums over all rows.
+    /// The gradients of a pseudo-layer's biases: sums over all rows.
     fn biases(
         &self,
         ctx: &mut dyn OpContext,
-        extents: &Extents,
-        pseudo_layer: usize,
+        layout: &Layout,
         grads: &Tensor,
-        d_params: &Tensor,
+        d_biases: &Tensor,
     ) -> Result<()> {
-        let (layout, mode) = (extents.layout, self.model.mode);
-        let (units, slots, gates) = (layout.units, mode.slots(), mode.gates());
+        let (units, mode) = (layout.units, self.model.mode);
+        let (slots, gates) = (mode.slots(), mode.gates());
         let real = grads.dtype;
-        let all = grads.reshaped(&[extents.rows(), (slots + 1) * units]);
-        let sums = ctx.temp(real, &[(slots + 1) * units])?;
+        let width = (slots + 1) * units;
+        let all = grads.reshaped(&[grads.len() / width, width]);
+        let sums = ctx.temp(real, &[width])?;
         reduce(ctx, Reduction::of("Sum"), &all, &groups(&all.dims, &[true, false]), &sums)?;
         let bytes = |elements: usize| (elements * units * real.size()) as u64;
-        let at = d_params.address + (layout.bias_at(pseudo_layer) * real.size()) as u64;
+        let at = d_biases.address;
         ctx.device().copy(at, sums.address, bytes(gates))?;
+        if self.model.biases() == 1 {
+            return Ok(());
+        }
         for RecurrentPart { first, count, slot, .. } in recurrent_parts(mode) {
             let to = at + bytes(gates + first);
             ctx.device().copy(to, sums.address + bytes(slot), bytes(count))?;

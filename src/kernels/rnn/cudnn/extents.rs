@@ -1,7 +1,7 @@
 //! The extents of a network's tensors, and TensorFlow's checks of them.
 
 use super::Version;
-use super::model::{Layout, Model};
+use super::model::{Layout, Model, Storage};
 use super::steps::Walk;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -14,7 +14,6 @@ pub const INPUT: usize = 0;
 pub const INPUT_H: usize = 1;
 pub const INPUT_C: usize = 2;
 pub const PARAMS: usize = 3;
-pub const LENGTHS: usize = 4;
 
 /// A network with its extents.
 #[derive(Debug, Clone)]
@@ -27,6 +26,8 @@ pub struct Extents {
     pub batch: usize,
     /// Whether steps come before sequences in the tensors.
     pub time_major: bool,
+    /// Whether pseudo-layers come before sequences in the states.
+    pub layers_first: bool,
     /// Steps of each sequence, if the sequences differ.
     pub lengths: Option<Vec<i32>>,
 }
@@ -43,19 +44,22 @@ impl Extents {
         require!(input.rank() == 3, "RNN input must be a 3-D vector.");
         require!(h.rank() == 3, "RNN input must be a 3-D vector.");
         let [steps, batch] = if time_major { [0, 1] } else { [1, 0] }.map(|i| input.dims[i]);
-        let states = h.dims[usize::from(!time_major)];
+        let layers_first = time_major && model.storage == Storage::Vector;
+        let states = h.dims[usize::from(!layers_first)];
         let layers = states / model.directions;
         let units = if model.projection == 0 { h.dims[2] } else { projected(ctx, model, &h)? };
         let layout = model.layout(layers, units, input.dims[2])?;
-        let extents = Self { layout, steps, batch, time_major, lengths: None };
+        let extents = Self { layout, steps, batch, time_major, layers_first, lengths: None };
         extents.check("input_h", &h, &extents.states())?;
         require!(layers > 0 && h.dims[2] > 0, "RNN without units: input_h {}", shape_text(&h.dims));
         if model.mode.has_cells() {
             let c = ctx.input(INPUT_C)?;
             extents.check("input_c", &c, &extents.cells())?;
         }
-        let params = ctx.input(PARAMS)?;
-        extents.check("params", &params, &[layout.len()])?;
+        for (i, (name, dims)) in layout.shapes().iter().enumerate() {
+            let params = ctx.input(PARAMS + i)?;
+            extents.check(name, &params, dims)?;
+        }
         require!(version != Version::Layer || layers == 1, "one layer, got {layers}");
         let lengths = if version.has_lengths() { extents.check_lengths(ctx)? } else { None };
         Ok(Self { lengths, ..extents })
@@ -63,7 +67,7 @@ impl Extents {
 
     /// The lengths of the sequences, if they differ from the number of steps.
     fn check_lengths(&self, ctx: &mut dyn OpContext) -> Result<Option<Vec<i32>>> {
-        let host = ctx.host_input(LENGTHS)?;
+        let host = ctx.host_input(PARAMS + self.layout.model.tensors())?;
         require!(host.dims.len() == 1, "sequence_lengths must be a 1-D vector.");
         require!(
             host.dims[0] == self.batch,
@@ -102,23 +106,23 @@ impl Extents {
         Ok(())
     }
 
-    fn ordered(&self, outer: usize, inner: usize, last: usize) -> Dims {
-        Dims::from_slice(&if self.time_major { [outer, inner, last] } else { [inner, outer, last] })
-    }
-
     /// The shape of the outputs as states, one for each pseudo-layer and sequence.
     pub fn states(&self) -> Dims {
-        self.ordered(self.layout.pseudo_layers(), self.batch, self.layout.outputs)
+        self.of_pseudo_layers(self.layout.outputs)
     }
 
     /// The shape of the cells as states.
     pub fn cells(&self) -> Dims {
-        self.ordered(self.layout.pseudo_layers(), self.batch, self.layout.units)
+        self.of_pseudo_layers(self.layout.units)
+    }
+
+    fn of_pseudo_layers(&self, width: usize) -> Dims {
+        ordered(self.layers_first, self.layout.pseudo_layers(), self.batch, width)
     }
 
     /// The shape of the outputs.
     pub fn outputs(&self) -> Dims {
-        self.ordered(self.steps, self.batch, self.width())
+        ordered(self.time_major, self.steps, self.batch, self.width())
     }
 
     /// Elements of a step's output.
@@ -144,7 +148,7 @@ impl Extents {
 
     /// Distances between pseudo-layers, and between sequences, in states of `width` elements.
     pub fn state_strides(&self, width: usize) -> [usize; 2] {
-        match self.time_major {
+        match self.layers_first {
             true => [self.batch * width, width],
             false => [width, self.layout.pseudo_layers() * width],
         }
@@ -158,6 +162,7 @@ impl Extents {
         let [direction, sequence] = self.state_strides(units);
         Walk {
             mode: model.mode,
+            reset: model.reset(),
             steps: self.steps,
             batch: self.batch,
             units,
@@ -170,6 +175,10 @@ impl Extents {
             lengths,
         }
     }
+}
+
+fn ordered(is_outer_first: bool, outer: usize, inner: usize, last: usize) -> Dims {
+    Dims::from_slice(&if is_outer_first { [outer, inner, last] } else { [inner, outer, last] })
 }
 
 /// The number of units of a network whose outputs are projected: that of its cells. Makes

@@ -3,8 +3,9 @@
 use parking_lot::Mutex;
 
 use super::Version;
-use super::extents::{Extents, INPUT, INPUT_C, INPUT_H, PARAMS};
+use super::extents::{Extents, INPUT, INPUT_C, INPUT_H};
 use super::model::{Layout, Model};
+use super::parameters::Parameters;
 use super::pieces::{Elementwise, pack, spread};
 use super::product::{Matrix, multiply};
 use super::projection::Projection;
@@ -26,7 +27,7 @@ const OUTPUT_C: usize = 2;
 const RESERVE: usize = 3;
 const HOST_RESERVED: usize = 4;
 
-/// input, input_h, input_c, params[, sequence_lengths].
+/// input, input_h, input_c, parameters[, sequence_lengths].
 pub struct Forward {
     model: Model,
     version: Version,
@@ -38,7 +39,7 @@ pub struct Forward {
 /// The tensors of a layer.
 struct Layer<'a> {
     layer: usize,
-    params: &'a Tensor,
+    params: &'a Parameters,
     x: &'a Tensor,
     /// Receives the values that the gradient needs, if it is wanted.
     saved: Option<Tensor>,
@@ -116,8 +117,7 @@ impl Kernel for Forward {
             state.copy_to(ctx.device(), &last)?;
         } else {
             let lengths = extents.upload_lengths(ctx)?;
-            let params = ctx.input(PARAMS)?;
-            let params = wide(ctx, &params)?;
+            let params = Parameters::read(ctx, layout)?;
             let input = ctx.input(INPUT)?;
             let mut x = wide(ctx, &input)?;
             for layer in 0..layout.layers {
@@ -163,7 +163,7 @@ impl Forward {
     fn layer(&self, ctx: &mut dyn OpContext, extents: &Extents, tensors: Layer<'_>) -> Result<()> {
         let Layer { layer, params, x, saved, state, m, y, last, lengths } = tensors;
         let (layout, mode, rows) = (extents.layout, self.model.mode, extents.rows());
-        let (units, real) = (layout.units, params.dtype);
+        let (units, real) = (layout.units, self.model.real());
         let directions = self.model.directions;
         let len = rows * units * mode.saved();
         let gates = match saved {
@@ -205,7 +205,7 @@ fn input_product(
     ctx: &mut dyn OpContext,
     layout: &Layout,
     pseudo_layer: usize,
-    params: &Tensor,
+    params: &Parameters,
     x: &Tensor,
     gates: &Tensor,
 ) -> Result<()> {
@@ -215,7 +215,6 @@ fn input_product(
         return clear(ctx, gates);
     }
     let (rows, columns) = (x.len() / width, mode.gates() * units);
-    let weights = Matrix::new(params, layout.weights_at(pseudo_layer), columns, width, width);
     let sums = Matrix::new(gates, 0, rows, columns, mode.saved() * units);
-    multiply(ctx, &Matrix::whole(x, width), &weights.turned(), &sums)
+    multiply(ctx, &Matrix::whole(x, width), &params.input(pseudo_layer), &sums)
 }

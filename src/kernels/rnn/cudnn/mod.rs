@@ -14,6 +14,7 @@ mod extents;
 mod forward;
 pub mod layer;
 pub mod model;
+mod parameters;
 mod pieces;
 mod product;
 mod projection;

@@ -18,8 +18,8 @@ pub enum Mode {
     Sigmoid,
     /// Gates input, forget, candidate, output, in this order.
     Lstm,
-    /// Gates reset, update, candidate, in this order. The reset gate is applied to the product of
-    /// the recurrent weights.
+    /// Gates reset, update, candidate, or update, reset, candidate: see [`Model::reset`]. The
+    /// reset gate is applied to the product of the recurrent weights.
     Gru,
     /// The same, but the reset gate is applied to the previous outputs, ahead of the product: a
     /// step has two phases, the second of which computes the candidate.
@@ -110,7 +110,19 @@ pub struct Model {
     pub dropout: f32,
     /// Elements of an output that is projected (`num_proj`); 0 if outputs are not projected.
     pub projection: usize,
+    /// The tensors that hold the parameters.
+    pub storage: Storage,
     skip: Skip,
+}
+
+/// The tensors that hold the parameters of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// One vector, as cuDNN has it: see [`Layout`].
+    Vector,
+    /// Tensors of each direction, as Keras has them: see [`super::layer`]. A GRU's update gate
+    /// comes first.
+    Tensors,
 }
 
 /// Whether the first layer's input has no weights.
@@ -137,7 +149,13 @@ impl Model {
         };
         let dropout = attrs.float("dropout")?;
         require!((0.0..=1.0).contains(&dropout), "dropout must be in [0, 1], got {dropout}");
-        Ok(Self { dropout, projection, skip, ..Self::of_layer(attrs)? })
+        let directions = match &*attrs.string("direction")? {
+            "unidirectional" => 1,
+            "bidirectional" => 2,
+            other => invalid!("Invalid RNN direction mode: {other}"),
+        };
+        let storage = Storage::Vector;
+        Ok(Self { dropout, projection, skip, ..Self::plain(attrs, directions, storage)? })
     }
 
     /// The network as TensorFlow runs it: TensorFlow uses `num_proj` only for networks with cells.
@@ -148,17 +166,50 @@ impl Model {
 
     /// Reads the attributes of a single layer.
     pub fn of_layer(attrs: &dyn Attrs) -> Result<Self> {
+        let directions = attrs.int("directions")?;
+        require!(matches!(directions, 1 | 2), "directions must be 1 or 2, got {directions}");
+        Self::plain(attrs, directions as usize, Storage::Tensors)
+    }
+
+    /// A network without dropout, projection and skipped weights.
+    fn plain(attrs: &dyn Attrs, directions: usize, storage: Storage) -> Result<Self> {
         let name = attrs.string("rnn_mode")?;
         let Some(mode) = Mode::ALL.into_iter().find(|m| m.name() == name) else {
             invalid!("Invalid RNN mode: {name}")
         };
-        let directions = match &*attrs.string("direction")? {
-            "unidirectional" => 1,
-            "bidirectional" => 2,
-            other => invalid!("Invalid RNN direction mode: {other}"),
-        };
-        let dtype = attrs.dtype("T")?;
-        Ok(Self { dtype, mode, directions, dropout: 0.0, projection: 0, skip: Skip::Never })
+        Ok(Self::of_mode(attrs.dtype("T")?, mode, directions, storage))
+    }
+
+    /// The same, of these attributes.
+    pub const fn of_mode(dtype: DType, mode: Mode, directions: usize, storage: Storage) -> Self {
+        let skip = Skip::Never;
+        Self { dtype, mode, directions, dropout: 0.0, projection: 0, storage, skip }
+    }
+
+    /// The number of tensors that hold the parameters.
+    pub const fn tensors(&self) -> usize {
+        match self.storage {
+            Storage::Vector => 1,
+            Storage::Tensors => 3 * self.directions,
+        }
+    }
+
+    /// The position of a GRU's reset gate among its gates; its update gate is at the other one of
+    /// the positions 0 and 1.
+    pub const fn reset(&self) -> u32 {
+        match (self.mode, self.storage) {
+            (Mode::Gru | Mode::GruResetBefore, Storage::Tensors) => 1,
+            _ => 0,
+        }
+    }
+
+    /// The number of biases of a gate: cuDNN adds one to the product of the input and one to that
+    /// of the previous outputs, as a GRU of Keras does whose reset gate comes between them.
+    pub const fn biases(&self) -> usize {
+        match (self.storage, self.mode) {
+            (Storage::Vector, _) | (_, Mode::Gru) => 2,
+            _ => 1,
+        }
     }
 
     /// The type of all computation and of work tensors.
@@ -195,7 +246,7 @@ impl Model {
     }
 }
 
-/// Where parameters lie in the vector `params`.
+/// The extents of the parameters, and where they lie in the vector `params`.
 ///
 /// A pseudo-layer is a layer in one direction; they follow each other layer by layer. First come
 /// the weights of all pseudo-layers. Each has those of its input, [gate, unit, element of the
@@ -245,7 +296,7 @@ impl Layout {
     }
 
     /// The number of recurrent weights of a pseudo-layer.
-    const fn recurrent_weights(&self) -> usize {
+    pub const fn recurrent_weights(&self) -> usize {
         self.model.mode.gates() * self.units * self.outputs
     }
 
@@ -276,6 +327,22 @@ impl Layout {
     pub fn bias_at(&self, pseudo_layer: usize) -> usize {
         self.weights_at(self.pseudo_layers())
             + pseudo_layer * 2 * self.model.mode.gates() * self.units
+    }
+
+    /// The names and the shapes of the tensors that hold the parameters.
+    pub fn shapes(&self) -> Vec<(&'static str, Vec<usize>)> {
+        if self.model.storage == Storage::Vector {
+            return vec![("params", vec![self.len()])];
+        }
+        let (directions, gates) = (self.model.directions, self.model.mode.gates() * self.units);
+        let bias = match self.model.biases() {
+            2 => vec![2, gates],
+            _ => vec![gates],
+        };
+        let mut all = vec![("kernels", vec![self.inputs, gates]); directions];
+        all.resize(2 * directions, ("recurrent_kernels", vec![self.units, gates]));
+        all.resize(3 * directions, ("biases", bias));
+        all
     }
 
     /// Elements of `params`.
@@ -325,7 +392,7 @@ mod tests {
     use super::*;
 
     fn model(mode: Mode, directions: usize, skip: Skip) -> Model {
-        Model { dtype: DType::F32, mode, directions, dropout: 0.0, projection: 0, skip }
+        Model { skip, ..Model::of_mode(DType::F32, mode, directions, Storage::Vector) }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use smallvec::smallvec;
 
-use super::model::{Layout, Mode};
+use super::model::{Layout, Mode, Model, Storage};
+use super::parameters::Parameters;
 use super::text::gates_type;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
@@ -19,14 +20,15 @@ use crate::tensor::Tensor;
 pub fn pack(
     ctx: &mut dyn OpContext,
     layout: &Layout,
-    params: &Tensor,
+    params: &Parameters,
     recurrent: Option<&Tensor>,
     layer: usize,
     turned: bool,
 ) -> Result<Tensor> {
-    let (units, mode, real) = (layout.units, layout.model.mode, params.dtype);
+    let (model, units, mode) = (layout.model, layout.units, layout.model.mode);
+    let real = model.real();
     let count = mode.phases() * units * (units + usize::from(!turned));
-    let directions = layout.model.directions;
+    let directions = model.directions;
     let packed = ctx.temp(real, &[directions, count * mode.lanes()])?;
     ctx.device().check_extent(packed.len())?;
     let weights = units * units * mode.gates();
@@ -34,13 +36,13 @@ pub fn pack(
         let p = layer * directions + direction;
         let recurrent = match recurrent {
             Some(all) => part(all, direction * weights, weights),
-            None => part(params, layout.recurrent_at(p), weights),
+            None => params.recurrent(p),
         };
-        let biases = part(params, layout.bias_at(p), 2 * units * mode.gates());
+        let biases = params.biases(p);
         let own = part(&packed, direction * count * mode.lanes(), count * mode.lanes());
         ctx.device().enqueue(&Program {
-            key: Key::new("rnn pack").name(mode.name()).dtype(real),
-            shader: &|| pack_shader(mode, real),
+            key: Key::new("rnn pack").name(mode.name()).dtype(real).number(model.storage as u32),
+            shader: &|| pack_shader(&model),
             bindings: smallvec![
                 Binding::from(&recurrent),
                 Binding::from(&biases),
@@ -53,7 +55,8 @@ pub fn pack(
     Ok(packed)
 }
 
-fn pack_shader(mode: Mode, real: DType) -> Shader {
+fn pack_shader(model: &Model) -> Shader {
+    let (mode, real) = (model.mode, model.real());
     let gates = gates_type(mode, real);
     let both = |gate: &str| format!("bias(0u, {gate}, j) + bias(1u, {gate}, j)");
     let weight = |gate: &str| format!("weight({gate}, unit, output)");
@@ -80,7 +83,15 @@ fn pack_shader(mode: Mode, real: DType) -> Shader {
         _ => [vec![both("0u")], vec![weight("0u")]],
     }
     .map(|values| format!("Gates({})", values.join(", ")));
-    Shader::new(format!("rnn pack {} {real}", mode.name()))
+    let (name, weight_at) = match model.storage {
+        Storage::Vector => ("vector", "(gate * p.units + unit) * p.units + output"),
+        Storage::Tensors => ("tensors", "(output * COUNT + gate) * p.units + unit"),
+    };
+    let bias = match model.biases() {
+        1 => "select(real(0.0), load_biases(gate * p.units + unit), part == 0u)",
+        _ => "load_biases((part * COUNT + gate) * p.units + unit)",
+    };
+    Shader::new(format!("rnn pack {} {real} {name}", mode.name()))
         .bind("recurrent", real)
         .bind("biases", real)
         .bind_raw("packed", gates, (mode.lanes() * real.size()) as u32)
@@ -89,6 +100,8 @@ fn pack_shader(mode: Mode, real: DType) -> Shader {
         .define("GATES", gates)
         .define("COUNT", mode.gates().to_string())
         .define("PHASES", mode.phases().to_string())
+        .define("WEIGHT_AT", weight_at)
+        .define("BIAS", bias)
         .define("BIASES", biases)
         .define("WEIGHTS", weights)
         .body(include_str!("../../../../shaders/rnn/pack.wgsl"))
@@ -221,7 +234,9 @@ pub fn shaders() -> Vec<Shader> {
     for real in [DType::F32, DType::F64] {
         all.extend(Elementwise::ALL.map(|e| e.shader(real)));
         for mode in Mode::ALL {
-            all.push(pack_shader(mode, real));
+            for storage in [Storage::Vector, Storage::Tensors] {
+                all.push(pack_shader(&Model::of_mode(real, mode, 1, storage)));
+            }
             all.extend([false, true].map(|back| skip_shader(mode, real, back)));
         }
     }

@@ -53,8 +53,12 @@ impl Matrix {
     }
 }
 
-/// Computes `c = a b`; `c` is not transposed.
+/// Computes `c = a b`.
 pub fn multiply(ctx: &mut dyn OpContext, a: &Matrix, b: &Matrix, c: &Matrix) -> Result<()> {
+    if c.turned {
+        let [a, b, c] = [b, a, c].map(|matrix| matrix.clone().turned());
+        return multiply(ctx, &a, &b, &c);
+    }
     let ([m, k], [_, n]) = (a.extents(), b.extents());
     debug_assert_eq!((c.extents(), k), ([m, n], b.extents()[0]));
     Contraction::product([m, k, n], [&a.tensor, &b.tensor, &c.tensor])

@@ -11,6 +11,7 @@
 use super::ends::{Columns, End, Ends, States};
 use super::extents::Extents;
 use super::model::Layout;
+use super::parameters::Parameters;
 use super::pieces::Elementwise;
 use super::product::{Matrix, multiply};
 use crate::error::Result;
@@ -24,7 +25,7 @@ use crate::tensor::Tensor;
 pub struct Projection<'a> {
     extents: &'a Extents,
     layer: usize,
-    params: &'a Tensor,
+    params: &'a Parameters,
     lengths: Option<&'a Tensor>,
     /// R P of each direction, in the layout of recurrent weights: [gate, unit, unit].
     pub recurrent: Tensor,
@@ -59,7 +60,7 @@ pub struct Back<'a> {
     /// Receives the gradients of the outputs before the first step.
     pub d_before: &'a Tensor,
     /// Receives the gradients of the parameters.
-    pub d_params: &'a Tensor,
+    pub d_params: &'a Parameters,
 }
 
 impl<'a> Projection<'a> {
@@ -68,7 +69,7 @@ impl<'a> Projection<'a> {
         ctx: &mut dyn OpContext,
         extents: &'a Extents,
         layer: usize,
-        params: &'a Tensor,
+        params: &'a Parameters,
         lengths: Option<&'a Tensor>,
     ) -> Result<Option<Self>> {
         let Layout { model, units, .. } = extents.layout;
@@ -76,7 +77,7 @@ impl<'a> Projection<'a> {
             return Ok(None);
         }
         let rows = model.mode.gates() * units;
-        let recurrent = ctx.temp(params.dtype, &[model.directions, rows * units])?;
+        let recurrent = ctx.temp(model.real(), &[model.directions, rows * units])?;
         let this = Self { extents, layer, params, lengths, recurrent };
         for direction in 0..model.directions {
             let own = Matrix::new(&this.recurrent, direction * rows * units, rows, units, units);
@@ -193,17 +194,15 @@ impl<'a> Projection<'a> {
     }
 
     /// R: [gate and unit, output].
-    fn weights(&self, params: &Tensor, direction: usize) -> Matrix {
-        let Layout { model, units, outputs, .. } = self.extents.layout;
-        let at = self.extents.layout.recurrent_at(self.pseudo_layer(direction));
-        Matrix::new(params, at, model.mode.gates() * units, outputs, outputs)
+    fn weights(&self, params: &Parameters, direction: usize) -> Matrix {
+        let layout = self.extents.layout;
+        let all = params.recurrent(self.pseudo_layer(direction));
+        layout.recurrent(&all, 0, layout.model.mode.gates()).turned()
     }
 
     /// P: [output, unit].
-    fn matrix(&self, params: &Tensor, direction: usize) -> Matrix {
-        let Layout { units, outputs, .. } = self.extents.layout;
-        let at = self.extents.layout.projection_at(self.pseudo_layer(direction));
-        Matrix::new(params, at, outputs, units, units)
+    fn matrix(&self, params: &Parameters, direction: usize) -> Matrix {
+        params.projection(self.pseudo_layer(direction))
     }
 
     /// A direction's columns of the outputs.

@@ -31,6 +31,8 @@ const MOST_PHASES: usize = 512;
 pub struct Walk<'a> {
     /// The layer's kind.
     pub mode: Mode,
+    /// The position of a GRU's reset gate: see [`super::model::Model::reset`].
+    pub reset: u32,
     /// Steps of the longest sequence.
     pub steps: usize,
     /// Sequences.
@@ -315,6 +317,7 @@ impl Walk<'_> {
         let variant = |rows| Variant {
             backward,
             mode: self.mode,
+            reset: self.reset,
             real,
             lengths: self.lengths.is_some(),
             units,

@@ -20,6 +20,8 @@ pub struct Variant {
     pub backward: bool,
     /// The layer's kind.
     pub mode: Mode,
+    /// The position of a GRU's reset gate: 0 or 1.
+    pub reset: u32,
     /// The type of the computation.
     pub real: DType,
     /// Whether sequences have lengths of their own.
@@ -55,7 +57,7 @@ impl Variant {
         Key::new("rnn steps")
             .name(self.mode.name())
             .dtype(self.real)
-            .number(u32::from(self.backward) + 2 * u32::from(self.lengths))
+            .number(u32::from(self.backward) + 2 * u32::from(self.lengths) + 4 * self.reset)
             .number(self.units)
             .number(self.rows)
             .number(u32::from(self.software))
@@ -63,9 +65,10 @@ impl Variant {
 
     /// The program.
     pub fn shader(self) -> Shader {
-        let Self { backward, mode, real, lengths, units, rows, software } = self;
+        let Self { backward, mode, reset, real, lengths, units, rows, software } = self;
         let way = if backward { "backward" } else { "forward" };
-        let label = format!("{} {real} {way}, {rows} rows of {units} units", mode.name());
+        let order = if reset == 1 { ", update gate first" } else { "" };
+        let label = format!("{} {real} {way}, {rows} rows of {units} units{order}", mode.name());
         let gates = gates_type(mode, real);
         let shader = Shader::new(label);
         let raw = |shader: Shader| shader.bind_raw("weights", gates, self.gates_size());
@@ -95,6 +98,7 @@ impl Variant {
             .define("SAVED", mode.saved().to_string())
             .define("SLOTS", mode.slots().to_string())
             .define("PHASES", mode.phases().to_string())
+            .define("RESET", reset.to_string())
             .define("LENGTH", if lengths { "u32(load_lengths(sequence))" } else { "p.total" })
             .body(include_str!("../../../../shaders/rnn/sequence.wgsl"));
         let shader = if backward { self.retreat(shader) } else { self.advance(shader) };
@@ -178,7 +182,8 @@ impl Variant {
             // The text of the first phase; see the text of the second one.
             2 => (
                 "Gates(load_grads(at), load_grads(at + p.units))",
-                "store_grads(at + 2u * p.units, value.x);\n    store_grads(at + p.units, value.y);",
+                "store_grads(at + 2u * p.units, value.x);\n    store_grads(at + UPDATE * p.units, \
+                 value.y);",
                 "a.x * b.x + a.y * b.y",
             ),
             _ => (
@@ -282,13 +287,19 @@ pub const fn gates_type(mode: Mode, real: DType) -> &'static str {
 /// Every variant, except for forms that differ from others in more than one way.
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
-    for mode in Mode::ALL {
+    let resets = |mode| match mode {
+        Mode::Gru => 0..2,
+        Mode::GruResetBefore => 1..2,
+        _ => 0..1,
+    };
+    for (mode, reset) in Mode::ALL.into_iter().flat_map(|m| resets(m).map(move |r| (m, r))) {
         for (backward, real) in
             [false, true].into_iter().flat_map(|b| [DType::F32, DType::F64].map(|t| (b, t)))
         {
             let of = |units, rows, lengths, software| Variant {
                 backward,
                 mode,
+                reset,
                 real,
                 lengths,
                 units,

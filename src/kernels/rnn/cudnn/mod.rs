@@ -40,7 +40,7 @@ enum Version {
     V2,
     /// CudnnRNNV3: it has lengths of the sequences, and sequences before steps.
     V3,
-    /// Our own op: like V3, but with one layer, always with sequences before steps.
+    /// Our own op: one layer with lengths of the sequences, and the weights as Keras has them.
     Layer,
 }
 
@@ -59,8 +59,7 @@ impl Version {
     fn time_major(self, attrs: &dyn Attrs) -> Result<bool> {
         match self {
             Self::V1 | Self::V2 => Ok(true),
-            Self::V3 => attrs.bool("time_major"),
-            Self::Layer => Ok(false),
+            Self::V3 | Self::Layer => attrs.bool("time_major"),
         }
     }
 

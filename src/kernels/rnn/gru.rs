@@ -2,9 +2,9 @@
 
 use super::check_extent;
 use super::pointwise::{
-    GRU_GATES, GRU_OUTPUT, GRU_OUTPUT_GRAD, GRU_RESET_GRAD, GRU_STATE_GRAD, SUM, Setting,
+    GRU_GATES, GRU_OUTPUT, GRU_OUTPUT_GRAD, GRU_RESET_GRAD, GRU_STATE_GRAD, Setting,
 };
-use super::values::{product, rows};
+use super::values::{combine, product, rows};
 use crate::dtype::DType::F32;
 use crate::error::Result;
 use crate::kernels::op::{Kernel, OpContext};
@@ -85,8 +85,7 @@ impl Kernel for GruGrad {
         GRU_RESET_GRAD.enqueue(ctx, &setting, count, &[&d_hr, h_prev, r, &d_ru])?;
         product(ctx, &d_ru, false, &rows(w_ru, 0, width, 2 * cells), true, &by_gates)?;
         product(ctx, &d_ru, false, &rows(w_ru, width, cells, 2 * cells), true, &part)?;
-        let whole = Setting { cells: width.max(1), ..setting };
-        SUM.enqueue(ctx, &whole, d_x.len(), &[&by_c, &by_gates, &d_x])?;
+        combine(ctx, "AddV2", &by_c, &by_gates, &d_x)?;
         GRU_STATE_GRAD.enqueue(ctx, &setting, count, &[&part, &d_hr, r, d_h, u, &d_h_prev])
     }
 }

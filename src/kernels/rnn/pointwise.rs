@@ -183,15 +183,7 @@ pub const GRU_STATE_GRAD: Pointwise = Pointwise {
     body: "store_sum(t, load_part(t) + load_d_hr(t) * load_r(t) + load_d_h(t) * load_u(t));",
 };
 
-/// A sum.
-pub const SUM: Pointwise = Pointwise {
-    name: "rnn sum",
-    bindings: &["a", "b", "sum"],
-    operations: 1,
-    body: "store_sum(t, load_a(t) + load_b(t));",
-};
-
-const ALL: [&Pointwise; 11] = [
+const ALL: [&Pointwise; 10] = [
     &LSTM_CELL,
     &LSTM_OUTPUT,
     &LSTM_OUTPUT_GRAD,
@@ -202,7 +194,6 @@ const ALL: [&Pointwise; 11] = [
     &GRU_OUTPUT_GRAD,
     &GRU_RESET_GRAD,
     &GRU_STATE_GRAD,
-    &SUM,
 ];
 
 /// Every shader.

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::kernels::contract::Contraction;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::program::convert;
+use crate::kernels::scalar;
 use crate::tensor::Tensor;
 
 /// `tensor` in its accumulator's type.
@@ -63,6 +64,15 @@ impl Output {
     pub fn clear(&self, ctx: &dyn OpContext) -> Result<()> {
         clear(ctx, &self.wide)
     }
+}
+
+/// Computes `c` as the scalar op `op` of the elements of `a` and `b`, one of which may be `c`.
+pub fn combine(ctx: &dyn OpContext, op: &str, a: &Tensor, b: &Tensor, c: &Tensor) -> Result<()> {
+    let row = scalar::find(op).expect("a row of the tables");
+    let [a, b, c] = [a, b, c].map(|t| t.reshaped(&[t.len()]));
+    scalar::kernel::signature(row, c.dtype, &[c.dtype; 2], &[], |program| {
+        program.run(ctx.device(), &[a, b], &[c], &[])
+    })
 }
 
 /// Fills a tensor with zeros.

@@ -4,7 +4,7 @@ use super::Version;
 use super::extents::{Extents, INPUT, INPUT_C, INPUT_H, PARAMS};
 use super::model::{Layout, Mode, Model};
 use super::parameters::Parameters;
-use super::pieces::{Elementwise, gather, pack};
+use super::pieces::{gather, pack};
 use super::product::{Matrix, multiply};
 use super::projection::{Back, Projection, Slopes};
 use super::reserve::Reserve;
@@ -15,7 +15,7 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::plan::groups;
 use crate::kernels::reduce::program::reduce;
 use crate::kernels::reduce::table::Reduction;
-use crate::kernels::rnn::values::{Output, wide};
+use crate::kernels::rnn::values::{Output, combine, wide};
 use crate::kernels::windows::part;
 use crate::tensor::{Dims, Tensor};
 
@@ -145,7 +145,7 @@ impl Kernel for Backward {
                 Some((outputs, None)) => outputs.clone(),
                 Some((outputs, Some(factors))) => {
                     let x = ctx.temp(real, &outputs.dims)?;
-                    Elementwise::Product.enqueue(ctx.device(), 0.0, &[outputs, factors, &x])?;
+                    combine(ctx, "Mul", outputs, factors, &x)?;
                     x
                 }
             };
@@ -175,7 +175,7 @@ impl Kernel for Backward {
             self.layer(ctx, &extents, &tensors)?;
             if let Some((outputs, factors)) = below {
                 if let Some(factors) = factors {
-                    Elementwise::Product.enqueue(ctx.device(), 0.0, &[&dx, &factors, &dx])?;
+                    combine(ctx, "Mul", &dx, &factors, &dx)?;
                 }
                 (y, dy) = (outputs, dx);
             }
@@ -212,7 +212,7 @@ impl Backward {
             d_state: &layer.d_state.units,
             grads: &all,
         };
-        extents.walk(layer.layer, lengths).backward(ctx.device(), &tensors)?;
+        extents.steps_of(layer.layer, lengths).backward(ctx.device(), &tensors)?;
         let projected = projection.as_ref().zip(slopes.as_ref());
         for direction in 0..directions {
             let grads = part(&all, direction * len, len);
@@ -221,7 +221,7 @@ impl Backward {
             self.products(ctx, extents, pseudo_layer, layer, &grads, &own)?;
             self.recurrent(ctx, extents, pseudo_layer, layer, &grads, projected)?;
             if direction > 0 {
-                Elementwise::Sum.enqueue(ctx.device(), 0.0, &[dx, &own, dx])?;
+                combine(ctx, "AddV2", dx, &own, dx)?;
             }
         }
         Ok(())

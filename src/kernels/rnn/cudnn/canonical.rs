@@ -83,7 +83,7 @@ impl Counted {
     }
 
     /// The parts of `params`: weights, then biases.
-    fn parts(&self, ctx: &mut dyn OpContext) -> Result<(Layout, Vec<Part>)> {
+    fn parts(&self, ctx: &mut dyn OpContext) -> Result<(Layout, Vec<CanonicalPart>)> {
         let layout = layout(ctx, &self.model)?;
         let (matrices, biases) = (layout.matrices(), layout.biases());
         for (given, found) in [(self.weights, matrices.len()), (self.biases, biases.len())] {
@@ -96,7 +96,7 @@ impl Counted {
 }
 
 /// Where a part of `params` begins, and its shape.
-type Part = (usize, Vec<usize>);
+type CanonicalPart = (usize, Vec<usize>);
 
 /// The part of `params` from element `at` on that has the shape of `like`.
 fn part(params: &Tensor, at: usize, like: &Tensor) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::Version;
 use super::model::{Layout, Model, Storage};
-use super::steps::Walk;
+use super::steps::LayerSteps;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -154,13 +154,13 @@ impl Extents {
         }
     }
 
-    /// The walk of a layer in all directions.
-    pub fn walk<'a>(&self, layer: usize, lengths: Option<&'a Tensor>) -> Walk<'a> {
+    /// The steps of a layer in all directions.
+    pub fn steps_of<'a>(&self, layer: usize, lengths: Option<&'a Tensor>) -> LayerSteps<'a> {
         let Layout { model, units, .. } = self.layout;
         let pseudo_layers = self.layout.pseudo_layers();
         let rows = self.row_strides();
         let [direction, sequence] = self.state_strides(units);
-        Walk {
+        LayerSteps {
             mode: model.mode,
             reset: model.reset(),
             steps: self.steps,

@@ -6,7 +6,7 @@ use super::Version;
 use super::extents::{Extents, INPUT, INPUT_C, INPUT_H};
 use super::model::{Layout, Model};
 use super::parameters::Parameters;
-use super::pieces::{Elementwise, pack, spread};
+use super::pieces::{dropout, pack, spread};
 use super::product::{Matrix, multiply};
 use super::projection::Projection;
 use super::reserve::Reserve;
@@ -79,8 +79,12 @@ impl Forward {
         let source = Source::Host(generator);
         fill(ctx.device(), &uniform, Distribution::Uniform, Bounds::default(), source)?;
         let dropped = ctx.temp(y.dtype, &y.dims)?;
-        let tensors = [&uniform, factors, y, &dropped];
-        Elementwise::Drop.enqueue(ctx.device(), self.model.dropout, &tensors)?;
+        let share = self.model.dropout;
+        let scale = if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 };
+        let (inputs, outputs) = ([uniform, y.clone()], [factors.clone(), dropped.clone()]);
+        dropout(y.dtype, |program| {
+            program.run(ctx.device(), &inputs, &outputs, &[share, 0.0, scale])
+        })?;
         Ok(dropped)
     }
 }
@@ -192,7 +196,7 @@ impl Forward {
         let [first, end] = [&state.units, &last.units];
         let tensors =
             steps::Forward { gates: &gates, weights: &weights, state: first, y: m, last: end };
-        extents.walk(layer, lengths).forward(ctx.device(), &tensors)?;
+        extents.steps_of(layer, lengths).forward(ctx.device(), &tensors)?;
         match projected.zip(last.projected.as_ref()) {
             Some(((projection, before), after)) => projection.finish(ctx, m, y, [before, after]),
             None => Ok(()),

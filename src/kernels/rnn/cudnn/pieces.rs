@@ -1,5 +1,4 @@
-//! The small programs around the steps: packed weights, inputs without weights, and elementwise
-//! operations.
+//! The small programs around the steps: packed weights, inputs without weights, and dropout.
 
 use smallvec::smallvec;
 
@@ -9,9 +8,11 @@ use super::text::gates_type;
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::expression::Expression;
 use crate::kernels::op::OpContext;
+use crate::kernels::scalar::map::Signature;
 use crate::kernels::windows::{limit, part, ranges, too_large};
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// The recurrent weights of a layer with the gates of a unit side by side, direction by direction:
@@ -156,83 +157,36 @@ fn skip_shader(mode: Mode, real: DType, back: bool) -> Shader {
         })
 }
 
-/// An operation that is done element by element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Elementwise {
-    /// `c = a + b`; b may be c.
-    Sum,
-    /// `c = a b`.
-    Product,
-    /// `b` is the factor of each element, 0 where `a`, uniform in [0, 1), is below a share; `d = b
-    /// c`.
-    Drop,
-}
-
-impl Elementwise {
-    const ALL: [Self; 3] = [Self::Sum, Self::Product, Self::Drop];
-
-    /// The names of its bindings, and its text. The first bindings of [`Self::Drop`] are f32.
-    const fn text(self) -> (&'static [&'static str], &'static str) {
-        match self {
-            Self::Sum => (&["a", "b", "c"], "store_c(t, load_a(t) + load_b(t));"),
-            Self::Product => (&["a", "b", "c"], "store_c(t, load_a(t) * load_b(t));"),
-            Self::Drop => (
-                &["a", "b", "c", "d"],
-                "var factor = {{REAL}}(p.scale);\n    if load_a(t) < p.share {\n        factor = \
-                 {{REAL}}(0.0);\n    }\n    store_b(t, factor);\n    store_d(t, factor * \
-                 load_c(t));",
-            ),
+/// Calls `f` with the program of dropout. Its inputs are uniform numbers in [0, 1) and values; its
+/// outputs are the factor of each value and the product. Its arguments are the share of values to
+/// drop, their factor and the factor of the others.
+pub fn dropout<R>(real: DType, f: impl FnOnce(&Signature<'_>) -> R) -> R {
+    let text = match real {
+        DType::F32 => {
+            "x: float32, float32; c: 3; s0 = Less<float32>(x0, c0); s1 = SelectV2<float32>(s0, c1, \
+             c2); s2 = Mul<float32>(s1, x1); return s1, s2"
         }
-    }
-
-    /// Runs it over tensors of equal size. `share` is for [`Self::Drop`].
-    pub fn enqueue(self, device: &Device, share: f32, tensors: &[&Tensor]) -> Result<()> {
-        let (count, real) = (tensors[1].len(), tensors[1].dtype);
-        if count == 0 {
-            return Ok(());
+        _ => {
+            "x: float32, float64; c: 3; s0 = Less<float32>(x0, c0); s1 = SelectV2<float32>(s0, c1, \
+             c2); s2 = Cast<float32, float64>(s1); s3 = Mul<float64>(s2, x1); return s2, s3"
         }
-        let scale = if share < 1.0 { 1.0 / (1.0 - share) } else { 0.0 };
-        let fitting = limit(device.capabilities()) as usize / real.size();
-        for (first, count) in ranges(count, fitting) {
-            let parts = tensors.iter().map(|t| Binding::from(&part(t, first, count)));
-            device.enqueue_counted(
-                &Program {
-                    key: Key::new("rnn elements").dtype(real).number(self as u32),
-                    shader: &|| self.shader(real),
-                    bindings: parts.collect(),
-                    params: Params::new().u32(count).f32(share).f32(scale),
-                    grid: Grid::linear(count, WORKGROUP),
-                },
-                real.flops(count),
-            )?;
-        }
-        Ok(())
-    }
-
-    fn shader(self, real: DType) -> Shader {
-        let (names, body) = self.text();
-        let shader = Shader::new(format!("rnn {self:?} {real}").to_lowercase());
-        names
-            .iter()
-            .enumerate()
-            .fold(shader, |shader, (i, name)| {
-                let uniform = self == Self::Drop && i == 0;
-                shader.bind(name, if uniform { DType::F32 } else { real })
-            })
-            .u32s(&["count"])
-            .param("share", Field::F32)
-            .param("scale", Field::F32)
-            .define("BODY", body)
-            .define("REAL", real.value())
-            .body(include_str!("../../../../shaders/rnn/elementwise.wgsl"))
-    }
+    };
+    let expression: Expression = text.parse().expect("an expression of the tables' rows");
+    f(&Signature {
+        op: text,
+        inputs: expression.inputs(),
+        outputs: &expression.output_types(),
+        attrs: &["c0", "c1", "c2"],
+        function: &|| expression.wgsl("dropout"),
+        operations: expression.operations(),
+    })
 }
 
 /// Every shader.
 pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for real in [DType::F32, DType::F64] {
-        all.extend(Elementwise::ALL.map(|e| e.shader(real)));
+        all.extend(dropout(real, |s| s.linear_shaders()));
         for mode in Mode::ALL {
             for storage in [Storage::Vector, Storage::Tensors] {
                 all.push(pack_shader(&Model::of_mode(real, mode, 1, storage)));

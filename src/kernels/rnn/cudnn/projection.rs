@@ -12,11 +12,10 @@ use super::ends::{Columns, End, Ends, States};
 use super::extents::Extents;
 use super::model::Layout;
 use super::parameters::Parameters;
-use super::pieces::Elementwise;
 use super::product::{Matrix, multiply};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::kernels::rnn::values::clear;
+use crate::kernels::rnn::values::{clear, combine};
 use crate::kernels::windows::part;
 use crate::tensor::Tensor;
 
@@ -182,7 +181,7 @@ impl<'a> Projection<'a> {
         let [rows, columns] = c.extents();
         let more = ctx.temp(c.tensor().dtype, &[rows * columns])?;
         multiply(ctx, a, b, &Matrix::whole(&more, columns))?;
-        Elementwise::Sum.enqueue(ctx.device(), 0.0, &[&more, c.tensor(), c.tensor()])
+        combine(ctx, "AddV2", &more, c.tensor(), c.tensor())
     }
 
     fn ends(&self, direction: usize) -> Ends<'a> {

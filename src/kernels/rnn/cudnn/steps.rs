@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::model::Mode;
 use super::software;
-use super::text::Variant;
+use super::text::StepsVariant;
 use crate::device::{Binding, Device, Grid, Params, Profile, Program};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -28,7 +28,7 @@ const MOST_PHASES: usize = 512;
 /// The layout of a layer in its tensors, which have a row for each step and sequence. Extents and
 /// strides are in elements.
 #[derive(Debug, Clone)]
-pub struct Walk<'a> {
+pub struct LayerSteps<'a> {
     /// The layer's kind.
     pub mode: Mode,
     /// The position of a GRU's reset gate: see [`super::model::Model::reset`].
@@ -101,7 +101,7 @@ enum Bound<'a> {
     Rows(&'a Tensor, usize),
 }
 
-impl Walk<'_> {
+impl LayerSteps<'_> {
     /// Enqueues all steps forward.
     pub fn forward(&self, device: &Device, tensors: &Forward<'_>) -> Result<()> {
         let Forward { gates, weights, state, y, last } = *tensors;
@@ -155,7 +155,7 @@ impl Walk<'_> {
         self.directions > 1 && largest.iter().any(|tensor| tensor.bytes() > most)
     }
 
-    /// The walk in direction `i` alone, of the directions of this walk.
+    /// The steps in direction `i` alone, of the directions of these steps.
     fn only(&self, i: usize) -> Self {
         Self { direction: self.direction + i, directions: 1, ..self.clone() }
     }
@@ -177,7 +177,7 @@ impl Walk<'_> {
 
     /// Enqueues all steps of all sequences, in as few dispatches as the variant and the adapter's
     /// bindings allow. Backward there is one more phase, which ends with the state's gradients.
-    fn enqueue(&self, device: &Device, variant: Variant, bounds: &[Bound<'_>]) -> Result<()> {
+    fn enqueue(&self, device: &Device, variant: StepsVariant, bounds: &[Bound<'_>]) -> Result<()> {
         let slices = self.units.div_ceil(variant.units as usize);
         let (sequences, fitting) = self.windows(device, bounds)?;
         let phases = self.mode.phases();
@@ -297,7 +297,7 @@ impl Walk<'_> {
     }
 
     /// The number of phases, in whole steps, that stay within the adapter's limit of iterations.
-    fn phases_of_a_dispatch(&self, profile: &Profile, variant: Variant) -> usize {
+    fn phases_of_a_dispatch(&self, profile: &Profile, variant: StepsVariant) -> usize {
         // The iterations of the sums, one of the phase, and a few of the activation functions.
         let each = self.units + 8 * variant.rows as usize;
         let loaded = variant.rows as usize * variant.units as usize;
@@ -308,13 +308,13 @@ impl Walk<'_> {
 
     /// The variant with the most sequences for a workgroup that still leaves enough workgroups:
     /// each weight that an invocation loads is used for all of them.
-    fn variant(&self, profile: &Profile, backward: bool, real: DType) -> Variant {
+    fn variant(&self, profile: &Profile, backward: bool, real: DType) -> StepsVariant {
         let units = match self.units {
             n if n <= WHOLE => (n.next_power_of_two() as u32).max(32),
             _ => SLICE,
         };
         let software = software::is_for(profile, real);
-        let variant = |rows| Variant {
+        let variant = |rows| StepsVariant {
             backward,
             mode: self.mode,
             reset: self.reset,
@@ -330,8 +330,8 @@ impl Walk<'_> {
         let busy = if software { software::busy(self.batch) } else { profile.workgroups / 4 };
         let slices = self.units.div_ceil(units as usize);
         let groups = slices * self.directions;
-        let enough = |v: &Variant| self.batch.div_ceil(v.rows as usize) * groups >= busy;
-        let mut all = [16, 8, 4, 2, 1].map(variant).into_iter().filter(Variant::is_valid);
+        let enough = |v: &StepsVariant| self.batch.div_ceil(v.rows as usize) * groups >= busy;
+        let mut all = [16, 8, 4, 2, 1].map(variant).into_iter().filter(StepsVariant::is_valid);
         all.clone().find(enough).or(all.next_back()).expect("one row is always valid")
     }
 }

@@ -15,7 +15,7 @@ const MOST_ROWS_F64: u32 = 2;
 
 /// The properties that the text depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Variant {
+pub struct StepsVariant {
     /// Whether the steps are those of the gradient.
     pub backward: bool,
     /// The layer's kind.
@@ -34,7 +34,7 @@ pub struct Variant {
     pub software: bool,
 }
 
-impl Variant {
+impl StepsVariant {
     /// Whether the values that its invocations share fit into workgroup memory.
     pub fn is_valid(&self) -> bool {
         let shared = if self.backward { self.mode.lanes() } else { 1 };
@@ -296,7 +296,7 @@ pub fn shaders() -> Vec<Shader> {
         for (backward, real) in
             [false, true].into_iter().flat_map(|b| [DType::F32, DType::F64].map(|t| (b, t)))
         {
-            let of = |units, rows, lengths, software| Variant {
+            let of = |units, rows, lengths, software| StepsVariant {
                 backward,
                 mode,
                 reset,
@@ -316,5 +316,5 @@ pub fn shaders() -> Vec<Shader> {
             }
         }
     }
-    all.into_iter().filter(Variant::is_valid).map(Variant::shader).collect()
+    all.into_iter().filter(StepsVariant::is_valid).map(StepsVariant::shader).collect()
 }

@@ -34,6 +34,46 @@ fn read(device: &Device, address: u64) -> Result<u32, Error> {
     Ok(u32::from_le_bytes(bytes))
 }
 
+#[cfg(debug_assertions)]
+#[test]
+fn a_key_has_one_text() {
+    let device = device();
+    let address = device.allocate(256).unwrap();
+    let run = |value: u32| {
+        let main =
+            format!("@compute @workgroup_size(1)\nfn main() {{\n    x[p.off_x] = {value}u;\n}}");
+        device.enqueue(&Program {
+            key: Key::new("one key"),
+            shader: &|| Shader::new("one label").bind_raw("x", "u32", 4).body(&main),
+            bindings: smallvec![Binding { address, bytes: 4, unit: 4 }],
+            params: Params::new(),
+            grid: Grid::groups(1),
+        })
+    };
+    run(1).unwrap();
+    run(1).unwrap();
+    let error = run(2).unwrap_err().to_string();
+    assert!(error.contains("two shaders have the key one key: line "), "{error}");
+    assert!(error.contains("x[p.off_x] = 1u;") && error.contains("x[p.off_x] = 2u;"), "{error}");
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn elements_of_a_binding_have_the_size_of_the_shaders() {
+    let device = device();
+    let address = device.allocate(256).unwrap();
+    let main = "@compute @workgroup_size(1)\nfn main() {\n    x[p.off_x] = vec2<u32>();\n}";
+    let program = Program {
+        key: Key::new("two words"),
+        shader: &|| Shader::new("two words").bind_raw("x", "vec2<u32>", 8).body(main),
+        bindings: smallvec![Binding { address, bytes: 8, unit: 4 }],
+        params: Params::new(),
+        grid: Grid::groups(1),
+    };
+    let error = device.enqueue(&program).unwrap_err().to_string();
+    assert!(error.contains("elements of [4] bytes, its shader declares [8]"), "{error}");
+}
+
 #[test]
 fn nothing_overtakes_a_pipeline_that_is_being_compiled() {
     let device = device();

@@ -214,7 +214,11 @@ impl Device {
         let work = pace::of_dispatch(bytes, flops);
         // Bindings are counted as in the shader.
         let table_binding = (table_bytes > 0).then_some(Binding { address: 0, bytes: 0, unit: 4 });
-        let bindings = table_binding.into_iter().chain(program.bindings.iter().copied()).collect();
+        let bindings: SmallVec<[Binding; 8]> =
+            table_binding.into_iter().chain(program.bindings.iter().copied()).collect();
+        if cfg!(debug_assertions) {
+            pipeline.check_units(&bindings.iter().map(|b| b.unit).collect::<Vec<_>>())?;
+        }
         let dispatch =
             Dispatch { table, bound, params: block, grid: program.grid, bytes, work, asked };
         Ok(Waiting { pipeline, dispatch, bindings })

@@ -74,6 +74,36 @@ impl Planned {
         })
     }
 
+    /// Fails if a binding has elements of another size than the shader's.
+    pub fn check_units(&self, given: &[u32]) -> Result<()> {
+        let declared = self.shader.units();
+        if given == declared {
+            return Ok(());
+        }
+        Err(Error::Internal(format!(
+            "program {}: bindings with elements of {given:?} bytes, its shader declares \
+             {declared:?}",
+            self.key
+        )))
+    }
+
+    /// Fails if `shader`, which came with the same key, has another text.
+    fn check_equal(&self, shader: &Shader) -> Result<()> {
+        if self.shader == *shader {
+            return Ok(());
+        }
+        let [first, now] = [&self.shader, shader].map(|shader| shader.render(0));
+        let end = || std::iter::once("the end");
+        let mut lines = (1..).zip(first.lines().chain(end()).zip(now.lines().chain(end())));
+        let Some((number, (first, now))) = lines.find(|(_, (first, now))| first != now) else {
+            return Ok(());
+        };
+        Err(Error::Internal(format!(
+            "two shaders have the key {}: line {number} is {first:?} in one, {now:?} in the other",
+            self.key
+        )))
+    }
+
     fn caught(&self, compile: impl FnOnce() -> Result<Pipeline>) -> Result<Pipeline> {
         let label = self.shader.label();
         caught("a shader's compilation", compile).map_err(|e| {
@@ -216,6 +246,9 @@ impl Pipelines {
     /// Like [`Self::get`], but the pipeline is compiled only when a thread waits for it.
     pub fn later(&self, program: &Program<'_>) -> Result<Arc<Planned>> {
         if let Some(planned) = self.planned.read().find(&program.key) {
+            if cfg!(debug_assertions) {
+                planned.check_equal(&self.compiler.prepared((program.shader)()))?;
+            }
             return Ok(planned);
         }
         let made = self.plan(&program.key, (program.shader)())?;

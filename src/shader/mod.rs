@@ -19,6 +19,7 @@
 //!   `local_index`, and the values that [`Shader::builtin`] adds.
 
 pub(crate) mod codec;
+mod element;
 mod hidden;
 pub mod int64;
 pub mod library;
@@ -27,6 +28,8 @@ pub(crate) mod unroll;
 pub mod vec4;
 
 use std::fmt::Write;
+
+pub use element::{Access, Element, Raw, Storage};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -50,11 +53,11 @@ pub enum Field {
 
 /// A shader under construction. Declaration order of bindings and parameters is the order of
 /// [`crate::device::Program::bindings`] and [`crate::device::Params`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shader {
     label: String,
     extensions: Vec<&'static str>,
-    bindings: Vec<(&'static str, Element)>,
+    bindings: Vec<(&'static str, Storage)>,
     params: Vec<(String, Field)>,
     libraries: Vec<&'static str>,
     defines: Vec<(&'static str, String)>,
@@ -66,14 +69,6 @@ pub struct Shader {
     hides_constants: bool,
     is_in_parts: bool,
     is_copy: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Element {
-    /// With `load_`/`store_` accessors.
-    Typed(DType),
-    /// `array<T>` of a WGSL type, raw; its offset counts in units of this many bytes.
-    Raw(&'static str, u32),
 }
 
 impl Shader {
@@ -114,7 +109,7 @@ impl Shader {
     /// Declares the next binding with accessors for `dtype`.
     #[must_use]
     pub fn bind(mut self, name: &'static str, dtype: DType) -> Self {
-        self.bindings.push((name, Element::Typed(dtype)));
+        self.bindings.push((name, Storage::Typed(dtype)));
         self
     }
 
@@ -123,7 +118,7 @@ impl Shader {
     /// the tensor's address must be a multiple of `size`.
     #[must_use]
     pub fn bind_raw(mut self, name: &'static str, wgsl_type: &'static str, size: u32) -> Self {
-        self.bindings.push((name, Element::Raw(wgsl_type, size)));
+        self.bindings.push((name, Storage::Raw(wgsl_type, size)));
         self
     }
 
@@ -250,7 +245,7 @@ impl Shader {
 
     fn dtype_of(&self, binding: &str) -> DType {
         match self.bindings.iter().find(|(n, _)| *n == binding) {
-            Some((_, Element::Typed(t))) => *t,
+            Some((_, Storage::Typed(t))) => *t,
             _ => panic!("{}: no typed binding named {binding}", self.label),
         }
     }
@@ -260,8 +255,8 @@ impl Shader {
         self.bindings
             .iter()
             .map(|(_, e)| match e {
-                Element::Typed(t) => t.size() as u32,
-                Element::Raw(_, size) => *size,
+                Storage::Typed(t) => t.size() as u32,
+                Storage::Raw(_, size) => *size,
             })
             .collect()
     }
@@ -340,8 +335,8 @@ impl Shader {
         }
         for (i, (name, element)) in self.bindings.iter().enumerate() {
             let ty = match element {
-                Element::Typed(t) => t.storage(),
-                Element::Raw(ty, _) => ty,
+                Storage::Typed(t) => t.storage(),
+                Storage::Raw(ty, _) => ty,
             };
             let _ = writeln!(
                 out,
@@ -357,7 +352,7 @@ impl Shader {
         );
         let mut libraries = self.libraries.clone();
         for (name, element) in &self.bindings {
-            if let Element::Typed(t) = element {
+            if let Storage::Typed(t) = element {
                 libraries.extend(codec::library(*t));
                 out.push_str(&accessors(name, *t));
             }

@@ -70,7 +70,12 @@ impl Four {
 
     /// The shader, whose text is the same for all distances.
     pub fn shader(self, class: &AccessClass) -> Shader {
-        let shader = Shader::new(format!("strided {self:?}"));
+        // The distance is a parameter: the key does not hold it, so the label must not.
+        let shader = Shader::new(match self {
+            Self::Repeated => "strided, repeated",
+            Self::Turned => "strided, turned",
+            Self::Apart(_) => "strided, apart",
+        });
         let (shader, four) = match self {
             Self::Repeated => (shader.bind_raw("src", "u32", 4), "vec4(src[p.off_src + at])"),
             Self::Turned => {

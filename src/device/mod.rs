@@ -14,6 +14,7 @@ mod compiler;
 mod completion;
 #[cfg(any(windows, all(test, has_examination)))]
 mod crashing_backends;
+mod declaration;
 mod dump;
 mod enqueue;
 mod failures;
@@ -60,6 +61,8 @@ pub use adapters::{AdapterReport, Selection};
 pub use budget::MemoryBudget;
 pub use capabilities::{Capabilities, Timestamps};
 pub use completion::Serial;
+pub use declaration::{Axes, KeyPart, Parameter, Specialization};
+pub(crate) use declaration::{declare_params, declare_program};
 pub use enqueue::Dispatches;
 pub use matrices::{Cooperative, Matrices, MatrixSize, Means};
 pub use matrix_units::{Finding, MatrixUnits, Policy, Verdict};

@@ -13,7 +13,9 @@ use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// Identity of a pipeline: everything that its text depends on, and nothing else. Two programs with
-/// equal keys must have equal shaders. Shapes never belong here; extents are parameters.
+/// equal keys must have equal shaders: debug builds check that, and [`super::declare_program!`]
+/// makes the key and the shader from the same values. Shapes never belong here; extents are
+/// parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     bytes: SmallVec<[u8; 64]>,

@@ -1,17 +1,15 @@
 //! Positions grouped by a small number that each has: the sort behind partitions, ragged rows and
 //! weighted counts.
 
-use smallvec::smallvec;
-
 use super::radix::{self, bits_below};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types,
 };
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor};
 
 /// Index types that bucket numbers may have.
@@ -74,13 +72,17 @@ fn keys(ctx: &mut dyn OpContext, numbers: &Tensor, per_row: usize, size: usize) 
     let keys = ctx.temp(U32, &[numbers.len()])?;
     let count = ctx.device().check_extent(numbers.len())?;
     let last = ctx.device().check_extent(numbers.len() / per_row * size)?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort bucket keys").dtype(numbers.dtype),
-        shader: &|| keys_shader(numbers.dtype),
-        bindings: smallvec![Binding::raw(numbers, 4), (&keys).into()],
-        params: Params::new().u32(count).u32(size).u32(per_row).u32(last),
-        grid: Grid::linear(numbers.len(), WORKGROUP),
-    })?;
+    ctx.device().enqueue(
+        &BucketKeys {
+            numbers: Binding::raw(numbers, 4),
+            keys: (&keys).into(),
+            count,
+            limit: size,
+            per_row,
+            last,
+        }
+        .program(&BucketKeys::of(numbers.dtype), Grid::linear(numbers.len(), WORKGROUP)),
+    )?;
     Ok(keys)
 }
 
@@ -88,20 +90,22 @@ fn keys(ctx: &mut dyn OpContext, numbers: &Tensor, per_row: usize, size: usize) 
 /// `segments` + 1 bounds.
 pub fn bounds(ctx: &mut dyn OpContext, keys: &Tensor, segments: usize) -> Result<Tensor> {
     let bounds = ctx.temp(U32, &[segments + 1])?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort bounds"),
-        shader: &bounds_shader,
-        bindings: smallvec![keys.into(), (&bounds).into()],
-        params: Params::new().u32(segments + 1).u32(keys.len()),
-        grid: Grid::linear(segments + 1, WORKGROUP),
-    })?;
+    ctx.device().enqueue(
+        &Bounds {
+            sorted: keys.into(),
+            bounds: (&bounds).into(),
+            count: segments + 1,
+            keys: keys.len(),
+        }
+        .program(&Bounds::of(), Grid::linear(segments + 1, WORKGROUP)),
+    )?;
     Ok(bounds)
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![bounds_shader()];
-    all.extend(INDICES.iter().map(|t| keys_shader(*t)));
+    let mut all = vec![Bounds::shader()];
+    all.extend(INDICES.iter().map(|t| BucketKeys::shader(*t)));
     all
 }
 
@@ -116,24 +120,36 @@ pub fn clamped(dtype: DType) -> &'static str {
     }
 }
 
-fn keys_shader(dtype: DType) -> Shader {
-    Shader::new(format!("sort bucket keys {dtype}"))
-        .bind_raw("numbers", "u32", 4)
-        .bind("keys", U32)
-        .u32s(&["count", "limit", "per_row", "last"])
-        .body(clamped(dtype))
-        .body(
-            "fn value(i: u32) -> u32 {\n    let n = clamped(i);\n    return select((i / \
-             p.per_row) * p.limit + n, p.last, n == p.limit);\n}",
-        )
-        .map("keys")
+declare_program! {
+    /// The bucket of each number, or `last` for numbers out of range.
+    struct BucketKeys = "sort bucket keys"(dtype: DType);
+    bindings { numbers: Raw("u32", 4), keys: U32 }
+    params { count: u32, limit: usize, per_row: usize, last: u32 }
 }
 
-fn bounds_shader() -> Shader {
-    Shader::new("sort bounds")
-        .bind("sorted", U32)
-        .bind("bounds", U32)
-        .u32s(&["count", "keys"])
-        .body(include_str!("../../../shaders/sort/bounds.wgsl"))
-        .map("bounds")
+impl BucketKeys {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare(format!("sort bucket keys {dtype}"), dtype)
+            .body(clamped(dtype))
+            .body(
+                "fn value(i: u32) -> u32 {\n    let n = clamped(i);\n    return select((i / \
+             p.per_row) * p.limit + n, p.last, n == p.limit);\n}",
+            )
+            .map("keys")
+    }
+}
+
+declare_program! {
+    /// The start of each segment of sorted numbers.
+    struct Bounds = "sort bounds"();
+    bindings { sorted: U32, bounds: U32 }
+    params { count: usize, keys: usize }
+}
+
+impl Bounds {
+    fn shader() -> Shader {
+        Self::declare("sort bounds")
+            .body(include_str!("../../../shaders/sort/bounds.wgsl"))
+            .map("bounds")
+    }
 }

@@ -1,10 +1,8 @@
 //! InTopKV2: whether a row's wanted class is among its k greatest predictions.
 
-use smallvec::smallvec;
-
 use super::buckets::clamped;
 use super::keys::Kind;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
@@ -12,7 +10,7 @@ use crate::kernels::movement::shape;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader};
+use crate::shader::{Raw, Shader};
 
 /// Invocations that share a row.
 const WORKGROUP: u32 = 64;
@@ -44,51 +42,58 @@ fn in_top_k(ctx: &mut dyn OpContext) -> Result<()> {
     ctx.device().check_extent(x.len())?;
     let hits = ctx.temp(U32, &[rows])?;
     let index = targets.dtype;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort in top k").dtype(index),
-        shader: &|| shader(index),
-        bindings: smallvec![
-            (&x).into(),
-            Binding::raw(&targets, 4),
-            Binding::raw(&k, 4),
-            (&hits).into()
-        ],
-        params: Params::new().u32(rows).u32(classes).u32(index.size() / 4),
-        grid: Grid::groups(rows),
-    })?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort hits"),
-        shader: &hits_shader,
-        bindings: smallvec![(&hits).into(), (&out).into()],
-        params: Params::new().u32(rows),
-        grid: Grid::map(rows, Bool),
-    })
+    ctx.device().enqueue(
+        &CountHits {
+            x: (&x).into(),
+            numbers: Binding::raw(&targets, 4),
+            k_words: Binding::raw(&k, 4),
+            hits: (&hits).into(),
+            count: rows,
+            limit: classes,
+            words: index.size() / 4,
+        }
+        .program(&CountHits::of(index), Grid::groups(rows)),
+    )?;
+    ctx.device().enqueue(
+        &InTopK { hits: (&hits).into(), out: (&out).into(), count: rows }
+            .program(&InTopK::of(), Grid::map(rows, Bool)),
+    )
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![hits_shader()];
-    all.extend(INDEX.iter().map(|t| shader(*t)));
+    let mut all = vec![InTopK::shader()];
+    all.extend(INDEX.iter().map(|t| CountHits::shader(*t)));
     all
 }
 
-fn shader(index: DType) -> Shader {
-    Kind::of(F32)
-        .declare(Shader::new(format!("in top k {index}")))
-        .bind_raw("numbers", "u32", 4)
-        .bind_raw("k_words", "u32", 4)
-        .bind("hits", U32)
-        .u32s(&["count", "limit", "words"])
-        .workgroup([WORKGROUP, 1, 1])
-        .body(clamped(index))
-        .body(include_str!("../../../shaders/sort/in_top_k.wgsl"))
+declare_program! {
+    /// 1 for each row whose wanted class is among its k greatest predictions.
+    struct CountHits = "sort in top k"(index: DType);
+    bindings { x: Kind::of(F32), numbers: Raw("u32", 4), k_words: Raw("u32", 4), hits: U32 }
+    params { count: usize, limit: usize, words: usize }
 }
 
-fn hits_shader() -> Shader {
-    Shader::new("sort hits")
-        .bind("hits", U32)
-        .bind("out", Bool)
-        .param("count", Field::U32)
-        .body("fn value(i: u32) -> bool {\n    return load_hits(i) != 0u;\n}")
-        .map("out")
+impl CountHits {
+    fn shader(index: DType) -> Shader {
+        Self::declare(format!("in top k {index}"), index)
+            .workgroup([WORKGROUP, 1, 1])
+            .body(clamped(index))
+            .body(include_str!("../../../shaders/sort/in_top_k.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Turns numbers into booleans.
+    struct InTopK = "sort hits"();
+    bindings { hits: U32, out: Bool }
+    params { count: usize }
+}
+
+impl InTopK {
+    fn shader() -> Shader {
+        Self::declare("sort hits")
+            .body("fn value(i: u32) -> bool {\n    return load_hits(i) != 0u;\n}")
+            .map("out")
+    }
 }

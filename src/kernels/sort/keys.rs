@@ -4,14 +4,12 @@
 //! Keys are made from an element's bits, so no shader here needs 64-bit integers or floats, and few
 //! variants serve all types.
 
-use smallvec::smallvec;
-
 use super::radix::{self, Pairs, bits_below};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, KeyPart, declare_program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Element, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// How the bits of an element are ordered.
@@ -46,11 +44,6 @@ impl Kind {
         Self { order, size: dtype.size() }
     }
 
-    /// A number for the keys of pipelines.
-    pub const fn key(self) -> u32 {
-        self.order as u32 * 16 + self.size as u32
-    }
-
     /// Bits of an element.
     pub const fn bits(self) -> u32 {
         8 * self.size as u32
@@ -79,22 +72,29 @@ impl Kind {
         }
     }
 
-    /// The tensor as the binding that [`Kind::declare`] declares.
+    /// The tensor as a binding of this element.
     pub fn binding(self, x: &Tensor) -> Binding {
         debug_assert_eq!(Self::of(x.dtype), self);
         x.into()
     }
+}
 
-    /// Declares the binding `x` with `order_key`.
-    #[must_use]
-    pub fn declare(self, shader: Shader) -> Shader {
+impl KeyPart for Kind {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(self.order as u32 * 16 + self.size as u32)
+    }
+}
+
+/// The binding `x` with `order_key`.
+impl Element for Kind {
+    fn bind(self, shader: Shader, name: &'static str) -> Shader {
         let sign = 1u32 << ((self.bits() - 1) % 32);
         let mask = if self.size < 4 { (1u32 << self.bits()) - 1 } else { u32::MAX };
         let (shader, load) = match self.size {
-            1 => (shader.bind("x", U8), "vec2(load_x(i), 0u)"),
-            2 => (shader.bind("x", U16), "vec2(load_x(i), 0u)"),
-            4 => (shader.bind("x", U32), "vec2(load_x(i), 0u)"),
-            _ => (shader.bind_raw("x", "vec2<u32>", 8), "x[p.off_x + i]"),
+            1 => (shader.bind(name, U8), "vec2(load_x(i), 0u)"),
+            2 => (shader.bind(name, U16), "vec2(load_x(i), 0u)"),
+            4 => (shader.bind(name, U32), "vec2(load_x(i), 0u)"),
+            _ => (shader.bind_raw(name, "vec2<u32>", 8), "x[p.off_x + i]"),
         };
         let map = match (self.order, self.is_wide()) {
             (BitOrder::Unsigned, _) => "    return bits;".to_owned(),
@@ -152,31 +152,34 @@ fn enqueue(
     permutation: Option<&Tensor>,
     keys: &Tensor,
 ) -> Result<()> {
-    let params = Params::new().u32(keys.len()).u32(u32::from(permutation.is_some()));
     let grid = Grid::linear(keys.len(), WORKGROUP);
     match source {
         Source::Words { x, word, descending } => {
             let kind = Kind::of(x.dtype);
             let mask = if descending { u32::MAX >> (32 - kind.bits().min(32)) } else { 0 };
-            ctx.device().enqueue(&Program {
-                key: Key::new("sort keys").number(kind.key()),
-                shader: &|| words_shader(kind),
-                bindings: smallvec![
-                    kind.binding(x),
-                    permutation.unwrap_or(keys).into(),
-                    keys.into()
-                ],
-                params: params.u32(word).u32(mask),
-                grid,
-            })
+            ctx.device().enqueue(
+                &WordKeys {
+                    x: kind.binding(x),
+                    permutation: permutation.unwrap_or(keys).into(),
+                    keys: keys.into(),
+                    count: keys.len(),
+                    permuted: permutation.is_some(),
+                    word,
+                    mask,
+                }
+                .program(&WordKeys::of(kind), grid),
+            )
         }
-        Source::Rows { n } => ctx.device().enqueue(&Program {
-            key: Key::new("sort rows"),
-            shader: &rows_shader,
-            bindings: smallvec![permutation.unwrap_or(keys).into(), keys.into()],
-            params: params.u32(n),
-            grid,
-        }),
+        Source::Rows { n } => ctx.device().enqueue(
+            &RowKeys {
+                permutation: permutation.unwrap_or(keys).into(),
+                keys: keys.into(),
+                count: keys.len(),
+                permuted: permutation.is_some(),
+                n,
+            }
+            .program(&RowKeys::of(), grid),
+        ),
     }
 }
 
@@ -194,8 +197,8 @@ pub const fn infinity(dtype: DType) -> u32 {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![rows_shader()];
-    all.extend(Kind::all().into_iter().map(words_shader));
+    let mut all = vec![RowKeys::shader()];
+    all.extend(Kind::all().into_iter().map(WordKeys::shader));
     all
 }
 
@@ -209,15 +212,28 @@ fn map(shader: Shader, value: &str) -> Shader {
         .map("keys")
 }
 
-fn words_shader(kind: Kind) -> Shader {
-    let shader = kind
-        .declare(Shader::new(format!("sort keys {kind:?}")))
-        .bind("permutation", U32)
-        .bind("keys", U32);
-    map(shader.u32s(&["count", "permuted", "word", "mask"]), "order_key(at)[p.word] ^ p.mask")
+declare_program! {
+    /// The keys of a word of each element.
+    struct WordKeys = "sort keys"(kind: Kind);
+    bindings { x: kind, permutation: U32, keys: U32 }
+    params { count: usize, permuted: bool, word: u32, mask: u32 }
 }
 
-fn rows_shader() -> Shader {
-    let shader = Shader::new("sort rows").bind("permutation", U32).bind("keys", U32);
-    map(shader.u32s(&["count", "permuted", "n"]), "at / p.n")
+impl WordKeys {
+    fn shader(kind: Kind) -> Shader {
+        map(Self::declare(format!("sort keys {kind:?}"), kind), "order_key(at)[p.word] ^ p.mask")
+    }
+}
+
+declare_program! {
+    /// The row of each element.
+    struct RowKeys = "sort rows"();
+    bindings { permutation: U32, keys: U32 }
+    params { count: usize, permuted: bool, n: usize }
+}
+
+impl RowKeys {
+    fn shader() -> Shader {
+        map(Self::declare("sort rows"), "at / p.n")
+    }
 }

@@ -3,16 +3,14 @@
 //! Blocks count their nonzero elements, prefix sums over the counts tell where each block's
 //! coordinates begin, and the blocks write them.
 
-use smallvec::smallvec;
-
 use super::scan::{exclusive, word};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::require;
-use crate::shader::{Field, Shader};
+use crate::shader::{Raw, Shader};
 
 const TYPES: &[DType] = &[Bool, C128, C64, F64, F32, I64, I8, U8];
 /// The most extents that a list of coordinates can have.
@@ -39,13 +37,10 @@ fn nonzero(ctx: &mut dyn OpContext) -> Result<()> {
     let blocks = n.div_ceil(BLOCK);
     let totals = ctx.temp(U32, &[blocks])?;
     let starts = ctx.temp(U32, &[blocks + 1])?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort selected count").dtype(x.dtype),
-        shader: &|| count_shader(x.dtype),
-        bindings: smallvec![(&x).into(), (&totals).into()],
-        params: Params::new().u32(n).u32(blocks),
-        grid: Grid::groups(blocks),
-    })?;
+    ctx.device().enqueue(
+        &CountSelected { x: (&x).into(), totals: (&totals).into(), count: n, blocks }
+            .program(&CountSelected::of(x.dtype), Grid::groups(blocks)),
+    )?;
     exclusive(ctx, &totals, &starts)?;
     let total = word(ctx, &starts, blocks)? as usize;
     let out = ctx.output(0, I64, &[total, rank])?;
@@ -53,40 +48,59 @@ fn nonzero(ctx: &mut dyn OpContext) -> Result<()> {
         return Ok(());
     }
     ctx.device().check_extent(total * rank)?;
-    let mut dims = x.dims.to_vec();
-    dims.resize(MAX_RANK, 1);
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort selected coordinates").dtype(x.dtype),
-        shader: &|| coordinates_shader(x.dtype),
-        bindings: smallvec![(&x).into(), (&starts).into(), Binding::raw(&out, 8)],
-        params: Params::new().u32(n).u32(blocks).u32(rank).list(&dims),
-        grid: Grid::groups(blocks),
-    })
+    let mut dims = [1; MAX_RANK];
+    dims[..rank].copy_from_slice(&x.dims);
+    ctx.device().enqueue(
+        &SelectedCoordinates {
+            x: (&x).into(),
+            starts: (&starts).into(),
+            out: Binding::raw(&out, 8),
+            count: n,
+            blocks,
+            rank,
+            dims,
+        }
+        .program(&SelectedCoordinates::of(x.dtype), Grid::groups(blocks)),
+    )
 }
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().flat_map(|t| [count_shader(*t), coordinates_shader(*t)]).collect()
+    TYPES
+        .iter()
+        .flat_map(|t| [CountSelected::shader(*t), SelectedCoordinates::shader(*t)])
+        .collect()
 }
 
-fn count_shader(dtype: DType) -> Shader {
-    let shader =
-        Shader::new(format!("sort selected count {dtype}")).bind("x", dtype).bind("totals", U32);
-    selected(
-        shader.u32s(&["count", "blocks"]),
-        dtype,
-        include_str!("../../../shaders/sort/selected_count.wgsl"),
-    )
+declare_program! {
+    /// Counts the elements of each block that are not zero.
+    struct CountSelected = "sort selected count"(dtype: DType);
+    bindings { x: dtype, totals: U32 }
+    params { count: usize, blocks: usize }
 }
 
-fn coordinates_shader(dtype: DType) -> Shader {
-    let shader = Shader::new(format!("sort selected coordinates {dtype}"))
-        .bind("x", dtype)
-        .bind("starts", U32)
-        .bind_raw("out", "vec2<u32>", 8)
-        .u32s(&["count", "blocks", "rank"])
-        .param("dims", Field::Vec4s(MAX_RANK / 4));
-    selected(shader, dtype, include_str!("../../../shaders/sort/selected_coordinates.wgsl"))
+impl CountSelected {
+    fn shader(dtype: DType) -> Shader {
+        selected(
+            Self::declare(format!("sort selected count {dtype}"), dtype),
+            dtype,
+            include_str!("../../../shaders/sort/selected_count.wgsl"),
+        )
+    }
+}
+
+declare_program! {
+    /// The coordinates of the elements that are not zero.
+    struct SelectedCoordinates = "sort selected coordinates"(dtype: DType);
+    bindings { x: dtype, starts: U32, out: Raw("vec2<u32>", 8) }
+    params { count: usize, blocks: usize, rank: usize, dims: [usize; MAX_RANK] }
+}
+
+impl SelectedCoordinates {
+    fn shader(dtype: DType) -> Shader {
+        let shader = Self::declare(format!("sort selected coordinates {dtype}"), dtype);
+        selected(shader, dtype, include_str!("../../../shaders/sort/selected_coordinates.wgsl"))
+    }
 }
 
 fn selected(shader: Shader, dtype: DType, main: &str) -> Shader {

@@ -1,18 +1,16 @@
 //! GenerateBoundingBoxProposals: the anchors of the best scores become boxes, which suppress each
 //! other image by image.
 
-use smallvec::smallvec;
-
 use super::keys::order;
 use super::suppress::{Rows, Selected, scalar};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::DType::*;
 use crate::error::{Error, Result};
 use crate::kernels::movement::checked_product;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Tensor, shape_text};
 
 /// Numbers that describe an image.
@@ -79,25 +77,22 @@ fn propose(ctx: &mut dyn OpContext, total: usize) -> Result<()> {
     let boxes = ctx.temp(F32, &[images, first, 4])?;
     let kept = ctx.temp(F32, &[images, first])?;
     let places = ctx.temp(U32, &[images, first])?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort proposals"),
-        shader: &boxes_shader,
-        bindings: smallvec![
-            deltas.into(),
-            anchors.into(),
-            images_info.into(),
-            (&sorted).into(),
-            (&boxes).into(),
-            (&kept).into(),
-            (&places).into(),
-        ],
-        params: Params::new()
-            .u32(ctx.device().check_extent(kept.len())?)
-            .u32(first)
-            .u32(anchors_each)
-            .f32(least),
-        grid: Grid::linear(kept.len(), WORKGROUP),
-    })?;
+    ctx.device().enqueue(
+        &DecodeBoxes {
+            deltas: deltas.into(),
+            anchors: anchors.into(),
+            images: images_info.into(),
+            order: (&sorted).into(),
+            boxes: (&boxes).into(),
+            kept: (&kept).into(),
+            places: (&places).into(),
+            count: ctx.device().check_extent(kept.len())?,
+            first,
+            anchors_each,
+            least,
+        }
+        .program(&DecodeBoxes::of(), Grid::linear(kept.len(), WORKGROUP)),
+    )?;
     let Selected { places: selected, counts } = Rows {
         boxes: &boxes,
         scores: &kept,
@@ -110,56 +105,59 @@ fn propose(ctx: &mut dyn OpContext, total: usize) -> Result<()> {
         lowest: 0.0,
     }
     .select(ctx)?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort proposals write"),
-        shader: &write_shader,
-        bindings: smallvec![
-            scores.into(),
-            (&sorted).into(),
-            (&boxes).into(),
-            (&counts).into(),
-            (&selected).into(),
-            (&out_boxes).into(),
-            (&out_scores).into(),
-        ],
-        params: Params::new()
-            .u32(ctx.device().check_extent(out_scores.len())?)
-            .u32(total)
-            .u32(first)
-            .u32(limit)
-            .u32(anchors_each),
-        grid: Grid::linear(out_scores.len(), WORKGROUP),
-    })
+    ctx.device().enqueue(
+        &WriteProposals {
+            scores: scores.into(),
+            order: (&sorted).into(),
+            boxes: (&boxes).into(),
+            state: (&counts).into(),
+            selected: (&selected).into(),
+            out_boxes: (&out_boxes).into(),
+            out_scores: (&out_scores).into(),
+            count: ctx.device().check_extent(out_scores.len())?,
+            total,
+            first,
+            limit,
+            anchors_each,
+        }
+        .program(&WriteProposals::of(), Grid::linear(out_scores.len(), WORKGROUP)),
+    )
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![boxes_shader(), write_shader()]
+    vec![DecodeBoxes::shader(), WriteProposals::shader()]
 }
 
-fn boxes_shader() -> Shader {
-    Shader::new("bounding box proposals")
-        .bind("deltas", F32)
-        .bind("anchors", F32)
-        .bind("images", F32)
-        .bind("order", U32)
-        .bind("boxes", F32)
-        .bind("kept", F32)
-        .bind("places", U32)
-        .u32s(&["count", "first", "anchors_each"])
-        .param("least", Field::F32)
-        .body(include_str!("../../../shaders/sort/proposals.wgsl"))
+declare_program! {
+    /// The boxes of the best anchors of each image.
+    struct DecodeBoxes = "sort proposals"();
+    bindings {
+        deltas: F32, anchors: F32, images: F32, order: U32, boxes: F32, kept: F32, places: U32,
+    }
+    params { count: u32, first: usize, anchors_each: usize, least: f32 }
 }
 
-fn write_shader() -> Shader {
-    Shader::new("bounding box proposals, selected")
-        .bind("scores", F32)
-        .bind("order", U32)
-        .bind("boxes", F32)
-        .bind("state", U32)
-        .bind("selected", U32)
-        .bind("out_boxes", F32)
-        .bind("out_scores", F32)
-        .u32s(&["count", "total", "first", "limit", "anchors_each"])
-        .body(include_str!("../../../shaders/sort/proposals_write.wgsl"))
+impl DecodeBoxes {
+    fn shader() -> Shader {
+        Self::declare("bounding box proposals")
+            .body(include_str!("../../../shaders/sort/proposals.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Writes the selected boxes and their scores.
+    struct WriteProposals = "sort proposals write"();
+    bindings {
+        scores: F32, order: U32, boxes: F32, state: U32, selected: U32, out_boxes: F32,
+        out_scores: F32,
+    }
+    params { count: u32, total: usize, first: usize, limit: usize, anchors_each: usize }
+}
+
+impl WriteProposals {
+    fn shader() -> Shader {
+        Self::declare("bounding box proposals, selected")
+            .body(include_str!("../../../shaders/sort/proposals_write.wgsl"))
+    }
 }

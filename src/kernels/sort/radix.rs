@@ -8,10 +8,8 @@
 //! A workgroup sorts a block by four bits in its memory, so that neighbours read and write
 //! neighbouring pairs.
 
-use smallvec::smallvec;
-
 use super::scan;
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::DType::U32;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -56,23 +54,31 @@ pub fn sort(
     let mut numbered = values.is_none();
     // A pass with no bits left still writes the positions.
     for pass in 0..bits.max(1).div_ceil(DIGIT) {
-        let params = Params::new().u32(n).u32(blocks).u32(pass * DIGIT);
-        ctx.device().enqueue(&Program {
-            key: Key::new("sort radix count"),
-            shader: &count_shader,
-            bindings: smallvec![(&now.keys).into(), (&counts).into()],
-            params: params.clone(),
-            grid: Grid::groups(blocks),
-        })?;
+        ctx.device().enqueue(
+            &CountDigits {
+                keys: (&now.keys).into(),
+                counts: (&counts).into(),
+                count: n,
+                blocks,
+                shift: pass * DIGIT,
+            }
+            .program(&CountDigits::of(), Grid::groups(blocks)),
+        )?;
         scan::exclusive(ctx, &counts, &starts)?;
-        let tensors = [&now.keys, &now.values, &starts, &next.keys, &next.values];
-        ctx.device().enqueue(&Program {
-            key: Key::new("sort radix place"),
-            shader: &place_shader,
-            bindings: tensors.into_iter().map(Into::into).collect(),
-            params: params.u32(u32::from(numbered)),
-            grid: Grid::groups(blocks),
-        })?;
+        ctx.device().enqueue(
+            &PlaceByDigit {
+                keys: (&now.keys).into(),
+                values: (&now.values).into(),
+                starts: (&starts).into(),
+                sorted_keys: (&next.keys).into(),
+                sorted_values: (&next.values).into(),
+                count: n,
+                blocks,
+                shift: pass * DIGIT,
+                numbered,
+            }
+            .program(&PlaceByDigit::of(), Grid::groups(blocks)),
+        )?;
         numbered = false;
         std::mem::swap(&mut now, &mut next);
     }
@@ -86,24 +92,33 @@ pub const fn bits_below(n: usize) -> u32 {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![count_shader(), place_shader()]
+    vec![CountDigits::shader(), PlaceByDigit::shader()]
 }
 
-fn count_shader() -> Shader {
-    Shader::new("sort radix count")
-        .bind("keys", U32)
-        .bind("counts", U32)
-        .u32s(&["count", "blocks", "shift"])
-        .body(include_str!("../../../shaders/sort/radix_count.wgsl"))
+declare_program! {
+    /// Counts the digits of each block.
+    struct CountDigits = "sort radix count"();
+    bindings { keys: U32, counts: U32 }
+    params { count: usize, blocks: usize, shift: u32 }
 }
 
-fn place_shader() -> Shader {
-    Shader::new("sort radix place")
-        .bind("keys", U32)
-        .bind("values", U32)
-        .bind("starts", U32)
-        .bind("sorted_keys", U32)
-        .bind("sorted_values", U32)
-        .u32s(&["count", "blocks", "shift", "numbered"])
-        .body(include_str!("../../../shaders/sort/radix_place.wgsl"))
+impl CountDigits {
+    fn shader() -> Shader {
+        Self::declare("sort radix count")
+            .body(include_str!("../../../shaders/sort/radix_count.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Moves keys and values to the places of their digits.
+    struct PlaceByDigit = "sort radix place"();
+    bindings { keys: U32, values: U32, starts: U32, sorted_keys: U32, sorted_values: U32 }
+    params { count: usize, blocks: usize, shift: u32, numbered: bool }
+}
+
+impl PlaceByDigit {
+    fn shader() -> Shader {
+        Self::declare("sort radix place")
+            .body(include_str!("../../../shaders/sort/radix_place.wgsl"))
+    }
 }

@@ -4,9 +4,7 @@
 //! same programs (recursively) and start the second pass, so any length takes a handful of
 //! dispatches and no workgroup waits for another.
 
-use smallvec::smallvec;
-
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::DType::U32;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -25,13 +23,16 @@ pub fn exclusive(ctx: &mut dyn OpContext, counts: &Tensor, out: &Tensor) -> Resu
     debug_assert_eq!((counts.dtype, out.dtype, out.len()), (U32, U32, n + 1));
     let starts = starts(ctx, counts)?;
     let blocks = n.div_ceil(BLOCK).max(1);
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort scan"),
-        shader: &scan_shader,
-        bindings: smallvec![counts.into(), starts.as_ref().unwrap_or(out).into(), out.into()],
-        params: Params::new().u32(n).u32(blocks),
-        grid: Grid::groups(blocks),
-    })
+    ctx.device().enqueue(
+        &Scan {
+            x: counts.into(),
+            starts: starts.as_ref().unwrap_or(out).into(),
+            out: out.into(),
+            count: n,
+            blocks,
+        }
+        .program(&Scan::of(), Grid::groups(blocks)),
+    )
 }
 
 /// The sum of all elements before each block of `x`; None for a single block.
@@ -43,13 +44,10 @@ fn starts(ctx: &mut dyn OpContext, x: &Tensor) -> Result<Option<Tensor>> {
     }
     let totals = ctx.temp(U32, &[blocks])?;
     let starts = ctx.temp(U32, &[blocks + 1])?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort totals"),
-        shader: &totals_shader,
-        bindings: smallvec![x.into(), (&totals).into()],
-        params: Params::new().u32(n).u32(blocks),
-        grid: Grid::groups(blocks),
-    })?;
+    ctx.device().enqueue(
+        &Totals { x: x.into(), totals: (&totals).into(), count: n, blocks }
+            .program(&Totals::of(), Grid::groups(blocks)),
+    )?;
     exclusive(ctx, &totals, &starts)?;
     Ok(Some(starts))
 }
@@ -80,33 +78,43 @@ pub fn words<const N: usize>(
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![scan_shader(), totals_shader()]
+    vec![Scan::shader(), Totals::shader()]
 }
 
-fn totals_shader() -> Shader {
-    Shader::new("sort totals")
-        .bind("x", U32)
-        .bind("totals", U32)
-        .u32s(&["count", "blocks"])
-        .workgroup([INVOCATIONS, 1, 1])
-        .define(
-            "FINISH",
-            "    if block < p.blocks && local_index == WORKGROUP - 1u {\n        \
+declare_program! {
+    /// The sum of each block.
+    struct Totals = "sort totals"();
+    bindings { x: U32, totals: U32 }
+    params { count: usize, blocks: usize }
+}
+
+impl Totals {
+    fn shader() -> Shader {
+        Self::declare("sort totals")
+            .workgroup([INVOCATIONS, 1, 1])
+            .define(
+                "FINISH",
+                "    if block < p.blocks && local_index == WORKGROUP - 1u {\n        \
              store_totals(block, sum);\n    }",
-        )
-        .body(include_str!("../../../shaders/sort/scan.wgsl"))
+            )
+            .body(include_str!("../../../shaders/sort/scan.wgsl"))
+    }
 }
 
-fn scan_shader() -> Shader {
-    Shader::new("sort scan")
-        .bind("x", U32)
-        .bind("starts", U32)
-        .bind("out", U32)
-        .u32s(&["count", "blocks"])
-        .workgroup([INVOCATIONS, 1, 1])
-        .define(
-            "FINISH",
-            "    var at = sum - own;
+declare_program! {
+    /// The exclusive prefix sums of blocks that start at `starts`.
+    struct Scan = "sort scan"();
+    bindings { x: U32, starts: U32, out: U32 }
+    params { count: usize, blocks: usize }
+}
+
+impl Scan {
+    fn shader() -> Shader {
+        Self::declare("sort scan")
+            .workgroup([INVOCATIONS, 1, 1])
+            .define(
+                "FINISH",
+                "    var at = sum - own;
     if p.blocks > 1u {
         at += load_starts(block);
     }
@@ -118,6 +126,7 @@ fn scan_shader() -> Shader {
             store_out(p.count, at);
         }
     }",
-        )
-        .body(include_str!("../../../shaders/sort/scan.wgsl"))
+            )
+            .body(include_str!("../../../shaders/sort/scan.wgsl"))
+    }
 }

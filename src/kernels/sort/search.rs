@@ -1,9 +1,7 @@
 //! LowerBound, UpperBound (tf.searchsorted) and Bucketize: binary search for many values, with an
 //! invocation for each.
 
-use smallvec::smallvec;
-
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::types::INDEX;
 use crate::dtype::{
     DType::{self, *},
@@ -13,7 +11,7 @@ use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 const TYPES: &[DType] = types::REALS;
@@ -87,18 +85,19 @@ impl Search {
         let count =
             ctx.device().check_extent(values.len().max(sorted.len()))?.min(values.len() as u32);
         let (list, value) = (sorted.dtype, values.dtype);
-        ctx.device().enqueue(&Program {
-            key: Key::new("sort search").dtype(list).dtype(value),
-            shader: &|| shader(list, value),
-            bindings: smallvec![sorted.into(), values.into(), Binding::raw(out, 4)],
-            params: Params::new()
-                .u32(count)
-                .u32(sorted.dims[1])
-                .u32(values.dims[1])
-                .u32(out.dtype.size() / 4)
-                .u32(u32::from(self.upper)),
-            grid: Grid::linear(values.len(), WORKGROUP),
-        })
+        ctx.device().enqueue(
+            &SearchRows {
+                sorted: sorted.into(),
+                values: values.into(),
+                out: Binding::raw(out, 4),
+                count,
+                n: sorted.dims[1],
+                m: values.dims[1],
+                words: out.dtype.size() / 4,
+                upper: self.upper,
+            }
+            .program(&SearchRows::of(list, value), Grid::linear(values.len(), WORKGROUP)),
+        )
     }
 }
 
@@ -117,22 +116,27 @@ pub fn declare(shader: Shader, list: DType, value: DType) -> Shader {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> = TYPES.iter().map(|t| shader(*t, *t)).collect();
-    all.extend([F64, I32, I64].map(|t| shader(F32, t)));
+    let mut all: Vec<_> = TYPES.iter().map(|t| SearchRows::shader(*t, *t)).collect();
+    all.extend([F64, I32, I64].map(|t| SearchRows::shader(F32, t)));
     all
 }
 
-fn shader(list: DType, value: DType) -> Shader {
-    let shader = Shader::new(format!("sort search {list} {value}"))
-        .bind("sorted", list)
-        .bind("values", value)
-        .bind_raw("out", "u32", 4)
-        .u32s(&["count", "n", "m", "words", "upper"]);
-    declare(shader, list, value).body(
-        "{{ENTRY}} {\n    let i = \
+declare_program! {
+    /// Places of values in sorted rows.
+    struct SearchRows = "sort search"(list: DType, value: DType);
+    bindings { sorted: list, values: value, out: Raw("u32", 4) }
+    params { count: u32, n: usize, m: usize, words: usize, upper: bool }
+}
+
+impl SearchRows {
+    fn shader(list: DType, value: DType) -> Shader {
+        let shader = Self::declare(format!("sort search {list} {value}"), list, value);
+        declare(shader, list, value).body(
+            "{{ENTRY}} {\n    let i = \
          linear_id(workgroup_id, num_workgroups, local_index);\n    if i >= p.count {\n        \
          return;\n    }\n    let at = p.off_out + i * p.words;\n    out[at] = \
          search(Compared(load_values(i)), (i / p.m) * p.n, p.n);\n    if p.words == 2u {\n        \
          out[at + 1u] = 0u;\n    }\n}\n",
-    )
+        )
+    }
 }

@@ -6,18 +6,16 @@
 //! with boxes times selections, and no matrix of all pairs is stored. Rows that do not suppress
 //! each other (classes, images) have a workgroup each ([`Rows`]).
 
-use smallvec::smallvec;
-
 use super::keys::order;
 use super::scan::word;
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::DType::*;
 use crate::error::Result;
 use crate::kernels::movement::shape;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor};
 
 /// Registers the ops.
@@ -191,32 +189,29 @@ impl Rows<'_> {
             // The number of selected boxes is at most that of the candidates before.
             let before = self.limit.min(first).max(1);
             for from in (0..before).step_by(most) {
-                device.enqueue(&Program {
-                    key: Key::new("sort suppress"),
-                    shader: &shader,
-                    bindings: smallvec![
-                        self.boxes.into(),
-                        self.scores.into(),
-                        self.order.into(),
-                        (&state).into(),
-                        (&selected).into(),
-                        (&corners).into(),
-                        (&alive).into(),
-                    ],
-                    params: Params::new()
-                        .u32(n)
-                        .u32(first)
-                        .u32(self.limit)
-                        .u32(rows)
-                        .u32(self.classes)
-                        .u32(self.box_classes)
-                        .u32(from)
-                        .u32(most)
-                        .u32(u32::from(from + most >= before))
-                        .f32(self.overlap)
-                        .f32(self.lowest),
-                    grid: Grid::groups(rows),
-                })?;
+                device.enqueue(
+                    &Suppress {
+                        boxes: self.boxes.into(),
+                        scores: self.scores.into(),
+                        order: self.order.into(),
+                        state: (&state).into(),
+                        selected: (&selected).into(),
+                        corners: (&corners).into(),
+                        alive: (&alive).into(),
+                        count: n,
+                        first,
+                        limit: self.limit,
+                        rows,
+                        classes: self.classes,
+                        box_classes: self.box_classes,
+                        visited: from,
+                        most,
+                        resolves: from + most >= before,
+                        overlap: self.overlap,
+                        lowest: self.lowest,
+                    }
+                    .program(&Suppress::of(), Grid::groups(rows)),
+                )?;
             }
         }
         Ok(Selected { places: selected, counts: state })
@@ -225,21 +220,24 @@ impl Rows<'_> {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![shader()]
+    vec![Suppress::shader()]
 }
 
-fn shader() -> Shader {
-    Shader::new("non-maximum suppression")
-        .bind("boxes", F32)
-        .bind("scores", F32)
-        .bind("order", U32)
-        .bind("state", U32)
-        .bind("selected", U32)
-        .bind("corners", F32)
-        .bind("alive", U32)
-        .u32s(&["count", "first", "limit", "rows", "classes", "box_classes"])
-        .u32s(&["visited", "most", "resolves"])
-        .param("overlap", Field::F32)
-        .param("lowest", Field::F32)
-        .body(include_str!("../../../shaders/sort/suppress.wgsl"))
+declare_program! {
+    /// Selects boxes of each row that overlap no selected box too much.
+    struct Suppress = "sort suppress"();
+    bindings {
+        boxes: F32, scores: F32, order: U32, state: U32, selected: U32, corners: F32, alive: U32,
+    }
+    params {
+        count: usize, first: usize, limit: usize, rows: usize, classes: usize, box_classes: usize,
+        visited: usize, most: usize, resolves: bool, overlap: f32, lowest: f32,
+    }
+}
+
+impl Suppress {
+    fn shader() -> Shader {
+        Self::declare("non-maximum suppression")
+            .body(include_str!("../../../shaders/sort/suppress.wgsl"))
+    }
 }

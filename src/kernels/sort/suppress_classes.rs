@@ -4,11 +4,9 @@
 //! All classes of all images are sorted together. A workgroup selects from each class
 //! ([`super::suppress`]), and the selected boxes are sorted for each image.
 
-use smallvec::smallvec;
-
 use super::keys::order;
 use super::suppress::{Rows, Selected, scalar};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::DType::*;
 use crate::error::Result;
 use crate::kernels::movement::checked_product;
@@ -17,7 +15,7 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::layout::Iteration;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Tensor, shape_text};
 
 /// Registers the op.
@@ -96,43 +94,41 @@ impl Kernel for Combined {
         }
         .select(ctx)?;
         let keys = ctx.temp(F32, &[images, classes * limit])?;
-        ctx.device().enqueue(&Program {
-            key: Key::new("sort suppress keys"),
-            shader: &keys_shader,
-            bindings: smallvec![
-                (&rows).into(),
-                (&counts).into(),
-                (&selected).into(),
-                (&keys).into()
-            ],
-            params: Params::new().u32(keys.len()).u32(limit).u32(places).f32(f32::NEG_INFINITY),
-            grid: Grid::map(keys.len(), F32),
-        })?;
+        ctx.device().enqueue(
+            &ScoresLeft {
+                scores: (&rows).into(),
+                state: (&counts).into(),
+                selected: (&selected).into(),
+                keys: (&keys).into(),
+                count: keys.len(),
+                limit,
+                places,
+                nothing: f32::NEG_INFINITY,
+            }
+            .program(&ScoresLeft::of(), Grid::map(keys.len(), F32)),
+        )?;
         let best = order(ctx, &keys, classes * limit, true)?.values;
         let count = ctx.device().check_extent(images * total)?;
-        ctx.device().enqueue(&Program {
-            key: Key::new("sort suppress collect"),
-            shader: &collect_shader,
-            bindings: smallvec![
-                (&boxes).into(),
-                (&keys).into(),
-                (&best).into(),
-                (&counts).into(),
-                (&selected).into(),
-                (&out_boxes).into(),
-                (&out_scores).into(),
-                (&out_classes).into(),
-            ],
-            params: Params::new()
-                .u32(count)
-                .u32(total)
-                .u32(classes)
-                .u32(limit)
-                .u32(places)
-                .u32(box_classes)
-                .u32(u32::from(self.clips)),
-            grid: Grid::linear(count as usize, WORKGROUP),
-        })?;
+        ctx.device().enqueue(
+            &CollectBest {
+                boxes: (&boxes).into(),
+                keys: (&keys).into(),
+                order: (&best).into(),
+                state: (&counts).into(),
+                selected: (&selected).into(),
+                out_boxes: (&out_boxes).into(),
+                out_scores: (&out_scores).into(),
+                out_classes: (&out_classes).into(),
+                count,
+                total,
+                classes,
+                limit,
+                places,
+                box_classes,
+                clips: self.clips,
+            }
+            .program(&CollectBest::of(), Grid::linear(count as usize, WORKGROUP)),
+        )?;
         count_valid(ctx, &counts, classes, total, &valid)
     }
 }
@@ -144,51 +140,69 @@ fn count_valid(
     total: usize,
     valid: &Tensor,
 ) -> Result<()> {
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort suppress count"),
-        shader: &count_shader,
-        bindings: smallvec![counts.into(), valid.into()],
-        params: Params::new().u32(valid.len()).u32(classes).u32(total),
-        grid: Grid::map(valid.len(), I32),
-    })
+    ctx.device().enqueue(
+        &CountBoxes {
+            state: counts.into(),
+            valid: valid.into(),
+            count: valid.len(),
+            classes,
+            total,
+        }
+        .program(&CountBoxes::of(), Grid::map(valid.len(), I32)),
+    )
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![keys_shader(), collect_shader(), count_shader()]
+    vec![ScoresLeft::shader(), CollectBest::shader(), CountBoxes::shader()]
 }
 
-fn keys_shader() -> Shader {
-    Shader::new("non-maximum suppression, scores of what is left")
-        .bind("scores", F32)
-        .bind("state", U32)
-        .bind("selected", U32)
-        .bind("keys", F32)
-        .u32s(&["count", "limit", "places"])
-        .param("nothing", Field::F32)
-        .body(include_str!("../../../shaders/sort/suppress_keys.wgsl"))
-        .map("keys")
+declare_program! {
+    /// The scores of the boxes that are left, as keys of a sort.
+    struct ScoresLeft = "sort suppress keys"();
+    bindings { scores: F32, state: U32, selected: U32, keys: F32 }
+    params { count: usize, limit: usize, places: usize, nothing: f32 }
 }
 
-fn collect_shader() -> Shader {
-    Shader::new("non-maximum suppression, best of all classes")
-        .bind("boxes", F32)
-        .bind("keys", F32)
-        .bind("order", U32)
-        .bind("state", U32)
-        .bind("selected", U32)
-        .bind("out_boxes", F32)
-        .bind("out_scores", F32)
-        .bind("out_classes", F32)
-        .u32s(&["count", "total", "classes", "limit", "places", "box_classes", "clips"])
-        .body(include_str!("../../../shaders/sort/suppress_collect.wgsl"))
+impl ScoresLeft {
+    fn shader() -> Shader {
+        Self::declare("non-maximum suppression, scores of what is left")
+            .body(include_str!("../../../shaders/sort/suppress_keys.wgsl"))
+            .map("keys")
+    }
 }
 
-fn count_shader() -> Shader {
-    Shader::new("non-maximum suppression, number of boxes")
-        .bind("state", U32)
-        .bind("valid", I32)
-        .u32s(&["count", "classes", "total"])
-        .body(include_str!("../../../shaders/sort/suppress_count.wgsl"))
-        .map("valid")
+declare_program! {
+    /// The best boxes of all classes of each image.
+    struct CollectBest = "sort suppress collect"();
+    bindings {
+        boxes: F32, keys: F32, order: U32, state: U32, selected: U32, out_boxes: F32,
+        out_scores: F32, out_classes: F32,
+    }
+    params {
+        count: u32, total: usize, classes: usize, limit: usize, places: usize,
+        box_classes: usize, clips: bool,
+    }
+}
+
+impl CollectBest {
+    fn shader() -> Shader {
+        Self::declare("non-maximum suppression, best of all classes")
+            .body(include_str!("../../../shaders/sort/suppress_collect.wgsl"))
+    }
+}
+
+declare_program! {
+    /// The number of boxes of each image.
+    struct CountBoxes = "sort suppress count"();
+    bindings { state: U32, valid: I32 }
+    params { count: usize, classes: usize, total: usize }
+}
+
+impl CountBoxes {
+    fn shader() -> Shader {
+        Self::declare("non-maximum suppression, number of boxes")
+            .body(include_str!("../../../shaders/sort/suppress_count.wgsl"))
+            .map("valid")
+    }
 }

@@ -4,11 +4,9 @@
 //! A [`tournament`] of segments of each row finds a small k. If k is too large for a tournament to
 //! leave fewer elements, all rows are sorted at once by the device-wide radix sort.
 
-use smallvec::smallvec;
-
 use super::keys::order;
 use super::tournament::{CAPACITY, TOURNAMENT, tournament};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types,
@@ -126,28 +124,31 @@ fn heads(
     k: usize,
     out: &Tensor,
 ) -> Result<()> {
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort heads"),
-        shader: &heads_shader,
-        bindings: smallvec![sorted.into(), out.into()],
-        params: Params::new().u32(rows * k).u32(n).u32(k),
-        grid: Grid::linear(rows * k, WORKGROUP),
-    })
+    ctx.device().enqueue(
+        &FirstOfRows { sorted: sorted.into(), out: out.into(), count: rows * k, n, k }
+            .program(&FirstOfRows::of(), Grid::linear(rows * k, WORKGROUP)),
+    )
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![heads_shader()]
+    vec![FirstOfRows::shader()]
 }
 
-fn heads_shader() -> Shader {
-    Shader::new("sort heads")
-        .bind("sorted", U32)
-        .bind("out", U32)
-        .u32s(&["count", "n", "k"])
+declare_program! {
+    /// The first `k` elements of each sorted row of `n`.
+    struct FirstOfRows = "sort heads"();
+    bindings { sorted: U32, out: U32 }
+    params { count: usize, n: usize, k: usize }
+}
+
+impl FirstOfRows {
+    fn shader() -> Shader {
+        Self::declare("sort heads")
         .body(
             "fn value(i: u32) -> u32 {\n    let row = i / p.k;\n    return load_sorted(row * p.n \
              + i % p.k) - row * p.n;\n}",
         )
         .map("out")
+    }
 }

@@ -4,10 +4,8 @@
 //! A round either selects (a small k) or sorts its segments. Both order elements by their keys and
 //! then by their positions.
 
-use smallvec::smallvec;
-
 use super::keys::Kind;
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_params, declare_program};
 use crate::dtype::DType::U32;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -96,33 +94,28 @@ impl Round<'_> {
         let n = self.candidates.map_or(length, |c| c.dims[1]);
         let segments = rows * self.per_row;
         let kind = Kind::of(self.x.dtype);
-        let bindings =
-            smallvec![kind.binding(self.x), self.candidates.unwrap_or(kept).into(), kept.into()];
-        let params = Params::new()
-            .u32(segments)
-            .u32(self.per_row)
-            .u32(n)
-            .u32(length)
-            .u32(self.k)
-            .u32(u32::from(self.candidates.is_some()))
-            .u32(if self.descending { u32::MAX } else { 0 });
+        let (x, candidates) = (kind.binding(self.x), self.candidates.unwrap_or(kept).into());
+        let round = RoundParams {
+            segments,
+            per_row: self.per_row,
+            n,
+            length,
+            keep: self.k,
+            listed: self.candidates.is_some(),
+            mask: if self.descending { u32::MAX } else { 0 },
+        };
         match plan {
-            Plan::Select { workgroup, each } => ctx.device().enqueue(&Program {
-                key: Key::new("sort top_k select").number(kind.key()).number(workgroup),
-                shader: &|| select_shader(kind, workgroup),
-                bindings,
-                params: params.u32(each).u32(each.ilog2()),
-                grid: Grid::groups(segments),
-            }),
+            Plan::Select { workgroup, each } => ctx.device().enqueue(
+                &Select { x, candidates, kept: kept.into(), round, each, shift: each.ilog2() }
+                    .program(&Select::of(kind, workgroup), Grid::groups(segments)),
+            ),
             Plan::Sort => {
                 let size = n.min(CAPACITY).next_power_of_two();
-                ctx.device().enqueue(&Program {
-                    key: Key::new("sort top_k").number(kind.key()),
-                    shader: &|| sort_shader(kind),
-                    bindings,
-                    params: params.u32(size),
-                    grid: Grid::groups(segments.div_ceil(CAPACITY / size)),
-                })
+                let grid = Grid::groups(segments.div_ceil(CAPACITY / size));
+                ctx.device().enqueue(
+                    &Sort { x, candidates, kept: kept.into(), round, size }
+                        .program(&Sort::of(kind), grid),
+                )
             }
         }
     }
@@ -131,63 +124,80 @@ impl Round<'_> {
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let of =
-        |kind| SELECTING.map(|w| select_shader(kind, w)).into_iter().chain([sort_shader(kind)]);
+        |kind| SELECTING.map(|w| Select::shader(kind, w)).into_iter().chain([Sort::shader(kind)]);
     Kind::all().into_iter().flat_map(of).collect()
 }
 
-/// The bindings and parameters of both programs.
-fn declared(kind: Kind, label: &str) -> Shader {
-    kind.declare(Shader::new(format!("{label} {kind:?}")))
-        .bind("candidates", U32)
-        .bind("kept", U32)
-        .u32s(&["segments", "per_row", "n", "length", "keep", "listed", "mask"])
+declare_params! {
+    /// The segments of a round: `keep` elements of each of `per_row` in a row of `n` candidates,
+    /// which are `listed`, or else all `length` elements. `mask` turns the order around.
+    struct RoundParams {
+        segments: usize, per_row: usize, n: usize, length: usize, keep: usize, listed: bool,
+        mask: u32,
+    }
 }
 
-fn select_shader(kind: Kind, workgroup: u32) -> Shader {
-    let after = "(a.key.x < b.key.x) | ((a.key.x == b.key.x) & (a.at < b.at))";
-    let (high, high_at, put, before) = if kind.is_wide() {
-        (
-            "var<workgroup> high: array<u32, CAPACITY>;",
-            "high[slot]",
-            "    high[slot] = e.key.y;",
-            format!("    return (a.key.y < b.key.y) | ((a.key.y == b.key.y) & ({after}));"),
-        )
-    } else {
-        ("", "0u", "", format!("    return {after};"))
-    };
-    // The loop is unrolled: then all invocations compare with the same elements, which some drivers
-    // load once for all of them.
-    let rank: String = (0..workgroup)
-        .map(|j| format!("    rank += select(0u, 1u, before(element({j}u), best));\n"))
-        .collect();
-    declared(kind, "top_k select")
-        .u32s(&["each", "shift"])
-        .workgroup([workgroup, 1, 1])
-        .define("HIGH", high)
-        .define("HIGH_AT", high_at)
-        .define("PUT", put)
-        .define("BEFORE", before)
-        .define("RANK", rank)
-        .body(include_str!("../../../shaders/sort/top_k_select.wgsl"))
+declare_program! {
+    /// Ranks the elements that invocations found to be first in their parts of a segment.
+    struct Select = "sort top_k select"(kind: Kind, workgroup: u32);
+    bindings { x: kind, candidates: U32, kept: U32 }
+    params { round: RoundParams, each: usize, shift: u32 }
 }
 
-fn sort_shader(kind: Kind) -> Shader {
-    let after = "(a.x < b.x) | ((a.x == b.x) & (a.y < b.y))";
-    let (element, new, before) = if kind.is_wide() {
-        // Elements are padded, so that each lies in one access.
-        (
-            "vec4<u32>",
-            "vec4(key.x, at, key.y, 0u)",
-            format!("(a.z < b.z) | ((a.z == b.z) & ({after}))"),
-        )
-    } else {
-        ("vec2<u32>", "vec2(key.x, at)", after.to_owned())
-    };
-    declared(kind, "top_k")
-        .u32s(&["size"])
-        .workgroup([CAPACITY as u32 / 8, 1, 1])
-        .define("ELEMENT", element)
-        .define("NEW", new)
-        .define("BEFORE", before)
-        .body(include_str!("../../../shaders/sort/top_k.wgsl"))
+impl Select {
+    fn shader(kind: Kind, workgroup: u32) -> Shader {
+        let after = "(a.key.x < b.key.x) | ((a.key.x == b.key.x) & (a.at < b.at))";
+        let (high, high_at, put, before) = if kind.is_wide() {
+            (
+                "var<workgroup> high: array<u32, CAPACITY>;",
+                "high[slot]",
+                "    high[slot] = e.key.y;",
+                format!("    return (a.key.y < b.key.y) | ((a.key.y == b.key.y) & ({after}));"),
+            )
+        } else {
+            ("", "0u", "", format!("    return {after};"))
+        };
+        // The loop is unrolled: then all invocations compare with the same elements, which some
+        // drivers load once for all of them.
+        let rank: String = (0..workgroup)
+            .map(|j| format!("    rank += select(0u, 1u, before(element({j}u), best));\n"))
+            .collect();
+        Self::declare(format!("top_k select {kind:?}"), kind, workgroup)
+            .workgroup([workgroup, 1, 1])
+            .define("HIGH", high)
+            .define("HIGH_AT", high_at)
+            .define("PUT", put)
+            .define("BEFORE", before)
+            .define("RANK", rank)
+            .body(include_str!("../../../shaders/sort/top_k_select.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Sorts segments of `size` elements.
+    struct Sort = "sort top_k"(kind: Kind);
+    bindings { x: kind, candidates: U32, kept: U32 }
+    params { round: RoundParams, size: usize }
+}
+
+impl Sort {
+    fn shader(kind: Kind) -> Shader {
+        let after = "(a.x < b.x) | ((a.x == b.x) & (a.y < b.y))";
+        let (element, new, before) = if kind.is_wide() {
+            // Elements are padded, so that each lies in one access.
+            (
+                "vec4<u32>",
+                "vec4(key.x, at, key.y, 0u)",
+                format!("(a.z < b.z) | ((a.z == b.z) & ({after}))"),
+            )
+        } else {
+            ("vec2<u32>", "vec2(key.x, at)", after.to_owned())
+        };
+        Self::declare(format!("top_k {kind:?}"), kind)
+            .workgroup([CAPACITY as u32 / 8, 1, 1])
+            .define("ELEMENT", element)
+            .define("NEW", new)
+            .define("BEFORE", before)
+            .body(include_str!("../../../shaders/sort/top_k.wgsl"))
+    }
 }

@@ -4,12 +4,10 @@
 //! positions number them. If the table is larger than a binding, or if values crowd in it, a stable
 //! sort is used instead ([`super::unique_sorted`]).
 
-use smallvec::smallvec;
-
 use super::keys::{Kind, infinity};
 use super::scan::exclusive;
 use super::unique_sorted::by_sort;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::types::INDEX;
 use crate::dtype::{
     DType::{self, *},
@@ -22,7 +20,7 @@ use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
 use crate::tensor::{Dims, HostTensor, Tensor};
 
 const TYPES: &[DType] = union!(types::REALS, &[Bool]);
@@ -64,19 +62,19 @@ fn unique(ctx: &mut dyn OpContext, index: DType, counted: bool) -> Result<()> {
     if counted {
         ctx.device().fill(sizes.address, sizes.bytes(), 0)?;
     }
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort unique number"),
-        shader: &number_shader,
-        bindings: smallvec![
-            (&found.firsts).into(),
-            (&found.ranks).into(),
-            Binding::raw(&places, 4),
-            Binding::raw(&idx, 4),
-            Binding::raw(&sizes, 4),
-        ],
-        params: Params::new().u32(n).u32(index.size() / 4).u32(u32::from(counted)),
-        grid: Grid::linear(n, WORKGROUP),
-    })?;
+    ctx.device().enqueue(
+        &NumberDistinct {
+            firsts: (&found.firsts).into(),
+            ranks: (&found.ranks).into(),
+            order: Binding::raw(&places, 4),
+            idx: Binding::raw(&idx, 4),
+            sizes: Binding::raw(&sizes, 4),
+            count: n,
+            words: index.size() / 4,
+            sized: counted,
+        }
+        .program(&NumberDistinct::of(), Grid::linear(n, WORKGROUP)),
+    )?;
     let indices = Indices::new(&places, &[n])?;
     Gather { batch: 1, outer: 1, count: found.distinct, inner: 1 }.enqueue(
         ctx.device(),
@@ -114,25 +112,27 @@ impl Firsts {
         let failed = Tensor::new(U32, &[1], counts.address + 4 * (n as u64 + 1));
         ctx.device().fill(table.address, table.bytes(), u32::MAX)?;
         ctx.device().fill(failed.address, failed.bytes(), 0)?;
-        ctx.device().enqueue(&Program {
-            key: Key::new("sort unique insert").number(kind.key()),
-            shader: &|| insert_shader(kind),
-            bindings: smallvec![
-                kind.binding(x),
-                Binding::raw(&table, 4),
-                (&firsts).into(),
-                Binding::raw(&failed, 4),
-            ],
-            params: Params::new().u32(n).u32(infinity(x.dtype)).u32(slots - 1),
-            grid: Grid::linear(n, WORKGROUP),
-        })?;
-        ctx.device().enqueue(&Program {
-            key: Key::new("sort unique first"),
-            shader: &first_shader,
-            bindings: smallvec![(&firsts).into(), (&table).into(), (&marks).into()],
-            params: Params::new().u32(n),
-            grid: Grid::linear(n, WORKGROUP),
-        })?;
+        ctx.device().enqueue(
+            &InsertIntoTable {
+                x: kind.binding(x),
+                table: Binding::raw(&table, 4),
+                slots: (&firsts).into(),
+                failed: Binding::raw(&failed, 4),
+                count: n,
+                infinity: infinity(x.dtype),
+                mask: slots - 1,
+            }
+            .program(&InsertIntoTable::of(kind), Grid::linear(n, WORKGROUP)),
+        )?;
+        ctx.device().enqueue(
+            &MarkFirst {
+                slots: (&firsts).into(),
+                table: (&table).into(),
+                marks: (&marks).into(),
+                count: n,
+            }
+            .program(&MarkFirst::of(), Grid::linear(n, WORKGROUP)),
+        )?;
         exclusive(ctx, &marks, &ranks)?;
         let mut host = HostTensor { dtype: U32, dims: Dims::from_slice(&[2]), bytes: vec![0; 8] };
         ctx.device().download(counts.address + 4 * n as u64, &mut host.bytes)?;
@@ -143,36 +143,53 @@ impl Firsts {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![first_shader(), number_shader()];
-    all.extend(Kind::all().into_iter().map(insert_shader));
+    let mut all = vec![MarkFirst::shader(), NumberDistinct::shader()];
+    all.extend(Kind::all().into_iter().map(InsertIntoTable::shader));
     all
 }
 
-fn insert_shader(kind: Kind) -> Shader {
-    kind.declare(Shader::new(format!("sort unique insert {kind:?}")))
-        .bind_raw("table", "atomic<u32>", 4)
-        .bind("slots", U32)
-        .bind_raw("failed", "atomic<u32>", 4)
-        .u32s(&["count", "infinity", "mask"])
-        .define("NAN", kind.is_nan())
-        .define("PROBES", PROBES.to_string())
-        .body(include_str!("../../../shaders/sort/unique_insert.wgsl"))
+declare_program! {
+    /// Inserts each element into a hash table.
+    struct InsertIntoTable = "sort unique insert"(kind: Kind);
+    bindings { x: kind, table: Raw("atomic<u32>", 4), slots: U32, failed: Raw("atomic<u32>", 4) }
+    params { count: usize, infinity: u32, mask: usize }
 }
 
-fn first_shader() -> Shader {
-    ["slots", "table", "marks"]
-        .into_iter()
-        .fold(Shader::new("sort unique first"), |shader, name| shader.bind(name, U32))
-        .u32s(&["count"])
-        .body(include_str!("../../../shaders/sort/unique_first.wgsl"))
+impl InsertIntoTable {
+    fn shader(kind: Kind) -> Shader {
+        Self::declare(format!("sort unique insert {kind:?}"), kind)
+            .define("NAN", kind.is_nan())
+            .define("PROBES", PROBES.to_string())
+            .body(include_str!("../../../shaders/sort/unique_insert.wgsl"))
+    }
 }
 
-fn number_shader() -> Shader {
-    ["firsts", "ranks", "order"]
-        .into_iter()
-        .fold(Shader::new("sort unique number"), |shader, name| shader.bind(name, U32))
-        .bind_raw("idx", "u32", 4)
-        .bind_raw("sizes", "atomic<u32>", 4)
-        .u32s(&["count", "words", "sized"])
-        .body(include_str!("../../../shaders/sort/unique_number.wgsl"))
+declare_program! {
+    /// Finds and marks the first occurrence of each element.
+    struct MarkFirst = "sort unique first"();
+    bindings { slots: U32, table: U32, marks: U32 }
+    params { count: usize }
+}
+
+impl MarkFirst {
+    fn shader() -> Shader {
+        Self::declare("sort unique first")
+            .body(include_str!("../../../shaders/sort/unique_first.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Numbers the distinct elements in the order of their first occurrences.
+    struct NumberDistinct = "sort unique number"();
+    bindings {
+        firsts: U32, ranks: U32, order: U32, idx: Raw("u32", 4), sizes: Raw("atomic<u32>", 4),
+    }
+    params { count: usize, words: usize, sized: bool }
+}
+
+impl NumberDistinct {
+    fn shader() -> Shader {
+        Self::declare("sort unique number")
+            .body(include_str!("../../../shaders/sort/unique_number.wgsl"))
+    }
 }

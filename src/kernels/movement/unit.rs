@@ -1,9 +1,9 @@
 //! The unit of a move: data movement sees elements as bytes of a size, never as numbers, so five
 //! storage classes serve all types and no shader needs 64-bit integers or floats.
 
-use crate::device::Binding;
+use crate::device::{Binding, Key, KeyPart};
 use crate::dtype::DType;
-use crate::shader::Shader;
+use crate::shader::{Element, Shader};
 
 /// Bytes of one moved element: 1, 2, 4, 8 or 16. The unit is wider than the tensor's element where
 /// rows allow it.
@@ -102,5 +102,17 @@ impl Unit {
     /// `count` elements at `address` as a binding.
     pub const fn binding(self, address: u64, count: u64) -> Binding {
         Binding { address, bytes: count * self.bytes(), unit: self.0 }
+    }
+}
+
+impl Element for Unit {
+    fn bind(self, shader: Shader, name: &'static str) -> Shader {
+        Self::bind(self, shader, name)
+    }
+}
+
+impl KeyPart for Unit {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(self.key())
     }
 }

@@ -1,10 +1,8 @@
 //! SparseReshape, SparseReorder and SparseConcat: coordinates by their position in the dense
 //! tensor.
 
-use smallvec::smallvec;
-
 use super::{Compute, check, dense_shape, shape_output, upload};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types, union,
@@ -40,7 +38,7 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![keys_shader(), reshape_shader(), shift_shader()]
+    vec![CoordinateKeys::shader(), ReshapeCoordinates::shader(), ShiftCoordinates::shader()]
 }
 
 /// The extents that the vector `requested` names for a tensor of `dims`; one may be -1.
@@ -123,13 +121,17 @@ fn reshape_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     let table = upload(ctx, &extents.chain(dense_strides(&out_dims)).collect::<Vec<_>>())?;
     let device = ctx.device();
     device.check_extent(indices.len())?;
-    device.enqueue(&Program {
-        key: Key::new("sparse reshape"),
-        shader: &reshape_shader,
-        bindings: smallvec![(&indices).into(), (&table).into(), (&out).into()],
-        params: Params::new().u32(device.check_extent(out.len())?).u32(rank).u32(out_dims.len()),
-        grid: Grid::map(out.len(), I64),
-    })
+    device.enqueue(
+        &ReshapeCoordinates {
+            indices: (&indices).into(),
+            dims: (&table).into(),
+            out: (&out).into(),
+            count: device.check_extent(out.len())?,
+            rank,
+            out_rank: out_dims.len(),
+        }
+        .program(&ReshapeCoordinates::of(), Grid::map(out.len(), I64)),
+    )
 }
 
 /// Inputs input_indices (0), input_values (1) and input_shape (2, on the device, so its values are
@@ -161,13 +163,16 @@ fn reorder(
     }
     ctx.device().check_extent(indices.len())?;
     let keys = ctx.temp(I64, &[n])?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sparse keys"),
-        shader: &keys_shader,
-        bindings: smallvec![indices.into(), dims.into(), (&keys).into()],
-        params: Params::new().u32(n).u32(rank),
-        grid: Grid::map(n, I64),
-    })?;
+    ctx.device().enqueue(
+        &CoordinateKeys {
+            indices: indices.into(),
+            dims: dims.into(),
+            keys: (&keys).into(),
+            count: n,
+            rank,
+        }
+        .program(&CoordinateKeys::of(), Grid::map(n, I64)),
+    )?;
     let permutation = Indices::new(&order(ctx, &keys, n, false)?.values, &[n])?;
     let rows = Gather { batch: 1, outer: 1, count: n, inner: rank };
     rows.enqueue(ctx.device(), indices, &permutation, &out_indices)?;
@@ -275,13 +280,17 @@ pub fn shift(
     if rows.is_empty() {
         return Ok(());
     }
-    ctx.device().enqueue(&Program {
-        key: Key::new("sparse shift"),
-        shader: &shift_shader,
-        bindings: smallvec![rows.into(), table.into(), out.into()],
-        params: Params::new().u32(rows.len()).u32(rows.dims[1]).u32(first),
-        grid: Grid::map(rows.len(), I64),
-    })
+    ctx.device().enqueue(
+        &ShiftCoordinates {
+            rows: rows.into(),
+            table: table.into(),
+            out: out.into(),
+            count: rows.len(),
+            rank: rows.dims[1],
+            first,
+        }
+        .program(&ShiftCoordinates::of(), Grid::map(rows.len(), I64)),
+    )
 }
 
 /// WGSL of the position of row `i` of `indices` in a tensor whose extents begin `dims`.
@@ -289,25 +298,35 @@ const POSITION: &str = "fn position(i: u32) -> i64 {\n    var at = 0li;\n    for
                         p.rank; d += 1u) {\n        at = at * load_dims(d) + load_indices(i * \
                         p.rank + d);\n    }\n    return at;\n}";
 
-fn keys_shader() -> Shader {
-    ["indices", "dims", "keys"]
-        .into_iter()
-        .fold(Shader::new("sparse keys"), |shader, name| shader.bind(name, I64))
-        .u32s(&["count", "rank"])
-        .body(POSITION)
-        .body("fn value(i: u32) -> i64 {\n    return position(i);\n}")
-        .map("keys")
+declare_program! {
+    /// One word of the flat index of each element.
+    struct CoordinateKeys = "sparse keys"();
+    bindings { indices: I64, dims: I64, keys: I64 }
+    params { count: usize, rank: usize }
 }
 
-/// `dims` holds the input's extents, then the strides of the output's.
-fn reshape_shader() -> Shader {
-    ["indices", "dims", "out"]
-        .into_iter()
-        .fold(Shader::new("sparse reshape"), |shader, name| shader.bind(name, I64))
-        .u32s(&["count", "rank", "out_rank"])
-        .body(POSITION)
-        .body(
-            "fn value(t: u32) -> i64 {
+impl CoordinateKeys {
+    fn shader() -> Shader {
+        Self::declare("sparse keys")
+            .body(POSITION)
+            .body("fn value(i: u32) -> i64 {\n    return position(i);\n}")
+            .map("keys")
+    }
+}
+
+declare_program! {
+    /// `dims` holds the input's extents, then the strides of the output's.
+    struct ReshapeCoordinates = "sparse reshape"();
+    bindings { indices: I64, dims: I64, out: I64 }
+    params { count: u32, rank: usize, out_rank: usize }
+}
+
+impl ReshapeCoordinates {
+    fn shader() -> Shader {
+        Self::declare("sparse reshape")
+            .body(POSITION)
+            .body(
+                "fn value(t: u32) -> i64 {
     var at = position(t / p.out_rank);
     let d = t % p.out_rank;
     if d > 0u {
@@ -315,18 +334,25 @@ fn reshape_shader() -> Shader {
     }
     return at / load_dims(p.rank + d);
 }",
-        )
-        .map("out")
+            )
+            .map("out")
+    }
 }
 
-fn shift_shader() -> Shader {
-    ["rows", "table", "out"]
-        .into_iter()
-        .fold(Shader::new("sparse shift"), |shader, name| shader.bind(name, I64))
-        .u32s(&["count", "rank", "first"])
-        .body(
-            "fn value(t: u32) -> i64 {\n    return load_rows(t) + load_table(p.first + t % \
+declare_program! {
+    /// Moves coordinates by an offset.
+    struct ShiftCoordinates = "sparse shift"();
+    bindings { rows: I64, table: I64, out: I64 }
+    params { count: usize, rank: usize, first: usize }
+}
+
+impl ShiftCoordinates {
+    fn shader() -> Shader {
+        Self::declare("sparse shift")
+            .body(
+                "fn value(t: u32) -> i64 {\n    return load_rows(t) + load_table(p.first + t % \
              p.rank);\n}",
-        )
-        .map("out")
+            )
+            .map("out")
+    }
 }

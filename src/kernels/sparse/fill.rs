@@ -1,11 +1,9 @@
 //! SparseFillEmptyRows and its gradient: like RaggedFillEmptyRows, with coordinates besides the
 //! row.
 
-use smallvec::smallvec;
-
 use super::Compute;
 use super::ragged::{SUMMED, TYPES, fill_empty_rows_grad, fill_rows};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::DType::*;
 use crate::error::Result;
 use crate::kernels::movement::shape;
@@ -29,7 +27,7 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![rows_shader()]
+    vec![FillRows::shader()]
 }
 
 /// Inputs indices (0), values (1), dense_shape (2, host) and default_value (3). Waits for the
@@ -70,28 +68,30 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
     let out = ctx.output(0, I64, &[filled.places.len(), rank])?;
     let device = ctx.device();
     device.check_extent(indices.len())?;
-    device.enqueue(&Program {
-        key: Key::new("sparse fill rows"),
-        shader: &rows_shader,
-        bindings: smallvec![
-            (&indices).into(),
-            (&filled.places).into(),
-            (&filled.rowids).into(),
-            (&out).into()
-        ],
-        params: Params::new().u32(device.check_extent(out.len())?).u32(rank).u32(n),
-        grid: Grid::map(out.len(), I64),
-    })
+    device.enqueue(
+        &FillRows {
+            indices: (&indices).into(),
+            places: (&filled.places).into(),
+            rowids: (&filled.rowids).into(),
+            out: (&out).into(),
+            count: device.check_extent(out.len())?,
+            rank,
+            values: n,
+        }
+        .program(&FillRows::of(), Grid::map(out.len(), I64)),
+    )
 }
 
-/// A value's own coordinates, or those of the first element of its row.
-fn rows_shader() -> Shader {
-    Shader::new("sparse fill rows")
-        .bind("indices", I64)
-        .bind("places", U32)
-        .bind("rowids", I64)
-        .bind("out", I64)
-        .u32s(&["count", "rank", "values"])
+declare_program! {
+    /// A value's own coordinates, or those of the first element of its row.
+    struct FillRows = "sparse fill rows"();
+    bindings { indices: I64, places: U32, rowids: I64, out: I64 }
+    params { count: u32, rank: usize, values: usize }
+}
+
+impl FillRows {
+    fn shader() -> Shader {
+        Self::declare("sparse fill rows")
         .body(
             "fn value(t: u32) -> i64 {\n    let i = t / p.rank;\n    let d = t % p.rank;\n    if \
              d == 0u {\n        return load_rowids(i);\n    }\n    let at = load_places(i);\n    \
@@ -99,4 +99,5 @@ fn rows_shader() -> Shader {
              + d);\n}",
         )
         .map("out")
+    }
 }

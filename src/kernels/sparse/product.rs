@@ -1,9 +1,7 @@
 //! SparseToDense and SparseTensorDenseMatMul. Coordinates out of range are ignored, as in scatters:
 //! to find them the host would have to wait for the device.
 
-use smallvec::smallvec;
-
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::types::INDEX;
 use crate::dtype::{
     DType::{self, *},
@@ -43,8 +41,8 @@ pub fn register(registry: &mut Registry) {
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let mut shaders: Vec<_> =
-        PRODUCTS.iter().flat_map(|t| INDEX.iter().map(|i| rows_shader(*t, *i))).collect();
-    shaders.push(narrow_shader(F16));
+        PRODUCTS.iter().flat_map(|t| INDEX.iter().map(|i| ScaledRows::shader(*t, *i))).collect();
+    shaders.push(RoundSums::shader(F16));
     shaders
 }
 
@@ -141,26 +139,21 @@ impl Kernel for Product {
         let (row_step, column_step) = if self.adjoint_b { (1, b.dims[1]) } else { (b.dims[1], 1) };
         let (dtype, index) = (values.dtype, indices.dtype);
         device.enqueue_counted(
-            &Program {
-                key: Key::new("sparse rows").dtype(dtype).dtype(index),
-                shader: &|| rows_shader(dtype, index),
-                bindings: smallvec![
-                    Binding::from(&indices),
-                    Binding::from(&values),
-                    Binding::from(&b),
-                    Binding::from(&scaled)
-                ],
-                params: Params::new()
-                    .u32(device.check_extent(scaled.len())?)
-                    .u32(b_cols)
-                    .u32(inner)
-                    .u32(column as u32)
-                    .u32(row_step)
-                    .u32(column_step)
-                    .u32(u32::from(self.adjoint_a))
-                    .u32(u32::from(self.adjoint_b)),
-                grid: Grid::map(scaled.len(), accumulated),
-            },
+            &ScaledRows {
+                indices: Binding::from(&indices),
+                a: Binding::from(&values),
+                b: Binding::from(&b),
+                y: Binding::from(&scaled),
+                count: device.check_extent(scaled.len())?,
+                cols: b_cols,
+                inner,
+                column: column as u32,
+                row_step,
+                column_step,
+                conjugate_a: self.adjoint_a,
+                conjugate_b: self.adjoint_b,
+            }
+            .program(&ScaledRows::of(dtype, index), Grid::map(scaled.len(), accumulated)),
             dtype.product_flops(scaled.len()) / 2,
         )?;
         let sums = if accumulated == y.dtype { y.clone() } else { ctx.temp(accumulated, &y.dims)? };
@@ -177,39 +170,55 @@ impl Kernel for Product {
 /// `y = x`, rounded to the type of `y`.
 fn narrow(ctx: &dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
     let dtype = y.dtype;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sparse narrow").dtype(dtype),
-        shader: &|| narrow_shader(dtype),
-        bindings: smallvec![Binding::from(x), Binding::from(y)],
-        params: Params::new().u32(y.len()),
-        grid: Grid::map(y.len(), dtype),
-    })
+    ctx.device().enqueue(
+        &RoundSums { x: Binding::from(x), y: Binding::from(y), count: y.len() }
+            .program(&RoundSums::of(dtype), Grid::map(y.len(), dtype)),
+    )
 }
 
-fn narrow_shader(dtype: DType) -> Shader {
-    Shader::new("sparse narrow")
-        .bind("x", F32)
-        .bind("y", dtype)
-        .u32s(&["count"])
-        .body("fn value(t: u32) -> f32 {\n    return load_x(t);\n}")
-        .map("y")
+declare_program! {
+    /// Rounds sums to the type of the result.
+    struct RoundSums = "sparse narrow"(dtype: DType);
+    bindings { x: F32, y: dtype }
+    params { count: usize }
 }
 
-/// Element `t` = (element of a, column of b) of the scaled rows. Grid: one invocation for each
-/// element.
-fn rows_shader(dtype: DType, index: DType) -> Shader {
-    // Both words of an int64 are compared, so that huge and negative coordinates are out of range,
-    // too.
-    let inside =
-        if index == I64 { "k >= 0li && k < i64(p.inner)" } else { "k >= 0 && u32(k) < p.inner" };
-    let part = if dtype.part() == F64 { "f64" } else { "f32" };
-    let (zero, product) = if dtype.is_complex() {
-        (format!("vec2<{part}>({part}(0.0), {part}(0.0))"), COMPLEX_PRODUCT)
-    } else {
-        (format!("{part}(0.0)"), "    return a * b;")
-    };
-    let text = format!(
-        "fn value(t: u32) -> {} {{
+impl RoundSums {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare("sparse narrow", dtype)
+            .body("fn value(t: u32) -> f32 {\n    return load_x(t);\n}")
+            .map("y")
+    }
+}
+
+declare_program! {
+    /// Element `t` = (element of a, column of b) of the scaled rows. Grid: one invocation for each
+    /// element.
+    struct ScaledRows = "sparse rows"(dtype: DType, index: DType);
+    bindings { indices: index, a: dtype, b: dtype, y: dtype.accumulator() }
+    params {
+        count: u32, cols: usize, inner: usize, column: u32, row_step: usize,
+        column_step: usize, conjugate_a: bool, conjugate_b: bool,
+    }
+}
+
+impl ScaledRows {
+    fn shader(dtype: DType, index: DType) -> Shader {
+        // Both words of an int64 are compared, so that huge and negative coordinates are out of
+        // range, too.
+        let inside = if index == I64 {
+            "k >= 0li && k < i64(p.inner)"
+        } else {
+            "k >= 0 && u32(k) < p.inner"
+        };
+        let part = if dtype.part() == F64 { "f64" } else { "f32" };
+        let (zero, product) = if dtype.is_complex() {
+            (format!("vec2<{part}>({part}(0.0), {part}(0.0))"), COMPLEX_PRODUCT)
+        } else {
+            (format!("{part}(0.0)"), "    return a * b;")
+        };
+        let text = format!(
+            "fn value(t: u32) -> {} {{
     let i = t / p.cols;
     let k = load_indices(2u * i + p.column);
     if !({inside}) {{
@@ -219,17 +228,10 @@ fn rows_shader(dtype: DType, index: DType) -> Shader {
     let b = load_b(u32(k) * p.row_step + t % p.cols * p.column_step);
 {product}
 }}",
-        dtype.value()
-    );
-    Shader::new("sparse rows")
-        .bind("indices", index)
-        .bind("a", dtype)
-        .bind("b", dtype)
-        .bind("y", dtype.accumulator())
-        .u32s(&["count", "cols", "inner", "column", "row_step", "column_step"])
-        .u32s(&["conjugate_a", "conjugate_b"])
-        .body(&text)
-        .map("y")
+            dtype.value()
+        );
+        Self::declare("sparse rows", dtype, index).body(&text).map("y")
+    }
 }
 
 /// An adjoint operand is conjugated.

@@ -1,8 +1,6 @@
 //! RaggedFillEmptyRows and its gradient: rows without values get a default one.
 
-use smallvec::smallvec;
-
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types,
@@ -18,7 +16,7 @@ use crate::kernels::segment::reduce::{Fold, Segments};
 use crate::kernels::sort::buckets::{Buckets, clamped};
 use crate::kernels::sort::scan::{exclusive, word, words};
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// Types of the values.
@@ -104,13 +102,10 @@ pub fn fill_rows(
             bounds
         }
     };
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort ragged empty"),
-        shader: &empty_shader,
-        bindings: smallvec![(&bounds).into(), (&empty).into()],
-        params: Params::new().u32(rows),
-        grid: Grid::map(rows, U32),
-    })?;
+    ctx.device().enqueue(
+        &EmptyRows { bounds: (&bounds).into(), empty: (&empty).into(), count: rows }
+            .program(&EmptyRows::of(), Grid::map(rows, U32)),
+    )?;
     exclusive(ctx, &empty, &filled)?;
     let [added, good] = words(ctx, [(&filled, rows), (&bounds, rows)])?.map(|word| word as usize);
     if let Some(buckets) = &buckets
@@ -120,34 +115,30 @@ pub fn fill_rows(
         return Err(out_of_range(ctx, rowids, first, rows)?);
     }
     let indicator = ctx.output(2, Bool, &[rows])?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort ragged indicator"),
-        shader: &indicator_shader,
-        bindings: smallvec![(&empty).into(), (&indicator).into()],
-        params: Params::new().u32(rows),
-        grid: Grid::map(rows, Bool),
-    })?;
+    ctx.device().enqueue(
+        &EmptyRowIndicator { empty: (&empty).into(), out: (&indicator).into(), count: rows }
+            .program(&EmptyRowIndicator::of(), Grid::map(rows, Bool)),
+    )?;
     let total = n + added;
     let out_rowids = if output { ctx.output(0, I64, &[total])? } else { ctx.temp(I64, &[total])? };
     let out = ctx.output(1, values.dtype, &[total])?;
     let reverse = ctx.output(3, I64, &[n])?;
     let places = ctx.temp(U32, &[total])?;
     let (keys, positions) = buckets.as_ref().map_or((&empty, &empty), |b| (&b.keys, &b.positions));
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort ragged place"),
-        shader: &place_shader,
-        bindings: smallvec![
-            keys.into(),
-            positions.into(),
-            (&bounds).into(),
-            (&filled).into(),
-            (&places).into(),
-            Binding::raw(&out_rowids, 4),
-            Binding::raw(&reverse, 4),
-        ],
-        params: Params::new().u32(n + rows).u32(n),
-        grid: Grid::linear(n + rows, WORKGROUP),
-    })?;
+    ctx.device().enqueue(
+        &PlaceValues {
+            keys: keys.into(),
+            positions: positions.into(),
+            bounds: (&bounds).into(),
+            filled: (&filled).into(),
+            places: (&places).into(),
+            rowids: Binding::raw(&out_rowids, 4),
+            reverse: Binding::raw(&reverse, 4),
+            count: n + rows,
+            values: n,
+        }
+        .program(&PlaceValues::of(), Grid::linear(n + rows, WORKGROUP)),
+    )?;
     pick(ctx, values, default, &places, &out)?;
     Ok(Filled { rowids: out_rowids, places })
 }
@@ -168,18 +159,17 @@ fn pick(
     out: &Tensor,
 ) -> Result<()> {
     let unit = Unit::of(out.dtype);
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort ragged pick").number(unit.key()),
-        shader: &|| pick_shader(unit),
-        bindings: smallvec![
-            unit.binding(values.address, values.len() as u64),
-            unit.binding(default.address, 1),
-            unit.binding(out.address, out.len() as u64),
-            places.into(),
-        ],
-        params: Params::new().u32(out.len()).u32(values.len()),
-        grid: Grid::linear(unit.invocations(out.len()), WORKGROUP),
-    })
+    ctx.device().enqueue(
+        &PickValues {
+            src: unit.binding(values.address, values.len() as u64),
+            other: unit.binding(default.address, 1),
+            dst: unit.binding(out.address, out.len() as u64),
+            places: places.into(),
+            count: out.len(),
+            values: values.len(),
+        }
+        .program(&PickValues::of(unit), Grid::linear(unit.invocations(out.len()), WORKGROUP)),
+    )
 }
 
 /// Inputs: reverse_index_map (0, int64) and grad_values (1). The gradients of elements that no
@@ -207,91 +197,117 @@ pub fn fill_empty_rows_grad(ctx: &mut dyn OpContext) -> Result<()> {
     ctx.device().fill(used.address, used.bytes(), 0)?;
     ctx.device().fill(ids.address, ids.bytes(), 0)?;
     if n > 0 {
-        ctx.device().enqueue(&Program {
-            key: Key::new("sort ragged mark"),
-            shader: &mark_shader,
-            bindings: smallvec![Binding::raw(&map, 4), (&used).into()],
-            params: Params::new().u32(n).u32(m),
-            grid: Grid::linear(n, WORKGROUP),
-        })?;
+        ctx.device().enqueue(
+            &MarkUsed { numbers: Binding::raw(&map, 4), used: (&used).into(), count: n, limit: m }
+                .program(&MarkUsed::of(), Grid::linear(n, WORKGROUP)),
+        )?;
     }
     let (dtype, wide) = (grad.dtype, grad.dtype.accumulator());
     let masked = ctx.temp(wide, &[m])?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort ragged mask").dtype(dtype),
-        shader: &|| mask_shader(dtype),
-        bindings: smallvec![(&grad).into(), (&used).into(), (&masked).into()],
-        params: Params::new().u32(m),
-        grid: Grid::map(m, wide),
-    })?;
+    ctx.device().enqueue(
+        &MaskUsed { x: (&grad).into(), used: (&used).into(), masked: (&masked).into(), count: m }
+            .program(&MaskUsed::of(dtype), Grid::map(m, wide)),
+    )?;
     let total = if wide == dtype { d_default.reshaped(&[1]) } else { ctx.temp(wide, &[1])? };
     Segments { fold: Fold::Sum, ids: &ids, rows: None, data: &masked, inner: 1 }
         .enqueue(ctx, &total)?;
     if wide == dtype {
         return Ok(());
     }
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort ragged total").dtype(dtype),
-        shader: &|| total_shader(dtype),
-        bindings: smallvec![(&total).into(), (&d_default).into()],
-        params: Params::new().u32(1),
-        grid: Grid::groups(1),
-    })
+    ctx.device().enqueue(
+        &RoundTotal { x: (&total).into(), out: (&d_default).into(), count: 1 }
+            .program(&RoundTotal::of(dtype), Grid::groups(1)),
+    )
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![empty_shader(), indicator_shader(), place_shader(), mark_shader()];
-    all.extend(Unit::ALL.map(pick_shader));
-    all.extend(SUMMED.iter().map(|t| mask_shader(*t)));
-    all.extend(SUMMED.iter().filter(|t| t.lanes() > 1).map(|t| total_shader(*t)));
+    let mut all = vec![
+        EmptyRows::shader(),
+        EmptyRowIndicator::shader(),
+        PlaceValues::shader(),
+        MarkUsed::shader(),
+    ];
+    all.extend(Unit::ALL.map(PickValues::shader));
+    all.extend(SUMMED.iter().map(|t| MaskUsed::shader(*t)));
+    all.extend(SUMMED.iter().filter(|t| t.lanes() > 1).map(|t| RoundTotal::shader(*t)));
     all
 }
 
-fn empty_shader() -> Shader {
-    Shader::new("ragged empty rows")
-        .bind("bounds", U32)
-        .bind("empty", U32)
-        .u32s(&["count"])
-        .body(include_str!("../../../shaders/sort/ragged_rows.wgsl"))
-        .map("empty")
+declare_program! {
+    /// 1 for each row without values.
+    struct EmptyRows = "sort ragged empty"();
+    bindings { bounds: U32, empty: U32 }
+    params { count: usize }
 }
 
-fn indicator_shader() -> Shader {
-    Shader::new("ragged empty row indicator")
-        .bind("empty", U32)
-        .bind("out", Bool)
-        .param("count", Field::U32)
-        .body("fn value(i: u32) -> bool {\n    return load_empty(i) != 0u;\n}")
-        .map("out")
+impl EmptyRows {
+    fn shader() -> Shader {
+        Self::declare("ragged empty rows")
+            .body(include_str!("../../../shaders/sort/ragged_rows.wgsl"))
+            .map("empty")
+    }
 }
 
-fn place_shader() -> Shader {
-    ["keys", "positions", "bounds", "filled", "places"]
-        .into_iter()
-        .fold(Shader::new("ragged place"), |shader, name| shader.bind(name, U32))
-        .bind_raw("rowids", "u32", 4)
-        .bind_raw("reverse", "u32", 4)
-        .u32s(&["count", "values"])
-        .body(include_str!("../../../shaders/sort/ragged_place.wgsl"))
+declare_program! {
+    /// Turns numbers into booleans.
+    struct EmptyRowIndicator = "sort ragged indicator"();
+    bindings { empty: U32, out: Bool }
+    params { count: usize }
 }
 
-fn pick_shader(unit: Unit) -> Shader {
-    let shader = unit.bind(Shader::new(format!("ragged pick {}", unit.key())), "src");
-    let shader =
-        unit.bind(unit.bind(shader, "other"), "dst").bind("places", U32).u32s(&["count", "values"]);
-    unit.map(shader.body(&format!(
-        "fn value(i: u32) -> {} {{\n    let at = load_places(i);\n    if at == p.values \
+impl EmptyRowIndicator {
+    fn shader() -> Shader {
+        Self::declare("ragged empty row indicator")
+            .body("fn value(i: u32) -> bool {\n    return load_empty(i) != 0u;\n}")
+            .map("out")
+    }
+}
+
+declare_program! {
+    /// The row and the source of each value, and its new place.
+    struct PlaceValues = "sort ragged place"();
+    bindings {
+        keys: U32, positions: U32, bounds: U32, filled: U32, places: U32, rowids: Raw("u32", 4),
+        reverse: Raw("u32", 4),
+    }
+    params { count: usize, values: usize }
+}
+
+impl PlaceValues {
+    fn shader() -> Shader {
+        Self::declare("ragged place").body(include_str!("../../../shaders/sort/ragged_place.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Takes values by their places, or the default.
+    struct PickValues = "sort ragged pick"(unit: Unit);
+    bindings { src: unit, other: unit, dst: unit, places: U32 }
+    params { count: usize, values: usize }
+}
+
+impl PickValues {
+    fn shader(unit: Unit) -> Shader {
+        unit.map(Self::declare(format!("ragged pick {}", unit.key()), unit).body(&format!(
+            "fn value(i: u32) -> {} {{\n    let at = load_places(i);\n    if at == p.values \
                  {{\n        return load_other(0u);\n    }}\n    return load_src(at);\n}}",
-        unit.wgsl()
-    )))
+            unit.wgsl()
+        )))
+    }
 }
 
-/// Marks the positions that the map names.
-fn mark_shader() -> Shader {
-    let shader = Shader::new("ragged mark").bind_raw("numbers", "u32", 4).bind("used", U32);
-    shader.u32s(&["count", "limit"]).body(clamped(I64)).body(
-        "{{ENTRY}} {
+declare_program! {
+    /// Marks the positions that the map names.
+    struct MarkUsed = "sort ragged mark"();
+    bindings { numbers: Raw("u32", 4), used: U32 }
+    params { count: usize, limit: usize }
+}
+
+impl MarkUsed {
+    fn shader() -> Shader {
+        Self::declare("ragged mark").body(clamped(I64)).body(
+            "{{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);
     if i >= p.count {
         return;
@@ -302,29 +318,40 @@ fn mark_shader() -> Shader {
     }
 }
 ",
-    )
+        )
+    }
 }
 
-/// The elements that are not marked, in the type in which they are summed.
-fn mask_shader(dtype: DType) -> Shader {
-    let value = dtype.value();
-    Shader::new(format!("ragged mask {dtype}"))
-        .bind("x", dtype)
-        .bind("used", U32)
-        .bind("masked", dtype.accumulator())
-        .param("count", Field::U32)
+declare_program! {
+    /// The elements that are not marked, in the type in which they are summed.
+    struct MaskUsed = "sort ragged mask"(dtype: DType);
+    bindings { x: dtype, used: U32, masked: dtype.accumulator() }
+    params { count: usize }
+}
+
+impl MaskUsed {
+    fn shader(dtype: DType) -> Shader {
+        let value = dtype.value();
+        Self::declare(format!("ragged mask {dtype}"), dtype)
         .body(&format!(
             "fn value(i: u32) -> {value} {{\n    return select(load_x(i), {value}(), load_used(i) \
              != 0u);\n}}"
         ))
         .map("masked")
+    }
 }
 
-fn total_shader(dtype: DType) -> Shader {
-    Shader::new(format!("ragged total {dtype}"))
-        .bind("x", dtype.accumulator())
-        .bind("out", dtype)
-        .param("count", Field::U32)
-        .body(&format!("fn value(i: u32) -> {} {{\n    return load_x(i);\n}}", dtype.value()))
-        .map("out")
+declare_program! {
+    /// Rounds the sum.
+    struct RoundTotal = "sort ragged total"(dtype: DType);
+    bindings { x: dtype.accumulator(), out: dtype }
+    params { count: usize }
+}
+
+impl RoundTotal {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare(format!("ragged total {dtype}"), dtype)
+            .body(&format!("fn value(i: u32) -> {} {{\n    return load_x(i);\n}}", dtype.value()))
+            .map("out")
+    }
 }

@@ -3,9 +3,7 @@
 //! Row partitions are in host memory: they decide the output's extents, and which row of the values
 //! goes where. The host computes both; values and default stay on the device, which moves them.
 
-use smallvec::smallvec;
-
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{DType::U32, types};
 use crate::error::{Error, Result};
 use crate::kernels::movement::unit::Unit;
@@ -385,39 +383,42 @@ fn pad(
             0 => unit.binding(default.address, default.len() as u64),
             _ => unit.binding(from, taken as u64),
         };
-        device.enqueue(&Program {
-            key: Key::new("ragged to tensor").number(unit.key()),
-            shader: &|| shader(unit),
-            bindings: smallvec![
-                source,
-                unit.binding(default.address, default.len() as u64),
-                unit.binding(out.address + first as u64 * row, elements as u64),
-                (&places).into(),
-            ],
-            params: Params::new().u32(elements).u32(inner).u32(low).u32(default.len()),
-            grid: Grid::linear(unit.invocations(elements), WORKGROUP),
-        })?;
+        device.enqueue(
+            &PadRows {
+                src: source,
+                other: unit.binding(default.address, default.len() as u64),
+                dst: unit.binding(out.address + first as u64 * row, elements as u64),
+                places: (&places).into(),
+                count: elements,
+                inner,
+                first_row: low,
+                others: default.len(),
+            }
+            .program(&PadRows::of(unit), Grid::linear(unit.invocations(elements), WORKGROUP)),
+        )?;
     }
     Ok(())
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    Unit::ALL.map(shader).to_vec()
+    Unit::ALL.map(PadRows::shader).to_vec()
 }
 
-fn shader(unit: Unit) -> Shader {
-    let shader = unit.bind(Shader::new(format!("ragged to tensor {}", unit.key())), "src");
-    let shader = unit.bind(unit.bind(shader, "other"), "dst").bind("places", U32).u32s(&[
-        "count",
-        "inner",
-        "first_row",
-        "others",
-    ]);
-    unit.map(shader.body(&format!(
-        "fn value(i: u32) -> {} {{\n    let row = load_places(i / p.inner);\n    if row == \
+declare_program! {
+    /// The row of each place, or the default.
+    struct PadRows = "ragged to tensor"(unit: Unit);
+    bindings { src: unit, other: unit, dst: unit, places: U32 }
+    params { count: usize, inner: usize, first_row: usize, others: usize }
+}
+
+impl PadRows {
+    fn shader(unit: Unit) -> Shader {
+        unit.map(Self::declare(format!("ragged to tensor {}", unit.key()), unit).body(&format!(
+            "fn value(i: u32) -> {} {{\n    let row = load_places(i / p.inner);\n    if row == \
          {NO_ROW}u {{\n        return load_other(i % p.others);\n    }}\n    return load_src((row \
          - p.first_row) * p.inner + i % p.inner);\n}}",
-        unit.wgsl()
-    )))
+            unit.wgsl()
+        )))
+    }
 }

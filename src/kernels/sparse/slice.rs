@@ -1,11 +1,9 @@
 //! SparseSlice, its gradient, and SparseSplit: rows are distributed to outputs by their
 //! coordinates, and keep their order.
 
-use smallvec::smallvec;
-
 use super::coordinates::shift;
 use super::{Compute, check, dense_shape, shape_output, upload};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types,
@@ -46,7 +44,7 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![inside_shader(), part_shader(), find_shader()]
+    vec![MarkInside::shader(), PartOfRow::shader(), FindRow::shader()]
 }
 
 /// Inputs indices (0), values (1), shape (2, host), start (3, host) and size (4, host). Waits for
@@ -85,13 +83,16 @@ fn slice_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     let parts = ctx.temp(I32, &[n])?;
     if n > 0 {
         ctx.device().check_extent(indices.len())?;
-        ctx.device().enqueue(&Program {
-            key: Key::new("sparse inside"),
-            shader: &inside_shader,
-            bindings: smallvec![(&indices).into(), (&table).into(), (&parts).into()],
-            params: Params::new().u32(n).u32(rank),
-            grid: Grid::map(n, I32),
-        })?;
+        ctx.device().enqueue(
+            &MarkInside {
+                indices: (&indices).into(),
+                table: (&table).into(),
+                parts: (&parts).into(),
+                count: n,
+                rank,
+            }
+            .program(&MarkInside::of(), Grid::map(n, I32)),
+        )?;
     }
     deal(ctx, &indices, &values, &parts, &[starts])
 }
@@ -137,13 +138,17 @@ fn split_kernel(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     let parts = ctx.temp(I32, &[count])?;
     if count > 0 {
         ctx.device().check_extent(indices.len())?;
-        ctx.device().enqueue(&Program {
-            key: Key::new("sparse part"),
-            shader: &part_shader,
-            bindings: smallvec![(&indices).into(), (&table).into(), (&parts).into()],
-            params: Params::new().u32(count).u32(rank).u32(axis),
-            grid: Grid::map(count, I32),
-        })?;
+        ctx.device().enqueue(
+            &PartOfRow {
+                indices: (&indices).into(),
+                table: (&table).into(),
+                parts: (&parts).into(),
+                count,
+                rank,
+                axis,
+            }
+            .program(&PartOfRow::of(), Grid::map(count, I32)),
+        )?;
     }
     deal(ctx, &indices, &values, &parts, &starts)
 }
@@ -238,40 +243,52 @@ fn gradient(ctx: &mut dyn OpContext) -> Result<()> {
     }
     let places = ctx.temp(I32, &[n])?;
     ctx.device().check_extent(indices.len())?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("sparse find"),
-        shader: &find_shader,
-        bindings: smallvec![(&indices).into(), (&start).into(), (&found).into(), (&places).into()],
-        params: Params::new().u32(n).u32(rank).u32(m),
-        grid: Grid::map(n, I32),
-    })?;
+    ctx.device().enqueue(
+        &FindRow {
+            indices: (&indices).into(),
+            start: (&start).into(),
+            found: (&found).into(),
+            places: (&places).into(),
+            count: n,
+            rank,
+            rows: m,
+        }
+        .program(&FindRow::of(), Grid::map(n, I32)),
+    )?;
     let gather = Gather { batch: 1, outer: 1, count: n, inner: 1 };
     gather.enqueue(ctx.device(), &grad, &Indices::new(&places, &[m])?, &out)
 }
 
-/// 0 for rows between the first and the second half of `table`, -1 for all others.
-fn inside_shader() -> Shader {
-    Shader::new("sparse inside")
-        .bind("indices", I64)
-        .bind("table", I64)
-        .bind("parts", I32)
-        .u32s(&["count", "rank"])
+declare_program! {
+    /// 0 for rows between the first and the second half of `table`, -1 for all others.
+    struct MarkInside = "sparse inside"();
+    bindings { indices: I64, table: I64, parts: I32 }
+    params { count: usize, rank: usize }
+}
+
+impl MarkInside {
+    fn shader() -> Shader {
+        Self::declare("sparse inside")
         .body(
             "fn value(i: u32) -> i32 {\n    for (var d = 0u; d < p.rank; d += 1u) {\n        let \
              c = load_indices(i * p.rank + d);\n        if c < load_table(d) || c >= \
              load_table(p.rank + d) {\n            return -1;\n        }\n    }\n    return 0;\n}",
         )
         .map("parts")
+    }
 }
 
-/// The part of each row; `table` holds the size of a part, the number of parts that have one more,
-/// and the extent.
-fn part_shader() -> Shader {
-    Shader::new("sparse part")
-        .bind("indices", I64)
-        .bind("table", I64)
-        .bind("parts", I32)
-        .u32s(&["count", "rank", "axis"])
+declare_program! {
+    /// The part of each row; `table` holds the size of a part, the number of parts that have one
+    /// more, and the extent.
+    struct PartOfRow = "sparse part"();
+    bindings { indices: I64, table: I64, parts: I32 }
+    params { count: usize, rank: usize, axis: usize }
+}
+
+impl PartOfRow {
+    fn shader() -> Shader {
+        Self::declare("sparse part")
         .body(
             "fn value(i: u32) -> i32 {\n    let c = load_indices(i * p.rank + p.axis);\n    let \
              size = load_table(0u);\n    let more = load_table(1u);\n    if c < 0li || c >= \
@@ -280,18 +297,21 @@ fn part_shader() -> Shader {
              (c - head) / size);\n}",
         )
         .map("parts")
+    }
 }
 
-/// The place among the ordered rows `found` of each row of `indices` less `start`, or -1.
-fn find_shader() -> Shader {
-    Shader::new("sparse find")
-        .bind("indices", I64)
-        .bind("start", I64)
-        .bind("found", I64)
-        .bind("places", I32)
-        .u32s(&["count", "rank", "rows"])
-        .body(
-            "// -1, 0 or 1 as row `at` of found is before, at or after row `i`.
+declare_program! {
+    /// The place among the ordered rows `found` of each row of `indices` less `start`, or -1.
+    struct FindRow = "sparse find"();
+    bindings { indices: I64, start: I64, found: I64, places: I32 }
+    params { count: usize, rank: usize, rows: usize }
+}
+
+impl FindRow {
+    fn shader() -> Shader {
+        Self::declare("sparse find")
+            .body(
+                "// -1, 0 or 1 as row `at` of found is before, at or after row `i`.
 fn compared(at: u32, i: u32) -> i32 {
     for (var d = 0u; d < p.rank; d += 1u) {
         let a = load_found(at * p.rank + d) + load_start(d);
@@ -322,6 +342,7 @@ fn value(i: u32) -> i32 {
     }
     return -1;
 }",
-        )
-        .map("places")
+            )
+            .map("places")
+    }
 }

@@ -2,10 +2,8 @@
 //! added up in the order of the input, after a sort by bin, so that sums of floats are
 //! reproducible.
 
-use smallvec::smallvec;
-
 use super::reduce::{Fold, Segments};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::types::INDEX;
 use crate::dtype::{
     DType::{self, *},
@@ -18,7 +16,7 @@ use crate::kernels::registry::Registry;
 use crate::kernels::sort::buckets::{Buckets, clamped};
 use crate::kernels::sort::search;
 use crate::require;
-use crate::shader::{Field, Shader};
+use crate::shader::{Raw, Shader};
 use crate::tensor::{HostTensor, Tensor};
 
 const TYPES: &[DType] = &[F32, I32];
@@ -188,74 +186,91 @@ fn counts(
     let (Bins::Numbers { x, .. } | Bins::Edges { x, .. }) = of;
     let count = ctx.device().check_extent(x.len())? as usize;
     let blocks = count.div_ceil(BLOCK);
-    let params = Params::new().u32(count).u32(blocks).u32(bins);
     let grid = Grid::groups(blocks);
     match of {
-        Bins::Numbers { x, per_row, size } => ctx.device().enqueue(&Program {
-            key: Key::new("sort count numbers").dtype(x.dtype),
-            shader: &|| numbers_shader(x.dtype),
-            bindings: smallvec![Binding::raw(&counts, 4), Binding::raw(x, 4)],
-            params: params.u32(*per_row).u32(*size),
-            grid,
-        })?,
-        Bins::Edges { x, sorted, low } => ctx.device().enqueue(&Program {
-            key: Key::new("sort count edges").dtype(x.dtype),
-            shader: &|| edges_shader(x.dtype),
-            bindings: smallvec![
-                Binding::raw(&counts, 4),
-                (*x).into(),
-                (*sorted).into(),
-                (*low).into()
-            ],
-            params: params.u32(sorted.len()).u32(1),
-            grid,
-        })?,
+        Bins::Numbers { x, per_row, size } => ctx.device().enqueue(
+            &CountNumbers {
+                counts: Binding::raw(&counts, 4),
+                numbers: Binding::raw(x, 4),
+                count,
+                blocks,
+                bins,
+                per_row: *per_row,
+                limit: *size,
+            }
+            .program(&CountNumbers::of(x.dtype), grid),
+        )?,
+        Bins::Edges { x, sorted, low } => ctx.device().enqueue(
+            &CountByEdges {
+                counts: Binding::raw(&counts, 4),
+                x: (*x).into(),
+                sorted: (*sorted).into(),
+                low: (*low).into(),
+                count,
+                blocks,
+                bins,
+                edges: sorted.len(),
+                upper: 1,
+            }
+            .program(&CountByEdges::of(x.dtype), grid),
+        )?,
     }
     if direct {
         return Ok(());
     }
-    ctx.device().enqueue(&Program {
-        key: Key::new("sort count finish").dtype(out.dtype),
-        shader: &|| finish_shader(out.dtype),
-        bindings: smallvec![(&counts).into(), out.into()],
-        params: Params::new().u32(bins).u32(u32::from(binary)),
-        grid: Grid::map(bins, out.dtype),
-    })
+    ctx.device().enqueue(
+        &FinishCounts { counts: (&counts).into(), out: out.into(), count: bins, binary }
+            .program(&FinishCounts::of(out.dtype), Grid::map(bins, out.dtype)),
+    )
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> = INDEX.iter().map(|t| numbers_shader(*t)).collect();
-    all.extend(HISTOGRAM.iter().map(|t| edges_shader(*t)));
-    all.extend(TYPES.iter().map(|t| finish_shader(*t)));
+    let mut all: Vec<_> = INDEX.iter().map(|t| CountNumbers::shader(*t)).collect();
+    all.extend(HISTOGRAM.iter().map(|t| CountByEdges::shader(*t)));
+    all.extend(TYPES.iter().map(|t| FinishCounts::shader(*t)));
     all
 }
 
-fn counting(label: String) -> Shader {
-    Shader::new(label).bind_raw("counts", "atomic<u32>", 4)
+declare_program! {
+    /// Counts the numbers of each bin.
+    struct CountNumbers = "sort count numbers"(dtype: DType);
+    bindings { counts: Raw("atomic<u32>", 4), numbers: Raw("u32", 4) }
+    params { count: usize, blocks: usize, bins: usize, per_row: usize, limit: usize }
 }
 
-fn numbers_shader(dtype: DType) -> Shader {
-    counting(format!("sort count {dtype}"))
-        .bind_raw("numbers", "u32", 4)
-        .u32s(&["count", "blocks", "bins", "per_row", "limit"])
-        .body(clamped(dtype))
-        .define(
-            "BIN",
-            "fn bin_of(i: u32) -> u32 {\n    let bin = clamped(i);\n    return select((i / \
+impl CountNumbers {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare(format!("sort count {dtype}"), dtype)
+            .body(clamped(dtype))
+            .define(
+                "BIN",
+                "fn bin_of(i: u32) -> u32 {\n    let bin = clamped(i);\n    return select((i / \
              p.per_row) * p.limit + bin, p.bins, bin == p.limit);\n}",
-        )
-        .body(include_str!("../../../shaders/sort/count.wgsl"))
+            )
+            .body(include_str!("../../../shaders/sort/count.wgsl"))
+    }
 }
 
-fn edges_shader(dtype: DType) -> Shader {
-    let edge = if dtype == F64 { F64 } else { F32 };
-    let shader = counting(format!("sort count {dtype}"))
-        .bind("x", dtype)
-        .bind("sorted", edge)
-        .bind("low", edge)
-        .u32s(&["count", "blocks", "bins", "edges", "upper"]);
-    search::declare(shader, edge, edge)
+/// The type of the edges between bins.
+fn edge_type(dtype: DType) -> DType {
+    if dtype == F64 { F64 } else { F32 }
+}
+
+declare_program! {
+    /// Counts the elements between edges.
+    struct CountByEdges = "sort count edges"(dtype: DType);
+    bindings {
+        counts: Raw("atomic<u32>", 4), x: dtype, sorted: edge_type(dtype), low: edge_type(dtype),
+    }
+    params { count: usize, blocks: usize, bins: usize, edges: usize, upper: usize }
+}
+
+impl CountByEdges {
+    fn shader(dtype: DType) -> Shader {
+        let edge = edge_type(dtype);
+        let shader = Self::declare(format!("sort count {dtype}"), dtype);
+        search::declare(shader, edge, edge)
         .define(
             "BIN",
             "fn bin_of(i: u32) -> u32 {\n    let x = load_x(i);\n    let low = load_low(0u);\n    \
@@ -263,18 +278,24 @@ fn edges_shader(dtype: DType) -> Shader {
              p.bins;\n    }\n    return search(x - low, 0u, p.edges);\n}",
         )
         .body(include_str!("../../../shaders/sort/count.wgsl"))
+    }
 }
 
-fn finish_shader(dtype: DType) -> Shader {
-    Shader::new(format!("sort count finish {dtype}"))
-        .bind("counts", I32)
-        .bind("out", dtype)
-        .param("count", Field::U32)
-        .param("binary", Field::U32)
-        .body(&format!(
-            "fn value(i: u32) -> {0} {{\n    let n = load_counts(i);\n    return {0}(select(n, \
+declare_program! {
+    /// Counts in the type of the result.
+    struct FinishCounts = "sort count finish"(dtype: DType);
+    bindings { counts: I32, out: dtype }
+    params { count: usize, binary: bool }
+}
+
+impl FinishCounts {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare(format!("sort count finish {dtype}"), dtype)
+            .body(&format!(
+                "fn value(i: u32) -> {0} {{\n    let n = load_counts(i);\n    return {0}(select(n, \
              min(n, 1), p.binary != 0u));\n}}",
-            dtype.value()
-        ))
-        .map("out")
+                dtype.value()
+            ))
+            .map("out")
+    }
 }

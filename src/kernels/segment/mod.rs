@@ -10,11 +10,9 @@ pub mod reduce;
 mod scale;
 mod sparse;
 
-use smallvec::smallvec;
-
 use super::op::{Kernel, OpContext};
 use super::registry::{Registry, WAITS_FOR_SIZE};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::types::INDEX;
 use crate::dtype::{
     DType::{self, *},
@@ -23,7 +21,7 @@ use crate::dtype::{
 use crate::error::Result;
 use crate::kernels::movement::checked_product;
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
 use crate::tensor::{Dims, HostTensor, Tensor};
 use reduce::{Fold, Segments};
 use scale::{Scale, rescale};
@@ -63,7 +61,7 @@ pub fn register(registry: &mut Registry) {
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
     let mut all = reduce::shaders();
-    all.push(check_shader());
+    all.push(CheckIds::shader());
     all.extend(scale::shaders());
     all.extend(sparse::shaders());
     all.extend(bincount::shaders());
@@ -130,13 +128,16 @@ fn segments(
     let count = ctx.device().check_extent(ids.len())?;
     let summary = ctx.temp(U32, &[5])?;
     ctx.device().fill(summary.address, summary.bytes(), 0)?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("segment check"),
-        shader: &check_shader,
-        bindings: smallvec![Binding::raw(ids, 4), narrow.into(), (&summary).into()],
-        params: Params::new().u32(count).u32(ids.dtype.size() / 4),
-        grid: Grid::linear(ids.len(), WORKGROUP),
-    })?;
+    ctx.device().enqueue(
+        &CheckIds {
+            numbers: Binding::raw(ids, 4),
+            ids: narrow.into(),
+            summary: (&summary).into(),
+            count,
+            words: ids.dtype.size() / 4,
+        }
+        .program(&CheckIds::of(), Grid::linear(ids.len(), WORKGROUP)),
+    )?;
     if let Some(rows) = rows {
         rows.check(ctx, &summary)?;
     }
@@ -155,11 +156,15 @@ fn segments(
     Ok(last as usize + 1)
 }
 
-fn check_shader() -> Shader {
-    Shader::new("segment check")
-        .bind_raw("numbers", "u32", 4)
-        .bind("ids", U32)
-        .bind("summary", U32)
-        .u32s(&["count", "words"])
-        .body(include_str!("../../../shaders/segment/check.wgsl"))
+declare_program! {
+    /// Tells whether segment ids are sorted and in range.
+    struct CheckIds = "segment check"();
+    bindings { numbers: Raw("u32", 4), ids: U32, summary: U32 }
+    params { count: u32, words: usize }
+}
+
+impl CheckIds {
+    fn shader() -> Shader {
+        Self::declare("segment check").body(include_str!("../../../shaders/segment/check.wgsl"))
+    }
 }

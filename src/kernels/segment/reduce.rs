@@ -4,13 +4,11 @@
 //! Rows are reduced in chunks, level by level, so no invocation walks one huge segment or a million
 //! small ones. Half types are accumulated in float32.
 
-use smallvec::smallvec;
-
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, KeyPart, declare_program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Shader, Storage, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// Rows in a chunk: an even number, far below [`crate::device::Profile::loop_limit`].
@@ -27,6 +25,12 @@ pub enum Fold {
     Prod,
     Min,
     Max,
+}
+
+impl KeyPart for Fold {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(*self as u32)
+    }
 }
 
 impl Fold {
@@ -81,30 +85,24 @@ impl Segments<'_> {
         let count = chunks * columns;
         let binding = |t: &Tensor| if wide { Binding::raw(t, 4 * QUAD as u32) } else { t.into() };
         ctx.device().enqueue_counted(
-            &Program {
-                key: Key::new("segment reduce")
-                    .number(fold as u32)
-                    .dtype(loaded)
-                    .number(u32::from(wide))
-                    .number(u32::from(permuted)),
-                shader: &|| shader(fold, loaded, wide, permuted),
-                bindings: smallvec![
-                    self.ids.into(),
-                    self.rows.unwrap_or(self.ids).into(),
-                    binding(self.data),
-                    binding(out),
-                    (&partial_ids).into(),
-                    binding(&partials),
-                ],
-                params: Params::new()
-                    .u32(count)
-                    .u32(n)
-                    .u32(columns)
-                    .u32(CHUNK)
-                    .u32(out.len() / self.inner)
-                    .u32(self.data.len() / self.inner),
-                grid: Grid::linear(count, WORKGROUP),
-            },
+            &ReduceSegments {
+                ids: self.ids.into(),
+                rows: self.rows.unwrap_or(self.ids).into(),
+                data: binding(self.data),
+                out: binding(out),
+                partial_ids: (&partial_ids).into(),
+                partials: binding(&partials),
+                count,
+                n,
+                inner: columns,
+                chunk: CHUNK,
+                segments: out.len() / self.inner,
+                data_rows: self.data.len() / self.inner,
+            }
+            .program(
+                &ReduceSegments::of(fold, loaded, wide, permuted),
+                Grid::linear(count, WORKGROUP),
+            ),
             loaded.flops(n * self.inner),
         )?;
         if chunks == 1 {
@@ -116,7 +114,9 @@ impl Segments<'_> {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let both = |fold, t, wide| [false, true].map(|permuted| shader(fold, t, wide, permuted));
+    let both = |fold, t, wide| {
+        [false, true].map(|permuted| ReduceSegments::shader(fold, t, wide, permuted))
+    };
     let mut all: Vec<_> =
         [I32, U32, I64, U64].into_iter().flat_map(|t| both(Fold::Sum, t, false)).collect();
     for fold in Fold::ALL {
@@ -126,44 +126,54 @@ pub fn shaders() -> Vec<Shader> {
     all
 }
 
-/// The shader for rows of type `loaded`; `wide` is for four columns of float32 at once, `permuted`
-/// for rows in another order.
-fn shader(fold: Fold, loaded: DType, wide: bool, permuted: bool) -> Shader {
-    let computed = loaded.accumulator();
-    let shader = Shader::new(format!("segment {fold:?} {loaded} {wide} {permuted}"))
-        .bind("ids", U32)
-        .bind("rows", U32);
-    let shader = if wide {
-        let accessors = |name: &str| {
-            format!(
-                "fn load_{name}(i: u32) -> vec4<f32> {{\n    return {name}[p.off_{name} + \
+/// Elements of type `dtype`, or four columns of float32 if `wide`.
+fn columns(dtype: DType, wide: bool) -> Storage {
+    if wide { Storage::Raw("vec4<f32>", 16) } else { Storage::Typed(dtype) }
+}
+
+declare_program! {
+    /// Reduces the rows of each chunk, for rows of type `loaded`; `wide` is for four columns of
+    /// float32 at once, `permuted` for rows in another order.
+    struct ReduceSegments = "segment reduce"(fold: Fold, loaded: DType, wide: bool, permuted: bool);
+    bindings {
+        ids: U32, rows: U32, data: columns(loaded, wide), out: columns(loaded.accumulator(), wide),
+        partial_ids: U32, partials: columns(loaded.accumulator(), wide),
+    }
+    params { count: usize, n: usize, inner: usize, chunk: usize, segments: usize, data_rows: usize }
+}
+
+impl ReduceSegments {
+    fn shader(fold: Fold, loaded: DType, wide: bool, permuted: bool) -> Shader {
+        let computed = loaded.accumulator();
+        let shader = Self::declare(
+            format!("segment {fold:?} {loaded} {wide} {permuted}"),
+            fold,
+            loaded,
+            wide,
+            permuted,
+        );
+        let shader = if wide {
+            let accessors = |name: &str| {
+                format!(
+                    "fn load_{name}(i: u32) -> vec4<f32> {{\n    return {name}[p.off_{name} + \
                  i];\n}}\n\nfn store_{name}(i: u32, v: vec4<f32>) {{\n    {name}[p.off_{name} + \
                  i] = v;\n}}\n"
-            )
+                )
+            };
+            shader.body(&["data", "out", "partials"].map(accessors).concat())
+        } else {
+            shader
+        };
+        let element = if permuted {
+            "    let row = load_rows(i);\n    let v = load_data(min(row, p.data_rows - 1u) * \
+             p.inner + column);\n    return select(Value(), v, row < p.data_rows);"
+        } else {
+            "    return load_data(i * p.inner + column);"
         };
         shader
-            .bind_raw("data", "vec4<f32>", 16)
-            .bind_raw("out", "vec4<f32>", 16)
-            .bind("partial_ids", U32)
-            .bind_raw("partials", "vec4<f32>", 16)
-            .body(&["data", "out", "partials"].map(accessors).concat())
-    } else {
-        shader
-            .bind("data", loaded)
-            .bind("out", computed)
-            .bind("partial_ids", U32)
-            .bind("partials", computed)
-    };
-    let element = if permuted {
-        "    let row = load_rows(i);\n    let v = load_data(min(row, p.data_rows - 1u) * p.inner + \
-         column);\n    return select(Value(), v, row < p.data_rows);"
-    } else {
-        "    return load_data(i * p.inner + column);"
-    };
-    shader
-        .u32s(&["count", "n", "inner", "chunk", "segments", "data_rows"])
-        .define("VALUE", if wide { "vec4<f32>" } else { computed.value() })
-        .define("COMBINE", fold.text())
-        .define("ELEMENT", element)
-        .body(include_str!("../../../shaders/segment/reduce.wgsl"))
+            .define("VALUE", if wide { "vec4<f32>" } else { computed.value() })
+            .define("COMBINE", fold.text())
+            .define("ELEMENT", element)
+            .body(include_str!("../../../shaders/segment/reduce.wgsl"))
+    }
 }

@@ -1,15 +1,13 @@
 //! The step behind a segmented sum, or before its gradient: rows are divided by a function of their
 //! segments' sizes, and rounded.
 
-use smallvec::smallvec;
-
 use super::TYPES;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, KeyPart, declare_program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::sort::buckets::bounds;
-use crate::shader::Shader;
+use crate::shader::{Raw, Shader};
 use crate::tensor::Tensor;
 
 /// The divisor of the sum of a segment.
@@ -21,6 +19,12 @@ pub enum Scale {
     Mean,
     /// The square root of the number of its rows.
     SqrtN,
+}
+
+impl KeyPart for Scale {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(*self as u32)
+    }
 }
 
 impl Scale {
@@ -41,13 +45,14 @@ pub fn rescale(
     let (loaded, stored) = (x.dtype, y.dtype);
     let count = ctx.device().check_extent(y.len())?;
     ctx.device().enqueue_counted(
-        &Program {
-            key: Key::new("segment scale").dtype(loaded).dtype(stored).number(scale as u32),
-            shader: &|| shader(loaded, stored, scale),
-            bindings: smallvec![x.into(), Binding::raw(&bounds, 4), y.into()],
-            params: Params::new().u32(count).u32(y.len() / y.dims[0]),
-            grid: Grid::map(y.len(), stored),
-        },
+        &ScaleSegments {
+            x: x.into(),
+            bounds: Binding::raw(&bounds, 4),
+            y: y.into(),
+            count,
+            inner: y.len() / y.dims[0],
+        }
+        .program(&ScaleSegments::of(loaded, stored, scale), Grid::map(y.len(), stored)),
         if scale == Scale::One { 0 } else { stored.flops(y.len()) },
     )
 }
@@ -57,30 +62,37 @@ pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for dtype in TYPES {
         let wide = dtype.accumulator();
-        all.extend(Scale::ALL.map(|scale| shader(wide, *dtype, scale)));
+        all.extend(Scale::ALL.map(|scale| ScaleSegments::shader(wide, *dtype, scale)));
         if wide != *dtype {
-            all.extend([Scale::Mean, Scale::SqrtN].map(|scale| shader(*dtype, wide, scale)));
+            all.extend(
+                [Scale::Mean, Scale::SqrtN].map(|scale| ScaleSegments::shader(*dtype, wide, scale)),
+            );
         }
     }
     all
 }
 
-fn shader(loaded: DType, stored: DType, scale: Scale) -> Shader {
-    let value = stored.accumulator().value();
-    let rows = format!("{value}(max(bounds[s + 1u] - bounds[s], 1u))");
-    let divisor = match scale {
-        Scale::One => String::new(),
-        Scale::Mean => format!(" / {rows}"),
-        Scale::SqrtN => format!(" / sqrt({rows})"),
-    };
-    Shader::new(format!("segment scale {scale:?} {loaded} {stored}"))
-        .bind("x", loaded)
-        .bind_raw("bounds", "u32", 4)
-        .bind("y", stored)
-        .u32s(&["count", "inner"])
+declare_program! {
+    /// Divides sums by the number of their rows.
+    struct ScaleSegments = "segment scale"(loaded: DType, stored: DType, scale: Scale);
+    bindings { x: loaded, bounds: Raw("u32", 4), y: stored }
+    params { count: u32, inner: usize }
+}
+
+impl ScaleSegments {
+    fn shader(loaded: DType, stored: DType, scale: Scale) -> Shader {
+        let value = stored.accumulator().value();
+        let rows = format!("{value}(max(bounds[s + 1u] - bounds[s], 1u))");
+        let divisor = match scale {
+            Scale::One => String::new(),
+            Scale::Mean => format!(" / {rows}"),
+            Scale::SqrtN => format!(" / sqrt({rows})"),
+        };
+        Self::declare(format!("segment scale {scale:?} {loaded} {stored}"), loaded, stored, scale)
         .body(&format!(
             "fn value(i: u32) -> {value} {{\n    let s = p.off_bounds + i / p.inner;\n    return \
              load_x(i){divisor};\n}}"
         ))
         .map("y")
+    }
 }

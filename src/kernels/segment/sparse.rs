@@ -5,12 +5,10 @@
 //! and indices. With a number of segments nothing waits: ids out of range are dropped, and indices
 //! out of range pick rows of zeros.
 
-use smallvec::smallvec;
-
 use super::reduce::{Fold, Segments};
 use super::scale::{Scale, rescale};
 use super::{TYPES, segments};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType::*;
 use crate::dtype::types::INDEX;
 use crate::error::{Error, Result};
@@ -21,7 +19,7 @@ use crate::kernels::sort::buckets::narrow;
 use crate::kernels::sort::radix::{self, Pairs, bits_below};
 use crate::kernels::sort::scan::{exclusive, word, words};
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
 use crate::tensor::{Dims, HostTensor, Tensor, shape_text};
 
 /// A scale and its ops: the plain one, the one with the number of segments, the gradient, and the
@@ -86,7 +84,7 @@ fn op<'r>(
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![rows_shader(), heads_shader(), runs_shader()]
+    vec![SegmentRows::shader(), SegmentHeads::shader(), SegmentRuns::shader()]
 }
 
 /// Indices, and the same indices as uint32, with `limit` in place of each that is out of range.
@@ -99,13 +97,15 @@ pub struct Rows<'a> {
 impl Rows<'_> {
     /// Finds the first index that is out of range.
     pub fn check(&self, ctx: &dyn OpContext, summary: &Tensor) -> Result<()> {
-        ctx.device().enqueue(&Program {
-            key: Key::new("segment rows"),
-            shader: &rows_shader,
-            bindings: smallvec![(&self.narrow).into(), Binding::raw(summary, 4)],
-            params: Params::new().u32(self.narrow.len()).u32(self.limit),
-            grid: Grid::linear(self.narrow.len(), WORKGROUP),
-        })
+        ctx.device().enqueue(
+            &SegmentRows {
+                rows: (&self.narrow).into(),
+                summary: Binding::raw(summary, 4),
+                count: self.narrow.len(),
+                limit: self.limit,
+            }
+            .program(&SegmentRows::of(), Grid::linear(self.narrow.len(), WORKGROUP)),
+        )
     }
 
     /// The error for index `i`.
@@ -267,13 +267,10 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     }
     let pairs = gradient.sort(ctx, scale)?;
     let heads = ctx.temp(U32, &[n])?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("segment heads"),
-        shader: &heads_shader,
-        bindings: smallvec![(&pairs.keys).into(), (&heads).into()],
-        params: Params::new().u32(n),
-        grid: Grid::map(n, U32),
-    })?;
+    ctx.device().enqueue(
+        &SegmentHeads { keys: (&pairs.keys).into(), heads: (&heads).into(), count: n }
+            .program(&SegmentHeads::of(), Grid::map(n, U32)),
+    )?;
     let starts = ctx.temp(U32, &[n + 1])?;
     exclusive(ctx, &heads, &starts)?;
     let [last, rows] = words(ctx, [(&pairs.keys, n - 1), (&starts, n)])?.map(|word| word as usize);
@@ -284,18 +281,17 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     let out = ctx.output(0, dtype, &gradient.dims)?;
     let unique = ctx.output(1, index, &[gradient.dims[0]])?;
     let ranks = heads;
-    ctx.device().enqueue(&Program {
-        key: Key::new("segment runs"),
-        shader: &runs_shader,
-        bindings: smallvec![
-            (&pairs.keys).into(),
-            (&starts).into(),
-            (&ranks).into(),
-            Binding::raw(&unique, 4)
-        ],
-        params: Params::new().u32(n).u32(index.size() / 4),
-        grid: Grid::linear(n, WORKGROUP),
-    })?;
+    ctx.device().enqueue(
+        &SegmentRuns {
+            keys: (&pairs.keys).into(),
+            starts: (&starts).into(),
+            ranks: (&ranks).into(),
+            unique: Binding::raw(&unique, 4),
+            count: n,
+            words: index.size() / 4,
+        }
+        .program(&SegmentRuns::of(), Grid::linear(n, WORKGROUP)),
+    )?;
     sum(ctx, &gradient.rows, Some(&(ranks, pairs.values)), Scale::One, &out)
 }
 
@@ -310,32 +306,46 @@ fn bad_index(ctx: &mut dyn OpContext, indices: &Tensor, limit: usize) -> Result<
     Err(Error::InvalidArgument(format!("Index {value} out of range [0, {limit}).")))
 }
 
-fn rows_shader() -> Shader {
-    Shader::new("segment rows")
-        .bind("rows", U32)
-        .bind_raw("summary", "atomic<u32>", 4)
-        .u32s(&["count", "limit"])
-        .body(include_str!("../../../shaders/segment/rows.wgsl"))
+declare_program! {
+    /// The segment and the place of each row.
+    struct SegmentRows = "segment rows"();
+    bindings { rows: U32, summary: Raw("atomic<u32>", 4) }
+    params { count: usize, limit: usize }
 }
 
-fn heads_shader() -> Shader {
-    Shader::new("segment heads")
-        .bind("keys", U32)
-        .bind("heads", U32)
-        .u32s(&["count"])
-        .body(
-            "fn value(i: u32) -> u32 {\n    return select(0u, 1u, i == 0u || load_keys(i) != \
+impl SegmentRows {
+    fn shader() -> Shader {
+        Self::declare("segment rows").body(include_str!("../../../shaders/segment/rows.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Marks the first row of each segment.
+    struct SegmentHeads = "segment heads"();
+    bindings { keys: U32, heads: U32 }
+    params { count: usize }
+}
+
+impl SegmentHeads {
+    fn shader() -> Shader {
+        Self::declare("segment heads")
+            .body(
+                "fn value(i: u32) -> u32 {\n    return select(0u, 1u, i == 0u || load_keys(i) != \
              load_keys(max(i, 1u) - 1u));\n}",
-        )
-        .map("heads")
+            )
+            .map("heads")
+    }
 }
 
-fn runs_shader() -> Shader {
-    Shader::new("segment runs")
-        .bind("keys", U32)
-        .bind("starts", U32)
-        .bind("ranks", U32)
-        .bind_raw("unique", "u32", 4)
-        .u32s(&["count", "words"])
-        .body(include_str!("../../../shaders/segment/runs.wgsl"))
+declare_program! {
+    /// The number of each row within its segment.
+    struct SegmentRuns = "segment runs"();
+    bindings { keys: U32, starts: U32, ranks: U32, unique: Raw("u32", 4) }
+    params { count: usize, words: usize }
+}
+
+impl SegmentRuns {
+    fn shader() -> Shader {
+        Self::declare("segment runs").body(include_str!("../../../shaders/segment/runs.wgsl"))
+    }
 }

@@ -3,19 +3,17 @@
 
 use std::fmt::Write;
 
-use smallvec::smallvec;
-
 use super::batch::Batch;
 use super::lu::workgroup;
 use super::number::{NUMBERS, Numbers};
 use super::program::{Extents, Map, Part, map, update};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, KeyPart, declare_program};
 use crate::dtype::DType::{self, F32, F64, I32};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::kind::Kind;
-use crate::shader::Shader;
+use crate::shader::{Shader, Storage};
 use crate::tensor::Tensor;
 
 /// The most columns that are decomposed at a time in registers.
@@ -43,7 +41,9 @@ pub fn shaders() -> Vec<Shader> {
                 let kinds = Kind::ALL.into_iter().filter(|kind| of(*kind).edge == edge);
                 let kinds: Vec<_> = kinds.collect();
                 if !kinds.is_empty() {
-                    all.push(Panel { dtype: *dtype, workgroup, edge }.shader().only(kinds));
+                    all.push(
+                        FactorPanel::shader(Panel { dtype: *dtype, workgroup, edge }).only(kinds),
+                    );
                 }
             }
         }
@@ -72,13 +72,15 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
     for first in (0..padded).step_by(width) {
         let end = padded.min(first + width);
         device.enqueue_counted(
-            &Program {
-                key: panel.key(),
-                shader: &|| panel.shader(),
-                bindings: smallvec![panel.matrices(&work), Binding::from(&state)],
-                params: Params::new().u32(count).u32(padded).u32(first).u32(end),
-                grid: Grid::groups(count),
-            },
+            &FactorPanel {
+                a: panel.matrices(&work),
+                state: Binding::from(&state),
+                batch: count,
+                n: padded,
+                first,
+                end,
+            }
+            .program(&FactorPanel::of(panel), Grid::groups(count)),
             dtype.product_flops(
                 count * (first..end).map(|j| (padded - j) * (j - first)).sum::<usize>(),
             ),
@@ -107,30 +109,35 @@ impl Panel {
         Self { dtype, workgroup, edge: if is_narrow { NARROW } else { EDGE } }
     }
 
-    fn key(self) -> Key {
-        Key::new("linalg cholesky")
-            .dtype(self.dtype)
-            .number(self.workgroup)
-            .number(self.edge as u32)
-    }
-
     fn matrices(self, a: &Tensor) -> Binding {
         if self.dtype == F32 { Binding::raw(a, 16) } else { a.into() }
     }
 
-    fn shader(self) -> Shader {
-        let Self { dtype, workgroup, edge } = self;
-        let shader = Shader::new(format!("linalg cholesky {dtype}, {edge} columns"));
-        let (shader, access) = if dtype == F32 {
-            (shader.bind_raw("a", "vec4<f32>", 16), IN_VEC4S)
-        } else {
-            (shader.bind("a", dtype), BY_ELEMENTS)
-        };
+    fn storage(self) -> Storage {
+        if self.dtype == F32 { Storage::Raw("vec4<f32>", 16) } else { Storage::Typed(self.dtype) }
+    }
+}
+
+impl KeyPart for Panel {
+    fn add_to(&self, key: Key) -> Key {
+        key.dtype(self.dtype).number(self.workgroup).number(self.edge as u32)
+    }
+}
+
+declare_program! {
+    /// Decomposes a panel of columns.
+    struct FactorPanel = "linalg cholesky"(panel: Panel);
+    bindings { a: panel.storage(), state: I32 }
+    params { batch: usize, n: usize, first: usize, end: usize }
+}
+
+impl FactorPanel {
+    fn shader(panel: Panel) -> Shader {
+        let Panel { dtype, workgroup, edge } = panel;
+        let access = if dtype == F32 { IN_VEC4S } else { BY_ELEMENTS };
         let four = if dtype.is_complex() { COMPLEX } else { REAL };
         let [sums, step, put, declare, factor, solve, finish] = texts(dtype, edge);
-        shader
-            .bind("state", I32)
-            .u32s(&["batch", "n", "first", "end"])
+        Self::declare(format!("linalg cholesky {dtype}, {edge} columns"), panel)
             .numbers(dtype)
             .define("ACCESS", format!("{four}{access}"))
             .define("SUMS", sums)

@@ -1,16 +1,14 @@
 //! Both determinants, as products of a decomposition's pivots.
 
-use smallvec::smallvec;
-
 use super::batch::{Batch, batch_dims};
 use super::lu::Decomposition;
 use super::number::{NUMBERS, Numbers};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType::{self, F64, I32};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
@@ -26,7 +24,10 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    NUMBERS.iter().flat_map(|t| [shader(*t, false), shader(*t, true)]).collect()
+    NUMBERS
+        .iter()
+        .flat_map(|t| [Determinant::shader(*t, false), Determinant::shader(*t, true)])
+        .collect()
 }
 
 fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
@@ -46,47 +47,54 @@ fn determinant(ctx: &mut dyn OpContext, log: bool) -> Result<()> {
         ctx.device().upload(decomposition.state.address, &vec![0; batch.count * 8])?;
     }
     ctx.device().enqueue_counted(
-        &Program {
-            key: Key::new("linalg determinant").dtype(dtype).number(u32::from(log)),
-            shader: &|| shader(dtype, log),
-            bindings: smallvec![
-                Binding::from(&decomposition.lu),
-                Binding::from(&decomposition.state),
-                Binding::from(&y),
-                Binding::from(&log_y),
-            ],
-            params: (Params::new().u32(count).u32(batch.rows)).f32(f32::NEG_INFINITY).f32(f32::NAN),
-            grid: Grid::linear(batch.count, WORKGROUP),
-        },
+        &Determinant {
+            a: Binding::from(&decomposition.lu),
+            state: Binding::from(&decomposition.state),
+            y: Binding::from(&y),
+            log_y: Binding::from(&log_y),
+            count,
+            n: batch.rows,
+            lowest: f32::NEG_INFINITY,
+            nan: f32::NAN,
+        }
+        .program(&Determinant::of(dtype, log), Grid::linear(batch.count, WORKGROUP)),
         dtype.flops(x.len() / batch.rows.max(1)),
     )
 }
 
-fn shader(dtype: DType, log: bool) -> Shader {
-    let store = match (log, dtype.is_complex()) {
-        (false, false) => REAL,
-        (false, true) => COMPLEX,
-        (true, false) => REAL_LOG,
-        (true, true) => COMPLEX_LOG,
-    };
-    let shader = Shader::new(if log { "linalg log determinant" } else { "linalg determinant" });
-    let (shader, split) = match dtype.part() {
-        F64 => (shader.library("log_f64"), include_str!("../../../shaders/linalg/split_f64.wgsl")),
-        _ => (shader, include_str!("../../../shaders/linalg/split.wgsl")),
-    };
-    shader
-        .bind("a", dtype)
-        .bind("state", I32)
-        .bind("y", dtype)
-        .bind("log_y", dtype)
-        .u32s(&["count", "n"])
-        .param("lowest", Field::F32)
-        .param("nan", Field::F32)
-        .numbers(dtype)
-        .define("SPLIT", split)
-        .define("PARTS", if dtype.is_complex() { COMPLEX_PARTS } else { REAL_PARTS })
-        .define("STORE", store)
-        .body(include_str!("../../../shaders/linalg/determinant.wgsl"))
+declare_program! {
+    /// The determinant of a decomposition.
+    struct Determinant = "linalg determinant"(dtype: DType, log: bool);
+    bindings { a: dtype, state: I32, y: dtype, log_y: dtype }
+    params { count: u32, n: usize, lowest: f32, nan: f32 }
+}
+
+impl Determinant {
+    fn shader(dtype: DType, log: bool) -> Shader {
+        let store = match (log, dtype.is_complex()) {
+            (false, false) => REAL,
+            (false, true) => COMPLEX,
+            (true, false) => REAL_LOG,
+            (true, true) => COMPLEX_LOG,
+        };
+        let shader = Self::declare(
+            if log { "linalg log determinant" } else { "linalg determinant" },
+            dtype,
+            log,
+        );
+        let (shader, split) = match dtype.part() {
+            F64 => {
+                (shader.library("log_f64"), include_str!("../../../shaders/linalg/split_f64.wgsl"))
+            }
+            _ => (shader, include_str!("../../../shaders/linalg/split.wgsl")),
+        };
+        shader
+            .numbers(dtype)
+            .define("SPLIT", split)
+            .define("PARTS", if dtype.is_complex() { COMPLEX_PARTS } else { REAL_PARTS })
+            .define("STORE", store)
+            .body(include_str!("../../../shaders/linalg/determinant.wgsl"))
+    }
 }
 
 const REAL_PARTS: &str = "fn parts_of(x: number) -> Parts {

@@ -4,18 +4,16 @@
 //! nothing waits for the device. Unlike TensorFlow's CPU kernel, which refuses them, matrices with
 //! NaNs or infinities give NaNs.
 
-use smallvec::smallvec;
-
 use super::batch::{Batch, batch_dims};
 use super::lu::workgroup;
 use super::number::{NUMBERS, Numbers, bits, literal};
-use super::order::{pick_shader, sort};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use super::order::{Pick, Picked, sort};
+use crate::device::{Binding, Device, Grid, declare_program};
 use crate::dtype::DType::{self, F64, I32};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
-use crate::shader::{Field, Shader};
+use crate::shader::Shader;
 use crate::tensor::Tensor;
 
 /// Iterations of an invocation in a dispatch, well below [`crate::device::Profile::loop_limit`].
@@ -32,8 +30,12 @@ pub fn register(r: &mut Registry) {
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let each = |t: &DType| {
-        let steps = [16, 64, 256].map(|w| step_shader(*t, w));
-        [steps.to_vec(), vec![begin_shader(*t), diagonal_shader(*t), vectors_shader(*t)]].concat()
+        let steps = [16, 64, 256].map(|w| RotatePlanes::shader(*t, w));
+        [
+            steps.to_vec(),
+            vec![BeginEigen::shader(*t), Diagonal::shader(*t), Pick::shader(*t, Picked::Eigen)],
+        ]
+        .concat()
     };
     NUMBERS.iter().flat_map(each).collect()
 }
@@ -65,38 +67,39 @@ fn eigen(ctx: &mut dyn OpContext, vectors: bool) -> Result<()> {
     let order = ctx.temp(I32, &dims)?;
     let device = ctx.device();
     let elements = device.check_extent(x.len())?;
-    device.enqueue(&Program {
-        key: Key::new("linalg eigen begin").dtype(dtype),
-        shader: &|| begin_shader(dtype),
-        bindings: smallvec![Binding::from(&x), Binding::from(&basis), Binding::from(&a)],
-        params: Params::new().u32(elements).u32(n),
-        grid: Grid::map(x.len(), dtype),
-    })?;
+    device.enqueue(
+        &BeginEigen {
+            x: Binding::from(&x),
+            basis: Binding::from(&basis),
+            a: Binding::from(&a),
+            count: elements,
+            n,
+        }
+        .program(&BeginEigen::of(dtype), Grid::map(x.len(), dtype)),
+    )?;
     rotate(device, [&a, &basis, &table], count, n)?;
-    device.enqueue(&Program {
-        key: Key::new("linalg eigen diagonal").dtype(dtype),
-        shader: &|| diagonal_shader(dtype),
-        bindings: smallvec![Binding::from(&a), Binding::from(&values)],
-        params: Params::new().u32(values.len()).u32(n),
-        grid: Grid::map(values.len(), dtype),
-    })?;
+    device.enqueue(
+        &Diagonal { a: Binding::from(&a), y: Binding::from(&values), count: values.len(), n }
+            .program(&Diagonal::of(dtype), Grid::map(values.len(), dtype)),
+    )?;
     sort(device, &values, n, false, &e, &order)?;
     if !vectors {
         return Ok(());
     }
-    device.enqueue(&Program {
-        key: Key::new("linalg eigen vectors").dtype(dtype),
-        shader: &|| vectors_shader(dtype),
-        bindings: smallvec![
-            Binding::from(&basis),
-            Binding::from(&order),
-            Binding::from(&values),
-            Binding::from(&values),
-            Binding::from(&v)
-        ],
-        params: Params::new().u32(elements).u32(n).u32(n).u32(n),
-        grid: Grid::map(v.len(), dtype),
-    })
+    device.enqueue(
+        &Pick {
+            x: (&basis).into(),
+            order: (&order).into(),
+            norm: (&values).into(),
+            scale: (&values).into(),
+            y: (&v).into(),
+            count: v.len(),
+            rows: n,
+            cols: n,
+            k: n,
+        }
+        .program(&Pick::of(dtype, Picked::Eigen), Grid::map(v.len(), dtype)),
+    )
 }
 
 /// All sweeps over `count` matrices of `n` rows.
@@ -114,18 +117,17 @@ fn rotate(device: &Device, [a, basis, table]: [&Tensor; 3], count: usize, n: usi
     let steps = (ITERATIONS / work).max(1);
     for first in (0..rounds).step_by(steps) {
         device.enqueue_counted(
-            &Program {
-                key: Key::new("linalg eigen step").dtype(dtype).number(workgroup),
-                shader: &|| step_shader(dtype, workgroup),
-                bindings: smallvec![Binding::from(a), Binding::from(basis), Binding::from(table)],
-                params: Params::new()
-                    .u32(count)
-                    .u32(n)
-                    .u32(pairs)
-                    .u32(first)
-                    .u32(steps.min(rounds - first)),
-                grid: Grid::groups(count),
-            },
+            &RotatePlanes {
+                a: Binding::from(a),
+                basis: Binding::from(basis),
+                table: Binding::from(table),
+                batch: count,
+                n,
+                pairs,
+                first,
+                steps: steps.min(rounds - first),
+            }
+            .program(&RotatePlanes::of(dtype, workgroup), Grid::groups(count)),
             dtype.product_flops(6 * count * steps.min(rounds - first) * pairs * n),
         )?;
     }
@@ -137,63 +139,68 @@ const fn across(workgroup: u32) -> u32 {
     if workgroup < 256 { 8 } else { 32 }
 }
 
-fn step_shader(dtype: DType, workgroup: u32) -> Shader {
-    let (word, magnitude) = bits(dtype);
-    Shader::new("linalg eigen step")
-        .bind("a", dtype)
-        .bind("basis", dtype)
-        .bind("table", dtype)
-        .u32s(&["batch", "n", "pairs", "first", "steps"])
-        .workgroup([workgroup, 1, 1])
-        .numbers(dtype)
-        .define(
-            "NEGLIGIBLE",
-            literal(
-                dtype,
-                (if dtype.part() == F64 { f64::EPSILON } else { f32::EPSILON.into() }) / 256.0,
-            ),
-        )
-        .define("ACROSS", format!("{}u", across(workgroup)))
-        .define("WORD", word)
-        .define("MAGNITUDE", magnitude)
-        .define(
-            "INFINITE",
-            if dtype.part() == F64 { "0x7ff0000000000000lu" } else { "0x7f800000u" },
-        )
-        .body(include_str!("../../../shaders/linalg/eigen_step.wgsl"))
+declare_program! {
+    /// Rotates the planes of some rounds.
+    struct RotatePlanes = "linalg eigen step"(dtype: DType, workgroup: u32);
+    bindings { a: dtype, basis: dtype, table: dtype }
+    params { batch: usize, n: usize, pairs: usize, first: usize, steps: usize }
 }
 
-/// Mirrors the lower triangle, which TensorFlow reads, with a real diagonal, and writes the
-/// identity.
-fn begin_shader(dtype: DType) -> Shader {
-    Shader::new("linalg eigen begin")
-        .bind("x", dtype)
-        .bind("basis", dtype)
-        .bind("a", dtype)
-        .param("count", Field::U32)
-        .param("n", Field::U32)
-        .numbers(dtype)
-        .body(include_str!("../../../shaders/linalg/eigen_begin.wgsl"))
-        .map("a")
+impl RotatePlanes {
+    fn shader(dtype: DType, workgroup: u32) -> Shader {
+        let (word, magnitude) = bits(dtype);
+        Self::declare("linalg eigen step", dtype, workgroup)
+            .workgroup([workgroup, 1, 1])
+            .numbers(dtype)
+            .define(
+                "NEGLIGIBLE",
+                literal(
+                    dtype,
+                    (if dtype.part() == F64 { f64::EPSILON } else { f32::EPSILON.into() }) / 256.0,
+                ),
+            )
+            .define("ACROSS", format!("{}u", across(workgroup)))
+            .define("WORD", word)
+            .define("MAGNITUDE", magnitude)
+            .define(
+                "INFINITE",
+                if dtype.part() == F64 { "0x7ff0000000000000lu" } else { "0x7f800000u" },
+            )
+            .body(include_str!("../../../shaders/linalg/eigen_step.wgsl"))
+    }
 }
 
-fn diagonal_shader(dtype: DType) -> Shader {
-    Shader::new("linalg eigen diagonal")
-        .bind("a", dtype)
-        .bind("y", dtype)
-        .param("count", Field::U32)
-        .param("n", Field::U32)
-        .body(&format!(
-            "fn value(t: u32) -> {} {{\n    return load_a(t * p.n + t % p.n);\n}}",
-            dtype.value()
-        ))
-        .map("y")
+declare_program! {
+    /// Mirrors the lower triangle, which TensorFlow reads, with a real diagonal, and writes the
+    /// identity.
+    struct BeginEigen = "linalg eigen begin"(dtype: DType);
+    bindings { x: dtype, basis: dtype, a: dtype }
+    params { count: u32, n: usize }
 }
 
-fn vectors_shader(dtype: DType) -> Shader {
-    pick_shader(
-        "linalg eigen vectors",
-        dtype,
-        "    return load_x((matrix * p.rows + i) * p.k + column);",
-    )
+impl BeginEigen {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare("linalg eigen begin", dtype)
+            .numbers(dtype)
+            .body(include_str!("../../../shaders/linalg/eigen_begin.wgsl"))
+            .map("a")
+    }
+}
+
+declare_program! {
+    /// The diagonal of each matrix.
+    struct Diagonal = "linalg eigen diagonal"(dtype: DType);
+    bindings { a: dtype, y: dtype }
+    params { count: usize, n: usize }
+}
+
+impl Diagonal {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare("linalg eigen diagonal", dtype)
+            .body(&format!(
+                "fn value(t: u32) -> {} {{\n    return load_a(t * p.n + t % p.n);\n}}",
+                dtype.value()
+            ))
+            .map("y")
+    }
 }

@@ -5,20 +5,18 @@
 //! by a triangular solve and a product. Lu, MatrixSolve and MatrixInverse refuse singular matrices,
 //! as TensorFlow does: they wait for one word of each matrix.
 
-use smallvec::smallvec;
-
 use super::batch::{Batch, batch_dims};
 use super::number::{NUMBERS, Numbers};
 use super::program::{Extents, Map, Part, block, map, update};
 use super::solve::{Triangle, solve};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, declare_program};
 use crate::dtype::DType::{self, F32, I32, I64};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
 use crate::require;
-use crate::shader::{Field, Shader};
+use crate::shader::{Shader, Storage};
 use crate::tensor::{HostTensor, Tensor};
 
 const LOWER: Triangle = Triangle { upper: false, unit: true };
@@ -53,10 +51,10 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     let each = |t: &DType| {
         let panels = [16, 64, 256]
-            .map(|w| [false, true].map(|vec4s| panel_shader(*t, w, vec4s && *t == F32)));
+            .map(|w| [false, true].map(|vec4s| FactorPanel::shader(*t, w, vec4s && *t == F32)));
         panels.concat()
     };
-    NUMBERS.iter().flat_map(each).chain([widen_shader()]).collect()
+    NUMBERS.iter().flat_map(each).chain([WidenPermutation::shader()]).collect()
 }
 
 /// A decomposition: `lu` holds L (its unit diagonal is not stored) and U; row `i` of `L U` is row
@@ -93,20 +91,16 @@ impl Decomposition {
             let width = block(n).min(n - first);
             let end = first + width;
             device.enqueue_counted(
-                &Program {
-                    key: Key::new("linalg lu")
-                        .dtype(dtype)
-                        .number(workgroup)
-                        .number(u32::from(vec4s)),
-                    shader: &|| panel_shader(dtype, workgroup, vec4s),
-                    bindings: smallvec![
-                        matrices(&lu, vec4s),
-                        Binding::from(&permutation),
-                        Binding::from(&state)
-                    ],
-                    params: Params::new().u32(batch.count).u32(n).u32(first).u32(end),
-                    grid: Grid::groups(batch.count),
-                },
+                &FactorPanel {
+                    a: matrices(&lu, vec4s),
+                    permutation: Binding::from(&permutation),
+                    state: Binding::from(&state),
+                    batch: batch.count,
+                    n,
+                    first,
+                    end,
+                }
+                .program(&FactorPanel::of(dtype, workgroup, vec4s), Grid::groups(batch.count)),
                 dtype.product_flops(
                     batch.count * (first..end).map(|j| (n - j) * (end - j)).sum::<usize>(),
                 ),
@@ -183,60 +177,70 @@ pub fn vec4s(a: &Tensor, n: usize) -> bool {
     a.dtype == F32 && n.is_multiple_of(4) && a.address.is_multiple_of(16)
 }
 
-/// The tensor as [`access`] declares it.
+/// The tensor as [`storage`] declares it.
 pub fn matrices(a: &Tensor, vec4s: bool) -> Binding {
     if vec4s { Binding::raw(a, 16) } else { a.into() }
 }
 
-/// Declares the binding `a` with `load_a` and `store_a`.
-pub fn access(shader: Shader, dtype: DType, vec4s: bool) -> Shader {
-    if !vec4s {
-        return shader.bind("a", dtype).define("ACCESS", "");
-    }
-    shader.bind_raw("a", "vec4<f32>", 16).define(
-        "ACCESS",
-        "\nfn load_a(i: u32) -> f32 {\n    return a[p.off_a + i / 4u][i % 4u];\n}\n\nfn \
-         store_a(i: u32, v: f32) {\n    a[p.off_a + i / 4u][i % 4u] = v;\n}\n",
-    )
+/// Elements of matrices, four of a row together if `vec4s`: for such a binding, [`access`] has
+/// `load_a` and `store_a`.
+fn storage(dtype: DType, vec4s: bool) -> Storage {
+    if vec4s { Storage::Raw("vec4<f32>", 16) } else { Storage::Typed(dtype) }
 }
 
-fn panel_shader(dtype: DType, workgroup: u32, vec4s: bool) -> Shader {
-    let (swap, eliminate) = if vec4s {
-        (
-            "for (var j = local_index; j < n / 4u; j += WORKGROUP) {
+/// The functions `load_a` and `store_a` that [`storage`] lacks.
+const fn access(vec4s: bool) -> &'static str {
+    if !vec4s {
+        return "";
+    }
+    "\nfn load_a(i: u32) -> f32 {\n    return a[p.off_a + i / 4u][i % 4u];\n}\n\nfn \
+         store_a(i: u32, v: f32) {\n    a[p.off_a + i / 4u][i % 4u] = v;\n}\n"
+}
+
+declare_program! {
+    /// Decomposes a panel of columns.
+    struct FactorPanel = "linalg lu"(dtype: DType, workgroup: u32, vec4s: bool);
+    bindings { a: storage(dtype, vec4s), permutation: I32, state: I32 }
+    params { batch: usize, n: usize, first: usize, end: usize }
+}
+
+impl FactorPanel {
+    fn shader(dtype: DType, workgroup: u32, vec4s: bool) -> Shader {
+        let (swap, eliminate) = if vec4s {
+            (
+                "for (var j = local_index; j < n / 4u; j += WORKGROUP) {
                 let upper = a[p.off_a + (base + k * n) / 4u + j];
                 a[p.off_a + (base + k * n) / 4u + j] = a[p.off_a + (base + pivot_row * n) / 4u + \
              j];
                 a[p.off_a + (base + pivot_row * n) / 4u + j] = upper;
             }",
-            "for (var j = (k + 1u) / 4u; j < p.end / 4u; j += 1u) {
+                "for (var j = (k + 1u) / 4u; j < p.end / 4u; j += 1u) {
                     let at = p.off_a + (base + i * n) / 4u + j;
                     let next = a[at] - factor * a[p.off_a + (base + k * n) / 4u + j];
                     a[at] = select(a[at], next, 4u * j + vec4<u32>(0u, 1u, 2u, 3u) > vec4<u32>(k));
                 }",
-        )
-    } else {
-        (
-            "for (var j = local_index; j < n; j += WORKGROUP) {
+            )
+        } else {
+            (
+                "for (var j = local_index; j < n; j += WORKGROUP) {
                 let upper = load_a(base + k * n + j);
                 store_a(base + k * n + j, load_a(base + pivot_row * n + j));
                 store_a(base + pivot_row * n + j, upper);
             }",
-            "for (var j = k + 1u; j < p.end; j += 1u) {
+                "for (var j = k + 1u; j < p.end; j += 1u) {
                     store_a(base + i * n + j, load_a(base + i * n + j) - times(factor, load_a(base \
              + k * n + j)));
                 }",
-        )
-    };
-    access(Shader::new("linalg lu"), dtype, vec4s)
-        .bind("permutation", I32)
-        .bind("state", I32)
-        .u32s(&["batch", "n", "first", "end"])
-        .numbers(dtype)
-        .define("SWAP", swap)
-        .define("ELIMINATE", eliminate)
-        .workgroup([workgroup, 1, 1])
-        .body(include_str!("../../../shaders/linalg/lu_panel.wgsl"))
+            )
+        };
+        Self::declare("linalg lu", dtype, workgroup, vec4s)
+            .numbers(dtype)
+            .define("ACCESS", access(vec4s))
+            .define("SWAP", swap)
+            .define("ELIMINATE", eliminate)
+            .workgroup([workgroup, 1, 1])
+            .body(include_str!("../../../shaders/linalg/lu_panel.wgsl"))
+    }
 }
 
 fn lu(ctx: &mut dyn OpContext, index: DType) -> Result<()> {
@@ -255,22 +259,29 @@ fn lu(ctx: &mut dyn OpContext, index: DType) -> Result<()> {
     if index == I32 {
         return Ok(());
     }
-    device.enqueue(&Program {
-        key: Key::new("linalg widen"),
-        shader: &widen_shader,
-        bindings: smallvec![Binding::from(&decomposition.permutation), Binding::from(&permutation)],
-        params: Params::new().u32(permutation.len()),
-        grid: Grid::map(permutation.len(), I64),
-    })
+    device.enqueue(
+        &WidenPermutation {
+            x: Binding::from(&decomposition.permutation),
+            y: Binding::from(&permutation),
+            count: permutation.len(),
+        }
+        .program(&WidenPermutation::of(), Grid::map(permutation.len(), I64)),
+    )
 }
 
-fn widen_shader() -> Shader {
-    Shader::new("linalg widen")
-        .bind("x", I32)
-        .bind("y", I64)
-        .param("count", Field::U32)
-        .body("fn value(i: u32) -> i64 {\n    return i64(load_x(i));\n}")
-        .map("y")
+declare_program! {
+    /// Permutations in int64.
+    struct WidenPermutation = "linalg widen"();
+    bindings { x: I32, y: I64 }
+    params { count: usize }
+}
+
+impl WidenPermutation {
+    fn shader() -> Shader {
+        Self::declare("linalg widen")
+            .body("fn value(i: u32) -> i64 {\n    return i64(load_x(i));\n}")
+            .map("y")
+    }
 }
 
 fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {

@@ -1,12 +1,10 @@
 //! The programs that the decompositions share: element-wise matrix maps and `C -= A B`.
 
-use smallvec::smallvec;
-
 use super::number::{NUMBERS, Numbers};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, Key, KeyPart, declare_program};
 use crate::dtype::DType::{self, F32, I32};
 use crate::error::Result;
-use crate::shader::{Field, Shader};
+use crate::shader::{Raw, Shader};
 use crate::tensor::Tensor;
 
 /// Matrices up to this size are decomposed in one dispatch.
@@ -101,7 +99,7 @@ pub fn update(
     }
     let (tiles_m, tiles_n) = (m.div_ceil(TILE), n.div_ceil(TILE));
     let count = batch * tiles_m * tiles_n;
-    let params = Params::new().u32(device.check_extent(count)?).u32(tiles_m).u32(tiles_n);
+    device.check_extent(count)?;
     let dtype = c.tensor.dtype;
     let flops = dtype.product_flops(batch * m * n * k) / if lower { 2 } else { 1 };
     // Whether b is stored transposed: then a product is four dot products.
@@ -109,74 +107,114 @@ pub fn update(
     let in_vec4s = [n, k].iter().all(|n| n.is_multiple_of(4))
         && [a, b.transposed(transposed), c].iter().all(Part::is_in_vec4s);
     if in_vec4s {
-        let params = params.u32(m).u32(k / 4).u32(a.at / 4).u32(a.matrix / 4).u32(a.row / 4);
         let step = if transposed { b.col } else { b.row };
-        let params = params.u32(b.at / 4).u32(b.matrix / 4).u32(step / 4);
         return device.enqueue_counted(
-            &Program {
-                key: Key::new("linalg update vec4s").number(u32::from(transposed)),
-                shader: &|| update_vec4s_shader(transposed),
-                bindings: [a, b, c].iter().map(|part| Binding::raw(part.tensor, 16)).collect(),
-                params: params.u32(c.at / 4).u32(c.matrix / 4).u32(c.row / 4).u32(u32::from(lower)),
-                grid: Grid::linear(count, UPDATERS),
-            },
+            &UpdateVec4s {
+                a: Binding::raw(a.tensor, 16),
+                b: Binding::raw(b.tensor, 16),
+                c: Binding::raw(c.tensor, 16),
+                count,
+                tiles_m,
+                tiles_n,
+                m,
+                k: k / 4,
+                a_at: a.at / 4,
+                a_matrix: a.matrix / 4,
+                a_row: a.row / 4,
+                b_at: b.at / 4,
+                b_matrix: b.matrix / 4,
+                b_step: step / 4,
+                c_at: c.at / 4,
+                c_matrix: c.matrix / 4,
+                c_row: c.row / 4,
+                lower,
+            }
+            .program(&UpdateVec4s::of(transposed), Grid::linear(count, UPDATERS)),
             flops,
         );
     }
-    let params = params.u32(m).u32(n).u32(k);
-    let params = params.u32(a.at).u32(a.matrix).u32(a.row).u32(a.col);
-    let params = params.u32(b.at).u32(b.matrix).u32(b.row).u32(b.col);
     device.enqueue_counted(
-        &Program {
-            key: Key::new("linalg update").dtype(dtype),
-            shader: &|| update_shader(dtype),
-            bindings: smallvec![a.tensor.into(), b.tensor.into(), c.tensor.into()],
-            params: params.u32(c.at).u32(c.matrix).u32(c.row).u32(u32::from(lower)),
-            grid: Grid::linear(count, UPDATERS),
-        },
+        &Update {
+            a: a.tensor.into(),
+            b: b.tensor.into(),
+            c: c.tensor.into(),
+            count,
+            tiles_m,
+            tiles_n,
+            m,
+            n,
+            k,
+            a_at: a.at,
+            a_matrix: a.matrix,
+            a_row: a.row,
+            a_col: a.col,
+            b_at: b.at,
+            b_matrix: b.matrix,
+            b_row: b.row,
+            b_col: b.col,
+            c_at: c.at,
+            c_matrix: c.matrix,
+            c_row: c.row,
+            lower,
+        }
+        .program(&Update::of(dtype), Grid::linear(count, UPDATERS)),
         flops,
     )
 }
 
-fn update_vec4s_shader(transposed: bool) -> Shader {
-    let product = |r: usize| {
-        if transposed {
-            format!("vec4(dot(a{r}, b0), dot(a{r}, b1), dot(a{r}, b2), dot(a{r}, b3))")
-        } else {
-            format!("a{r}.x * b0 + a{r}.y * b1 + a{r}.z * b2 + a{r}.w * b3")
-        }
-    };
-    Shader::new("linalg update vec4s")
-        .bind_raw("a", "vec4<f32>", 16)
-        .bind_raw("b", "vec4<f32>", 16)
-        .bind_raw("c", "vec4<f32>", 16)
-        .u32s(&["count", "tiles_m", "tiles_n", "m", "k", "a_at", "a_matrix", "a_row"])
-        .u32s(&["b_at", "b_matrix", "b_step", "c_at", "c_matrix", "c_row", "lower"])
-        .define("FIRST_B", if transposed { "4u * j * p.b_step" } else { "j" })
-        .define("NEXT_B", if transposed { "1u" } else { "4u * p.b_step" })
-        .define("PRODUCT_0", product(0))
-        .define("PRODUCT_1", product(1))
-        .define("PRODUCT_2", product(2))
-        .define("PRODUCT_3", product(3))
-        .workgroup([UPDATERS, 1, 1])
-        .body(include_str!("../../../shaders/linalg/update_vec4s.wgsl"))
+declare_program! {
+    /// `C -= A B` by tiles, four elements at a time.
+    struct UpdateVec4s = "linalg update vec4s"(transposed: bool);
+    bindings { a: Raw("vec4<f32>", 16), b: Raw("vec4<f32>", 16), c: Raw("vec4<f32>", 16) }
+    params {
+        count: usize, tiles_m: usize, tiles_n: usize, m: usize, k: usize, a_at: usize,
+        a_matrix: usize, a_row: usize, b_at: usize, b_matrix: usize, b_step: usize, c_at: usize,
+        c_matrix: usize, c_row: usize, lower: bool,
+    }
 }
 
-fn update_shader(dtype: DType) -> Shader {
-    Shader::new("linalg update")
-        .bind("a", dtype)
-        .bind("b", dtype)
-        .bind("c", dtype)
-        .u32s(&["count", "tiles_m", "tiles_n", "m", "n", "k"])
-        .u32s(&["a_at", "a_matrix", "a_row", "a_col", "b_at", "b_matrix", "b_row", "b_col"])
-        .u32s(&["c_at", "c_matrix", "c_row", "lower"])
-        .numbers(dtype)
-        .workgroup([UPDATERS, 1, 1])
-        .body(if dtype.is_complex() {
-            include_str!("../../../shaders/linalg/update_complex.wgsl")
-        } else {
-            include_str!("../../../shaders/linalg/update.wgsl")
-        })
+impl UpdateVec4s {
+    fn shader(transposed: bool) -> Shader {
+        let product = |r: usize| {
+            if transposed {
+                format!("vec4(dot(a{r}, b0), dot(a{r}, b1), dot(a{r}, b2), dot(a{r}, b3))")
+            } else {
+                format!("a{r}.x * b0 + a{r}.y * b1 + a{r}.z * b2 + a{r}.w * b3")
+            }
+        };
+        Self::declare("linalg update vec4s", transposed)
+            .define("FIRST_B", if transposed { "4u * j * p.b_step" } else { "j" })
+            .define("NEXT_B", if transposed { "1u" } else { "4u * p.b_step" })
+            .define("PRODUCT_0", product(0))
+            .define("PRODUCT_1", product(1))
+            .define("PRODUCT_2", product(2))
+            .define("PRODUCT_3", product(3))
+            .workgroup([UPDATERS, 1, 1])
+            .body(include_str!("../../../shaders/linalg/update_vec4s.wgsl"))
+    }
+}
+
+declare_program! {
+    /// `C -= A B` by tiles.
+    struct Update = "linalg update"(dtype: DType);
+    bindings { a: dtype, b: dtype, c: dtype }
+    params {
+        count: usize, tiles_m: usize, tiles_n: usize, m: usize, n: usize, k: usize, a_at: usize,
+        a_matrix: usize, a_row: usize, a_col: usize, b_at: usize, b_matrix: usize, b_row: usize,
+        b_col: usize, c_at: usize, c_matrix: usize, c_row: usize, lower: bool,
+    }
+}
+
+impl Update {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare("linalg update", dtype).numbers(dtype).workgroup([UPDATERS, 1, 1]).body(
+            if dtype.is_complex() {
+                include_str!("../../../shaders/linalg/update_complex.wgsl")
+            } else {
+                include_str!("../../../shaders/linalg/update.wgsl")
+            },
+        )
+    }
 }
 
 /// How [`map`] computes an element of its result.
@@ -203,6 +241,12 @@ pub enum Map {
     /// On the diagonal `other[matrix, i, 0]`, above it the source, else zero; `other` is a
     /// decomposition's side table.
     Triangle,
+}
+
+impl KeyPart for Map {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(*self as u32)
+    }
 }
 
 impl Map {
@@ -248,16 +292,23 @@ impl Map {
             }
         }
     }
+}
 
-    fn shader(self, dtype: DType) -> Shader {
-        Shader::new(format!("linalg map {self:?}"))
-            .bind("x", dtype)
-            .bind("other", if self == Self::Triangle { dtype } else { I32 })
-            .bind("y", dtype)
-            .u32s(&["count", "rows", "cols", "x_matrix", "x_row", "x_col", "others"])
-            .param("nan", Field::F32)
+declare_program! {
+    /// Fills matrices element by element.
+    struct MapMatrices = "linalg map"(dtype: DType, kind: Map);
+    bindings { x: dtype, other: if kind == Map::Triangle { dtype } else { I32 }, y: dtype }
+    params {
+        count: u32, rows: usize, cols: usize, x_matrix: usize, x_row: usize, x_col: usize,
+        others: usize, nan: f32,
+    }
+}
+
+impl MapMatrices {
+    fn shader(dtype: DType, kind: Map) -> Shader {
+        Self::declare(format!("linalg map {kind:?}"), dtype, kind)
             .numbers(dtype)
-            .define("ELEMENT", self.element())
+            .define("ELEMENT", kind.element())
             .body(include_str!("../../../shaders/linalg/map.wgsl"))
             .map("y")
     }
@@ -281,20 +332,29 @@ pub fn map(
         return Ok(());
     }
     let dtype = y.dtype;
-    let params = Params::new().u32(device.check_extent(count)?).u32(rows).u32(cols);
-    device.enqueue(&Program {
-        key: Key::new("linalg map").dtype(dtype).number(kind as u32),
-        shader: &|| kind.shader(dtype),
-        bindings: smallvec![x.tensor.into(), Binding::from(other), Binding::from(y)],
-        params: params.u32(x.matrix).u32(x.row).u32(x.col).u32(others).f32(f32::NAN),
-        grid: Grid::map(count, dtype),
-    })
+    device.enqueue(
+        &MapMatrices {
+            x: x.tensor.into(),
+            other: Binding::from(other),
+            y: Binding::from(y),
+            count: device.check_extent(count)?,
+            rows,
+            cols,
+            x_matrix: x.matrix,
+            x_row: x.row,
+            x_col: x.col,
+            others,
+            nan: f32::NAN,
+        }
+        .program(&MapMatrices::of(dtype, kind), Grid::map(count, dtype)),
+    )
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let each =
-        |t: &DType| [vec![update_shader(*t)], Map::ALL.map(|m| m.shader(*t)).to_vec()].concat();
-    let vec4s = [update_vec4s_shader(false), update_vec4s_shader(true)];
+    let each = |t: &DType| {
+        [vec![Update::shader(*t)], Map::ALL.map(|m| MapMatrices::shader(*t, m)).to_vec()].concat()
+    };
+    let vec4s = [UpdateVec4s::shader(false), UpdateVec4s::shader(true)];
     NUMBERS.iter().flat_map(each).chain(vec4s).collect()
 }

@@ -4,12 +4,10 @@
 //! Small matrices take one dispatch. Larger ones take one dispatch for each reflection; many
 //! workgroups share its columns.
 
-use smallvec::smallvec;
-
 use super::batch::{Batch, batch_dims};
 use super::number::{NUMBERS, Numbers, bits};
 use super::program::{Map, Part, map};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, declare_program};
 use crate::dtype::DType::{self, F16, F32, I32};
 use crate::error::Result;
 use crate::kernels::nested_context::NestedContext;
@@ -42,7 +40,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    NUMBERS.iter().flat_map(|t| [shader(*t, true), shader(*t, false)]).collect()
+    NUMBERS.iter().flat_map(|t| [Reflect::shader(*t, true), Reflect::shader(*t, false)]).collect()
 }
 
 /// Runs `f` on input 0 in float32 and rounds its two results.
@@ -121,23 +119,25 @@ impl Matrices<'_> {
         for done in (0..reflections).step_by(steps) {
             let steps = steps.min(reflections - done);
             let first = if factor { done } else { reflections - 1 - done };
-            let params = Params::new().u32(count).u32(groups).u32(m).u32(n).u32(cols);
             // Each reflection takes a product with its column, and another product with the result
             // of the first.
             let taken = if factor { done..done + steps } else { first + 1 - steps..first + 1 };
             let products: usize = taken.map(|i| (m - i) * (cols - i)).sum();
             device.enqueue_counted(
-                &Program {
-                    key: Key::new("linalg reflect").dtype(dtype).number(u32::from(factor)),
-                    shader: &|| shader(dtype, factor),
-                    bindings: smallvec![
-                        Binding::from(self.a),
-                        Binding::from(self.side),
-                        Binding::from(q)
-                    ],
-                    params: params.u32(reflections).u32(first).u32(steps),
-                    grid: Grid::groups(count * groups),
-                },
+                &Reflect {
+                    a: Binding::from(self.a),
+                    side: Binding::from(self.side),
+                    q: Binding::from(q),
+                    batch: count,
+                    groups,
+                    m,
+                    n,
+                    cols,
+                    reflections,
+                    first,
+                    steps,
+                }
+                .program(&Reflect::of(dtype, factor), Grid::groups(count * groups)),
                 dtype.product_flops(2 * count * products),
             )?;
         }
@@ -145,26 +145,36 @@ impl Matrices<'_> {
     }
 }
 
-fn shader(dtype: DType, factor: bool) -> Shader {
-    let step = if factor {
-        "        let k = p.first + s;\n        let h = reflection(base, k, local_index);\n        \
-         if group % p.groups == 0u && local_index == 0u {\n            let at = 3u * (matrix * \
-         p.reflections + k);\n            store_side(at, h.diagonal);\n            store_side(at + \
-         1u, h.scale);\n            store_side(at + 2u, h.tau);\n        }\n        let \
-         first_column = k + 1u;\n        workgroupBarrier();"
-    } else {
-        "        let k = p.first - s;\n        \
-         let at = 3u * (matrix * p.reflections + k);\n        \
-         let h = Reflection(load_side(at), load_side(at + 1u), conjugate(load_side(at + \
-         2u)));\n        \
-         let first_column = k;"
-    };
-    let (word, magnitude) = bits(dtype);
-    Shader::new(if factor { "linalg reflect, factor" } else { "linalg reflect, apply" })
-        .bind("a", dtype)
-        .bind("side", dtype)
-        .bind("q", dtype)
-        .u32s(&["batch", "groups", "m", "n", "cols", "reflections", "first", "steps"])
+declare_program! {
+    /// Computes reflections, or applies them.
+    struct Reflect = "linalg reflect"(dtype: DType, factor: bool);
+    bindings { a: dtype, side: dtype, q: dtype }
+    params {
+        batch: usize, groups: usize, m: usize, n: usize, cols: usize, reflections: usize,
+        first: usize, steps: usize,
+    }
+}
+
+impl Reflect {
+    fn shader(dtype: DType, factor: bool) -> Shader {
+        let step = if factor {
+            "        let k = p.first + s;\n        let h = reflection(base, k, local_index);\n\
+             \x20       if group % p.groups == 0u && local_index == 0u {\n            let at = \
+             3u * (matrix * p.reflections + k);\n            store_side(at, \
+             h.diagonal);\n            store_side(at + 1u, h.scale);\n            \
+             store_side(at + 2u, h.tau);\n        }\n        let first_column = k + 1u;\n\
+             \x20       workgroupBarrier();"
+        } else {
+            "        let k = p.first - s;\n        let at = 3u * (matrix * p.reflections + k);\n\
+             \x20       let h = Reflection(load_side(at), load_side(at + 1u), \
+             conjugate(load_side(at + 2u)));\n        let first_column = k;"
+        };
+        let (word, magnitude) = bits(dtype);
+        Self::declare(
+            if factor { "linalg reflect, factor" } else { "linalg reflect, apply" },
+            dtype,
+            factor,
+        )
         .workgroup([INVOCATIONS, 1, 1])
         .numbers(dtype)
         .define("WORD", word)
@@ -172,6 +182,7 @@ fn shader(dtype: DType, factor: bool) -> Shader {
         .define("SIZE", if dtype.is_complex() { COMPLEX_SIZE } else { REAL_SIZE })
         .define("STEP", step)
         .body(include_str!("../../../shaders/linalg/reflect.wgsl"))
+    }
 }
 
 const REAL_SIZE: &str = "fn size_of(x: number) -> word {

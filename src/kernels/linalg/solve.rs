@@ -3,14 +3,12 @@
 
 use std::fmt::Write;
 
-use smallvec::smallvec;
-
 use super::number::{NUMBERS, Numbers};
 use super::program::{Extents, Part, block, update};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, declare_program};
 use crate::dtype::DType::{self, F32};
 use crate::error::Result;
-use crate::shader::Shader;
+use crate::shader::{Shader, Storage};
 
 /// The kind of a triangle.
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +26,11 @@ const SOLVERS: u32 = 64;
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let vec4s = Solve { dtype: F32, vec4s: true };
-    let plain = NUMBERS.iter().map(|t| Solve { dtype: *t, vec4s: false });
-    plain.chain([vec4s]).map(Solve::shader).collect()
+    NUMBERS
+        .iter()
+        .map(|t| SolveTriangle::shader(*t, false))
+        .chain([SolveTriangle::shader(F32, true)])
+        .collect()
 }
 
 /// Solves `A X = B` in place in `x`, for triangles `a` of `n` rows and `cols` right-hand sides.
@@ -58,7 +58,6 @@ pub fn solve(
         let vec4s = cols.is_multiple_of(4) && own_x.is_in_vec4s();
         let unit = if vec4s { 4 } else { 1 };
         let units = cols / unit;
-        let program = Solve { dtype, vec4s };
         // Upper triangles are treated as lower ones, seen from their last element: strides are
         // negative, in u32's arithmetic.
         let turned = |at: usize, steps: &[usize]| {
@@ -66,24 +65,23 @@ pub fn solve(
         };
         let step = |stride: usize|
             if triangle.upper { (stride as u32).wrapping_neg() } else { stride as u32 } as usize;
-        let params = Params::new().u32(device.check_extent(batch * units)?).u32(units).u32(width);
-        let params = params
-            .u32(turned(own.at, &[own.row, own.col]))
-            .u32(own.matrix)
-            .u32(step(own.row))
-            .u32(step(own.col));
-        let params = params.u32(turned(own_x.at, &[own_x.row]) / unit).u32(own_x.matrix / unit);
         device.enqueue_counted(
-            &Program {
-                key: Key::new("linalg triangular").dtype(dtype).number(u32::from(vec4s)),
-                shader: &|| program.shader(),
-                bindings: smallvec![
-                    a.tensor.into(),
-                    if vec4s { Binding::raw(x.tensor, 16) } else { x.tensor.into() }
-                ],
-                params: params.u32(step(own_x.row / unit)).u32(u32::from(triangle.unit)),
-                grid: Grid::linear(batch * units, SOLVERS),
-            },
+            &SolveTriangle {
+                a: a.tensor.into(),
+                x: if vec4s { Binding::raw(x.tensor, 16) } else { x.tensor.into() },
+                count: device.check_extent(batch * units)?,
+                cols: units,
+                width,
+                a_at: turned(own.at, &[own.row, own.col]),
+                a_matrix: own.matrix,
+                a_row: step(own.row),
+                a_col: step(own.col),
+                x_at: turned(own_x.at, &[own_x.row]) / unit,
+                x_matrix: own_x.matrix / unit,
+                x_row: step(own_x.row / unit),
+                unit: triangle.unit,
+            }
+            .program(&SolveTriangle::of(dtype, vec4s), Grid::linear(batch * units, SOLVERS)),
             dtype.product_flops(batch * width * width * cols) / 2,
         )?;
         let (from, rows) =
@@ -94,24 +92,21 @@ pub fn solve(
     Ok(())
 }
 
-/// The properties that the text depends on.
-#[derive(Debug, Clone, Copy)]
-struct Solve {
-    dtype: DType,
-    /// Whether an invocation has four neighbouring right-hand sides.
-    vec4s: bool,
+declare_program! {
+    /// Solves a block of a triangle for each right-hand side.
+    struct SolveTriangle = "linalg triangular"(dtype: DType, vec4s: bool);
+    bindings {
+        a: dtype, x: if vec4s { Storage::Raw("vec4<f32>", 16) } else { Storage::Typed(dtype) },
+    }
+    params {
+        count: u32, cols: usize, width: usize, a_at: usize, a_matrix: usize, a_row: usize,
+        a_col: usize, x_at: usize, x_matrix: usize, x_row: usize, unit: bool,
+    }
 }
 
-impl Solve {
-    fn shader(self) -> Shader {
-        let Self { dtype, vec4s } = self;
-        let name = if vec4s { "linalg triangular, vec4s" } else { "linalg triangular" };
-        let shader = Shader::new(name).bind("a", dtype);
-        let (shader, value) = if vec4s {
-            (shader.bind_raw("x", "vec4<f32>", 16), "vec4<f32>".to_owned())
-        } else {
-            (shader.bind("x", dtype), dtype.value().to_owned())
-        };
+impl SolveTriangle {
+    fn shader(dtype: DType, vec4s: bool) -> Shader {
+        let value = if vec4s { "vec4<f32>" } else { dtype.value() };
         let access = if vec4s {
             "fn load_value(i: u32) -> value {\n    return x[p.off_x + i];\n}\n\nfn store_value(i: \
              u32, v: value) {\n    x[p.off_x + i] = v;\n}\n"
@@ -120,17 +115,19 @@ impl Solve {
              v: value) {\n    store_x(i, v);\n}\n"
         };
         let [begin, step, finish] = texts(dtype);
-        shader
-            .u32s(&["count", "cols", "width", "a_at", "a_matrix", "a_row", "a_col"])
-            .u32s(&["x_at", "x_matrix", "x_row", "unit"])
-            .numbers(dtype)
-            .define("VALUE", value)
-            .define("ACCESS", access)
-            .define("BEGIN", begin)
-            .define("STEP", step)
-            .define("FINISH", finish)
-            .workgroup([SOLVERS, 1, 1])
-            .body(include_str!("../../../shaders/linalg/triangular.wgsl"))
+        Self::declare(
+            if vec4s { "linalg triangular, vec4s" } else { "linalg triangular" },
+            dtype,
+            vec4s,
+        )
+        .numbers(dtype)
+        .define("VALUE", value)
+        .define("ACCESS", access)
+        .define("BEGIN", begin)
+        .define("STEP", step)
+        .define("FINISH", finish)
+        .workgroup([SOLVERS, 1, 1])
+        .body(include_str!("../../../shaders/linalg/triangular.wgsl"))
     }
 }
 

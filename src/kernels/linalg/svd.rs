@@ -6,14 +6,12 @@
 //! device. Where a singular value vanishes, and for the additional columns of `full_matrices`, an
 //! orthonormal basis is completed.
 
-use smallvec::smallvec;
-
 use super::batch::{Batch, batch_dims};
 use super::eigen::sweeps;
 use super::lu::workgroup;
 use super::number::{REALS, literal, real};
-use super::order::{pick_shader, sort};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use super::order::{Pick, Picked, sort};
+use crate::device::{Binding, Device, Grid, declare_program};
 use crate::dtype::DType::{self, F64, I32};
 use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
@@ -36,15 +34,17 @@ pub fn register(r: &mut Registry) {
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let each = |t: &DType| {
-        let sized = [16, 64, 256].map(|w| [step_shader(*t, w), norm_shader(*t, w)]).concat();
+        let sized = [16, 64, 256]
+            .map(|w| [RotateColumns::shader(*t, w), ColumnNorms::shader(*t, w)])
+            .concat();
         [
             sized,
             vec![
-                begin_shader(*t),
-                left_shader(*t),
-                right_shader(*t),
-                complete_shader(*t, true),
-                complete_shader(*t, false),
+                BeginSvd::shader(*t),
+                Pick::shader(*t, Picked::SvdLeft),
+                Pick::shader(*t, Picked::SvdRight),
+                CompleteBasis::shader(*t, true),
+                CompleteBasis::shader(*t, false),
             ],
         ]
         .concat()
@@ -104,23 +104,24 @@ impl Kernel for Svd {
         if !self.vectors {
             return Ok(());
         }
-        let pick = |name, shader: fn(DType) -> Shader, from: &Tensor, to: &Tensor, cols: usize| {
-            device.enqueue(&Program {
-                key: Key::new(name).dtype(dtype),
-                shader: &|| shader(dtype),
-                bindings: smallvec![
-                    Binding::from(from),
-                    Binding::from(&work.order),
-                    Binding::from(&work.norm),
-                    Binding::from(&work.scale),
-                    Binding::from(to)
-                ],
-                params: Params::new().u32(to.len()).u32(to.len() / count / cols).u32(cols).u32(k),
-                grid: Grid::map(to.len(), dtype),
-            })
-        };
-        pick("linalg svd left", left_shader, &work.w, long, cols)?;
-        pick("linalg svd right", right_shader, &work.v, short, k)?;
+        for (picked, from, to, cols) in
+            [(Picked::SvdLeft, &work.w, long, cols), (Picked::SvdRight, &work.v, short, k)]
+        {
+            device.enqueue(
+                &Pick {
+                    x: from.into(),
+                    order: (&work.order).into(),
+                    norm: (&work.norm).into(),
+                    scale: (&work.scale).into(),
+                    y: to.into(),
+                    count: to.len(),
+                    rows: to.len() / count / cols,
+                    cols,
+                    k,
+                }
+                .program(&Pick::of(dtype, picked), Grid::map(to.len(), dtype)),
+            )?;
+        }
         complete(device, long, &s, Basis { batch: count, r, cols, k })
     }
 }
@@ -148,50 +149,47 @@ impl Work {
                 ITERATIONS * 256
             )));
         }
-        device.enqueue(&Program {
-            key: Key::new("linalg svd begin").dtype(dtype),
-            shader: &|| begin_shader(dtype),
-            bindings: smallvec![
-                Binding::from(x),
-                Binding::from(&self.w),
-                Binding::from(&self.v),
-                Binding::from(&self.scale)
-            ],
-            params: Params::new().u32(count).u32(k).u32(r).u32(u32::from(wide)),
-            grid: Grid::groups(count),
-        })?;
+        device.enqueue(
+            &BeginSvd {
+                x: Binding::from(x),
+                w: Binding::from(&self.w),
+                basis: Binding::from(&self.v),
+                scale: Binding::from(&self.scale),
+                batch: count,
+                k,
+                r,
+                wide,
+            }
+            .program(&BeginSvd::of(dtype), Grid::groups(count)),
+        )?;
         let workgroup = workgroup(r);
         let pairs = k.div_ceil(2);
         let rounds = if k < 2 { 0 } else { sweeps(dtype, k) * (2 * pairs - 1) };
         for round in 0..rounds {
             device.enqueue_counted(
-                &Program {
-                    key: Key::new("linalg svd step").dtype(dtype).number(workgroup),
-                    shader: &|| step_shader(dtype, workgroup),
-                    bindings: smallvec![Binding::from(&self.w), Binding::from(&self.v)],
-                    params: Params::new()
-                        .u32(count)
-                        .u32(k)
-                        .u32(r)
-                        .u32(pairs)
-                        .u32(round % (2 * pairs - 1)),
-                    grid: Grid::groups(count * pairs),
-                },
+                &RotateColumns {
+                    w: Binding::from(&self.w),
+                    basis: Binding::from(&self.v),
+                    batch: count,
+                    k,
+                    r,
+                    pairs,
+                    round: round % (2 * pairs - 1),
+                }
+                .program(&RotateColumns::of(dtype, workgroup), Grid::groups(count * pairs)),
                 dtype.product_flops(count * pairs * (6 * r + 3 * k)),
             )?;
         }
         device.enqueue_counted(
-            &Program {
-                key: Key::new("linalg svd norm").dtype(dtype).number(workgroup),
-                shader: &|| norm_shader(dtype, workgroup),
-                bindings: smallvec![
-                    Binding::from(&self.w),
-                    Binding::from(&self.scale),
-                    Binding::from(&self.norm)
-                ],
-                params: Params::new().u32(count * k).u32(k).u32(r),
-                grid: Grid::groups(count * k),
-            },
+            &ColumnNorms {
+                w: Binding::from(&self.w),
+                scale: Binding::from(&self.scale),
+                norm: Binding::from(&self.norm),
+                rows: count * k,
+                k,
+                r,
+            }
+            .program(&ColumnNorms::of(dtype, workgroup), Grid::groups(count * k)),
             dtype.product_flops(count * k * r),
         )
     }
@@ -224,19 +222,19 @@ fn complete(device: &Device, u: &Tensor, s: &Tensor, basis: Basis) -> Result<()>
         // The binding of an empty tensor needs some memory: u's own memory serves, and is not
         // written through this binding.
         let s = if s.is_empty() { u } else { s };
-        device.enqueue(&Program {
-            key: Key::new("linalg svd complete").dtype(dtype).number(u32::from(branches)),
-            shader: &|| complete_shader(dtype, branches),
-            bindings: smallvec![Binding::from(u), Binding::from(s)],
-            params: Params::new()
-                .u32(batch)
-                .u32(r)
-                .u32(cols)
-                .u32(k)
-                .u32(first)
-                .u32(cols.min(first + steps)),
-            grid: Grid::groups(batch),
-        })?;
+        device.enqueue(
+            &CompleteBasis {
+                u: Binding::from(u),
+                s: Binding::from(s),
+                batch,
+                r,
+                cols,
+                k,
+                first,
+                end: cols.min(first + steps),
+            }
+            .program(&CompleteBasis::of(dtype, branches), Grid::groups(batch)),
+        )?;
     }
     Ok(())
 }
@@ -246,70 +244,72 @@ fn epsilon(dtype: DType) -> f64 {
     if dtype == F64 { f64::EPSILON } else { f64::from(f32::EPSILON) }
 }
 
-fn begin_shader(dtype: DType) -> Shader {
-    let (large, small) = if dtype == F64 { (1e150, 1e-150) } else { (1e15, 1e-15) };
-    Shader::new("linalg svd begin")
-        .bind("x", dtype)
-        .bind("w", dtype)
-        .bind("basis", dtype)
-        .bind("scale", dtype)
-        .u32s(&["batch", "k", "r", "wide"])
-        .define("REAL", real(dtype))
-        .define("LARGE", literal(dtype, large))
-        .define("SMALL", literal(dtype, small))
-        .body(include_str!("../../../shaders/linalg/svd_begin.wgsl"))
+declare_program! {
+    /// Copies and scales the matrix; the basis begins as the identity.
+    struct BeginSvd = "linalg svd begin"(dtype: DType);
+    bindings { x: dtype, w: dtype, basis: dtype, scale: dtype }
+    params { batch: usize, k: usize, r: usize, wide: bool }
 }
 
-fn step_shader(dtype: DType, workgroup: u32) -> Shader {
-    Shader::new("linalg svd step")
-        .bind("w", dtype)
-        .bind("basis", dtype)
-        .u32s(&["batch", "k", "r", "pairs", "round"])
-        .workgroup([workgroup, 1, 1])
-        .define("REAL", real(dtype))
-        .define("EPSILON", literal(dtype, epsilon(dtype) / 4.0))
-        .body(include_str!("../../../shaders/linalg/svd_step.wgsl"))
+impl BeginSvd {
+    fn shader(dtype: DType) -> Shader {
+        let (large, small) = if dtype == F64 { (1e150, 1e-150) } else { (1e15, 1e-15) };
+        Self::declare("linalg svd begin", dtype)
+            .define("REAL", real(dtype))
+            .define("LARGE", literal(dtype, large))
+            .define("SMALL", literal(dtype, small))
+            .body(include_str!("../../../shaders/linalg/svd_begin.wgsl"))
+    }
 }
 
-fn norm_shader(dtype: DType, workgroup: u32) -> Shader {
-    Shader::new("linalg svd norm")
-        .bind("w", dtype)
-        .bind("scale", dtype)
-        .bind("norm", dtype)
-        .u32s(&["rows", "k", "r"])
-        .workgroup([workgroup, 1, 1])
-        .define("REAL", real(dtype))
-        .body(include_str!("../../../shaders/linalg/svd_norm.wgsl"))
+declare_program! {
+    /// Rotates pairs of columns of a round.
+    struct RotateColumns = "linalg svd step"(dtype: DType, workgroup: u32);
+    bindings { w: dtype, basis: dtype }
+    params { batch: usize, k: usize, r: usize, pairs: usize, round: usize }
 }
 
-fn left_shader(dtype: DType) -> Shader {
-    let element = "    let size = load_norm(matrix * p.k + column);\n    let x = load_x((matrix * \
-                   p.k + column) * p.rows + i) * load_scale(matrix);\n    return select(x / size, \
-                   x, size == 0.0);";
-    pick_shader(
-        "linalg svd left",
-        dtype,
-        &element.replace("== 0.0", &format!("== {}(0.0)", real(dtype))),
-    )
+impl RotateColumns {
+    fn shader(dtype: DType, workgroup: u32) -> Shader {
+        Self::declare("linalg svd step", dtype, workgroup)
+            .workgroup([workgroup, 1, 1])
+            .define("REAL", real(dtype))
+            .define("EPSILON", literal(dtype, epsilon(dtype) / 4.0))
+            .body(include_str!("../../../shaders/linalg/svd_step.wgsl"))
+    }
 }
 
-fn right_shader(dtype: DType) -> Shader {
-    pick_shader(
-        "linalg svd right",
-        dtype,
-        "    return load_x((matrix * p.k + column) * p.rows + i);",
-    )
+declare_program! {
+    /// The norm of each column.
+    struct ColumnNorms = "linalg svd norm"(dtype: DType, workgroup: u32);
+    bindings { w: dtype, scale: dtype, norm: dtype }
+    params { rows: usize, k: usize, r: usize }
 }
 
-fn complete_shader(dtype: DType, branches: bool) -> Shader {
-    let branch = if branches { "if workgroup_flag(local_index, vanishes)" } else { "" };
-    Shader::new("linalg svd complete")
-        .define("BRANCH", branch)
-        .bind("u", dtype)
-        .bind("s", dtype)
-        .u32s(&["batch", "r", "cols", "k", "first", "end"])
-        .workgroup([COMPLETERS, 1, 1])
-        .define("REAL", real(dtype))
-        .define("EPSILON", literal(dtype, epsilon(dtype)))
-        .body(include_str!("../../../shaders/linalg/svd_complete.wgsl"))
+impl ColumnNorms {
+    fn shader(dtype: DType, workgroup: u32) -> Shader {
+        Self::declare("linalg svd norm", dtype, workgroup)
+            .workgroup([workgroup, 1, 1])
+            .define("REAL", real(dtype))
+            .body(include_str!("../../../shaders/linalg/svd_norm.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Completes the singular vectors to a basis.
+    struct CompleteBasis = "linalg svd complete"(dtype: DType, branches: bool);
+    bindings { u: dtype, s: dtype }
+    params { batch: usize, r: usize, cols: usize, k: usize, first: usize, end: usize }
+}
+
+impl CompleteBasis {
+    fn shader(dtype: DType, branches: bool) -> Shader {
+        let branch = if branches { "if workgroup_flag(local_index, vanishes)" } else { "" };
+        Self::declare("linalg svd complete", dtype, branches)
+            .define("BRANCH", branch)
+            .workgroup([COMPLETERS, 1, 1])
+            .define("REAL", real(dtype))
+            .define("EPSILON", literal(dtype, epsilon(dtype)))
+            .body(include_str!("../../../shaders/linalg/svd_complete.wgsl"))
+    }
 }

@@ -1,16 +1,14 @@
 //! TridiagonalSolve and TridiagonalMatMul.
 
-use smallvec::smallvec;
-
 use super::batch::batch_dims;
 use super::number::{NUMBERS, Numbers};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 
 /// Equations that an invocation handles in a dispatch, below every
 /// [`crate::device::Profile::loop_limit`].
@@ -41,7 +39,10 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    NUMBERS.iter().flat_map(|t| [solve_shader(*t), multiply_shader(*t)]).collect()
+    NUMBERS
+        .iter()
+        .flat_map(|t| [SolveTridiagonal::shader(*t), MultiplyTridiagonal::shader(*t)])
+        .collect()
 }
 
 fn solve(ctx: &mut dyn OpContext, pivot: bool) -> Result<()> {
@@ -74,20 +75,20 @@ fn solve(ctx: &mut dyn OpContext, pivot: bool) -> Result<()> {
     device.check_extent(u.len())?;
     let enqueue = |first: usize, end: usize, backward: bool| {
         device.enqueue_counted(
-            &Program {
-                key: Key::new("linalg tridiagonal solve").dtype(dtype),
-                shader: &|| solve_shader(dtype),
-                bindings: smallvec![
-                    Binding::from(&a),
-                    Binding::from(&b),
-                    Binding::from(&u),
-                    Binding::from(&y)
-                ],
-                params: (Params::new().u32(systems).u32(n).u32(cols).u32(first).u32(end))
-                    .u32(u32::from(backward))
-                    .u32(u32::from(pivot)),
-                grid: Grid::linear(systems, WORKGROUP),
-            },
+            &SolveTridiagonal {
+                diagonals: Binding::from(&a),
+                rhs: Binding::from(&b),
+                u: Binding::from(&u),
+                y: Binding::from(&y),
+                count: systems,
+                n,
+                cols,
+                first,
+                end,
+                backward,
+                pivot,
+            }
+            .program(&SolveTridiagonal::of(dtype), Grid::linear(systems, WORKGROUP)),
             dtype.product_flops(2 * systems * (end - first)),
         )
     };
@@ -100,15 +101,21 @@ fn solve(ctx: &mut dyn OpContext, pivot: bool) -> Result<()> {
     Ok(())
 }
 
-fn solve_shader(dtype: DType) -> Shader {
-    Shader::new("linalg tridiagonal solve")
-        .bind("diagonals", dtype)
-        .bind("rhs", dtype)
-        .bind("u", dtype)
-        .bind("y", dtype)
-        .u32s(&["count", "n", "cols", "first", "end", "backward", "pivot"])
-        .numbers(dtype)
-        .body(include_str!("../../../shaders/linalg/tridiagonal_solve.wgsl"))
+declare_program! {
+    /// Solves for one right-hand side.
+    struct SolveTridiagonal = "linalg tridiagonal solve"(dtype: DType);
+    bindings { diagonals: dtype, rhs: dtype, u: dtype, y: dtype }
+    params {
+        count: usize, n: usize, cols: usize, first: usize, end: usize, backward: bool, pivot: bool,
+    }
+}
+
+impl SolveTridiagonal {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare("linalg tridiagonal solve", dtype)
+            .numbers(dtype)
+            .body(include_str!("../../../shaders/linalg/tridiagonal_solve.wgsl"))
+    }
 }
 
 fn multiply(ctx: &mut dyn OpContext) -> Result<()> {
@@ -135,33 +142,33 @@ fn multiply(ctx: &mut dyn OpContext) -> Result<()> {
     let device = ctx.device();
     let [above, middle, below] = &diagonals;
     device.enqueue_counted(
-        &Program {
-            key: Key::new("linalg tridiagonal multiply").dtype(dtype),
-            shader: &|| multiply_shader(dtype),
-            bindings: smallvec![
-                Binding::from(above),
-                Binding::from(middle),
-                Binding::from(below),
-                Binding::from(&x),
-                Binding::from(&y)
-            ],
-            params: Params::new().u32(device.check_extent(y.len())?).u32(n).u32(cols),
-            grid: Grid::map(y.len(), dtype),
-        },
+        &MultiplyTridiagonal {
+            above: Binding::from(above),
+            middle: Binding::from(middle),
+            below: Binding::from(below),
+            x: Binding::from(&x),
+            y: Binding::from(&y),
+            count: device.check_extent(y.len())?,
+            n,
+            cols,
+        }
+        .program(&MultiplyTridiagonal::of(dtype), Grid::map(y.len(), dtype)),
         dtype.product_flops(3 * y.len()),
     )
 }
 
-fn multiply_shader(dtype: DType) -> Shader {
-    Shader::new("linalg tridiagonal multiply")
-        .bind("above", dtype)
-        .bind("middle", dtype)
-        .bind("below", dtype)
-        .bind("x", dtype)
-        .bind("y", dtype)
-        .param("count", Field::U32)
-        .u32s(&["n", "cols"])
-        .numbers(dtype)
-        .body(include_str!("../../../shaders/linalg/tridiagonal_multiply.wgsl"))
-        .map("y")
+declare_program! {
+    /// The product of tridiagonal matrices and dense ones.
+    struct MultiplyTridiagonal = "linalg tridiagonal multiply"(dtype: DType);
+    bindings { above: dtype, middle: dtype, below: dtype, x: dtype, y: dtype }
+    params { count: u32, n: usize, cols: usize }
+}
+
+impl MultiplyTridiagonal {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare("linalg tridiagonal multiply", dtype)
+            .numbers(dtype)
+            .body(include_str!("../../../shaders/linalg/tridiagonal_multiply.wgsl"))
+            .map("y")
+    }
 }

@@ -17,9 +17,9 @@ fn shares(i: u32, extent: u32, crop: u32) -> vec2<f32> {
     if t >= p.count {
         return;
     }
-    let b = t % p.boxes;
-    let row = (t / p.boxes) % p.crop_height;
-    let column = t / (p.boxes * p.crop_height);
+    let b = t % p.box_count;
+    let row = (t / p.box_count) % p.crop_height;
+    let column = t / (p.box_count * p.crop_height);
     let window = box_of(b);
     let y = tap(row, window.low.x, window.high.x, p.height, p.crop_height);
     let x = tap(column, window.low.y, window.high.y, p.width, p.crop_width);

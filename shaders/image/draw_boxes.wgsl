@@ -1,6 +1,7 @@
-// y is x with the outlines of boxes p.first to p.end, of p.boxes for each image, whose corners are
-// (top, left, bottom, right) as shares of the image; box i has color i mod p.rows. An edge outside
-// of the image is not drawn, nor is a box whose corners are the wrong way around. Grid: map.
+// y is x with the outlines of boxes p.first to p.end, of p.box_count for each image, whose corners
+// are (top, left, bottom, right) as shares of the image; box i has color i mod p.rows. An edge
+// outside of the image is not drawn, nor is a box whose corners are the wrong way around. Grid:
+// map.
 
 // A coordinate without its fraction. Values that no 64-bit integer holds, and NaN, give the lowest
 // such integer.
@@ -9,7 +10,7 @@ fn whole(v: f32) -> f32 {
 }
 
 fn is_on(image: u32, i: u32, row: f32, column: f32, last_row: f32, last_column: f32) -> bool {
-    let at = (image * p.boxes + i) * 4u;
+    let at = (image * p.box_count + i) * 4u;
     let top = whole(load_boxes(at) * last_row);
     let left = whole(load_boxes(at + 1u) * last_column);
     let bottom = whole(load_boxes(at + 2u) * last_row);

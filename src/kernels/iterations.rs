@@ -3,8 +3,9 @@
 //! several dispatches take [`parts`] of its loops, each of which goes on from the values that the
 //! previous one stored.
 
-use crate::device::{Params, Profile};
+use crate::device::{Parameter, Params, Profile};
 use crate::error::{Error, Result};
+use crate::shader::Shader;
 
 /// The numbers of steps that an iteration of innermost loops may take, by preference. Software
 /// adapters take seconds to compile longer programs.
@@ -44,6 +45,16 @@ pub struct Part {
 /// Names of the parameters that [`Part::params`] appends.
 pub const PART: &[&str] =
     &["low0", "low1", "low2", "high0", "high1", "high2", "is_first", "is_last"];
+
+impl Parameter for Part {
+    fn declare(shader: Shader, _: &'static str) -> Shader {
+        shader.u32s(PART)
+    }
+
+    fn append_to(self, params: Params) -> Params {
+        self.params(params)
+    }
+}
 
 impl Part {
     pub fn params(&self, params: Params) -> Params {

@@ -1,10 +1,10 @@
 //! AdjustContrastv2 and AdjustContrast: the distance from each image's mean, by channel, times a
 //! factor.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::check_extents;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types,
@@ -35,9 +35,9 @@ pub fn register(r: &mut Registry) {
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
     let mut all: Vec<_> =
-        V1.iter().chain([&F16]).filter(|t| **t != F32).map(|t| widen_shader(*t)).collect();
-    all.extend(V1.iter().map(|t| shader(*t, F32)));
-    all.extend(V2.iter().map(|t| shader(*t, *t)));
+        V1.iter().chain([&F16]).filter(|t| **t != F32).map(|t| Widen::shader(*t)).collect();
+    all.extend(V1.iter().map(|t| AdjustContrast::shader(*t, F32)));
+    all.extend(V2.iter().map(|t| AdjustContrast::shader(*t, *t)));
     all
 }
 
@@ -72,52 +72,58 @@ fn adjust_contrast(ctx: &mut dyn OpContext, bounded: bool) -> Result<()> {
     // An unbounded result does not use the other two scalars; the factor stands in for them.
     let factor = &scalars[0];
     let (low, high) = if bounded { (&scalars[1], &scalars[2]) } else { (factor, factor) };
-    let tensors = [&x, &mean, factor, low, high, &y];
     ctx.device().enqueue_counted(
-        &Program {
-            key: Key::new("contrast").dtype(x.dtype).dtype(dtype).number(u32::from(bounded)),
-            shader: &|| shader(x.dtype, dtype),
-            bindings: tensors.into_iter().map(Binding::from).collect(),
-            params: Params::new()
-                .u32(y.len())
-                .u32(dims[1] * dims[2])
-                .u32(dims[2])
-                .u32(u32::from(bounded)),
-            grid: Grid::map(y.len(), dtype),
-        },
+        &AdjustContrast {
+            x: (&x).into(),
+            mean: (&mean).into(),
+            factor: factor.into(),
+            low: low.into(),
+            high: high.into(),
+            y: (&y).into(),
+            count: y.len(),
+            image: dims[1] * dims[2],
+            channels: dims[2],
+            bounded,
+        }
+        .program(&AdjustContrast::of(x.dtype, dtype), Grid::map(y.len(), dtype)),
         F32.flops(3 * y.len()),
     )
 }
 
 fn widen(ctx: &dyn OpContext, x: &Tensor, wide: &Tensor) -> Result<()> {
     let dtype = x.dtype;
-    ctx.device().enqueue(&Program {
-        key: Key::new("contrast widen").dtype(dtype),
-        shader: &|| widen_shader(dtype),
-        bindings: smallvec![x.into(), wide.into()],
-        params: Params::new().u32(x.len()),
-        grid: Grid::map(x.len(), F32),
-    })
+    ctx.device().enqueue(
+        &Widen { x: x.into(), wide: wide.into(), count: x.len() }
+            .program(&Widen::of(dtype), Grid::map(x.len(), F32)),
+    )
 }
 
-fn widen_shader(dtype: DType) -> Shader {
-    Shader::new(format!("contrast widen {dtype}"))
-        .bind("x", dtype)
-        .bind("wide", F32)
-        .u32s(&["count"])
-        .body("fn value(i: u32) -> f32 {\n    return f32(load_x(i));\n}\n")
-        .map("wide")
+declare_program! {
+    /// Images in float32.
+    struct Widen = "contrast widen"(dtype: DType);
+    bindings { x: dtype, wide: F32 }
+    params { count: usize }
 }
 
-fn shader(input: DType, output: DType) -> Shader {
-    Shader::new(format!("contrast {input} to {output}"))
-        .bind("x", input)
-        .bind("mean", F32)
-        .bind("factor", F32)
-        .bind("low", F32)
-        .bind("high", F32)
-        .bind("y", output)
-        .u32s(&["count", "image", "channels", "bounded"])
-        .body(include_str!("../../../shaders/image/contrast.wgsl"))
-        .map("y")
+impl Widen {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare(format!("contrast widen {dtype}"), dtype)
+            .body("fn value(i: u32) -> f32 {\n    return f32(load_x(i));\n}\n")
+            .map("wide")
+    }
+}
+
+declare_program! {
+    /// The distance from an image's mean, times a factor.
+    struct AdjustContrast = "contrast"(input: DType, output: DType);
+    bindings { x: input, mean: F32, factor: F32, low: F32, high: F32, y: output }
+    params { count: usize, image: usize, channels: usize, bounded: bool }
+}
+
+impl AdjustContrast {
+    fn shader(input: DType, output: DType) -> Shader {
+        Self::declare(format!("contrast {input} to {output}"), input, output)
+            .body(include_str!("../../../shaders/image/contrast.wgsl"))
+            .map("y")
+    }
 }

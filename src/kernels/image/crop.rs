@@ -3,10 +3,8 @@
 //! Like TensorFlow's kernels it refuses box indices outside the batch, and so waits for the
 //! indices. Boxes that are not finite give the extrapolation value, as on TensorFlow's GPU.
 
-use smallvec::smallvec;
-
 use super::{check_extents, check_image};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_params, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types,
@@ -15,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
 use crate::require;
-use crate::shader::{Field, Shader};
+use crate::shader::Shader;
 use crate::tensor::{HostTensor, Tensor, shape_text};
 
 pub(super) const TYPES: &[DType] = types::FLOATS_BUT_BF16;
@@ -37,7 +35,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().map(|t| shader(*t)).collect()
+    TYPES.iter().map(|t| CropAndResize::shader(*t)).collect()
 }
 
 /// Whether the attribute `method` is bilinear.
@@ -103,37 +101,46 @@ fn crop_and_resize(ctx: &mut dyn OpContext, bilinear: bool, outside: f32) -> Res
         return Ok(());
     }
     let dtype = image.dtype;
-    device.enqueue(&Program {
-        key: Key::new("crop and resize").dtype(dtype),
-        shader: &|| shader(dtype),
-        bindings: smallvec![(&image).into(), (&boxes).into(), (&indices).into(), (&crops).into()],
-        params: Params::new()
-            .u32(crops.len())
-            .u32(height)
-            .u32(width)
-            .u32(crops.dims[1])
-            .u32(crops.dims[2])
-            .u32(depth)
-            .u32(u32::from(bilinear))
-            .f32(outside),
-        grid: Grid::map(crops.len(), F32),
-    })
+    device.enqueue(
+        &CropAndResize {
+            image: (&image).into(),
+            boxes: (&boxes).into(),
+            indices: (&indices).into(),
+            crops: (&crops).into(),
+            count: crops.len(),
+            sizes: CropSizes {
+                height,
+                width,
+                crop_height: crops.dims[1],
+                crop_width: crops.dims[2],
+            },
+            depth,
+            bilinear,
+            outside,
+        }
+        .program(&CropAndResize::of(dtype), Grid::map(crops.len(), F32)),
+    )
 }
 
-/// The parameters that [`BOXES`] reads.
-pub(super) const SIZES: &[&str] = &["height", "width", "crop_height", "crop_width"];
+declare_params! {
+    /// The parameters that [`BOXES`] reads: the extents of the images and of the crops.
+    pub(super) struct CropSizes {
+        height: usize, width: usize, crop_height: usize, crop_width: usize,
+    }
+}
 
-fn shader(dtype: DType) -> Shader {
-    Shader::new(format!("crop and resize {dtype}"))
-        .bind("image", dtype)
-        .bind("boxes", F32)
-        .bind("indices", I32)
-        .bind("crops", F32)
-        .u32s(&["count"])
-        .u32s(SIZES)
-        .u32s(&["depth", "bilinear"])
-        .param("outside", Field::F32)
-        .body(BOXES)
-        .body(include_str!("../../../shaders/image/crop.wgsl"))
-        .map("crops")
+declare_program! {
+    /// The crops of boxes, each resized.
+    struct CropAndResize = "crop and resize"(dtype: DType);
+    bindings { image: dtype, boxes: F32, indices: I32, crops: F32 }
+    params { count: usize, sizes: CropSizes, depth: usize, bilinear: bool, outside: f32 }
+}
+
+impl CropAndResize {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare(format!("crop and resize {dtype}"), dtype)
+            .body(BOXES)
+            .body(include_str!("../../../shaders/image/crop.wgsl"))
+            .map("crops")
+    }
 }

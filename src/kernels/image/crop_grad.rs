@@ -1,12 +1,12 @@
 //! The gradients of CropAndResize for the images and for the boxes.
 
-use super::crop::{BOXES, SIZES, TYPES, check_indices, count_boxes, method};
+use super::crop::{BOXES, CropSizes, TYPES, check_indices, count_boxes, method};
 use super::{check_extents, check_image, sum_type};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Device, Grid, declare_program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::contract::finish;
-use crate::kernels::iterations::{PART, Part, STEPS, parts, steps};
+use crate::kernels::iterations::{Part, STEPS, parts, steps};
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
 use crate::kernels::windows::{part, ranges};
@@ -33,9 +33,9 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> = TYPES.iter().map(|t| boxes_shader(*t, 1)).collect();
-    all.extend(STEPS[1..].iter().map(|steps| boxes_shader(F32, *steps)));
-    all.extend([F32, F64].map(image_shader));
+    let mut all: Vec<_> = TYPES.iter().map(|t| CropGradBoxes::shader(*t, 1)).collect();
+    all.extend(STEPS[1..].iter().map(|steps| CropGradBoxes::shader(F32, *steps)));
+    all.extend([F32, F64].map(CropGradImage::shader));
     all
 }
 
@@ -80,40 +80,44 @@ fn grad_image(ctx: &mut dyn OpContext, dtype: DType, bilinear: bool) -> Result<(
 }
 
 fn image_pass(device: &Device, tensors: [&Tensor; 4], bilinear: bool, part: Part) -> Result<()> {
-    let [grads, _, _, sums] = tensors;
+    let [grads, boxes, indices, sums] = tensors;
     let dtype = sums.dtype;
-    device.enqueue(&Program {
-        key: Key::new("crop grad image").dtype(dtype),
-        shader: &|| image_shader(dtype),
-        bindings: tensors.into_iter().map(Binding::from).collect(),
-        params: part.params(
-            Params::new()
-                .u32(sums.len())
-                .u32(sums.dims[1])
-                .u32(sums.dims[2])
-                .u32(grads.dims[1])
-                .u32(grads.dims[2])
-                .u32(grads.dims[3])
-                .u32(u32::from(bilinear)),
-        ),
-        grid: Grid::map(sums.len(), dtype),
-    })
+    device.enqueue(
+        &CropGradImage {
+            grads: grads.into(),
+            boxes: boxes.into(),
+            indices: indices.into(),
+            sums: sums.into(),
+            count: sums.len(),
+            sizes: CropSizes {
+                height: sums.dims[1],
+                width: sums.dims[2],
+                crop_height: grads.dims[1],
+                crop_width: grads.dims[2],
+            },
+            depth: grads.dims[3],
+            bilinear,
+            part,
+        }
+        .program(&CropGradImage::of(dtype), Grid::map(sums.len(), dtype)),
+    )
 }
 
-fn image_shader(dtype: DType) -> Shader {
-    Shader::new(format!("crop grad image {dtype}"))
-        .bind("grads", F32)
-        .bind("boxes", F32)
-        .bind("indices", I32)
-        .bind("sums", dtype)
-        .u32s(&["count"])
-        .u32s(SIZES)
-        .u32s(&["depth", "bilinear"])
-        .u32s(PART)
-        .define("REAL", dtype.value())
-        .body(BOXES)
-        .body(include_str!("../../../shaders/image/crop_grad_image.wgsl"))
-        .map("sums")
+declare_program! {
+    /// Adds the gradients of some positions of crops to the images that they come from.
+    struct CropGradImage = "crop grad image"(dtype: DType);
+    bindings { grads: F32, boxes: F32, indices: I32, sums: dtype }
+    params { count: usize, sizes: CropSizes, depth: usize, bilinear: bool, part: Part }
+}
+
+impl CropGradImage {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare(format!("crop grad image {dtype}"), dtype)
+            .define("REAL", dtype.value())
+            .body(BOXES)
+            .body(include_str!("../../../shaders/image/crop_grad_image.wgsl"))
+            .map("sums")
+    }
 }
 
 /// Inputs: grads (float32), image, boxes, box_ind.
@@ -143,23 +147,20 @@ fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
     check_extents(device, &[&grads, &image, &per_position])?;
     let dtype = image.dtype;
     let positions = per_position.len() / 4;
-    device.enqueue(&Program {
-        key: Key::new("crop grad boxes").dtype(dtype).number(steps),
-        shader: &|| boxes_shader(dtype, steps),
-        bindings: [&grads, &image, &boxes, &indices, &per_position]
-            .into_iter()
-            .map(Binding::from)
-            .collect(),
-        params: Params::new()
-            .u32(positions)
-            .u32(height)
-            .u32(width)
-            .u32(rows)
-            .u32(columns)
-            .u32(depth)
-            .u32(count),
-        grid: Grid::map(positions, F32),
-    })?;
+    device.enqueue(
+        &CropGradBoxes {
+            grads: (&grads).into(),
+            image: (&image).into(),
+            boxes: (&boxes).into(),
+            indices: (&indices).into(),
+            sums: (&per_position).into(),
+            count: positions,
+            sizes: CropSizes { height, width, crop_height: rows, crop_width: columns },
+            depth,
+            box_count: count,
+        }
+        .program(&CropGradBoxes::of(dtype, steps), Grid::map(positions, F32)),
+    )?;
     sum(ctx, &per_position, &per_row)?;
     sum(ctx, &per_row, &result)
 }
@@ -179,17 +180,18 @@ fn sum(ctx: &mut dyn OpContext, partial: &Tensor, y: &Tensor) -> Result<()> {
     sum(ctx, &sums, y)
 }
 
-/// The program with `steps` channels in an iteration.
-fn boxes_shader(dtype: DType, steps: u32) -> Shader {
-    Shader::new(format!("crop grad boxes {dtype} by {steps}"))
-        .bind("grads", F32)
-        .bind("image", dtype)
-        .bind("boxes", F32)
-        .bind("indices", I32)
-        .bind("sums", F32)
-        .u32s(&["count"])
-        .u32s(SIZES)
-        .u32s(&["depth", "boxes"])
-        .body(BOXES)
-        .unrolled(steps, include_str!("../../../shaders/image/crop_grad_boxes.wgsl"))
+declare_program! {
+    /// The value of each position of a crop for the gradient of its box, with `steps`
+    /// channels in an iteration.
+    struct CropGradBoxes = "crop grad boxes"(dtype: DType, steps: u32);
+    bindings { grads: F32, image: dtype, boxes: F32, indices: I32, sums: F32 }
+    params { count: usize, sizes: CropSizes, depth: usize, box_count: usize }
+}
+
+impl CropGradBoxes {
+    fn shader(dtype: DType, steps: u32) -> Shader {
+        Self::declare(format!("crop grad boxes {dtype} by {steps}"), dtype, steps)
+            .body(BOXES)
+            .unrolled(steps, include_str!("../../../shaders/image/crop_grad_boxes.wgsl"))
+    }
 }

@@ -2,10 +2,8 @@
 //! visible. An invocation looks at the boxes from the last one on. If there are more boxes than a
 //! loop may have iterations, several dispatches draw them, the first boxes first.
 
-use smallvec::smallvec;
-
 use super::{check_extents, check_image};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -29,7 +27,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().flat_map(|t| [false, true].map(|own| shader(*t, own))).collect()
+    TYPES.iter().flat_map(|t| [false, true].map(|own| DrawBoxes::shader(*t, own))).collect()
 }
 
 /// Inputs: images, boxes and, in the second version, colors.
@@ -72,43 +70,49 @@ fn draw(ctx: &mut dyn OpContext, colored: bool) -> Result<()> {
     let most = (device.profile().loop_limit.saturating_sub(lanes) / lanes).max(1);
     let mut under = &x;
     for (first, count) in ranges(boxes.dims[1], most) {
-        let mut bindings = smallvec![under.into(), (&boxes).into()];
-        bindings.extend(colors.as_ref().map(Into::into));
-        bindings.push((&y).into());
-        device.enqueue(&Program {
-            key: Key::new("draw boxes").dtype(dtype).number(own.into()),
-            shader: &|| shader(dtype, own),
-            bindings,
-            params: Params::new()
-                .u32(y.len())
-                .u32(height)
-                .u32(width)
-                .u32(depth)
-                .u32(boxes.dims[1])
-                .u32(first)
-                .u32(first + count)
-                .u32(rows)
-                .u32(channels),
-            grid: Grid::map(y.len(), dtype),
-        })?;
+        device.enqueue(
+            &DrawBoxes {
+                x: under.into(),
+                boxes: (&boxes).into(),
+                y: (&y).into(),
+                colors: colors.as_ref().map(Into::into),
+                count: y.len(),
+                height,
+                width,
+                depth,
+                box_count: boxes.dims[1],
+                first,
+                end: first + count,
+                rows,
+                channels,
+            }
+            .program(&DrawBoxes::of(dtype, own), Grid::map(y.len(), dtype)),
+        )?;
         under = &y;
     }
     Ok(())
 }
 
-/// The program with its own table of colors, or with TensorFlow's.
-fn shader(dtype: DType, own: bool) -> Shader {
-    let shader = Shader::new(format!("draw boxes {dtype} own={own}"))
-        .bind("x", dtype)
-        .bind("boxes", DType::F32);
-    let shader = if own { shader.bind("colors", DType::F32) } else { shader };
-    shader
-        .bind("y", dtype)
-        .u32s(&["count", "height", "width", "depth", "boxes", "first", "end", "rows", "channels"])
-        .library("quotient")
-        .body(if own { TABLE } else { DEFAULT })
-        .body(include_str!("../../../shaders/image/draw_boxes.wgsl"))
-        .map("y")
+declare_program! {
+    /// Draws the outlines of some boxes over an image. The colors are the `own` table of the
+    /// call, or TensorFlow's.
+    struct DrawBoxes = "draw boxes"(dtype: DType, own: bool);
+    bindings { x: dtype, boxes: DType::F32, y: dtype }
+    optional { colors: own.then_some(DType::F32) }
+    params {
+        count: usize, height: usize, width: usize, depth: usize, box_count: usize, first: usize,
+        end: usize, rows: usize, channels: usize,
+    }
+}
+
+impl DrawBoxes {
+    fn shader(dtype: DType, own: bool) -> Shader {
+        Self::declare(format!("draw boxes {dtype} own={own}"), dtype, own)
+            .library("quotient")
+            .body(if own { TABLE } else { DEFAULT })
+            .body(include_str!("../../../shaders/image/draw_boxes.wgsl"))
+            .map("y")
+    }
 }
 
 const TABLE: &str = "fn color(i: u32, channel: u32) -> f32 {

@@ -4,10 +4,8 @@
 //! float64); the gradient of nearest neighbors takes one pass if few positions read the same
 //! position. Programs compute four channels at once where these lie together.
 
-use smallvec::{SmallVec, smallvec};
-
 use super::{check_extents, check_image, host_pair, sum_type};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, declare_params, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types,
@@ -19,7 +17,7 @@ use crate::kernels::movement::unit::Unit;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP, vec4};
+use crate::shader::{Access, Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 
 /// Operations for each element of a bilinear result: three interpolations of two values.
@@ -50,19 +48,19 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> = Unit::ALL.map(nearest_shader).into();
+    let mut all: Vec<_> = Unit::ALL.map(ResizeNearest::shader).into();
     for wide in [false, true] {
         for &t in TYPES.iter().filter(|t| !wide || vec4::supports(**t)) {
             let sum = sum_type(t);
-            all.extend([bilinear_shader(t, wide), nearest_grad_shader(t, wide)]);
+            all.extend([ResizeBilinear::shader(t, wide), ResizeNearestGrad::shader(t, wide)]);
             all.extend(
                 [(false, t, sum), (false, sum, t), (true, F32, sum), (true, sum, t)]
-                    .map(|(b, s, d)| grad_shader(b, s, d, wide, 1)),
+                    .map(|(b, s, d)| ResizeGrad::shader(b, s, d, wide, 1)),
             );
             if t == F32 {
                 let both = [false, true].into_iter();
                 all.extend(both.flat_map(|bilinear| {
-                    STEPS[1..].iter().map(move |n| grad_shader(bilinear, F32, F32, wide, *n))
+                    STEPS[1..].iter().map(move |n| ResizeGrad::shader(bilinear, F32, F32, wide, *n))
                 }));
             }
         }
@@ -104,12 +102,11 @@ impl Resize {
         Axis { extent, resized, scale }
     }
 
-    fn params(&self, params: Params) -> Params {
-        params.u32(u32::from(self.align_corners)).f32(if self.half_pixel_centers {
-            0.5
-        } else {
-            0.0
-        })
+    fn rounding(&self) -> Rounding {
+        Rounding {
+            round: self.align_corners,
+            half: if self.half_pixel_centers { 0.5 } else { 0.0 },
+        }
     }
 
     fn check_flags(&self) -> Result<()> {
@@ -159,16 +156,14 @@ impl Resize {
         rows: Axis,
         columns: Axis,
     ) -> Result<()> {
-        let dtype = x.dtype;
         let launch = Launch::of(x, y, x.dims[3]);
         device.enqueue_counted(
-            &Program {
-                key: launch.key(Key::new("resize bilinear").dtype(dtype)),
-                shader: &|| bilinear_shader(dtype, launch.wide),
-                bindings: launch.bindings(x, y),
-                params: self.forward_params(launch.count, launch.inner, rows, columns),
-                grid: launch.grid(y),
-            },
+            &ResizeBilinear {
+                src: launch.binding(x),
+                dst: launch.binding(y),
+                planes: self.planes(launch.count, launch.inner, rows, columns),
+            }
+            .program(&ResizeBilinear::of(x.dtype, launch.wide), launch.grid(y)),
             F32.flops(BILINEAR_OPERATIONS * y.len()),
         )
     }
@@ -193,27 +188,28 @@ impl Resize {
         }
         let pixels = |t: &Tensor| t.dims[..3].iter().product::<usize>() * channels;
         let count = pixels(y);
-        device.enqueue(&Program {
-            key: Key::new("resize nearest").number(unit.key()),
-            shader: &|| nearest_shader(unit),
-            bindings: smallvec![
-                unit.binding(x.address, pixels(x) as u64),
-                unit.binding(y.address, count as u64)
-            ],
-            params: self.forward_params(count, channels, rows, columns),
-            grid: Grid::linear(unit.invocations(count), WORKGROUP),
-        })
+        device.enqueue(
+            &ResizeNearest {
+                src: unit.binding(x.address, pixels(x) as u64),
+                dst: unit.binding(y.address, count as u64),
+                planes: self.planes(count, channels, rows, columns),
+            }
+            .program(&ResizeNearest::of(unit), Grid::linear(unit.invocations(count), WORKGROUP)),
+        )
     }
 
-    fn forward_params(&self, count: usize, channels: usize, rows: Axis, columns: Axis) -> Params {
-        let params = Params::new()
-            .u32(count)
-            .u32(channels)
-            .u32(rows.extent)
-            .u32(columns.extent)
-            .u32(rows.resized)
-            .u32(columns.resized);
-        self.params(params).f32(rows.scale).f32(columns.scale)
+    fn planes(&self, count: usize, channels: usize, rows: Axis, columns: Axis) -> Planes {
+        Planes {
+            count,
+            channels,
+            height: rows.extent,
+            width: columns.extent,
+            out_height: rows.resized,
+            out_width: columns.resized,
+            rounding: self.rounding(),
+            scale_y: rows.scale,
+            scale_x: columns.scale,
+        }
     }
 
     /// Inputs: grads (float32), original_image, of which only the shape counts.
@@ -275,15 +271,15 @@ impl Resize {
         rows: Axis,
         columns: Axis,
     ) -> Result<()> {
-        let dtype = dx.dtype;
         let launch = Launch::of(dy, dx, dx.dims[3]);
-        device.enqueue(&Program {
-            key: launch.key(Key::new("resize nearest grad").dtype(dtype)),
-            shader: &|| nearest_grad_shader(dtype, launch.wide),
-            bindings: launch.bindings(dy, dx),
-            params: self.forward_params(launch.count, launch.inner, rows, columns),
-            grid: launch.grid(dx),
-        })
+        device.enqueue(
+            &ResizeNearestGrad {
+                src: launch.binding(dy),
+                dst: launch.binding(dx),
+                planes: self.planes(launch.count, launch.inner, rows, columns),
+            }
+            .program(&ResizeNearestGrad::of(dx.dtype, launch.wide), launch.grid(dx)),
+        )
     }
 
     fn gather(
@@ -299,22 +295,18 @@ impl Resize {
         let (readers, lanes) = (axis.most_readers(bilinear), d.lanes() as usize);
         let steps = steps(&device.profile(), |steps| lanes * (1 + readers.div_ceil(steps)))?;
         let launch = Launch::of(src, dst, inner);
-        let params =
-            Params::new().u32(launch.count).u32(launch.inner).u32(axis.extent).u32(axis.resized);
         device.enqueue_counted(
-            &Program {
-                key: launch.key(
-                    Key::new("resize grad")
-                        .number(u32::from(bilinear))
-                        .number(steps)
-                        .dtype(s)
-                        .dtype(d),
-                ),
-                shader: &|| grad_shader(bilinear, s, d, launch.wide, steps),
-                bindings: launch.bindings(src, dst),
-                params: self.params(params).f32(axis.scale),
-                grid: launch.grid(dst),
-            },
+            &ResizeGrad {
+                src: launch.binding(src),
+                dst: launch.binding(dst),
+                count: launch.count,
+                inner: launch.inner,
+                extent: axis.extent,
+                resized: axis.resized,
+                rounding: self.rounding(),
+                scale: axis.scale,
+            }
+            .program(&ResizeGrad::of(bilinear, s, d, launch.wide, steps), launch.grid(dst)),
             d.flops(src.len() * if bilinear { 4 } else { 2 }),
         )
     }
@@ -351,15 +343,8 @@ impl Launch {
         Self { wide: false, count: dst.len(), inner }
     }
 
-    pub(super) fn key(self, key: Key) -> Key {
-        key.number(u32::from(self.wide))
-    }
-
-    pub(super) fn bindings(self, src: &Tensor, dst: &Tensor) -> SmallVec<[Binding; 8]> {
-        if !self.wide {
-            return smallvec![src.into(), dst.into()];
-        }
-        [src, dst].map(|t| Binding::raw(t, vec4::unit(t.dtype))).into_iter().collect()
+    pub(super) fn binding(self, t: &Tensor) -> Binding {
+        if self.wide { Binding::raw(t, vec4::unit(t.dtype)) } else { t.into() }
     }
 
     pub(super) fn grid(self, dst: &Tensor) -> Grid {
@@ -370,14 +355,8 @@ impl Launch {
         }
     }
 
-    /// Declares the tensors, and the names by which bodies call the computed type and the loads of
-    /// it.
-    pub(super) fn bind(shader: Shader, src: DType, dst: DType, wide: bool) -> Shader {
-        let shader = if wide {
-            vec4::bind_write(vec4::bind_read(shader, "src", src), "dst", dst)
-        } else {
-            shader.bind("src", src).bind("dst", dst)
-        };
+    /// Defines the names by which bodies call the computed type and the loads of it.
+    pub(super) fn define(shader: Shader, dst: DType, wide: bool) -> Shader {
         let value = if wide { format!("vec4<{}>", dst.value()) } else { dst.value().to_owned() };
         shader
             .library("quotient")
@@ -391,55 +370,94 @@ impl Launch {
     }
 }
 
-fn declare_forward(shader: Shader) -> Shader {
-    shader
-        .u32s(&["count", "channels", "height", "width", "out_height", "out_width", "round"])
-        .param("half", Field::F32)
-        .param("scale_y", Field::F32)
-        .param("scale_x", Field::F32)
-        .body(SOURCE)
+declare_params! {
+    /// How [`SOURCE`] rounds positions.
+    struct Rounding { round: bool, half: f32 }
 }
 
-fn bilinear_shader(dtype: DType, wide: bool) -> Shader {
-    let shader =
-        Launch::bind(Shader::new(format!("resize bilinear {dtype} wide={wide}")), dtype, F32, wide);
-    Launch::map(
-        declare_forward(shader).body(include_str!("../../../shaders/image/resize_bilinear.wgsl")),
-        wide,
-    )
+declare_params! {
+    /// The extents of images and of resized images, and the step in the image for a step in the
+    /// resized one.
+    struct Planes {
+        count: usize, channels: usize, height: usize, width: usize, out_height: usize,
+        out_width: usize, rounding: Rounding, scale_y: f32, scale_x: f32,
+    }
 }
 
-fn nearest_shader(unit: Unit) -> Shader {
-    let shader = Shader::new(format!("resize nearest {}", unit.bytes()));
-    let shader = declare_forward(unit.bind(unit.bind(shader, "src"), "dst"))
-        .library("quotient")
-        .define("ELEMENT", unit.wgsl())
-        .body(include_str!("../../../shaders/image/resize_nearest.wgsl"));
-    unit.map(shader)
+declare_program! {
+    /// Interpolates between the four nearest positions.
+    struct ResizeBilinear = "resize bilinear"(dtype: DType, wide: bool);
+    bindings { src: Access::read(dtype, wide), dst: Access::write(F32, wide) }
+    params { planes: Planes }
 }
 
-fn nearest_grad_shader(dtype: DType, wide: bool) -> Shader {
-    let shader = Launch::bind(
-        Shader::new(format!("resize nearest grad {dtype} wide={wide}")),
-        dtype,
-        dtype,
-        wide,
+impl ResizeBilinear {
+    fn shader(dtype: DType, wide: bool) -> Shader {
+        let shader = Self::declare(format!("resize bilinear {dtype} wide={wide}"), dtype, wide);
+        let text = include_str!("../../../shaders/image/resize_bilinear.wgsl");
+        Launch::map(Launch::define(shader, F32, wide).body(SOURCE).body(text), wide)
+    }
+}
+
+declare_program! {
+    /// Takes the nearest positions.
+    struct ResizeNearest = "resize nearest"(unit: Unit);
+    bindings { src: unit, dst: unit }
+    params { planes: Planes }
+}
+
+impl ResizeNearest {
+    fn shader(unit: Unit) -> Shader {
+        unit.map(
+            Self::declare(format!("resize nearest {}", unit.bytes()), unit)
+                .body(SOURCE)
+                .library("quotient")
+                .define("ELEMENT", unit.wgsl())
+                .body(include_str!("../../../shaders/image/resize_nearest.wgsl")),
+        )
+    }
+}
+
+declare_program! {
+    /// Sums the gradients of all positions that read a position.
+    struct ResizeNearestGrad = "resize nearest grad"(dtype: DType, wide: bool);
+    bindings { src: Access::read(dtype, wide), dst: Access::write(dtype, wide) }
+    params { planes: Planes }
+}
+
+impl ResizeNearestGrad {
+    fn shader(dtype: DType, wide: bool) -> Shader {
+        let shader = Self::declare(format!("resize nearest grad {dtype} wide={wide}"), dtype, wide);
+        let shader = declare_readers(Launch::define(shader, dtype, wide).body(SOURCE), false);
+        let text = include_str!("../../../shaders/image/resize_nearest_grad.wgsl");
+        Launch::map(shader.body(text), wide)
+    }
+}
+
+declare_program! {
+    /// Sums the gradients of all positions that read a position along one axis, with `steps`
+    /// positions in an iteration.
+    struct ResizeGrad = "resize grad"(
+        bilinear: bool, source: DType, destination: DType, wide: bool, steps: u32
     );
-    let shader = declare_readers(declare_forward(shader), false);
-    Launch::map(shader.body(include_str!("../../../shaders/image/resize_nearest_grad.wgsl")), wide)
+    bindings {
+        src: Access::read(source, wide),
+        dst: Access::write(destination, wide),
+    }
+    params {
+        count: usize, inner: usize, extent: usize, resized: usize, rounding: Rounding, scale: f32,
+    }
 }
 
-/// The program with `steps` positions in an iteration.
-fn grad_shader(bilinear: bool, src: DType, dst: DType, wide: bool, steps: u32) -> Shader {
-    let label = format!("resize grad bilinear={bilinear} {src} to {dst} wide={wide} by {steps}");
-    let shader = Launch::bind(Shader::new(label), src, dst, wide)
-        .u32s(&["count", "inner", "extent", "resized", "round"])
-        .param("half", Field::F32)
-        .param("scale", Field::F32)
-        .body(SOURCE);
-    let shader = declare_readers(shader, bilinear);
-    let text = include_str!("../../../shaders/image/resize_grad.wgsl");
-    Launch::map(shader.unrolled(steps, text), wide)
+impl ResizeGrad {
+    fn shader(bilinear: bool, src: DType, dst: DType, wide: bool, steps: u32) -> Shader {
+        let label =
+            format!("resize grad bilinear={bilinear} {src} to {dst} wide={wide} by {steps}");
+        let shader = Self::declare(label, bilinear, src, dst, wide, steps);
+        let shader = declare_readers(Launch::define(shader, dst, wide).body(SOURCE), bilinear);
+        let text = include_str!("../../../shaders/image/resize_grad.wgsl");
+        Launch::map(shader.unrolled(steps, text), wide)
+    }
 }
 
 /// Declares which resized positions read a position, and with which weight.

@@ -8,7 +8,7 @@
 use super::resize::Launch;
 use super::spans::{Axis, Sampling, Spans};
 use super::{check_extents, check_image};
-use crate::device::{Device, Key, Params, Program};
+use crate::device::{Device, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types::FLOATS,
@@ -20,7 +20,7 @@ use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::kernels::windows::too_large;
 use crate::require;
-use crate::shader::{Shader, vec4};
+use crate::shader::{Access, Shader, vec4};
 use crate::tensor::{Tensor, shape_text};
 
 /// The types of TensorFlow's CPU kernel except int32, which is in host memory.
@@ -49,8 +49,8 @@ pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for wide in [false, true] {
         let fits = |t: &&DType| !wide || vec4::supports(**t);
-        all.extend(TYPES.iter().filter(fits).map(|t| shader(*t, wide, 1)));
-        all.extend(STEPS[1..].iter().map(|steps| shader(F32, wide, *steps)));
+        all.extend(TYPES.iter().filter(fits).map(|t| ResizeBySpans::shader(*t, wide, 1)));
+        all.extend(STEPS[1..].iter().map(|steps| ResizeBySpans::shader(F32, wide, *steps)));
     }
     all
 }
@@ -185,29 +185,34 @@ fn pass(
 ) -> Result<()> {
     let steps = steps(&device.profile(), |steps| spans.size.div_ceil(steps))?;
     let (dtype, launch) = (src.dtype, Launch::of(src, dst, inner));
-    let params = Params::new()
-        .u32(launch.count)
-        .u32(launch.inner)
-        .u32(extent)
-        .u32(spans.starts.len())
-        .u32(spans.size);
-    let program = Program {
-        key: launch.key(Key::new("resize by spans").dtype(dtype).number(steps)),
-        shader: &|| shader(dtype, launch.wide, steps),
-        bindings: launch.bindings(src, dst),
-        params,
-        grid: launch.grid(dst),
+    let call = ResizeBySpans {
+        src: launch.binding(src),
+        dst: launch.binding(dst),
+        count: launch.count,
+        inner: launch.inner,
+        extent,
+        resized: spans.starts.len(),
+        size: spans.size,
     };
+    let of = ResizeBySpans::of(dtype, launch.wide, steps);
     let flops = DType::F32.flops(2 * spans.size * dst.len());
+    let program = call.program(&of, launch.grid(dst));
     device.enqueue_table(&program, spans.words(), src.bytes() + dst.bytes(), flops)
 }
 
-/// The program with `steps` positions of a span in an iteration.
-fn shader(dtype: DType, wide: bool, steps: u32) -> Shader {
-    let label = format!("resize by spans {dtype} wide={wide} by {steps}");
-    let shader = Shader::new(label).bind("spans", U32);
-    let shader = Launch::bind(shader, dtype, F32, wide)
-        .u32s(&["count", "inner", "extent", "resized", "size"])
-        .unrolled(steps, include_str!("../../../shaders/image/spans.wgsl"));
-    Launch::map(shader, wide)
+declare_program! {
+    /// Adds up the positions of a span, `steps` of them in an iteration.
+    struct ResizeBySpans = "resize by spans"(dtype: DType, wide: bool, steps: u32);
+    table spans;
+    bindings { src: Access::read(dtype, wide), dst: Access::write(F32, wide) }
+    params { count: usize, inner: usize, extent: usize, resized: usize, size: usize }
+}
+
+impl ResizeBySpans {
+    fn shader(dtype: DType, wide: bool, steps: u32) -> Shader {
+        let label = format!("resize by spans {dtype} wide={wide} by {steps}");
+        let shader = Launch::define(Self::declare(label, dtype, wide, steps), F32, wide)
+            .unrolled(steps, include_str!("../../../shaders/image/spans.wgsl"));
+        Launch::map(shader, wide)
+    }
 }

@@ -1,10 +1,8 @@
 //! ImageProjectiveTransformV2 and V3: each output position reads the image at the point to which a
 //! projective transform maps it.
 
-use smallvec::smallvec;
-
 use super::{check_extents, host_pair};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types, union,
@@ -13,7 +11,7 @@ use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader, codec};
+use crate::shader::{Shader, codec};
 use crate::tensor::shape_text;
 
 const TYPES: &[DType] = union!(types::FLOATS_BUT_BF16, types::INDEX, &[U8]);
@@ -43,7 +41,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().map(|t| shader(*t)).collect()
+    TYPES.iter().map(|t| ProjectiveTransform::shader(*t)).collect()
 }
 
 struct Transform {
@@ -96,48 +94,54 @@ impl Transform {
             return Ok(());
         }
         let dtype = images.dtype;
-        device.enqueue(&Program {
-            key: Key::new("projective transform").dtype(dtype),
-            shader: &|| shader(dtype),
-            bindings: smallvec![(&images).into(), (&transforms).into(), (&result).into()],
-            params: Params::new()
-                .u32(result.len())
-                .u32(height)
-                .u32(width)
-                .u32(channels)
-                .u32(rows)
-                .u32(columns)
-                .u32(self.mode)
-                .u32(u32::from(self.bilinear))
-                .u32(if transforms.dims[0] == 1 { 0 } else { 8 })
-                .f32(fill),
-            grid: Grid::map(result.len(), dtype),
-        })
+        device.enqueue(
+            &ProjectiveTransform {
+                images: (&images).into(),
+                transforms: (&transforms).into(),
+                result: (&result).into(),
+                count: result.len(),
+                height,
+                width,
+                channels,
+                rows,
+                columns,
+                mode: self.mode,
+                bilinear: self.bilinear,
+                stride: if transforms.dims[0] == 1 { 0 } else { 8 },
+                fill,
+            }
+            .program(&ProjectiveTransform::of(dtype), Grid::map(result.len(), dtype)),
+        )
     }
 }
 
-fn shader(dtype: DType) -> Shader {
-    // C++ truncates; the bytes wrap around.
-    let (library, convert) = match dtype {
-        I64 => ("float_to_int64", "f32_to_i64(v)"),
-        I32 => ("float_to_int", "f32_to_i32(v)"),
-        U8 => ("float_to_int", "bitcast<u32>(f32_to_i32(v)) & 0xffu"),
-        F64 => ("special", "f64(v)"),
-        // The value is already rounded to the type where the fill value takes part in the
-        // interpolation.
-        _ => (codec::library(dtype).unwrap_or("special"), codec::rounded(dtype).unwrap_or("v")),
-    };
-    Shader::new(format!("projective transform {dtype}"))
-        .bind("images", dtype)
-        .bind("transforms", F32)
-        .bind("result", dtype)
-        .u32s(&[
-            "count", "height", "width", "channels", "rows", "columns", "mode", "bilinear", "stride",
-        ])
-        .param("fill", Field::F32)
-        .library(library)
-        .define("VALUE", dtype.value())
-        .define("CONVERT", convert)
-        .body(include_str!("../../../shaders/image/transform.wgsl"))
-        .map("result")
+declare_program! {
+    /// The transformed images.
+    struct ProjectiveTransform = "projective transform"(dtype: DType);
+    bindings { images: dtype, transforms: F32, result: dtype }
+    params {
+        count: usize, height: usize, width: usize, channels: usize, rows: usize, columns: usize,
+        mode: usize, bilinear: bool, stride: usize, fill: f32,
+    }
+}
+
+impl ProjectiveTransform {
+    fn shader(dtype: DType) -> Shader {
+        // C++ truncates; the bytes wrap around.
+        let (library, convert) = match dtype {
+            I64 => ("float_to_int64", "f32_to_i64(v)"),
+            I32 => ("float_to_int", "f32_to_i32(v)"),
+            U8 => ("float_to_int", "bitcast<u32>(f32_to_i32(v)) & 0xffu"),
+            F64 => ("special", "f64(v)"),
+            // The value is already rounded to the type where the fill value takes part in the
+            // interpolation.
+            _ => (codec::library(dtype).unwrap_or("special"), codec::rounded(dtype).unwrap_or("v")),
+        };
+        Self::declare(format!("projective transform {dtype}"), dtype)
+            .library(library)
+            .define("VALUE", dtype.value())
+            .define("CONVERT", convert)
+            .body(include_str!("../../../shaders/image/transform.wgsl"))
+            .map("result")
+    }
 }

@@ -1,10 +1,8 @@
 //! Ops on vectors of three along the last dimension: HSVToRGB, RGBToHSV, AdjustHue,
 //! AdjustSaturation, Cross. Each is a row of a table.
 
-use smallvec::SmallVec;
-
 use super::check_extents;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Grid, Key, KeyPart, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types,
@@ -71,7 +69,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    ROWS.iter().flat_map(|row| row.1.iter().map(|t| shader(row, *t))).collect()
+    ROWS.iter().flat_map(|row| row.1.iter().map(|t| Triples::shader(row, *t))).collect()
 }
 
 fn check(row: &Row, x: &Tensor, second: Option<&Tensor>) -> Result<()> {
@@ -120,42 +118,64 @@ fn compute(ctx: &mut dyn OpContext, row: &'static Row) -> Result<()> {
         return Ok(());
     }
     let dtype = x.dtype;
-    device.enqueue(&Program {
-        key: Key::new("triple").name(row.0).dtype(dtype),
-        shader: &|| shader(row, dtype),
-        bindings: [Some(&x), second.as_ref(), Some(&y)]
-            .into_iter()
-            .flatten()
-            .map(Binding::from)
-            .collect::<SmallVec<_>>(),
-        params: Params::new().u32(y.len()),
-        grid: Grid::map(y.len(), dtype),
-    })
+    device.enqueue(
+        &Triples {
+            x: (&x).into(),
+            y: (&y).into(),
+            second: second.as_ref().map(Into::into),
+            count: y.len(),
+        }
+        .program(&Triples::of(row, dtype), Grid::map(y.len(), dtype)),
+    )
 }
 
-fn shader(row: &Row, dtype: DType) -> Shader {
-    let shader = Shader::new(format!("{} {dtype}", row.0)).bind("x", dtype);
-    let (shader, second) = match row.2 {
-        Second::None => (shader, ""),
-        Second::Scalar(_) => (shader.bind("second", F32), "let s = load_second(0u);"),
-        Second::Tensor => (
-            shader.bind("second", dtype),
-            "let b = Triple(load_second(first), load_second(first + 1u), load_second(first + 2u));",
-        ),
-    };
-    let (triple, colors) = match row.2 {
-        Second::Tensor => ("array<Number, 3>", ""),
-        _ => ("vec3<Number>", include_str!("../../../shaders/image/colors.wgsl")),
-    };
-    shader
-        .bind("y", dtype)
-        .u32s(&["count"])
-        .body("alias Number = {{NUMBER}};\nalias Triple = {{TRIPLE}};\n")
-        .body(colors)
-        .define("NUMBER", dtype.value())
-        .define("TRIPLE", triple)
-        .define("SECOND", second)
-        .define("RESULT", row.3)
-        .body(include_str!("../../../shaders/image/triple.wgsl"))
-        .map("y")
+impl KeyPart for &Row {
+    fn add_to(&self, key: Key) -> Key {
+        key.name(self.0)
+    }
+}
+
+impl Second {
+    /// The type of the second operand, if there is one.
+    const fn element(self, dtype: DType) -> Option<DType> {
+        match self {
+            Self::None => None,
+            Self::Scalar(_) => Some(F32),
+            Self::Tensor => Some(dtype),
+        }
+    }
+}
+
+declare_program! {
+    /// The expression of a row for each pixel.
+    struct Triples = "triple"(row: &Row, dtype: DType);
+    bindings { x: dtype, y: dtype }
+    optional { second: row.2.element(dtype) }
+    params { count: usize }
+}
+
+impl Triples {
+    fn shader(row: &Row, dtype: DType) -> Shader {
+        let second = match row.2 {
+            Second::None => "",
+            Second::Scalar(_) => "let s = load_second(0u);",
+            Second::Tensor => {
+                "let b = Triple(load_second(first), load_second(first + 1u), load_second(first + \
+                 2u));"
+            }
+        };
+        let (triple, colors) = match row.2 {
+            Second::Tensor => ("array<Number, 3>", ""),
+            _ => ("vec3<Number>", include_str!("../../../shaders/image/colors.wgsl")),
+        };
+        Self::declare(format!("{} {dtype}", row.0), row, dtype)
+            .body("alias Number = {{NUMBER}};\nalias Triple = {{TRIPLE}};\n")
+            .body(colors)
+            .define("NUMBER", dtype.value())
+            .define("TRIPLE", triple)
+            .define("SECOND", second)
+            .define("RESULT", row.3)
+            .body(include_str!("../../../shaders/image/triple.wgsl"))
+            .map("y")
+    }
 }

@@ -11,18 +11,19 @@ fn value(i: u32) -> {{ELEMENT}} {
     rest /= p.kernel1;
     let k0 = rest % p.kernel0;
     rest /= p.kernel0;
-    let o2 = rest % p.out2;
-    rest /= p.out2;
-    let o1 = rest % p.out1;
-    rest /= p.out1;
-    let o0 = rest % p.out0;
-    let image = rest / p.out0;
+    let o2 = rest % p.output2;
+    rest /= p.output2;
+    let o1 = rest % p.output1;
+    rest /= p.output1;
+    let o0 = rest % p.output0;
+    let image = rest / p.output0;
     // Positions before the start wrap around, and so are beyond the end.
     let x0 = o0 * p.stride0 + k0 * p.rate0 - p.pad0;
     let x1 = o1 * p.stride1 + k1 * p.rate1 - p.pad1;
     let x2 = o2 * p.stride2 + k2 * p.rate2 - p.pad2;
-    if x0 >= p.in0 || x1 >= p.in1 || x2 >= p.in2 {
+    if x0 >= p.input0 || x1 >= p.input1 || x2 >= p.input2 {
         return {{ELEMENT}}();
     }
-    return load_src((((image * p.in0 + x0) * p.in1 + x1) * p.in2 + x2) * p.channels + channel);
+    let position = ((image * p.input0 + x0) * p.input1 + x1) * p.input2 + x2;
+    return load_src(position * p.channels + channel);
 }

@@ -1,6 +1,6 @@
 //! Dilation2D: the maximum, over a window, of the sums of an element and the filter's value there.
 
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Device, Grid, declare_params, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types,
@@ -28,8 +28,8 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let longer = STEPS[1..].iter().map(|steps| search_shader(F32, false, *steps));
-    TYPES.iter().map(|t| search_shader(*t, false, 1)).chain(longer).collect()
+    let longer = STEPS[1..].iter().map(|steps| Search::shader(F32, false, *steps));
+    TYPES.iter().map(|t| Search::shader(*t, false, 1)).chain(longer).collect()
 }
 
 /// The attributes of a node.
@@ -105,22 +105,14 @@ impl Attributes {
     }
 }
 
-/// Names of the parameters that [`Geometry::params`] gives.
-pub(super) const SIZES: &[&str] = &[
-    "depth",
-    "rows",
-    "columns",
-    "out_rows",
-    "out_columns",
-    "kernel_rows",
-    "kernel_columns",
-    "stride_rows",
-    "stride_columns",
-    "rate_rows",
-    "rate_columns",
-    "pad_rows",
-    "pad_columns",
-];
+declare_params! {
+    /// The parameters of the windows' geometry.
+    pub(super) struct WindowParams {
+        depth: usize, rows: usize, columns: usize, out_rows: usize, out_columns: usize,
+        kernel_rows: usize, kernel_columns: usize, stride_rows: usize, stride_columns: usize,
+        rate_rows: usize, rate_columns: usize, pad_rows: usize, pad_columns: usize,
+    }
+}
 
 impl Geometry {
     /// The output's shape.
@@ -128,12 +120,22 @@ impl Geometry {
         [self.batch, self.output[0], self.output[1], self.depth]
     }
 
-    pub(super) fn params(&self, count: usize) -> Params {
-        let lists = [self.input, self.output, self.kernel, self.stride, self.rate, self.pad];
-        lists
-            .iter()
-            .flatten()
-            .fold(Params::new().u32(count).u32(self.depth), |params, v| params.u32(*v))
+    pub(super) const fn params(&self) -> WindowParams {
+        WindowParams {
+            depth: self.depth,
+            rows: self.input[0],
+            columns: self.input[1],
+            out_rows: self.output[0],
+            out_columns: self.output[1],
+            kernel_rows: self.kernel[0],
+            kernel_columns: self.kernel[1],
+            stride_rows: self.stride[0],
+            stride_columns: self.stride[1],
+            rate_rows: self.rate[0],
+            rate_columns: self.rate[1],
+            pad_rows: self.pad[0],
+            pad_columns: self.pad[1],
+        }
     }
 
     /// The number of a window's columns that an iteration takes. An invocation goes over the
@@ -159,13 +161,14 @@ impl Geometry {
         let steps = self.steps(device, result.dtype)?;
         let (dtype, position) = (x.dtype, result.dtype == U32);
         device.enqueue_counted(
-            &Program {
-                key: Key::new("dilation").dtype(dtype).number(u32::from(position)).number(steps),
-                shader: &|| search_shader(dtype, position, steps),
-                bindings: [x, filter, result].into_iter().map(Binding::from).collect(),
-                params: self.params(result.len()),
-                grid: Grid::map(result.len(), result.dtype),
-            },
+            &Search {
+                x: x.into(),
+                weight: filter.into(),
+                result: result.into(),
+                count: result.len(),
+                geometry: self.params(),
+            }
+            .program(&Search::of(dtype, position, steps), Grid::map(result.len(), result.dtype)),
             dtype.flops(2 * self.kernel.iter().product::<usize>() * result.len()),
         )
     }
@@ -179,29 +182,34 @@ fn dilation(ctx: &mut dyn OpContext, attributes: &Attributes) -> Result<()> {
     if y.is_empty() { Ok(()) } else { g.search(ctx.device(), &x, &filter, &y) }
 }
 
-/// The shader of [`Geometry::search`], with `steps` columns of a window in an iteration.
-pub(super) fn search_shader(dtype: DType, position: bool, steps: u32) -> Shader {
-    // Sums are rounded to the type before they are compared, as in TensorFlow: this decides which
-    // of two sums is the first largest.
-    let round = codec::rounded(dtype).unwrap_or("v");
-    let lowest = match dtype {
-        F16 => "-65504.0",
-        BF16 => "bitcast<f32>(0xff7f0000u)",
-        F64 => "f64(-1.7976931348623157e308lf)",
-        _ => "-0x1.fffffep+127f",
-    };
-    let (output, result) = if position { (U32, "best") } else { (dtype, "largest") };
-    Shader::new(format!("dilation {dtype} position={position} by {steps}"))
-        .bind("x", dtype)
-        .bind("weight", dtype)
-        .bind("result", output)
-        .u32s(&["count"])
-        .u32s(SIZES)
-        .define("REAL", dtype.value())
-        .define("ROUND", round)
-        .define("LOWEST", lowest)
-        .define("OUTPUT", output.value())
-        .define("RESULT", result)
-        .unrolled(steps, WINDOW)
-        .map("result")
+declare_program! {
+    /// Searches each window: its largest sum, or the `position` of the first largest one, with
+    /// `steps` columns in an iteration.
+    pub(super) struct Search = "dilation"(dtype: DType, position: bool, steps: u32);
+    bindings { x: dtype, weight: dtype, result: if position { U32 } else { dtype } }
+    params { count: usize, geometry: WindowParams }
+}
+
+impl Search {
+    pub(super) fn shader(dtype: DType, position: bool, steps: u32) -> Shader {
+        // Sums are rounded to the type before they are compared, as in TensorFlow: this decides
+        // which of two sums is the first largest.
+        let round = codec::rounded(dtype).unwrap_or("v");
+        let lowest = match dtype {
+            F16 => "-65504.0",
+            BF16 => "bitcast<f32>(0xff7f0000u)",
+            F64 => "f64(-1.7976931348623157e308lf)",
+            _ => "-0x1.fffffep+127f",
+        };
+        let (output, result) = if position { (U32, "best") } else { (dtype, "largest") };
+        let label = format!("dilation {dtype} position={position} by {steps}");
+        Self::declare(label, dtype, position, steps)
+            .define("REAL", dtype.value())
+            .define("ROUND", round)
+            .define("LOWEST", lowest)
+            .define("OUTPUT", output.value())
+            .define("RESULT", result)
+            .unrolled(steps, WINDOW)
+            .map("result")
+    }
 }

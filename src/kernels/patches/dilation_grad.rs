@@ -1,8 +1,8 @@
 //! The gradients of Dilation2D: each window's gradient goes to the element, or to the filter's
 //! value, of its first largest sum.
 
-use super::dilation::{Attributes, Geometry, SIZES, TYPES, search_shader};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use super::dilation::{Attributes, Geometry, Search, TYPES, WindowParams};
+use crate::device::{Device, Grid, declare_program};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::items::Held;
@@ -33,14 +33,14 @@ pub fn shaders() -> Vec<Shader> {
     for &t in TYPES {
         let sum = if t == F64 { F64 } else { F32 };
         all.extend([
-            search_shader(t, true, 1),
-            input_shader(t, 1),
-            filter_shader(t, sum),
-            fold_shader(sum, t),
+            Search::shader(t, true, 1),
+            InputGradient::shader(t, 1),
+            FilterGradient::shader(t, sum),
+            FoldDilation::shader(sum, t),
         ]);
     }
     for steps in &STEPS[1..] {
-        all.extend([search_shader(F32, true, *steps), input_shader(F32, *steps)]);
+        all.extend([Search::shader(F32, true, *steps), InputGradient::shader(F32, *steps)]);
     }
     all
 }
@@ -80,13 +80,14 @@ fn input_gradient(
     let dtype = dx.dtype;
     let steps = g.steps(device, dtype)?;
     device.enqueue_counted(
-        &Program {
-            key: Key::new("dilation input").dtype(dtype).number(steps),
-            shader: &|| input_shader(dtype, steps),
-            bindings: [taken, dy, dx].into_iter().map(Binding::from).collect(),
-            params: g.params(dx.len()),
-            grid: Grid::map(dx.len(), dtype),
-        },
+        &InputGradient {
+            taken: taken.into(),
+            dy: dy.into(),
+            dx: dx.into(),
+            count: dx.len(),
+            geometry: g.params(),
+        }
+        .program(&InputGradient::of(dtype, steps), Grid::map(dx.len(), dtype)),
         dtype.flops(dy.len()),
     )
 }
@@ -111,13 +112,16 @@ fn filter_gradient(
     let device = ctx.device();
     device.check_extent(partial.len())?;
     device.enqueue_counted(
-        &Program {
-            key: Key::new("dilation filter").dtype(dtype),
-            shader: &|| filter_shader(dtype, sum),
-            bindings: [taken, dy, &partial].into_iter().map(Binding::from).collect(),
-            params: g.params(partial.len()).u32(windows).u32(run),
-            grid: Grid::map(partial.len(), sum),
-        },
+        &FilterGradient {
+            taken: taken.into(),
+            dy: dy.into(),
+            partial: (&partial).into(),
+            count: partial.len(),
+            geometry: g.params(),
+            windows,
+            run,
+        }
+        .program(&FilterGradient::of(dtype, sum), Grid::map(partial.len(), sum)),
         dtype.flops(dy.len()),
     )?;
     fold(ctx, &partial, dw)
@@ -142,53 +146,64 @@ fn fold_once(device: &Device, partial: &Tensor, y: &Tensor, rows: usize) -> Resu
     let (sum, dtype) = (partial.dtype, y.dtype);
     let splits = partial.dims[0];
     device.enqueue_counted(
-        &Program {
-            key: Key::new("dilation fold").dtype(sum).dtype(dtype),
-            shader: &|| fold_shader(sum, dtype),
-            bindings: [partial, y].into_iter().map(Binding::from).collect(),
-            params: Params::new()
-                .u32(y.len())
-                .u32(y.len() / rows)
-                .u32(splits)
-                .u32(splits.div_ceil(rows)),
-            grid: Grid::map(y.len(), dtype),
-        },
+        &FoldDilation {
+            partial: partial.into(),
+            y: y.into(),
+            count: y.len(),
+            columns: y.len() / rows,
+            splits,
+            run: splits.div_ceil(rows),
+        }
+        .program(&FoldDilation::of(sum, dtype), Grid::map(y.len(), dtype)),
         sum.flops(partial.len()),
     )
 }
 
-/// The program with `steps` columns of a window in an iteration.
-fn input_shader(dtype: DType, steps: u32) -> Shader {
-    Shader::new(format!("dilation input {dtype} by {steps}"))
-        .bind("taken", U32)
-        .bind("dy", dtype)
-        .bind("dx", dtype)
-        .u32s(&["count"])
-        .u32s(SIZES)
-        .define("REAL", dtype.value())
-        .unrolled(steps, include_str!("../../../shaders/patches/dilation_input.wgsl"))
-        .map("dx")
+declare_program! {
+    /// Adds up the gradients of the windows that took an element, with `steps` columns in an
+    /// iteration.
+    struct InputGradient = "dilation input"(dtype: DType, steps: u32);
+    bindings { taken: U32, dy: dtype, dx: dtype }
+    params { count: usize, geometry: WindowParams }
 }
 
-fn filter_shader(dtype: DType, sum: DType) -> Shader {
-    Shader::new(format!("dilation filter {dtype}"))
-        .bind("taken", U32)
-        .bind("dy", dtype)
-        .bind("partial", sum)
-        .u32s(&["count"])
-        .u32s(SIZES)
-        .u32s(&["windows", "run"])
-        .define("REAL", sum.value())
-        .body(include_str!("../../../shaders/patches/dilation_filter.wgsl"))
-        .map("partial")
+impl InputGradient {
+    fn shader(dtype: DType, steps: u32) -> Shader {
+        Self::declare(format!("dilation input {dtype} by {steps}"), dtype, steps)
+            .define("REAL", dtype.value())
+            .unrolled(steps, include_str!("../../../shaders/patches/dilation_input.wgsl"))
+            .map("dx")
+    }
 }
 
-fn fold_shader(sum: DType, dtype: DType) -> Shader {
-    Shader::new(format!("dilation fold {sum} to {dtype}"))
-        .bind("partial", sum)
-        .bind("y", dtype)
-        .u32s(&["count", "columns", "splits", "run"])
-        .define("REAL", sum.value())
-        .body(include_str!("../../../shaders/patches/dilation_fold.wgsl"))
-        .map("y")
+declare_program! {
+    /// Adds up the gradients of the windows of a run that took an element of the filter.
+    struct FilterGradient = "dilation filter"(dtype: DType, sum: DType);
+    bindings { taken: U32, dy: dtype, partial: sum }
+    params { count: usize, geometry: WindowParams, windows: usize, run: usize }
+}
+
+impl FilterGradient {
+    fn shader(dtype: DType, sum: DType) -> Shader {
+        Self::declare(format!("dilation filter {dtype}"), dtype, sum)
+            .define("REAL", sum.value())
+            .body(include_str!("../../../shaders/patches/dilation_filter.wgsl"))
+            .map("partial")
+    }
+}
+
+declare_program! {
+    /// Sums of parts.
+    struct FoldDilation = "dilation fold"(sum: DType, dtype: DType);
+    bindings { partial: sum, y: dtype }
+    params { count: usize, columns: usize, splits: usize, run: usize }
+}
+
+impl FoldDilation {
+    fn shader(sum: DType, dtype: DType) -> Shader {
+        Self::declare(format!("dilation fold {sum} to {dtype}"), sum, dtype)
+            .define("REAL", sum.value())
+            .body(include_str!("../../../shaders/patches/dilation_fold.wgsl"))
+            .map("y")
+    }
 }

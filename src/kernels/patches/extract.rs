@@ -1,9 +1,7 @@
 //! ExtractImagePatches and ExtractVolumePatches: every window becomes one vector, with zeros beyond
 //! the image. Elements move as bytes. Tensors beyond one binding are cut into images or slabs.
 
-use smallvec::smallvec;
-
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Axes, Grid, declare_program};
 use crate::dtype::{DType::*, types, union};
 use crate::error::{Error, Result};
 use crate::kernels::contract::geometry::Geometry;
@@ -31,7 +29,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    Unit::ALL.map(shader).into()
+    Unit::ALL.map(ExtractPatches::shader).into()
 }
 
 /// The attributes of a node, for three spatial dimensions.
@@ -131,36 +129,39 @@ fn enqueue(ctx: &dyn OpContext, g: &Geometry, x: &Tensor, y: &Tensor) -> Result<
     let units = |t: &Tensor| t.len() / all * channels;
     device.check_extent(units(x))?;
     let count = device.check_extent(units(y))? as usize;
-    let mut params = Params::new().u32(count).u32(channels);
-    for list in [&g.input, &g.output, &g.kernel, &g.stride, &g.dilation, &g.pad] {
-        for v in list {
-            params = params.u32(*v);
+    device.enqueue(
+        &ExtractPatches {
+            src: unit.binding(x.address, units(x) as u64),
+            dst: unit.binding(y.address, count as u64),
+            count,
+            channels,
+            input: Axes(g.input),
+            output: Axes(g.output),
+            kernel: Axes(g.kernel),
+            stride: Axes(g.stride),
+            rate: Axes(g.dilation),
+            pad: Axes(g.pad),
         }
-    }
-    device.enqueue(&Program {
-        key: Key::new("extract patches").number(unit.key()),
-        shader: &|| shader(unit),
-        bindings: smallvec![
-            unit.binding(x.address, units(x) as u64),
-            unit.binding(y.address, count as u64)
-        ],
-        params,
-        grid: Grid::linear(unit.invocations(count), WORKGROUP),
-    })
+        .program(&ExtractPatches::of(unit), Grid::linear(unit.invocations(count), WORKGROUP)),
+    )
 }
 
-fn shader(unit: Unit) -> Shader {
-    let mut shader = unit
-        .bind(unit.bind(Shader::new(format!("extract patches {}", unit.bytes())), "src"), "dst");
-    shader = shader.u32s(&["count", "channels"]);
-    for name in ["in", "out", "kernel", "stride", "rate", "pad"] {
-        for d in 0..3 {
-            shader = shader.u32s(&[&format!("{name}{d}")]);
-        }
+declare_program! {
+    /// The elements of windows. Grid: one invocation for each stored unit.
+    struct ExtractPatches = "extract patches"(unit: Unit);
+    bindings { src: unit, dst: unit }
+    params {
+        count: usize, channels: usize, input: Axes<3>, output: Axes<3>, kernel: Axes<3>,
+        stride: Axes<3>, rate: Axes<3>, pad: Axes<3>,
     }
-    unit.map(
-        shader
-            .define("ELEMENT", unit.wgsl())
-            .body(include_str!("../../../shaders/patches/extract.wgsl")),
-    )
+}
+
+impl ExtractPatches {
+    fn shader(unit: Unit) -> Shader {
+        unit.map(
+            Self::declare(format!("extract patches {}", unit.bytes()), unit)
+                .define("ELEMENT", unit.wgsl())
+                .body(include_str!("../../../shaders/patches/extract.wgsl")),
+        )
+    }
 }

@@ -4,24 +4,24 @@
 //! TensorFlow's GPU kernels refuse parameters that cuDNN lacks (a radius over 7, a small beta);
 //! these kernels, like the CPU's, accept all.
 
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Grid, Key, KeyPart, declare_program};
 use crate::dtype::DType::*;
 use crate::error::Result;
 use crate::kernels::iterations::{STEPS, steps};
 use crate::kernels::op::{Attrs, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// Registers the ops.
 pub fn register(r: &mut Registry) {
     r.op("LRN").types("T", &[F32]).items(&[(0, 3)]).kernel(|attrs| {
-        let lrn = Lrn::of(attrs)?;
+        let lrn = Normalization::of(attrs)?;
         Ok(move |ctx: &mut dyn OpContext| lrn.forward(ctx))
     });
     r.op("LRNGrad").types("T", &[F32]).items(&[(0, 3), (1, 3), (2, 3)]).kernel(|attrs| {
-        let lrn = Lrn::of(attrs)?;
+        let lrn = Normalization::of(attrs)?;
         Ok(move |ctx: &mut dyn OpContext| lrn.gradient(ctx))
     });
 }
@@ -31,9 +31,9 @@ pub fn shaders() -> Vec<Shader> {
     let powers = [Power::Half, Power::ThreeQuarters, Power::One, Power::Any];
     let programs = [LrnProgram::Forward, LrnProgram::Gradient].into_iter();
     let mut all: Vec<_> =
-        programs.flat_map(|program| powers.map(|power| shader(program, power, 1))).collect();
+        programs.flat_map(|program| powers.map(|power| Lrn::shader(program, power, 1))).collect();
     for program in [LrnProgram::Scale, LrnProgram::Forward, LrnProgram::Gradient] {
-        all.extend(STEPS.map(|steps| shader(program, Power::Any, steps)));
+        all.extend(STEPS.map(|steps| Lrn::shader(program, Power::Any, steps)));
     }
     all
 }
@@ -86,14 +86,14 @@ impl Power {
     }
 }
 
-struct Lrn {
+struct Normalization {
     radius: usize,
     bias: f32,
     alpha: f32,
     beta: f32,
 }
 
-impl Lrn {
+impl Normalization {
     fn of(attrs: &dyn Attrs) -> Result<Self> {
         let radius = attrs.int("depth_radius")?;
         require!(
@@ -116,7 +116,7 @@ impl Lrn {
         if y.is_empty() {
             return Ok(());
         }
-        self.enqueue(ctx, LrnProgram::Forward, &[&x, &y])
+        self.enqueue(ctx, LrnProgram::Forward, &x, [None, Some(&y), None, None])
     }
 
     /// Inputs: input_grads, input_image, output_image.
@@ -132,12 +132,20 @@ impl Lrn {
             return Ok(());
         }
         let scale = ctx.temp(F32, &x.dims)?;
-        self.enqueue(ctx, LrnProgram::Scale, &[&x, &scale])?;
-        self.enqueue(ctx, LrnProgram::Gradient, &[&x, &scale, &y, &dy, &dx])
+        self.enqueue(ctx, LrnProgram::Scale, &x, [Some(&scale), None, None, None])?;
+        self.enqueue(ctx, LrnProgram::Gradient, &x, [&scale, &y, &dy, &dx].map(Some))
     }
 
-    fn enqueue(&self, ctx: &dyn OpContext, program: LrnProgram, tensors: &[&Tensor]) -> Result<()> {
-        let (device, x) = (ctx.device(), tensors[0]);
+    /// `others` are the scale, the result, its gradient and the gradient of `x`, as far as the
+    /// program has them.
+    fn enqueue(
+        &self,
+        ctx: &dyn OpContext,
+        program: LrnProgram,
+        x: &Tensor,
+        others: [Option<&Tensor>; 4],
+    ) -> Result<()> {
+        let device = ctx.device();
         device.check_extent(x.len())?;
         let depth = x.dims[3];
         let radius = self.radius.min(depth);
@@ -147,15 +155,23 @@ impl Lrn {
         let count = x.len() / depth * runs;
         // The program of the scale has no power.
         let power = if program == LrnProgram::Scale { Power::Any } else { Power::of(self.beta) };
-        let params = Params::new().u32(count).u32(runs).u32(depth).u32(radius);
+        let [scale, y, dy, dx] = others.map(|t| t.map(Into::into));
         device.enqueue_counted(
-            &Program {
-                key: Key::new("lrn").number(program as u32).number(power as u32).number(steps),
-                shader: &|| shader(program, power, steps),
-                bindings: tensors.iter().map(|t| Binding::from(*t)).collect(),
-                params: params.f32(self.bias).f32(self.alpha).f32(self.beta),
-                grid: Grid::linear(count, WORKGROUP),
-            },
+            &Lrn {
+                x: x.into(),
+                scale,
+                y,
+                dy,
+                dx,
+                count,
+                runs,
+                depth,
+                radius,
+                bias: self.bias,
+                alpha: self.alpha,
+                beta: self.beta,
+            }
+            .program(&Lrn::of(program, power, steps), Grid::linear(count, WORKGROUP)),
             F32.flops((2 * window + 4) * x.len()),
         )
     }
@@ -164,39 +180,52 @@ impl Lrn {
 /// Channels of an invocation.
 const RUN: usize = 4;
 
-/// The program with `steps` neighbours in an iteration.
-fn shader(program: LrnProgram, power: Power, steps: u32) -> Shader {
-    let (names, output, text): (&[&'static str], _, _) = match program {
-        LrnProgram::Scale => {
-            (&["x"], "scale", include_str!("../../../shaders/patches/lrn_scale.wgsl"))
-        }
-        LrnProgram::Forward => {
-            (&["x"], "y", include_str!("../../../shaders/patches/lrn_forward.wgsl"))
-        }
-        LrnProgram::Gradient => (
-            &["x", "scale", "y", "dy"],
-            "dx",
-            include_str!("../../../shaders/patches/lrn_gradient.wgsl"),
-        ),
-    };
-    let names = names.iter().chain([&output]);
-    let shader = names
-        .fold(Shader::new(format!("lrn {program:?} {power:?} by {steps}")), |shader, name| {
-            shader.bind(name, F32)
-        });
-    let shader = shader
-        .u32s(&["count", "runs", "depth", "radius"])
-        .param("bias", Field::F32)
-        .param("alpha", Field::F32)
-        .param("beta", Field::F32)
-        .define("OUTPUT", output);
-    let shader = match (program, power) {
-        (LrnProgram::Scale, _) => shader,
-        (_, Power::Any) => shader.library("pow").define("POWER", power.text()).body(POWER),
-        _ => shader.define("POWER", power.text()).body(POWER),
-    };
-    let common = include_str!("../../../shaders/patches/lrn_common.wgsl");
-    shader.body(text).unrolled(steps, common)
+impl KeyPart for LrnProgram {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(*self as u32)
+    }
+}
+
+impl KeyPart for Power {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(*self as u32)
+    }
+}
+
+declare_program! {
+    /// A step of the normalization, with `steps` neighbours in an iteration.
+    struct Lrn = "lrn"(program: LrnProgram, power: Power, steps: u32);
+    bindings { x: F32 }
+    optional {
+        scale: (program != LrnProgram::Forward).then_some(F32),
+        y: (program != LrnProgram::Scale).then_some(F32),
+        dy: (program == LrnProgram::Gradient).then_some(F32),
+        dx: (program == LrnProgram::Gradient).then_some(F32),
+    }
+    params {
+        count: usize, runs: usize, depth: usize, radius: usize, bias: f32, alpha: f32, beta: f32,
+    }
+}
+
+impl Lrn {
+    fn shader(program: LrnProgram, power: Power, steps: u32) -> Shader {
+        let (output, text) = match program {
+            LrnProgram::Scale => ("scale", include_str!("../../../shaders/patches/lrn_scale.wgsl")),
+            LrnProgram::Forward => ("y", include_str!("../../../shaders/patches/lrn_forward.wgsl")),
+            LrnProgram::Gradient => {
+                ("dx", include_str!("../../../shaders/patches/lrn_gradient.wgsl"))
+            }
+        };
+        let label = format!("lrn {program:?} {power:?} by {steps}");
+        let shader = Self::declare(label, program, power, steps).define("OUTPUT", output);
+        let shader = match (program, power) {
+            (LrnProgram::Scale, _) => shader,
+            (_, Power::Any) => shader.library("pow").define("POWER", power.text()).body(POWER),
+            _ => shader.define("POWER", power.text()).body(POWER),
+        };
+        let common = include_str!("../../../shaders/patches/lrn_common.wgsl");
+        shader.body(text).unrolled(steps, common)
+    }
 }
 
 const POWER: &str = "fn power(s: vec4<f32>) -> vec4<f32> {\n    return {{POWER}};\n}\n";

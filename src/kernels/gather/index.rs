@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use smallvec::SmallVec;
 
-use crate::device::{Binding, Params};
+use crate::device::{Binding, Key, KeyPart, declare_params};
 use crate::error::Result;
 use crate::require;
-use crate::shader::{Field, Shader};
+use crate::shader::{Element, Shader};
 use crate::tensor::Tensor;
 
 /// Components that an index may have.
@@ -60,30 +60,35 @@ impl Indices {
         }
     }
 
-    /// Appends the parameters that [`declare`] declares.
-    #[must_use]
-    pub fn params(&self, params: Params) -> Params {
-        let mut extents: SmallVec<[usize; 8]> = self.extents.clone();
-        extents.resize(MAX_DEPTH, 0);
-        params
-            .u32(self.bytes())
-            .u32(u32::from(self.tensor.dtype.is_signed_integer()))
-            .u32(self.extents.len())
-            .list(&extents)
+    /// The parameters by which `row_of` reads them.
+    pub fn params(&self) -> IndexParams {
+        let mut extents = [0; MAX_DEPTH];
+        extents[..self.extents.len()].copy_from_slice(&self.extents);
+        IndexParams {
+            index_bytes: self.tensor.dtype.size(),
+            index_signed: self.tensor.dtype.is_signed_integer(),
+            depth: self.extents.len(),
+            extents,
+        }
     }
 }
 
-/// Declares the binding `indices`, its parameters and `row_of`.
-#[must_use]
-pub fn declare(shader: Shader) -> Shader {
-    parameters(shader, "u32", 1).body(include_str!("../../../shaders/gather/index.wgsl"))
+declare_params! {
+    /// The parameters by which `row_of` reads indices.
+    pub struct IndexParams {
+        index_bytes: usize, index_signed: bool, depth: usize, extents: [usize; MAX_DEPTH],
+    }
 }
 
-fn parameters(shader: Shader, words: &'static str, unit: u32) -> Shader {
-    shader
-        .bind_raw("indices", words, unit)
-        .u32s(&["index_bytes", "index_signed", "depth"])
-        .param("extents", Field::Vec4s(MAX_DEPTH / 4))
+/// The binding `indices` with `row_of`, for indices of any type and depth.
+#[derive(Debug, Clone, Copy)]
+pub struct AnyIndices;
+
+impl Element for AnyIndices {
+    fn bind(self, shader: Shader, name: &'static str) -> Shader {
+        let text = include_str!("../../../shaders/gather/index.wgsl");
+        shader.bind_raw(name, "u32", 1).body(text)
+    }
 }
 
 /// Indices of a kind that a shader is specialized for, for programs in which finding the row is
@@ -105,14 +110,21 @@ impl IndexVariant {
         Self::all().filter(|variant| variant.depth == 1)
     }
 
-    /// A number for keys of pipelines.
-    pub const fn key(self) -> u32 {
-        self.bytes * 16 + self.depth
+    /// Whether there are [`IndexRuns`] of this variant.
+    pub const fn has_runs(self) -> bool {
+        self.bytes >= 4
     }
+}
 
-    /// [`declare`] for indices of this variant.
-    #[must_use]
-    pub fn declare(self, shader: Shader) -> Shader {
+impl KeyPart for IndexVariant {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(self.bytes * 16 + self.depth)
+    }
+}
+
+/// The binding `indices` with `row_of`.
+impl Element for IndexVariant {
+    fn bind(self, shader: Shader, name: &'static str) -> Shader {
         let component = match self.bytes {
             1 => {
                 "    let byte = p.off_indices + i;\n    let value = extractBits(indices[byte >> \
@@ -138,30 +150,30 @@ impl IndexVariant {
             );
         }
         text.push_str("    return select(NONE, row, good);\n}\n");
-        parameters(shader, "u32", 1).body(&text)
+        shader.bind_raw(name, "u32", 1).body(&text)
     }
+}
 
-    /// Whether [`IndexVariant::declare_runs`] supports this variant.
-    pub const fn has_runs(self) -> bool {
-        self.bytes >= 4
-    }
+/// The binding `indices` in units of 16 bytes with `rows_of(q)`, which gives the values of `row_of`
+/// for indices 4q to 4q + 3.
+#[derive(Debug, Clone, Copy)]
+pub struct IndexRuns(pub IndexVariant);
 
-    /// Declares the binding `indices` in units of 16 bytes, its parameters and `rows_of(q)`, which
-    /// gives the values of `row_of` for indices 4q to 4q + 3.
-    #[must_use]
-    pub fn declare_runs(self, shader: Shader) -> Shader {
-        let (words, units) = (self.bytes / 4, self.depth * self.bytes / 4);
+impl Element for IndexRuns {
+    fn bind(self, shader: Shader, name: &'static str) -> Shader {
+        let Self(IndexVariant { bytes, depth }) = self;
+        let (words, units) = (bytes / 4, depth * bytes / 4);
         let mut text =
             String::from("const NONE = 0xffffffffu;\n\nfn rows_of(q: u32) -> vec4<u32> {\n");
         for u in 0..units {
             let _ = writeln!(text, "    let w{u} = indices[p.off_indices + q * {units}u + {u}u];");
         }
         text.push_str("    var rows = vec4(0u);\n    var good = vec4(true);\n");
-        for d in 0..self.depth {
+        for d in 0..depth {
             // Word `high` of component d of the four indices.
             let four = |high: u32| {
                 let word = |n: u32| {
-                    let at = (n * self.depth + d) * words + high;
+                    let at = (n * depth + d) * words + high;
                     format!("w{}.{}", at / 4, ["x", "y", "z", "w"][at as usize % 4])
                 };
                 format!("vec4({})", (0..4).map(word).collect::<Vec<_>>().join(", "))
@@ -177,6 +189,6 @@ impl IndexVariant {
             }
         }
         text.push_str("    return select(vec4(NONE), rows, good);\n}\n");
-        parameters(shader, "vec4<u32>", 16).body(&text)
+        shader.bind_raw(name, "vec4<u32>", 16).body(&text)
     }
 }

@@ -75,12 +75,19 @@ pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for unit in Unit::ALL {
         for variant in IndexVariant::all().map(Some).chain([None]) {
-            all.extend([false, true].map(|windowed| rows::shader(unit, variant, windowed)));
+            all.extend(
+                [false, true].map(|windowed| rows::GatherRows::shader(unit, variant, windowed)),
+            );
         }
         all.extend(IndexVariant::scalars().flat_map(|variant| {
-            [one_hot::shader(unit, variant), one_hot::runs_shader(unit, variant)]
+            [
+                one_hot::OneHotElements::shader(unit, variant),
+                one_hot::OneHotRuns::shader(unit, variant),
+            ]
         }));
     }
-    all.extend(IndexVariant::all().filter(|variant| variant.has_runs()).map(rows::runs_shader));
+    all.extend(
+        IndexVariant::all().filter(|variant| variant.has_runs()).map(rows::GatherRuns::shader),
+    );
     all
 }

@@ -1,16 +1,14 @@
 //! OneHot. Results beyond one binding are written in windows.
 
-use smallvec::smallvec;
-
-use super::index::{IndexVariant, Indices};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use super::index::{IndexParams, IndexVariant, Indices};
+use crate::device::{Binding, Grid, declare_program};
 use crate::error::Result;
 use crate::kernels::movement::unit::Unit;
 use crate::kernels::movement::{checked_product, shape};
 use crate::kernels::op::{OpContext, OpContextExt};
 use crate::kernels::windows::{Scratch, largest, limit, part, ranges, write};
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// OneHot: inputs indices (0), depth (1, host), on_value (2) and off_value (3).
@@ -103,64 +101,81 @@ impl OneHot {
             && dst.address.is_multiple_of(16)
         {
             let runs = classes / per_run;
-            return ctx.device().enqueue(&Program {
-                key: Key::new("one_hot runs").number(unit.key()).number(variant.key()),
-                shader: &|| runs_shader(unit, variant),
-                bindings: smallvec![
-                    unit.binding(self.on.address, 1),
-                    unit.binding(self.off.address, 1),
-                    Binding { address: dst.address, bytes: dst.bytes(), unit: 16 },
-                    indices.binding(0, len),
-                ],
-                params: indices.params(Params::new().u32(len * runs).u32(runs).u32(per_run)),
-                grid: Grid::linear(len * runs, WORKGROUP),
-            });
+            return ctx.device().enqueue(
+                &OneHotRuns {
+                    on: unit.binding(self.on.address, 1),
+                    off: unit.binding(self.off.address, 1),
+                    dst: Binding { address: dst.address, bytes: dst.bytes(), unit: 16 },
+                    indices: indices.binding(0, len),
+                    count: len * runs,
+                    runs,
+                    per_run,
+                    index: indices.params(),
+                }
+                .program(&OneHotRuns::of(unit, variant), Grid::linear(len * runs, WORKGROUP)),
+            );
         }
-        ctx.device().enqueue(&Program {
-            key: Key::new("one_hot").number(unit.key()).number(variant.key()),
-            shader: &|| shader(unit, variant),
-            bindings: smallvec![
-                unit.binding(self.on.address, 1),
-                unit.binding(self.off.address, 1),
-                unit.binding(dst.address, u64::from(count)),
-                indices.binding(0, len),
-            ],
-            params: indices.params(Params::new().u32(count).u32(columns).u32(classes).u32(class)),
-            grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
-        })
+        ctx.device().enqueue(
+            &OneHotElements {
+                on: unit.binding(self.on.address, 1),
+                off: unit.binding(self.off.address, 1),
+                dst: unit.binding(dst.address, u64::from(count)),
+                indices: indices.binding(0, len),
+                count,
+                inner: columns,
+                classes,
+                first: class,
+                index: indices.params(),
+            }
+            .program(
+                &OneHotElements::of(unit, variant),
+                Grid::linear(unit.invocations(count as usize), WORKGROUP),
+            ),
+        )
     }
 }
 
-/// The shader of OneHot with values of `unit` and indices of `variant`.
-pub fn shader(unit: Unit, variant: IndexVariant) -> Shader {
-    let shader = Shader::new(format!("one_hot {} {variant:?}", unit.bytes()))
-        .u32s(&["count", "inner", "classes", "first"]);
-    let shader = variant
-        .declare(unit.bind(unit.bind(unit.bind(shader, "on"), "off"), "dst"))
-        .define("ELEMENT", unit.wgsl())
-        .body(include_str!("../../../shaders/gather/one_hot.wgsl"));
-    unit.map(shader)
+declare_program! {
+    /// OneHot with values of `unit` and indices of `variant`.
+    pub struct OneHotElements = "one_hot"(unit: Unit, variant: IndexVariant);
+    bindings { on: unit, off: unit, dst: unit, indices: variant }
+    params { count: u32, inner: usize, classes: usize, first: usize, index: IndexParams }
 }
 
-/// The shader of OneHot along the last axis, 16 bytes at a time.
-pub fn runs_shader(unit: Unit, variant: IndexVariant) -> Shader {
-    // The words of a vector, by the elements that they belong to, and an element's bits.
-    let (words, mask) = match unit.bytes() {
-        1 => ("vec4(0u, 1u, 2u, 3u)", "0xff"),
-        2 => ("vec4(0u, 1u, 2u, 3u)", "0xffff"),
-        4 => ("vec4(0u, 1u, 2u, 3u)", "0xffffffff"),
-        8 => ("vec4(0u, 0u, 1u, 1u)", "0xffffffff"),
-        _ => ("vec4(0u, 0u, 0u, 0u)", "0xffffffff"),
-    };
-    let shader = Shader::new(format!("one_hot runs {} {variant:?}", unit.bytes()))
-        .u32s(&["count", "runs", "per_run"]);
-    variant
-        .declare(unit.bind(unit.bind(shader, "on"), "off").bind_raw("dst", "vec4<u32>", 16))
-        .define("LANES", unit.lanes().to_string())
-        .define("BITS", (8 * unit.bytes()).min(32).to_string())
-        .define("MASK", mask)
-        .define("WORDS", words)
-        .define("ON", unit.repeated("load_on(0u)"))
-        .define("OFF", unit.repeated("load_off(0u)"))
-        .body(include_str!("../../../shaders/gather/one_hot_runs.wgsl"))
+impl OneHotElements {
+    pub fn shader(unit: Unit, variant: IndexVariant) -> Shader {
+        unit.map(
+            Self::declare(format!("one_hot {} {variant:?}", unit.bytes()), unit, variant)
+                .define("ELEMENT", unit.wgsl())
+                .body(include_str!("../../../shaders/gather/one_hot.wgsl")),
+        )
+    }
+}
+
+declare_program! {
+    /// OneHot along the last axis, 16 bytes at a time.
+    pub struct OneHotRuns = "one_hot runs"(unit: Unit, variant: IndexVariant);
+    bindings { on: unit, off: unit, dst: Raw("vec4<u32>", 16), indices: variant }
+    params { count: usize, runs: usize, per_run: usize, index: IndexParams }
+}
+
+impl OneHotRuns {
+    pub fn shader(unit: Unit, variant: IndexVariant) -> Shader {
+        // The words of a vector, by the elements that they belong to, and an element's bits.
+        let (words, mask) = match unit.bytes() {
+            1 => ("vec4(0u, 1u, 2u, 3u)", "0xff"),
+            2 => ("vec4(0u, 1u, 2u, 3u)", "0xffff"),
+            4 => ("vec4(0u, 1u, 2u, 3u)", "0xffffffff"),
+            8 => ("vec4(0u, 0u, 1u, 1u)", "0xffffffff"),
+            _ => ("vec4(0u, 0u, 0u, 0u)", "0xffffffff"),
+        };
+        Self::declare(format!("one_hot runs {} {variant:?}", unit.bytes()), unit, variant)
+            .define("LANES", unit.lanes().to_string())
+            .define("BITS", (8 * unit.bytes()).min(32).to_string())
+            .define("MASK", mask)
+            .define("WORDS", words)
+            .define("ON", unit.repeated("load_on(0u)"))
+            .define("OFF", unit.repeated("load_off(0u)"))
+            .body(include_str!("../../../shaders/gather/one_hot_runs.wgsl"))
+    }
 }

@@ -1,10 +1,8 @@
 //! Gather, GatherV2, GatherNd and similar ops on variables: one program over (batch, outer, index,
 //! inner).
 
-use smallvec::smallvec;
-
-use super::index::{self, IndexVariant, Indices};
-use crate::device::{Device, Grid, Key, Params, Program};
+use super::index::{AnyIndices, IndexParams, IndexRuns, IndexVariant, Indices};
+use crate::device::{Device, Grid, declare_params, declare_program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::movement::shape;
@@ -12,7 +10,7 @@ use crate::kernels::movement::unit::Unit;
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Attrs, OpContext, OpContextExt};
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Element, Raw, Shader, WORKGROUP};
 use crate::tensor::{Dims, Tensor};
 
 /// `dst[b, o, n, k] = src[b, o, row(b, n), k]`.
@@ -141,28 +139,24 @@ impl Gather {
             (count, count_indices) = (count / 4, count_indices / 4);
             (named.unit, target.unit) = (16, 16);
         }
-        let params = Params::new()
-            .u32(count)
-            .u32(inner)
-            .u32(count_indices)
-            .u32(self.outer)
-            .u32(window.first_row)
-            .u32(window.rows)
-            .u32(indices.rows());
-        device.enqueue(&Program {
-            key: Key::new(if runs.is_some() { "gather runs" } else { "gather" })
-                .number(unit.key())
-                .number(variant.map_or(0, IndexVariant::key))
-                .number(u32::from(windowed)),
-            shader: &|| runs.map_or_else(|| shader(unit, variant, windowed), runs_shader),
-            bindings: smallvec![
-                unit.binding(src, (slices * window.rows * inner) as u64),
-                target,
-                named,
-            ],
-            params: indices.params(params),
-            grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
-        })
+        let table = TableParams {
+            count,
+            inner,
+            count_indices,
+            outer: self.outer,
+            first_row: window.first_row,
+            rows: window.rows,
+            all_rows: indices.rows(),
+            index: indices.params(),
+        };
+        let src = unit.binding(src, (slices * window.rows * inner) as u64);
+        let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
+        if let Some(variant) = runs {
+            let call = GatherRuns { src, dst: target, indices: named, table };
+            return device.enqueue(&call.program(&GatherRuns::of(variant), grid));
+        }
+        let call = GatherRows { src, dst: target, indices: named, table };
+        device.enqueue(&call.program(&GatherRows::of(unit, variant, windowed), grid))
     }
 }
 
@@ -174,41 +168,65 @@ struct Window {
     rows: usize,
 }
 
-/// The beginning of all gathers' texts.
-fn begin(label: String) -> Shader {
-    let params = ["count", "inner", "count_indices", "outer", "first_row", "rows", "all_rows"];
-    Shader::new(label).u32s(&params).library("quotient")
+declare_params! {
+    /// The extents of a gather, and the window of its table.
+    pub struct TableParams {
+        count: u32, inner: usize, count_indices: usize, outer: usize, first_row: usize,
+        rows: usize, all_rows: usize, index: IndexParams,
+    }
 }
 
-/// The shader of gathers of single 32-bit elements, four by four.
-pub fn runs_shader(variant: IndexVariant) -> Shader {
-    let shader = begin(format!("gather runs {variant:?}")).bind("src", DType::U32).bind_raw(
-        "dst",
-        "vec4<u32>",
-        16,
-    );
-    variant.declare_runs(shader).body(include_str!("../../../shaders/gather/runs.wgsl"))
+declare_program! {
+    /// Gathers single 32-bit elements, four by four.
+    pub struct GatherRuns = "gather runs"(variant: IndexVariant);
+    bindings { src: DType::U32, dst: Raw("vec4<u32>", 16), indices: IndexRuns(variant) }
+    params { table: TableParams }
 }
 
-/// The shader of gathers of elements of `unit` by indices of `variant`, or by any indices. A window
-/// of a table leaves elements whose rows are outside it unchanged.
-pub fn shader(unit: Unit, variant: Option<IndexVariant>, windowed: bool) -> Shader {
-    let shader = begin(format!("gather {} {variant:?} {windowed}", unit.bytes()));
-    let shader = unit.bind(unit.bind(shader, "src"), "dst");
-    let shader = match variant {
-        Some(variant) => variant.declare(shader),
-        None => index::declare(shader),
-    };
-    let outside = if windowed {
-        "    if row - p.first_row >= p.rows {\n        return load_dst(i);\n    }\n"
-    } else {
-        ""
-    };
-    let shader = shader
-        .define("ELEMENT", unit.wgsl())
-        .define("OUTSIDE", outside)
-        .body(include_str!("../../../shaders/gather/gather.wgsl"));
-    unit.map(shader)
+impl GatherRuns {
+    pub fn shader(variant: IndexVariant) -> Shader {
+        Self::declare(format!("gather runs {variant:?}"), variant)
+            .library("quotient")
+            .body(include_str!("../../../shaders/gather/runs.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Gathers elements of `unit` by indices of `variant`, or by any indices. A window of a table
+    /// leaves elements whose rows are outside it unchanged.
+    pub struct GatherRows = "gather"(unit: Unit, variant: Option<IndexVariant>, windowed: bool);
+    bindings { src: unit, dst: unit, indices: RowIndices(variant) }
+    params { table: TableParams }
+}
+
+/// Indices of a variant, or any indices.
+struct RowIndices(Option<IndexVariant>);
+
+impl Element for RowIndices {
+    fn bind(self, shader: Shader, name: &'static str) -> Shader {
+        match self.0 {
+            Some(variant) => variant.bind(shader, name),
+            None => AnyIndices.bind(shader, name),
+        }
+    }
+}
+
+impl GatherRows {
+    pub fn shader(unit: Unit, variant: Option<IndexVariant>, windowed: bool) -> Shader {
+        let outside = if windowed {
+            "    if row - p.first_row >= p.rows {\n        return load_dst(i);\n    }\n"
+        } else {
+            ""
+        };
+        let label = format!("gather {} {variant:?} {windowed}", unit.bytes());
+        unit.map(
+            Self::declare(label, unit, variant, windowed)
+                .library("quotient")
+                .define("ELEMENT", unit.wgsl())
+                .define("OUTSIDE", outside)
+                .body(include_str!("../../../shaders/gather/gather.wgsl")),
+        )
+    }
 }
 
 /// Gather: inputs params (0) and indices (1), along axis 0.

@@ -1,15 +1,13 @@
 //! The two programs of every scatter: one chains the indices of each row, the other folds each
 //! chain into the destination in place.
 
-use smallvec::smallvec;
-
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, KeyPart, declare_program};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::gather::index::{self, Indices};
+use crate::kernels::gather::index::{AnyIndices, IndexParams, Indices};
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP, vec4};
+use crate::shader::{Access, Raw, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 /// The effect of an update on an element.
@@ -122,33 +120,25 @@ impl Scatter<'_> {
         let inner = columns.in_row(self.inner);
         let invocations = columns.invocations(dtype, part.count * inner, elements);
         ctx.device().check_extent(invocations.max(elements))?;
-        // The dense program counts elements, the sparse one indices; both bound chains by the
-        // number of indices.
-        let params = Params::new()
-            .u32(if columns == Columns::Word { elements } else { part.count })
-            .u32(part.count)
-            .u32(inner)
-            .u32(part.first_row)
-            .u32(part.rows)
-            .u32(u32::from(!scalar));
         let flops = if fold == Fold::Update { 0 } else { dtype.flops(part.count * self.inner) };
         ctx.device().enqueue_counted(
-            &Program {
-                key: Key::new("scatter fold")
-                    .number(fold as u32)
-                    .dtype(dtype)
-                    .number(columns as u32),
-                shader: &|| fold_shader(fold, dtype, columns),
-                bindings: smallvec![
-                    heads.into(),
-                    links.into(),
-                    updates,
-                    target,
-                    self.indices.binding(part.first, part.count),
-                ],
-                params: self.indices.params(params),
-                grid: Grid::linear(invocations, WORKGROUP),
-            },
+            &FoldChains {
+                heads: heads.into(),
+                links: links.into(),
+                updates,
+                dst: target,
+                indices: self.indices.binding(part.first, part.count),
+                // The dense program counts elements, the sparse one indices; both bound chains by
+                // the number of indices.
+                count: if columns == Columns::Word { elements } else { part.count },
+                chain: part.count,
+                inner,
+                first_row: part.first_row,
+                rows: part.rows,
+                update_stride: !scalar,
+                index: self.indices.params(),
+            }
+            .program(&FoldChains::of(fold, dtype, columns), Grid::linear(invocations, WORKGROUP)),
             flops,
         )
     }
@@ -164,13 +154,16 @@ pub fn link(
     first: usize,
     count: usize,
 ) -> Result<()> {
-    ctx.device().enqueue(&Program {
-        key: Key::new("scatter link"),
-        shader: &link_shader,
-        bindings: smallvec![heads.into(), links.into(), indices.binding(first, count)],
-        params: indices.params(Params::new().u32(count)),
-        grid: Grid::linear(count, WORKGROUP),
-    })
+    ctx.device().enqueue(
+        &LinkChains {
+            heads: heads.into(),
+            links: links.into(),
+            indices: indices.binding(first, count),
+            count,
+            index: indices.params(),
+        }
+        .program(&LinkChains::of(), Grid::linear(count, WORKGROUP)),
+    )
 }
 
 /// Some of the indices and some of the destination's rows.
@@ -181,13 +174,18 @@ struct Part {
     rows: usize,
 }
 
-/// The shader that chains indices.
-pub fn link_shader() -> Shader {
-    let shader = Shader::new("scatter link")
-        .bind_raw("heads", "atomic<u32>", 4)
-        .bind_raw("links", "u32", 4)
-        .u32s(&["count"]);
-    index::declare(shader).body(include_str!("../../../shaders/scatter/link.wgsl"))
+declare_program! {
+    /// Chains indices by the row that they name.
+    pub struct LinkChains = "scatter link"();
+    bindings { heads: Raw("atomic<u32>", 4), links: Raw("u32", 4), indices: AnyIndices }
+    params { count: usize, index: IndexParams }
+}
+
+impl LinkChains {
+    /// Its shader.
+    pub fn shader() -> Shader {
+        Self::declare("scatter link").body(include_str!("../../../shaders/scatter/link.wgsl"))
+    }
 }
 
 /// The entry point of programs in which the index at the head of a row's chain serves that row;
@@ -239,43 +237,66 @@ impl Columns {
     }
 }
 
-/// The shader that folds chains of updates of `dtype`.
-fn fold_shader(fold: Fold, dtype: DType, columns: Columns) -> Shader {
-    let (step, finish) = fold.text();
-    let shader = Shader::new(format!("scatter {fold:?} {dtype} {columns:?}"))
-        .bind_raw("heads", "u32", 4)
-        .bind_raw("links", "u32", 4);
-    let shader = match columns {
-        Columns::Vec4 => vec4::bind_update(vec4::bind_read(shader, "updates", dtype), "dst", dtype)
-            .body(include_str!("../../../shaders/scatter/vec4.wgsl"))
-            .define("VALUE", format!("vec4<{}>", dtype.value())),
-        _ => shader.bind("updates", dtype).bind("dst", dtype).define("VALUE", dtype.value()),
-    };
-    let shader = index::declare(shader.u32s(&[
-        "count",
-        "chain",
-        "inner",
-        "first_row",
-        "rows",
-        "update_stride",
-    ]))
-    .library("quotient")
-    .define("STEP", step)
-    .define("FINISH", finish)
-    .body(include_str!("../../../shaders/scatter/fold.wgsl"));
-    match columns {
-        Columns::Word => {
-            shader.body(include_str!("../../../shaders/scatter/dense.wgsl")).map("dst")
+impl KeyPart for Columns {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(*self as u32)
+    }
+}
+
+impl KeyPart for Fold {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(*self as u32)
+    }
+}
+
+declare_program! {
+    /// Folds chains of updates of `dtype` into the destination.
+    struct FoldChains = "scatter fold"(fold: Fold, dtype: DType, columns: Columns);
+    bindings {
+        heads: Raw("u32", 4),
+        links: Raw("u32", 4),
+        updates: Access::read(dtype, columns == Columns::Vec4),
+        dst: Access::update(dtype, columns == Columns::Vec4),
+        indices: AnyIndices,
+    }
+    params {
+        count: usize, chain: usize, inner: usize, first_row: usize, rows: usize,
+        update_stride: bool, index: IndexParams,
+    }
+}
+
+impl FoldChains {
+    fn shader(fold: Fold, dtype: DType, columns: Columns) -> Shader {
+        let (step, finish) = fold.text();
+        let label = format!("scatter {fold:?} {dtype} {columns:?}");
+        let shader = Self::declare(label, fold, dtype, columns);
+        let shader = match columns {
+            Columns::Vec4 => shader
+                .body(include_str!("../../../shaders/scatter/vec4.wgsl"))
+                .define("VALUE", format!("vec4<{}>", dtype.value())),
+            _ => shader.define("VALUE", dtype.value()),
+        };
+        let shader = shader
+            .library("quotient")
+            .define("STEP", step)
+            .define("FINISH", finish)
+            .body(include_str!("../../../shaders/scatter/fold.wgsl"));
+        match columns {
+            Columns::Word => {
+                shader.body(include_str!("../../../shaders/scatter/dense.wgsl")).map("dst")
+            }
+            _ => shader
+                .body(
+                    "fn apply(at: u32, n: u32, k: u32) {\n    store_dst(at, fold(at, n, k));\n}\n",
+                )
+                .define("HEAD", "heads[p.off_heads + row]")
+                .define("INDICES", "p.count")
+                .body(ROWS),
         }
-        _ => shader
-            .body("fn apply(at: u32, n: u32, k: u32) {\n    store_dst(at, fold(at, n, k));\n}\n")
-            .define("HEAD", "heads[p.off_heads + row]")
-            .define("INDICES", "p.count")
-            .body(ROWS),
     }
 }
 
 /// Every shader that folds chains of updates of `dtype`.
 pub fn fold_shaders(fold: Fold, dtype: DType) -> impl Iterator<Item = Shader> {
-    Columns::all(dtype).map(move |columns| fold_shader(fold, dtype, columns))
+    Columns::all(dtype).map(move |columns| FoldChains::shader(fold, dtype, columns))
 }

@@ -1,10 +1,8 @@
 //! InplaceUpdate, InplaceAdd and InplaceSub: inputs x (0), indices (1) and one row for each index
 //! (2). Indices count modulo the number of rows.
 
-use smallvec::smallvec;
-
 use super::chains::{self, Fold};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::DType::I32;
 use crate::error::Result;
 use crate::kernels::gather::index::Indices;
@@ -36,13 +34,15 @@ impl Kernel for Inplace {
         }
         let rows = ctx.temp(I32, &[i.len()])?;
         ctx.device().check_extent(i.len())?;
-        ctx.device().enqueue(&Program {
-            key: Key::new("wrap rows"),
-            shader: &wrap_shader,
-            bindings: smallvec![(&i).into(), (&rows).into()],
-            params: Params::new().u32(i.len()).u32(x.dims[0]),
-            grid: Grid::linear(i.len(), WORKGROUP),
-        })?;
+        ctx.device().enqueue(
+            &WrapRows {
+                index: (&i).into(),
+                rows: (&rows).into(),
+                count: i.len(),
+                extent: x.dims[0],
+            }
+            .program(&WrapRows::of(), Grid::linear(i.len(), WORKGROUP)),
+        )?;
         chains::Scatter {
             fold: self.fold,
             indices: &Indices::new(&rows, &x.dims[..1])?,
@@ -71,11 +71,15 @@ fn check(x: &Tensor, i: &Tensor, v: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// The shader that brings indices into range.
-pub fn wrap_shader() -> Shader {
-    Shader::new("wrap rows")
-        .bind("index", I32)
-        .bind("rows", I32)
-        .u32s(&["count", "extent"])
-        .body(include_str!("../../../shaders/scatter/wrap.wgsl"))
+declare_program! {
+    /// Brings indices into range.
+    pub struct WrapRows = "wrap rows"();
+    bindings { index: I32, rows: I32 }
+    params { count: usize, extent: usize }
+}
+
+impl WrapRows {
+    pub fn shader() -> Shader {
+        Self::declare("wrap rows").body(include_str!("../../../shaders/scatter/wrap.wgsl"))
+    }
 }

@@ -102,7 +102,7 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![chains::link_shader(), inplace::wrap_shader()];
+    let mut all = vec![chains::LinkChains::shader(), inplace::WrapRows::shader()];
     for fold in Fold::ALL {
         let types = match fold {
             Fold::Update => ELEMENTS_BUT_I32,

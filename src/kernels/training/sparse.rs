@@ -8,16 +8,16 @@ use smallvec::{SmallVec, smallvec};
 
 use super::text::TypedRule;
 use super::{check_scalar, check_variables, order, scalars};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, Key, Parameter, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::aliases;
-use crate::kernels::gather::index::{self, Indices};
+use crate::kernels::gather::index::{AnyIndices, IndexParams, Indices};
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::scatter::chains::{self, Columns};
 use crate::require;
-use crate::shader::{Shader, WORKGROUP, vec4};
+use crate::shader::{Element, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 /// The variables, then the inputs that the rule names.
@@ -145,7 +145,7 @@ impl Update<'_> {
                 (&self.next).into(),
                 self.indices.binding(first, count),
             ],
-            params: self.indices.params(Params::new().u32(count)),
+            params: self.indices.params().append_to(Params::new().u32(count)),
             grid: Grid::linear(count, WORKGROUP),
         })
     }
@@ -187,7 +187,7 @@ impl Update<'_> {
             params
         } else {
             bindings.push(self.indices.binding(first, count));
-            self.indices.params(params)
+            self.indices.params().append_to(params)
         };
         let key =
             Key::new(step.rule.op).name("sparse").dtype(step.dtype).number(u32::from(step.flag));
@@ -204,13 +204,18 @@ impl Update<'_> {
     }
 }
 
+/// Declares the binding `indices` with `row_of` and its parameters.
+fn declare_indices(shader: Shader) -> Shader {
+    IndexParams::declare(AnyIndices.bind(shader, "indices"), "index")
+}
+
 /// The shader that puts chains in order.
 pub fn order_shader() -> Shader {
     let shader = ["heads", "links", "firsts", "next"]
         .into_iter()
         .fold(Shader::new("optimizer order"), |shader, name| shader.bind_raw(name, "u32", 4))
         .u32s(&["count"]);
-    index::declare(shader).body(include_str!("../../../shaders/training/order.wgsl"))
+    declare_indices(shader).body(include_str!("../../../shaders/training/order.wgsl"))
 }
 
 /// The shader of the steps of the rows that are named.
@@ -226,7 +231,7 @@ pub fn shader(step: TypedRule, columns: Columns) -> Shader {
     let shader = if columns == Columns::Word {
         shader.body("const NONE = 0xffffffffu;\n")
     } else {
-        index::declare(shader)
+        declare_indices(shader)
     };
     let shader = step.functions(shader, true);
     let shader = shader.define("HEAD", "firsts[p.off_firsts + row]").define("INDICES", "p.indexed");

@@ -4,9 +4,7 @@
 //! Both wait for the device, since the result must be known before the step goes on; TensorFlow's
 //! GPU kernels wait in the background.
 
-use smallvec::smallvec;
-
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types,
@@ -17,7 +15,7 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::program::part;
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
 
 const TYPES: &[DType] = types::FLOATS_BUT_BF16;
 
@@ -39,7 +37,7 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().map(|t| shader(*t)).collect()
+    TYPES.iter().map(|t| CheckFinite::shader(*t)).collect()
 }
 
 struct CheckNumerics {
@@ -85,13 +83,10 @@ impl Kernel for CheckNumerics {
             let window = (window_limit(device) as usize / x.dtype.size()).min(1 << 30) & !63;
             for first in (0..x.len()).step_by(window) {
                 let count = window.min(x.len() - first);
-                device.enqueue(&Program {
-                    key: Key::new("check numerics").dtype(x.dtype),
-                    shader: &|| shader(x.dtype),
-                    bindings: smallvec![part(&x, first, count), (&flags).into()],
-                    params: Params::new().u32(count),
-                    grid: Grid::linear(count, WORKGROUP),
-                })?;
+                device.enqueue(
+                    &CheckFinite { x: part(&x, first, count), flags: (&flags).into(), count }
+                        .program(&CheckFinite::of(x.dtype), Grid::linear(count, WORKGROUP)),
+                )?;
             }
             let mut bytes = [0; 4];
             device.download(flags.address, &mut bytes)?;
@@ -107,13 +102,20 @@ impl Kernel for CheckNumerics {
     }
 }
 
-fn shader(dtype: DType) -> Shader {
-    let (library, suffix) = if dtype == F64 { ("special_f64", "f64") } else { ("special", "f32") };
-    Shader::new(format!("check numerics {dtype}"))
-        .bind("x", dtype)
-        .bind_raw("flags", "atomic<u32>", 4)
-        .u32s(&["count"])
-        .library(library)
-        .define("SUFFIX", suffix)
-        .body(include_str!("../../shaders/check_numerics.wgsl"))
+declare_program! {
+    /// Tells whether a tensor has infinities or NaNs.
+    struct CheckFinite = "check numerics"(dtype: DType);
+    bindings { x: dtype, flags: Raw("atomic<u32>", 4) }
+    params { count: usize }
+}
+
+impl CheckFinite {
+    fn shader(dtype: DType) -> Shader {
+        let (library, suffix) =
+            if dtype == F64 { ("special_f64", "f64") } else { ("special", "f32") };
+        Self::declare(format!("check numerics {dtype}"), dtype)
+            .library(library)
+            .define("SUFFIX", suffix)
+            .body(include_str!("../../shaders/check_numerics.wgsl"))
+    }
 }

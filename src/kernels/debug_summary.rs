@@ -1,9 +1,7 @@
 //! DebugNumericSummaryV2: the numbers of infinite, NaN, negative, zero and positive values of a
 //! tensor, or whether any value is infinite or NaN.
 
-use smallvec::smallvec;
-
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types, union,
@@ -14,7 +12,7 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::program::part;
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 const TYPES: &[DType] = union!(types::FLOATS_BUT_BF16, &[I16, I32]);
@@ -32,8 +30,8 @@ pub fn register(r: &mut Registry) {
 pub fn shaders() -> Vec<Shader> {
     TYPES
         .iter()
-        .map(|t| count_shader(*t))
-        .chain(OUTPUTS.iter().map(|t| finish_shader(*t)))
+        .map(|t| DebugCount::shader(*t))
+        .chain(OUTPUTS.iter().map(|t| DebugSummary::shader(*t)))
         .collect()
 }
 
@@ -123,13 +121,10 @@ impl Kernel for Summary {
         let counted = if self.mode == 5 { 0 } else { x.len() };
         for first in (0..counted).step_by(window) {
             let count = window.min(counted - first);
-            device.enqueue(&Program {
-                key: Key::new("debug count").dtype(x.dtype),
-                shader: &|| count_shader(x.dtype),
-                bindings: smallvec![part(&x, first, count), (&counters).into()],
-                params: Params::new().u32(count),
-                grid: Grid::linear(count, WORKGROUP),
-            })?;
+            device.enqueue(
+                &DebugCount { x: part(&x, first, count), counters: (&counters).into(), count }
+                    .program(&DebugCount::of(x.dtype), Grid::linear(count, WORKGROUP)),
+            )?;
         }
         let mut list = [0_usize; 2 * SLOTS];
         for (pair, slot) in list.chunks_exact_mut(2).zip(&slots) {
@@ -147,52 +142,61 @@ impl Kernel for Summary {
         }
         let high = if self.mode == 8 { 0 } else { self.id >> 32 };
         let output = self.output;
-        device.enqueue(&Program {
-            key: Key::new("debug summary").dtype(output),
-            shader: &|| finish_shader(output),
-            bindings: smallvec![(&counters).into(), (&y).into()],
-            params: Params::new()
-                .u32(slots.len())
-                .u32(high)
-                .f32(f32::INFINITY)
-                .f32(f32::NAN)
-                .list(&list),
-            grid: Grid::linear(slots.len(), WORKGROUP),
-        })
+        device.enqueue(
+            &DebugSummary {
+                counters: (&counters).into(),
+                y: (&y).into(),
+                count: slots.len(),
+                high: high as u32,
+                infinity: f32::INFINITY,
+                nan: f32::NAN,
+                slots: list,
+            }
+            .program(&DebugSummary::of(output), Grid::linear(slots.len(), WORKGROUP)),
+        )
     }
 }
 
-fn count_shader(dtype: DType) -> Shader {
-    let shader = Shader::new(format!("debug count {dtype}"))
-        .bind("x", dtype)
-        .bind_raw("counters", "atomic<u32>", 4)
-        .u32s(&["count"]);
-    let suffix = if dtype == F64 { "f64" } else { "f32" };
-    let shader = match dtype {
-        F64 => shader.library("special_f64"),
-        F16 | F32 => shader.library("special"),
-        _ => shader,
-    };
-    let special = format!(
-        "if is_nan_{suffix}(x) {{\n        return 2u;\n    }}\n    \
-         if is_inf_{suffix}(x) {{\n        \
-         return select(1u, 0u, is_negative_{suffix}(x));\n    }}\n    "
-    );
-    shader
-        .define("VALUE", dtype.value())
-        .define("SPECIAL", if dtype.is_float() { special } else { String::new() })
-        .body(include_str!("../../shaders/debug/count.wgsl"))
+declare_program! {
+    /// Counts the values of each kind.
+    struct DebugCount = "debug count"(dtype: DType);
+    bindings { x: dtype, counters: Raw("atomic<u32>", 4) }
+    params { count: usize }
 }
 
-fn finish_shader(dtype: DType) -> Shader {
-    Shader::new(format!("debug summary {dtype}"))
-        .bind_raw("counters", "u32", 4)
-        .bind("y", dtype)
-        .u32s(&["count", "high"])
-        .param("infinity", Field::F32)
-        .param("nan", Field::F32)
-        .param("slots", Field::Vec4s((2 * SLOTS).div_ceil(4)))
-        .define("T", dtype.value())
-        .body(include_str!("../../shaders/debug/summary.wgsl"))
-        .map("y")
+impl DebugCount {
+    fn shader(dtype: DType) -> Shader {
+        let shader = Self::declare(format!("debug count {dtype}"), dtype);
+        let suffix = if dtype == F64 { "f64" } else { "f32" };
+        let shader = match dtype {
+            F64 => shader.library("special_f64"),
+            F16 | F32 => shader.library("special"),
+            _ => shader,
+        };
+        let special = format!(
+            "if is_nan_{suffix}(x) {{\n        return 2u;\n    }}\n    \
+         if is_inf_{suffix}(x) {{\n        \
+         return select(1u, 0u, is_negative_{suffix}(x));\n    }}\n    "
+        );
+        shader
+            .define("VALUE", dtype.value())
+            .define("SPECIAL", if dtype.is_float() { special } else { String::new() })
+            .body(include_str!("../../shaders/debug/count.wgsl"))
+    }
+}
+
+declare_program! {
+    /// The numbers of a summary from the counts.
+    struct DebugSummary = "debug summary"(dtype: DType);
+    bindings { counters: Raw("u32", 4), y: dtype }
+    params { count: usize, high: u32, infinity: f32, nan: f32, slots: [usize; 2 * SLOTS] }
+}
+
+impl DebugSummary {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare(format!("debug summary {dtype}"), dtype)
+            .define("T", dtype.value())
+            .body(include_str!("../../shaders/debug/summary.wgsl"))
+            .map("y")
+    }
 }

@@ -1,14 +1,12 @@
 //! Tensors made from nothing or from one value: Fill, ZerosLike, OnesLike, Range, Empty.
 
-use smallvec::smallvec;
-
 use super::movement::remap::fill_element;
 use super::movement::unit::Unit;
 use super::movement::walk::{copy_strided, window_limit};
 use super::movement::{MOVED, MOVED_I32, host_shape, shape};
 use super::op::OpContext;
 use super::registry::{ON_HOST, Registry};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::types::INDEX;
 use crate::dtype::{
     DType::{self, *},
@@ -17,7 +15,7 @@ use crate::dtype::{
 use crate::error::Result;
 use crate::layout::Iteration;
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor};
 
 const RANGE: &[DType] = union!(types::FLOATS, &[I64]);
@@ -80,16 +78,14 @@ pub fn splat(ctx: &mut dyn OpContext, value: &Tensor, out: &Tensor) -> Result<()
     let whole = out.address.is_multiple_of(16) && out.bytes().is_multiple_of(16) && !out.is_empty();
     if whole && out.bytes() <= window_limit(ctx.device()) {
         let vectors = (out.bytes() / 16) as usize;
-        return ctx.device().enqueue(&Program {
-            key: Key::new("splat").number(unit.key()),
-            shader: &|| splat_shader(unit),
-            bindings: smallvec![
-                unit.binding(value.address, 1),
-                Binding { address: out.address, bytes: out.bytes(), unit: 16 },
-            ],
-            params: Params::new().u32(vectors),
-            grid: Grid::linear(vectors, WORKGROUP),
-        });
+        return ctx.device().enqueue(
+            &Splat {
+                value: unit.binding(value.address, 1),
+                dst: Binding { address: out.address, bytes: out.bytes(), unit: 16 },
+                count: vectors,
+            }
+            .program(&Splat::of(unit), Grid::linear(vectors, WORKGROUP)),
+        );
     }
     let walk = Iteration::over(&[out.len()]).operand(&[0], 0).operand(&[1], 0);
     copy_strided(ctx.device(), &walk, value, out)
@@ -155,13 +151,10 @@ fn range(ctx: &mut dyn OpContext) -> Result<()> {
     ctx.device()
         .upload(bounds.address, &[&scalars[0].bytes[..], &scalars[2].bytes[..]].concat())?;
     let count = ctx.device().check_extent(n)?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("range").dtype(dtype),
-        shader: &|| range_shader(dtype),
-        bindings: smallvec![(&bounds).into(), (&out).into()],
-        params: Params::new().u32(count),
-        grid: Grid::map(n, dtype),
-    })
+    ctx.device().enqueue(
+        &Range { bounds: (&bounds).into(), y: (&out).into(), count }
+            .program(&Range::of(dtype), Grid::map(n, dtype)),
+    )
 }
 
 fn range_len(scalars: &[HostTensor]) -> Result<usize> {
@@ -207,29 +200,41 @@ fn rounded(value: f64, dtype: DType) -> f64 {
     }
 }
 
-/// The shader of Range.
-fn range_shader(dtype: DType) -> Shader {
-    let value = dtype.value();
-    Shader::new(format!("range {dtype}"))
-        .bind("bounds", dtype)
-        .bind("y", dtype)
-        .u32s(&["count"])
-        .body(&format!(
-            "fn value(i: u32) -> {value} {{\n    return load_bounds(0u) + {value}(i) * \
-             load_bounds(1u);\n}}\n"
-        ))
-        .map("y")
+declare_program! {
+    /// The elements of Range.
+    struct Range = "range"(dtype: DType);
+    bindings { bounds: dtype, y: dtype }
+    params { count: u32 }
 }
 
-/// The shader of a fill with an element of `unit` by vectors.
-fn splat_shader(unit: Unit) -> Shader {
-    unit.bind(Shader::new(format!("splat {}", unit.bytes())).u32s(&["count"]), "value")
-        .bind_raw("dst", "vec4<u32>", 16)
-        .define("VALUE", unit.repeated("load_value(0u)"))
-        .body(include_str!("../../shaders/splat.wgsl"))
+impl Range {
+    fn shader(dtype: DType) -> Shader {
+        let value = dtype.value();
+        Self::declare(format!("range {dtype}"), dtype)
+            .body(&format!(
+                "fn value(i: u32) -> {value} {{\n    return load_bounds(0u) + {value}(i) * \
+             load_bounds(1u);\n}}\n"
+            ))
+            .map("y")
+    }
+}
+
+declare_program! {
+    /// Fills `dst` with one element, 16 bytes at a time.
+    struct Splat = "splat"(unit: Unit);
+    bindings { value: unit, dst: Raw("vec4<u32>", 16) }
+    params { count: usize }
+}
+
+impl Splat {
+    fn shader(unit: Unit) -> Shader {
+        Self::declare(format!("splat {}", unit.bytes()), unit)
+            .define("VALUE", unit.repeated("load_value(0u)"))
+            .body(include_str!("../../shaders/splat.wgsl"))
+    }
 }
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    RANGE.iter().map(|t| range_shader(*t)).chain(Unit::ALL.map(splat_shader)).collect()
+    RANGE.iter().map(|t| Range::shader(*t)).chain(Unit::ALL.map(Splat::shader)).collect()
 }

@@ -4,9 +4,7 @@
 //! TensorFlow's kernels for DEVICE_DEFAULT serve all other ops of variables (handles, reads,
 //! assignments to resource variables).
 
-use smallvec::smallvec;
-
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::types::{ELEMENTS_BUT_I32, NUMBERS_BUT_I32};
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
@@ -49,7 +47,9 @@ pub fn register(registry: &mut Registry) {
 /// Every variant.
 pub fn shaders() -> Vec<Shader> {
     OPS.iter()
-        .flat_map(|(op, _, operator)| TYPES.iter().map(|t| shader(op, *operator, *t)))
+        .flat_map(|(op, _, operator)| {
+            TYPES.iter().map(|t| UpdateInPlace::shader(op, *operator, *t))
+        })
         .collect()
 }
 
@@ -105,30 +105,36 @@ impl AssignUpdate {
         };
         for at in (0..old.len()).step_by(window) {
             let count = window.min(old.len() - at);
-            device.enqueue(&Program {
-                key: Key::new("assign_update").name(self.op).dtype(self.dtype),
-                shader: &|| shader(self.op, self.operator, self.dtype),
-                bindings: smallvec![
-                    (&part(old, at, count)).into(),
-                    (&part(value, at, count)).into(),
-                    (&part(new, at, count)).into()
-                ],
-                params: Params::new().u32(count),
-                grid: Grid::map(count, self.dtype),
-            })?;
+            device.enqueue(
+                &UpdateInPlace {
+                    old: (&part(old, at, count)).into(),
+                    delta: (&part(value, at, count)).into(),
+                    y: (&part(new, at, count)).into(),
+                    count,
+                }
+                .program(
+                    &UpdateInPlace::of(self.op, self.operator, self.dtype),
+                    Grid::map(count, self.dtype),
+                ),
+            )?;
         }
         Ok(())
     }
 }
 
-fn shader(op: &str, operator: char, dtype: DType) -> Shader {
-    Shader::new(format!("{op} {dtype}"))
-        .bind("old", dtype)
-        .bind("delta", dtype)
-        .bind("y", dtype)
-        .u32s(&["count"])
-        .define("OPERATOR", operator)
-        .define("VALUE", dtype.value())
-        .body(include_str!("../../shaders/assign_update.wgsl"))
-        .map("y")
+declare_program! {
+    /// Updates a variable in place.
+    struct UpdateInPlace = "assign_update"(op: &str, operator: char, dtype: DType);
+    bindings { old: dtype, delta: dtype, y: dtype }
+    params { count: usize }
+}
+
+impl UpdateInPlace {
+    fn shader(op: &str, operator: char, dtype: DType) -> Shader {
+        Self::declare(format!("{op} {dtype}"), op, operator, dtype)
+            .define("OPERATOR", operator)
+            .define("VALUE", dtype.value())
+            .body(include_str!("../../shaders/assign_update.wgsl"))
+            .map("y")
+    }
 }

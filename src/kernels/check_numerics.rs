@@ -103,7 +103,7 @@ impl Kernel for CheckNumerics {
 }
 
 declare_program! {
-    /// Tells whether a tensor has infinities or NaNs.
+    /// Sets a bit for NaN, one for infinity and one for minus infinity.
     struct CheckFinite = "check numerics"(dtype: DType);
     bindings { x: dtype, flags: Raw("atomic<u32>", 4) }
     params { count: usize }

@@ -39,7 +39,7 @@ pub fn sort(
 }
 
 declare_program! {
-    /// Sorts each row by counting.
+    /// Sorts the values of each matrix by their ranks.
     struct OrderRows = "linalg order"(dtype: DType, descending: bool);
     bindings { x: dtype, y: dtype, order: I32 }
     params { count: u32, k: usize }

@@ -245,7 +245,8 @@ fn epsilon(dtype: DType) -> f64 {
 }
 
 declare_program! {
-    /// Copies and scales the matrix; the basis begins as the identity.
+    /// The columns of a matrix become rows of `w`, scaled if necessary; the basis begins as the
+    /// identity.
     struct BeginSvd = "linalg svd begin"(dtype: DType);
     bindings { x: dtype, w: dtype, basis: dtype, scale: dtype }
     params { batch: usize, k: usize, r: usize, wide: bool }

@@ -102,7 +102,7 @@ fn solve(ctx: &mut dyn OpContext, pivot: bool) -> Result<()> {
 }
 
 declare_program! {
-    /// Solves for one right-hand side.
+    /// Eliminates some rows of each system, or substitutes them.
     struct SolveTridiagonal = "linalg tridiagonal solve"(dtype: DType);
     bindings { diagonals: dtype, rhs: dtype, u: dtype, y: dtype }
     params {

@@ -157,7 +157,7 @@ fn segments(
 }
 
 declare_program! {
-    /// Tells whether segment ids are sorted and in range.
+    /// Finds the properties of segment ids that the host needs, and narrows the ids to 32 bits.
     struct CheckIds = "segment check"();
     bindings { numbers: Raw("u32", 4), ids: U32, summary: U32 }
     params { count: u32, words: usize }

@@ -84,7 +84,7 @@ fn op<'r>(
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![SegmentRows::shader(), SegmentHeads::shader(), SegmentRuns::shader()]
+    vec![FirstOutOfRange::shader(), RunHeads::shader(), NumberRuns::shader()]
 }
 
 /// Indices, and the same indices as uint32, with `limit` in place of each that is out of range.
@@ -98,13 +98,13 @@ impl Rows<'_> {
     /// Finds the first index that is out of range.
     pub fn check(&self, ctx: &dyn OpContext, summary: &Tensor) -> Result<()> {
         ctx.device().enqueue(
-            &SegmentRows {
+            &FirstOutOfRange {
                 rows: (&self.narrow).into(),
                 summary: Binding::raw(summary, 4),
                 count: self.narrow.len(),
                 limit: self.limit,
             }
-            .program(&SegmentRows::of(), Grid::linear(self.narrow.len(), WORKGROUP)),
+            .program(&FirstOutOfRange::of(), Grid::linear(self.narrow.len(), WORKGROUP)),
         )
     }
 
@@ -268,8 +268,8 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     let pairs = gradient.sort(ctx, scale)?;
     let heads = ctx.temp(U32, &[n])?;
     ctx.device().enqueue(
-        &SegmentHeads { keys: (&pairs.keys).into(), heads: (&heads).into(), count: n }
-            .program(&SegmentHeads::of(), Grid::map(n, U32)),
+        &RunHeads { keys: (&pairs.keys).into(), heads: (&heads).into(), count: n }
+            .program(&RunHeads::of(), Grid::map(n, U32)),
     )?;
     let starts = ctx.temp(U32, &[n + 1])?;
     exclusive(ctx, &heads, &starts)?;
@@ -282,7 +282,7 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     let unique = ctx.output(1, index, &[gradient.dims[0]])?;
     let ranks = heads;
     ctx.device().enqueue(
-        &SegmentRuns {
+        &NumberRuns {
             keys: (&pairs.keys).into(),
             starts: (&starts).into(),
             ranks: (&ranks).into(),
@@ -290,7 +290,7 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
             count: n,
             words: index.size() / 4,
         }
-        .program(&SegmentRuns::of(), Grid::linear(n, WORKGROUP)),
+        .program(&NumberRuns::of(), Grid::linear(n, WORKGROUP)),
     )?;
     sum(ctx, &gradient.rows, Some(&(ranks, pairs.values)), Scale::One, &out)
 }
@@ -307,26 +307,26 @@ fn bad_index(ctx: &mut dyn OpContext, indices: &Tensor, limit: usize) -> Result<
 }
 
 declare_program! {
-    /// The segment and the place of each row.
-    struct SegmentRows = "segment rows"();
+    /// Finds the first row that is out of range.
+    struct FirstOutOfRange = "segment rows"();
     bindings { rows: U32, summary: Raw("atomic<u32>", 4) }
     params { count: usize, limit: usize }
 }
 
-impl SegmentRows {
+impl FirstOutOfRange {
     fn shader() -> Shader {
         Self::declare("segment rows").body(include_str!("../../../shaders/segment/rows.wgsl"))
     }
 }
 
 declare_program! {
-    /// Marks the first row of each segment.
-    struct SegmentHeads = "segment heads"();
+    /// Marks the keys that begin a run of equal keys.
+    struct RunHeads = "segment heads"();
     bindings { keys: U32, heads: U32 }
     params { count: usize }
 }
 
-impl SegmentHeads {
+impl RunHeads {
     fn shader() -> Shader {
         Self::declare("segment heads")
             .body(
@@ -338,13 +338,13 @@ impl SegmentHeads {
 }
 
 declare_program! {
-    /// The number of each row within its segment.
-    struct SegmentRuns = "segment runs"();
+    /// Numbers the runs of equal keys, and writes the key of each.
+    struct NumberRuns = "segment runs"();
     bindings { keys: U32, starts: U32, ranks: U32, unique: Raw("u32", 4) }
     params { count: usize, words: usize }
 }
 
-impl SegmentRuns {
+impl NumberRuns {
     fn shader() -> Shader {
         Self::declare("segment runs").body(include_str!("../../../shaders/segment/runs.wgsl"))
     }

@@ -130,7 +130,7 @@ pub fn shaders() -> Vec<Shader> {
 }
 
 declare_program! {
-    /// The boxes of the best anchors of each image.
+    /// The boxes of the best anchors of each image, and their scores.
     struct DecodeBoxes = "sort proposals"();
     bindings {
         deltas: F32, anchors: F32, images: F32, order: U32, boxes: F32, kept: F32, places: U32,

@@ -95,7 +95,7 @@ impl Kernel for Combined {
         .select(ctx)?;
         let keys = ctx.temp(F32, &[images, classes * limit])?;
         ctx.device().enqueue(
-            &ScoresLeft {
+            &SelectedScores {
                 scores: (&rows).into(),
                 state: (&counts).into(),
                 selected: (&selected).into(),
@@ -105,7 +105,7 @@ impl Kernel for Combined {
                 places,
                 nothing: f32::NEG_INFINITY,
             }
-            .program(&ScoresLeft::of(), Grid::map(keys.len(), F32)),
+            .program(&SelectedScores::of(), Grid::map(keys.len(), F32)),
         )?;
         let best = order(ctx, &keys, classes * limit, true)?.values;
         let count = ctx.device().check_extent(images * total)?;
@@ -154,17 +154,17 @@ fn count_valid(
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    vec![ScoresLeft::shader(), CollectBest::shader(), CountBoxes::shader()]
+    vec![SelectedScores::shader(), CollectBest::shader(), CountBoxes::shader()]
 }
 
 declare_program! {
-    /// The scores of the boxes that are left, as keys of a sort.
-    struct ScoresLeft = "sort suppress keys"();
+    /// The scores of the selected boxes of each class. Places without a box sort last.
+    struct SelectedScores = "sort suppress keys"();
     bindings { scores: F32, state: U32, selected: U32, keys: F32 }
     params { count: usize, limit: usize, places: usize, nothing: f32 }
 }
 
-impl ScoresLeft {
+impl SelectedScores {
     fn shader() -> Shader {
         Self::declare("non-maximum suppression, scores of what is left")
             .body(include_str!("../../../shaders/sort/suppress_keys.wgsl"))
@@ -173,7 +173,7 @@ impl ScoresLeft {
 }
 
 declare_program! {
-    /// The best boxes of all classes of each image.
+    /// The best boxes of each image, over all classes.
     struct CollectBest = "sort suppress collect"();
     bindings {
         boxes: F32, keys: F32, order: U32, state: U32, selected: U32, out_boxes: F32,

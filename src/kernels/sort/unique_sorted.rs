@@ -84,7 +84,7 @@ pub fn shaders() -> Vec<Shader> {
 }
 
 declare_program! {
-    /// Marks the sorted elements that differ from their predecessor.
+    /// Marks the elements that begin a run of equal values.
     struct MarkHeads = "sort unique heads"(kind: Kind);
     bindings { x: kind, permutation: U32, heads: U32 }
     params { count: usize, infinity: u32 }
@@ -100,7 +100,7 @@ impl MarkHeads {
 }
 
 declare_program! {
-    /// Marks the first occurrence of each element in a sorted order.
+    /// Writes the start of each run of equal values, and marks its first position.
     struct MarkFirst = "sort unique mark"();
     bindings { permutation: U32, runs: U32, run_at: U32, marks: U32 }
     params { count: usize }

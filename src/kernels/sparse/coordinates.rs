@@ -299,7 +299,7 @@ const POSITION: &str = "fn position(i: u32) -> i64 {\n    var at = 0li;\n    for
                         p.rank + d);\n    }\n    return at;\n}";
 
 declare_program! {
-    /// One word of the flat index of each element.
+    /// The position of each element among those of the dense tensor.
     struct CoordinateKeys = "sparse keys"();
     bindings { indices: I64, dims: I64, keys: I64 }
     params { count: usize, rank: usize }
@@ -315,7 +315,8 @@ impl CoordinateKeys {
 }
 
 declare_program! {
-    /// `dims` holds the input's extents, then the strides of the output's.
+    /// Coordinates after a reshape; `dims` holds the input's extents, then the strides of the
+    /// output's.
     struct ReshapeCoordinates = "sparse reshape"();
     bindings { indices: I64, dims: I64, out: I64 }
     params { count: u32, rank: usize, out_rank: usize }

@@ -265,7 +265,7 @@ impl EmptyRowIndicator {
 }
 
 declare_program! {
-    /// The row and the source of each value, and its new place.
+    /// Places every value, and a default for every row without one.
     struct PlaceValues = "sort ragged place"();
     bindings {
         keys: U32, positions: U32, bounds: U32, filled: U32, places: U32, rowids: Raw("u32", 4),

@@ -406,7 +406,7 @@ pub fn shaders() -> Vec<Shader> {
 }
 
 declare_program! {
-    /// The row of each place, or the default.
+    /// Moves the row of each place, or the default.
     struct PadRows = "ragged to tensor"(unit: Unit);
     bindings { src: unit, other: unit, dst: unit, places: U32 }
     params { count: usize, inner: usize, first_row: usize, others: usize }

@@ -1,4 +1,4 @@
-//! Graphs as text, with a line for each node, for dumps and tests.
+//! Graphs as text, with a node in each line, for dumps and tests.
 //!
 //! ```text
 //! preserve y
@@ -6,6 +6,21 @@
 //! c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
 //! y = Mul(x, c, ^z) {T: float32} -> float32[?2, 4]
 //! z = NoOp @CPU:0
+//! ```
+//!
+//! A node that is wider than [`WIDTH`] has a line for each attribute, and for each step of an
+//! expression, so that a comparison of two texts shows what changed. Brackets that are open at the
+//! end of a line go on in the next, and neighbouring strings are one:
+//!
+//! ```text
+//! y = _WgpuFusedElementwise(x) {
+//!     constants: [0.5],
+//!     expression:
+//!         "x: float32; "
+//!         "c: 1; "
+//!         "s0 = Mul<float32>(x0, c0); "
+//!         "return s0",
+//! } -> float32[?2, 4]
 //! ```
 //!
 //! A node without `@` is on `WGPU:0`; `@` alone means no device, and `@CPU:0` is short for
@@ -32,6 +47,8 @@ use crate::tensor::HostTensor;
 
 const DEVICES: &str = "/job:localhost/replica:0/task:0/device:";
 const DEFAULT: &str = "WGPU:0";
+/// The widest line with a whole node: its tests indent it.
+const WIDTH: usize = 88;
 /// The largest number of a tensor's elements that are written.
 const MAX_ELEMENTS: usize = 16;
 
@@ -51,7 +68,13 @@ impl Graph {
         out
     }
 
+    /// A node, in one line if that is not too wide.
     fn line(&self, node: &Node) -> String {
+        let whole = self.node_text(node, false);
+        if whole.chars().count() <= WIDTH { whole } else { self.node_text(node, true) }
+    }
+
+    fn node_text(&self, node: &Node, is_broken: bool) -> String {
         let mut out = format!("{} = {}", node.name(), node.op());
         let data = node.inputs().iter().map(|i| match i.port {
             0 => self.node(i.node).name().to_owned(),
@@ -60,12 +83,18 @@ impl Graph {
         let controls = node.controls().iter().map(|c| format!("^{}", self.node(*c).name()));
         let inputs: Vec<String> = data.chain(controls).collect();
         if !inputs.is_empty() {
-            let _ = write!(out, "({})", inputs.join(", "));
+            let width = out.len() + inputs.iter().map(|input| input.len() + 2).sum::<usize>();
+            out.push_str(&bracketed(["(", ")"], &inputs, is_broken && width > WIDTH));
         }
         if !node.attrs().is_empty() {
-            let attrs: Vec<String> =
-                node.attrs().iter().map(|(k, v)| format!("{k}: {}", attr_text(v))).collect();
-            let _ = write!(out, " {{{}}}", attrs.join(", "));
+            let attrs: Vec<String> = (node.attrs().iter())
+                .map(|(name, attr)| match is_broken {
+                    true => format!("{name}:{}", broken_attr(attr)),
+                    false => format!("{name}: {}", attr_text(attr)),
+                })
+                .collect();
+            out.push(' ');
+            out.push_str(&bracketed(["{", "}"], &attrs, is_broken));
         }
         match node.device().strip_prefix(DEVICES) {
             Some(DEFAULT) => {}
@@ -92,13 +121,13 @@ impl Graph {
         let mut bytes = Vec::new();
         let mut infos = Vec::new();
         let mut preserved = Vec::new();
-        for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+        for line in statements(text) {
             if let Some(names) = line.strip_prefix("preserve ") {
                 preserved.extend(names.split(',').map(|n| n.trim().to_owned()));
                 continue;
             }
             let bad = |e: Error| Error::InvalidArgument(format!("in the line {line:?}: {e}"));
-            let (node, known) = Parser { rest: line }.node().map_err(bad)?;
+            let (node, known) = Parser { rest: &line }.node().map_err(bad)?;
             wire::put(&mut bytes, 1, &node);
             infos.push(known);
         }
@@ -110,6 +139,55 @@ impl Graph {
         }
         Ok(graph)
     }
+}
+
+/// Items in brackets: in one line, or each in a line of its own.
+fn bracketed([open, close]: [&str; 2], items: &[String], is_broken: bool) -> String {
+    if !is_broken {
+        return format!("{open}{}{close}", items.join(", "));
+    }
+    let lines: String = items.iter().map(|item| format!("    {item},\n")).collect();
+    format!("{open}\n{lines}{close}")
+}
+
+/// An attribute's value behind its name: a string of several parts has a line for each.
+fn broken_attr(attr: &Attr) -> String {
+    let parts: Vec<&str> = attr.string().map_or_else(Vec::new, |text| {
+        text.split_inclusive("; ").flat_map(|part| part.split_inclusive(" | ")).collect()
+    });
+    if parts.len() < 2 {
+        return format!(" {}", attr_text(attr));
+    }
+    parts.iter().map(|part| format!("\n        {}", quoted(part))).collect()
+}
+
+/// The lines of a text, joined where brackets are open at their end, without empty lines and
+/// comments.
+fn statements(text: &str) -> Vec<String> {
+    let mut statements = Vec::new();
+    let (mut statement, mut depth) = (String::new(), 0i32);
+    for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+        let (mut is_string, mut is_escaped) = (false, false);
+        for c in line.chars() {
+            match c {
+                '"' if !is_escaped => is_string = !is_string,
+                '(' | '[' | '{' if !is_string => depth += 1,
+                ')' | ']' | '}' if !is_string => depth -= 1,
+                _ => {}
+            }
+            is_escaped = c == '\\' && !is_escaped;
+        }
+        if !statement.is_empty() {
+            statement.push(' ');
+        }
+        statement.push_str(line);
+        if depth <= 0 {
+            statements.push(std::mem::take(&mut statement));
+            depth = 0;
+        }
+    }
+    statements.extend((!statement.is_empty()).then_some(statement));
+    statements
 }
 
 fn info_text(info: &TensorInfo) -> String {
@@ -132,6 +210,11 @@ pub fn attr_text(attr: &Attr) -> String {
     }
 }
 
+/// A string in JSON's syntax.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
 fn dtype_text(number: i32) -> String {
     DType::from_tf(number).map_or_else(|| format!("dtype{number}"), |t| t.name().to_owned())
 }
@@ -139,7 +222,7 @@ fn dtype_text(number: i32) -> String {
 fn value_text(value: &Value) -> String {
     match value {
         Value::S(s) => match std::str::from_utf8(s) {
-            Ok(s) => serde_json::Value::from(s).to_string(),
+            Ok(s) => quoted(s),
             Err(_) => format!("…{} bytes", s.len()),
         },
         Value::I(v) => v.to_string(),
@@ -237,7 +320,7 @@ impl<'t> Parser<'t> {
         word
     }
 
-    /// `item, item, …` up to `end`.
+    /// `item, item, …` up to `end`, which a comma may precede.
     fn list<T>(
         &mut self,
         end: &str,
@@ -247,6 +330,9 @@ impl<'t> Parser<'t> {
         while !self.eat(end) {
             if !items.is_empty() {
                 self.expect(",")?;
+                if self.eat(end) {
+                    break;
+                }
             }
             items.push(item(self)?);
         }
@@ -383,14 +469,15 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A string in JSON's syntax.
+    /// A string in JSON's syntax, or several, which are one.
     fn quoted(&mut self) -> Result<String> {
-        let mut strings = serde_json::Deserializer::from_str(self.rest).into_iter();
-        let text = strings
-            .next()
-            .and_then(std::result::Result::ok)
-            .ok_or_else(|| self.error("a bad string"))?;
-        self.rest = &self.rest[strings.byte_offset()..];
+        let mut text = String::new();
+        while self.rest.starts_with('"') {
+            let mut strings = serde_json::Deserializer::from_str(self.rest).into_iter();
+            let part: Option<String> = strings.next().and_then(std::result::Result::ok);
+            text += &part.ok_or_else(|| self.error("a bad string"))?;
+            self.rest = self.rest[strings.byte_offset()..].trim_start();
+        }
         Ok(text)
     }
 
@@ -455,7 +542,26 @@ x = Placeholder {dtype: float32, shape: shape [?, 4]} -> float32[?2, 4]
 c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
 i = Const {dtype: int64, value: tensor int64[3] [1, -2, 3]} @CPU:0 -> int64[3]
 n = NoOp(^x) @
-y = Mul(x, c, ^n) {T: float32, _class: ["loc:@x"], a: [1, 2], f: 1.5, g: @body, l: [], s: "a \"b\"", t: [float32, bool]} -> float32[?2, 4]
+y = Mul(x, c, ^n) {
+    T: float32,
+    _class: ["loc:@x"],
+    a: [1, 2],
+    f: 1.5,
+    g: @body,
+    l: [],
+    s: "a \"{b\"",
+    t: [float32, bool],
+} -> float32[?2, 4]
+e = _WgpuFusedElementwise(x) {
+    T_in: [float32],
+    T_out: [float32],
+    constants: [],
+    expression:
+        "x: float32; "
+        "c: 0; "
+        "s0 = Neg<float32>(x0); "
+        "return s0",
+} -> float32[?2, 4]
 z = Split(c, y:1) {num_split: 2} @/job:worker/device:GPU:1 -> ?[?, 4], float32
 "#;
 
@@ -474,7 +580,16 @@ z = Split(c, y:1) {num_split: 2} @/job:worker/device:GPU:1 -> ?[?, 4], float32
 
     #[test]
     fn bad_lines_are_named() {
-        for line in ["x", "x = ", "x = A(", "x = A {a: }", "x = A -> foo[2]", "x = A(b)"] {
+        for line in [
+            "x",
+            "x = ",
+            "x = A(",
+            "x = A {a: }",
+            "x = A -> foo[2]",
+            "x = A(b)",
+            "x = A {",
+            "x = A {a: \"b\" c}",
+        ] {
             assert!(Graph::from_text(line).is_err(), "{line}");
         }
     }

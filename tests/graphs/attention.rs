@@ -43,7 +43,19 @@ fn einsums_with_a_scale() {
             low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
             zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
             y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-            qkv/attention = _WgpuFusedAttention(q, k, v) {T: float32, Textra: [], Tsaved: [], broadcast: false, causal: false, fill: 0.0, keep: true, layout: "BTNH", mask: "none", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v) {
+                T: float32,
+                Textra: [],
+                Tsaved: [],
+                broadcast: false,
+                causal: false,
+                fill: 0.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "none",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 3, 5]
         "#]],
     );
 }
@@ -66,7 +78,19 @@ fn a_mask_chooses() {
             low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
             zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
             y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-            qkv/attention = _WgpuFusedAttention(q, k, v, m) {T: float32, Textra: [bool], Tsaved: [], broadcast: false, causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v, m) {
+                T: float32,
+                Textra: [bool],
+                Tsaved: [],
+                broadcast: false,
+                causal: false,
+                fill: -1000000000.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "choice",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 3, 5]
         "#]],
     );
 }
@@ -88,7 +112,19 @@ fn a_bias_is_added() {
             low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
             zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
             y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-            qkv/attention = _WgpuFusedAttention(q, k, v, b) {T: float32, Textra: [float32], Tsaved: [], broadcast: false, causal: false, fill: 0.0, keep: true, layout: "BTNH", mask: "bias", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v, b) {
+                T: float32,
+                Textra: [float32],
+                Tsaved: [],
+                broadcast: false,
+                causal: false,
+                fill: 0.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "bias",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 3, 5]
         "#]],
     );
 }
@@ -115,7 +151,19 @@ fn a_penalty_is_subtracted() {
             zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
             big = Const {dtype: float32, value: tensor float32[] [1000000000.0]} -> float32[]
             y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-            qkv/attention = _WgpuFusedAttention(q, k, v, m) {T: float32, Textra: [bool], Tsaved: [], broadcast: false, causal: false, fill: -1000000000.0, keep: false, layout: "BTNH", mask: "penalty", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v, m) {
+                T: float32,
+                Textra: [bool],
+                Tsaved: [],
+                broadcast: false,
+                causal: false,
+                fill: -1000000000.0,
+                keep: false,
+                layout: "BTNH",
+                mask: "penalty",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 3, 5]
         "#]],
     );
 }
@@ -165,7 +213,19 @@ fn transposes_around_vanish() {
             turn = Const {dtype: int32, value: tensor int32[4] [0, 2, 3, 1]} -> int32[4]
             last = Const {dtype: int32, value: tensor int32[4] [0, 1, 3, 2]} -> int32[4]
             y = Identity(y0/attention) {T: float16} -> float16[?2, ?3, 3, 5]
-            y0/attention = _WgpuFusedAttention(q, k, v, m) {T: float16, Textra: [bool], Tsaved: [], broadcast: true, causal: false, fill: -30000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: true} -> float16[?2, ?3, 3, 5]
+            y0/attention = _WgpuFusedAttention(q, k, v, m) {
+                T: float16,
+                Textra: [bool],
+                Tsaved: [],
+                broadcast: true,
+                causal: false,
+                fill: -30000.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "choice",
+                scale: 0.5,
+                zero_masked: true,
+            } -> float16[?2, ?3, 3, 5]
         "#]],
     );
 }
@@ -198,13 +258,25 @@ fn matrix_products_with_conversions() {
             v = Placeholder {dtype: float16} -> float16[?2, ?4, 5]
             c = Const {dtype: float32, value: tensor float32[] [2.0]} -> float32[]
             y = Identity(qkv/attention) {T: float16} -> float16[?2, ?3, 5]
-            qkv/attention = _WgpuFusedAttention(q, k, v) {T: float16, Textra: [], Tsaved: [], broadcast: true, causal: false, fill: 0.0, keep: true, layout: "BNTH", mask: "none", scale: 0.5, zero_masked: false} -> float16[?2, ?3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v) {
+                T: float16,
+                Textra: [],
+                Tsaved: [],
+                broadcast: true,
+                causal: false,
+                fill: 0.0,
+                keep: true,
+                layout: "BNTH",
+                mask: "none",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float16[?2, ?3, 5]
         "#]],
     );
 }
 
 #[test]
-fn what_else_is_used_stays() {
+fn values_with_other_readers_stay() {
     // Weights that a gradient reads, scores that are fetched.
     let plain = einsums(SCALED, "x");
     refuse("attention", &format!("{plain}\ng = Neg(soft) {{T: float32}} -> float32[?2, 3, 7, 9]"));
@@ -289,16 +361,29 @@ fn repeated_heads_are_read_as_they_were() {
         "attention",
         &repeats("[1, 1, 1, 3, 1]", "?5"),
         &expect![[r#"
-        preserve y
-        q = Placeholder {dtype: float32} -> float32[?2, 7, 6, 8]
-        k = Placeholder {dtype: float32} -> float32[?2, 9, 2, 8]
-        v = Placeholder {dtype: float32} -> float32[?2, 9, 2, 5]
-        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        shape_k = Placeholder {dtype: int32} -> int32[4]
-        shape_v = Placeholder {dtype: int32} -> int32[4]
-        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 6, 5]
-        qkv/attention = _WgpuFusedAttention(q, k, v) {T: float32, Textra: [], Tsaved: [], broadcast: false, causal: false, fill: 0.0, grouped: true, keep: true, layout: "BTNH", mask: "none", scale: 0.5, zero_masked: false} -> float32[?2, 7, 6, 5]
-    "#]],
+            preserve y
+            q = Placeholder {dtype: float32} -> float32[?2, 7, 6, 8]
+            k = Placeholder {dtype: float32} -> float32[?2, 9, 2, 8]
+            v = Placeholder {dtype: float32} -> float32[?2, 9, 2, 5]
+            c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            shape_k = Placeholder {dtype: int32} -> int32[4]
+            shape_v = Placeholder {dtype: int32} -> int32[4]
+            y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 6, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v) {
+                T: float32,
+                Textra: [],
+                Tsaved: [],
+                broadcast: false,
+                causal: false,
+                fill: 0.0,
+                grouped: true,
+                keep: true,
+                layout: "BTNH",
+                mask: "none",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 6, 5]
+        "#]],
     );
 }
 
@@ -310,23 +395,35 @@ fn other_repetitions_stay() {
         "attention",
         &text,
         &expect![[r#"
-        preserve y
-        q = Placeholder {dtype: float32} -> float32[?2, 7, 6, 8]
-        k = Placeholder {dtype: float32} -> float32[?2, 9, 2, 8]
-        v = Placeholder {dtype: float32} -> float32[?2, 9, 2, 5]
-        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        axis = Const {dtype: int32, value: tensor int32[] [3]} -> int32[]
-        by = Const {dtype: int32, value: tensor int32[5] [3, 1, 1, 3, 1]} -> int32[5]
-        shape_k = Placeholder {dtype: int32} -> int32[4]
-        shape_v = Placeholder {dtype: int32} -> int32[4]
-        k1 = ExpandDims(k, axis) {T: float32, Tdim: int32} -> float32[?2, 9, 2, 1, 8]
-        k2 = Tile(k1, by) {T: float32, Tmultiples: int32} -> float32[?2, 9, 2, 3, 8]
-        k3 = Reshape(k2, shape_k) {T: float32, Tshape: int32} -> float32[?5, 9, 6, 8]
-        v1 = ExpandDims(v, axis) {T: float32, Tdim: int32} -> float32[?2, 9, 2, 1, 5]
-        v2 = Tile(v1, by) {T: float32, Tmultiples: int32} -> float32[?2, 9, 2, 3, 5]
-        v3 = Reshape(v2, shape_v) {T: float32, Tshape: int32} -> float32[?5, 9, 6, 5]
-        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 6, 5]
-        qkv/attention = _WgpuFusedAttention(q, k3, v3) {T: float32, Textra: [], Tsaved: [], broadcast: false, causal: false, fill: 0.0, keep: true, layout: "BTNH", mask: "none", scale: 0.5, zero_masked: false} -> float32[?2, 7, 6, 5]
-    "#]],
+            preserve y
+            q = Placeholder {dtype: float32} -> float32[?2, 7, 6, 8]
+            k = Placeholder {dtype: float32} -> float32[?2, 9, 2, 8]
+            v = Placeholder {dtype: float32} -> float32[?2, 9, 2, 5]
+            c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            axis = Const {dtype: int32, value: tensor int32[] [3]} -> int32[]
+            by = Const {dtype: int32, value: tensor int32[5] [3, 1, 1, 3, 1]} -> int32[5]
+            shape_k = Placeholder {dtype: int32} -> int32[4]
+            shape_v = Placeholder {dtype: int32} -> int32[4]
+            k1 = ExpandDims(k, axis) {T: float32, Tdim: int32} -> float32[?2, 9, 2, 1, 8]
+            k2 = Tile(k1, by) {T: float32, Tmultiples: int32} -> float32[?2, 9, 2, 3, 8]
+            k3 = Reshape(k2, shape_k) {T: float32, Tshape: int32} -> float32[?5, 9, 6, 8]
+            v1 = ExpandDims(v, axis) {T: float32, Tdim: int32} -> float32[?2, 9, 2, 1, 5]
+            v2 = Tile(v1, by) {T: float32, Tmultiples: int32} -> float32[?2, 9, 2, 3, 5]
+            v3 = Reshape(v2, shape_v) {T: float32, Tshape: int32} -> float32[?5, 9, 6, 5]
+            y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 6, 5]
+            qkv/attention = _WgpuFusedAttention(q, k3, v3) {
+                T: float32,
+                Textra: [],
+                Tsaved: [],
+                broadcast: false,
+                causal: false,
+                fill: 0.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "none",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 6, 5]
+        "#]],
     );
 }

@@ -43,23 +43,53 @@ fn einsums_with_a_mask() {
         "attention",
         EINSUMS,
         &expect![[r#"
-        preserve dk, dq, dv, y
-        q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
-        k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
-        v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
-        dy = Placeholder {dtype: float32} -> float32[?2, 7, 3, 5]
-        m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
-        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
-        zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
-        axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
-        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-        dq = Identity(gq/attention_gradient) {T: float32} -> float32[?2, 7, 3, 8]
-        dk = Identity(gq/attention_gradient:1) {T: float32} -> float32[?2, 9, 3, 8]
-        dv = Identity(gq/attention_gradient:2) {T: float32} -> float32[?2, 9, 3, 5]
-        gq/attention_gradient = _WgpuFusedAttentionGrad(q, k, v, qkv/attention, dy, qkv/attention:1, m) {T: float32, Textra: [bool], causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 8], float32[?2, 9, 3, 8], float32[?2, 9, 3, 5]
-        qkv/attention = _WgpuFusedAttention(q, k, v, m) {T: float32, Textra: [bool], Tsaved: [float32], broadcast: false, causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5], float32
-    "#]],
+            preserve dk, dq, dv, y
+            q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
+            k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
+            v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
+            dy = Placeholder {dtype: float32} -> float32[?2, 7, 3, 5]
+            m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
+            c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
+            zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
+            axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
+            y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
+            dq = Identity(gq/attention_gradient) {T: float32} -> float32[?2, 7, 3, 8]
+            dk = Identity(gq/attention_gradient:1) {T: float32} -> float32[?2, 9, 3, 8]
+            dv = Identity(gq/attention_gradient:2) {T: float32} -> float32[?2, 9, 3, 5]
+            gq/attention_gradient = _WgpuFusedAttentionGrad(
+                q,
+                k,
+                v,
+                qkv/attention,
+                dy,
+                qkv/attention:1,
+                m,
+            ) {
+                T: float32,
+                Textra: [bool],
+                causal: false,
+                fill: -1000000000.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "choice",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 3, 8], float32[?2, 9, 3, 8], float32[?2, 9, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v, m) {
+                T: float32,
+                Textra: [bool],
+                Tsaved: [float32],
+                broadcast: false,
+                causal: false,
+                fill: -1000000000.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "choice",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 3, 5], float32
+        "#]],
     );
 }
 
@@ -104,21 +134,50 @@ fn products_with_conversions_and_a_transpose() {
         "attention",
         PRODUCTS,
         &expect![[r#"
-        preserve dk, dq, dv, y
-        q = Placeholder {dtype: float16} -> float16[4, 6, 8]
-        k = Placeholder {dtype: float16} -> float16[4, 9, 8]
-        v = Placeholder {dtype: float16} -> float16[4, 9, 5]
-        dy = Placeholder {dtype: float16} -> float16[4, 6, 5]
-        c = Const {dtype: float32, value: tensor float32[] [0.25]} -> float32[]
-        axis = Const {dtype: int32, value: tensor int32[1] [2]} -> int32[1]
-        turn = Const {dtype: int32, value: tensor int32[3] [0, 2, 1]} -> int32[3]
-        y = Identity(qkv/attention) {T: float16} -> float16[4, 6, 5]
-        dq = Identity(gq/attention_gradient) {T: float16} -> float16[4, 6, 8]
-        dk = Identity(gq/attention_gradient:1) {T: float16} -> float16[4, 9, 8]
-        dv = Identity(gq/attention_gradient:2) {T: float16} -> float16[4, 9, 5]
-        gq/attention_gradient = _WgpuFusedAttentionGrad(q, k, v, qkv/attention, dy, qkv/attention:1) {T: float16, Textra: [], causal: false, fill: 0.0, keep: true, layout: "BNTH", mask: "none", scale: 0.25, zero_masked: false} -> float16[4, 6, 8], float16[4, 9, 8], float16[4, 9, 5]
-        qkv/attention = _WgpuFusedAttention(q, k, v) {T: float16, Textra: [], Tsaved: [float32], broadcast: true, causal: false, fill: 0.0, keep: true, layout: "BNTH", mask: "none", scale: 0.25, zero_masked: false} -> float16[4, 6, 5], float32
-    "#]],
+            preserve dk, dq, dv, y
+            q = Placeholder {dtype: float16} -> float16[4, 6, 8]
+            k = Placeholder {dtype: float16} -> float16[4, 9, 8]
+            v = Placeholder {dtype: float16} -> float16[4, 9, 5]
+            dy = Placeholder {dtype: float16} -> float16[4, 6, 5]
+            c = Const {dtype: float32, value: tensor float32[] [0.25]} -> float32[]
+            axis = Const {dtype: int32, value: tensor int32[1] [2]} -> int32[1]
+            turn = Const {dtype: int32, value: tensor int32[3] [0, 2, 1]} -> int32[3]
+            y = Identity(qkv/attention) {T: float16} -> float16[4, 6, 5]
+            dq = Identity(gq/attention_gradient) {T: float16} -> float16[4, 6, 8]
+            dk = Identity(gq/attention_gradient:1) {T: float16} -> float16[4, 9, 8]
+            dv = Identity(gq/attention_gradient:2) {T: float16} -> float16[4, 9, 5]
+            gq/attention_gradient = _WgpuFusedAttentionGrad(
+                q,
+                k,
+                v,
+                qkv/attention,
+                dy,
+                qkv/attention:1,
+            ) {
+                T: float16,
+                Textra: [],
+                causal: false,
+                fill: 0.0,
+                keep: true,
+                layout: "BNTH",
+                mask: "none",
+                scale: 0.25,
+                zero_masked: false,
+            } -> float16[4, 6, 8], float16[4, 9, 8], float16[4, 9, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v) {
+                T: float16,
+                Textra: [],
+                Tsaved: [float32],
+                broadcast: true,
+                causal: false,
+                fill: 0.0,
+                keep: true,
+                layout: "BNTH",
+                mask: "none",
+                scale: 0.25,
+                zero_masked: false,
+            } -> float16[4, 6, 5], float32
+        "#]],
     );
 }
 
@@ -129,7 +188,7 @@ fn changed(text: &str, from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_somebody_else_reads_stays() {
+fn values_with_other_readers_stay() {
     for name in ["soft", "qk", "z", "gw", "gm", "gd", "gz", "gp"] {
         refuse(
             "attention",
@@ -149,7 +208,7 @@ fn what_somebody_else_reads_stays() {
 }
 
 #[test]
-fn what_is_no_gradient_stays() {
+fn other_products_stay() {
     for (from, to) in [
         // Other weights, another scale, mask, sum, order, value, key, query or result.
         ("gz = Mul(gd, soft)", "gz = Mul(gd, gw)"),
@@ -208,25 +267,56 @@ fn control_edges_go_on() {
         "attention",
         &text,
         &expect![[r#"
-        preserve dk, dq, dv, w, y
-        go = NoOp
-        q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
-        k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
-        v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
-        dy = Placeholder {dtype: float32} -> float32[?2, 7, 3, 5]
-        m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
-        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
-        zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
-        axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
-        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-        w = NoOp(^gq/attention_gradient, ^qkv/attention)
-        dq = Identity(gq/attention_gradient) {T: float32} -> float32[?2, 7, 3, 8]
-        dk = Identity(gq/attention_gradient:1) {T: float32} -> float32[?2, 9, 3, 8]
-        dv = Identity(gq/attention_gradient:2) {T: float32} -> float32[?2, 9, 3, 5]
-        gq/attention_gradient = _WgpuFusedAttentionGrad(q, k, v, qkv/attention, dy, qkv/attention:1, m, ^go) {T: float32, Textra: [bool], causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 8], float32[?2, 9, 3, 8], float32[?2, 9, 3, 5]
-        qkv/attention = _WgpuFusedAttention(q, k, v, m) {T: float32, Textra: [bool], Tsaved: [float32], broadcast: false, causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5], float32
-    "#]],
+            preserve dk, dq, dv, w, y
+            go = NoOp
+            q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
+            k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
+            v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
+            dy = Placeholder {dtype: float32} -> float32[?2, 7, 3, 5]
+            m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
+            c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
+            zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
+            axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
+            y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
+            w = NoOp(^gq/attention_gradient, ^qkv/attention)
+            dq = Identity(gq/attention_gradient) {T: float32} -> float32[?2, 7, 3, 8]
+            dk = Identity(gq/attention_gradient:1) {T: float32} -> float32[?2, 9, 3, 8]
+            dv = Identity(gq/attention_gradient:2) {T: float32} -> float32[?2, 9, 3, 5]
+            gq/attention_gradient = _WgpuFusedAttentionGrad(
+                q,
+                k,
+                v,
+                qkv/attention,
+                dy,
+                qkv/attention:1,
+                m,
+                ^go,
+            ) {
+                T: float32,
+                Textra: [bool],
+                causal: false,
+                fill: -1000000000.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "choice",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 3, 8], float32[?2, 9, 3, 8], float32[?2, 9, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v, m) {
+                T: float32,
+                Textra: [bool],
+                Tsaved: [float32],
+                broadcast: false,
+                causal: false,
+                fill: -1000000000.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "choice",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 3, 5], float32
+        "#]],
     );
 }
 
@@ -246,33 +336,75 @@ fn a_mask_of_the_shape_of_scores() {
         "attention",
         &with_shape(),
         &expect![[r#"
-        preserve dk, dq, dv, y
-        q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
-        k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
-        v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
-        dy = Placeholder {dtype: float32} -> float32[?2, 7, 3, 5]
-        m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
-        c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
-        low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
-        zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
-        axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
-        mx = BroadcastTo(m, sx/packed) {T: bool, Tidx: int32} -> bool[?2, 3, 7, 9]
-        y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
-        dq = Identity(gq/attention_gradient) {T: float32} -> float32[?2, 7, 3, 8]
-        dk = Identity(gq/attention_gradient:1) {T: float32} -> float32[?2, 9, 3, 8]
-        dv = Identity(gq/attention_gradient:2) {T: float32} -> float32[?2, 9, 3, 5]
-        sx/operand = Shape(q) {T: float32, out_type: int32} -> int32[4]
-        sx/extent = Const {dtype: int32, value: tensor int32[1] [0]} -> int32[1]
-        sx/extent_1 = Const {dtype: int32, value: tensor int32[1] [1]} -> int32[1]
-        sx/extent_2 = Const {dtype: int32, value: tensor int32[1] [1]} -> int32[1]
-        sx/extent_3 = StridedSlice(sx/operand, sx/extent, sx/extent_1, sx/extent_2) {Index: int32, T: int32, begin_mask: 0, ellipsis_mask: 0, end_mask: 0, new_axis_mask: 0, shrink_axis_mask: 1} -> int32[]
-        sx/extent_4 = Const {dtype: int32, value: tensor int32[] [3]} -> int32[]
-        sx/extent_5 = Const {dtype: int32, value: tensor int32[] [7]} -> int32[]
-        sx/extent_6 = Const {dtype: int32, value: tensor int32[] [9]} -> int32[]
-        sx/packed = Pack(sx/extent_3, sx/extent_4, sx/extent_5, sx/extent_6) {N: 4, T: int32, axis: 0} -> int32[4]
-        gq/attention_gradient = _WgpuFusedAttentionGrad(q, k, v, qkv/attention, dy, qkv/attention:1, mx) {T: float32, Textra: [bool], causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 8], float32[?2, 9, 3, 8], float32[?2, 9, 3, 5]
-        qkv/attention = _WgpuFusedAttention(q, k, v, mx) {T: float32, Textra: [bool], Tsaved: [float32], broadcast: false, causal: false, fill: -1000000000.0, keep: true, layout: "BTNH", mask: "choice", scale: 0.5, zero_masked: false} -> float32[?2, 7, 3, 5], float32
-    "#]],
+            preserve dk, dq, dv, y
+            q = Placeholder {dtype: float32} -> float32[?2, 7, 3, 8]
+            k = Placeholder {dtype: float32} -> float32[?2, 9, 3, 8]
+            v = Placeholder {dtype: float32} -> float32[?2, 9, 3, 5]
+            dy = Placeholder {dtype: float32} -> float32[?2, 7, 3, 5]
+            m = Placeholder {dtype: bool} -> bool[?2, 1, 1, 9]
+            c = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
+            low = Const {dtype: float32, value: tensor float32[] [-1000000000.0]} -> float32[]
+            zero = Const {dtype: float32, value: tensor float32[] [0.0]} -> float32[]
+            axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
+            mx = BroadcastTo(m, sx/packed) {T: bool, Tidx: int32} -> bool[?2, 3, 7, 9]
+            y = Identity(qkv/attention) {T: float32} -> float32[?2, 7, 3, 5]
+            dq = Identity(gq/attention_gradient) {T: float32} -> float32[?2, 7, 3, 8]
+            dk = Identity(gq/attention_gradient:1) {T: float32} -> float32[?2, 9, 3, 8]
+            dv = Identity(gq/attention_gradient:2) {T: float32} -> float32[?2, 9, 3, 5]
+            sx/operand = Shape(q) {T: float32, out_type: int32} -> int32[4]
+            sx/extent = Const {dtype: int32, value: tensor int32[1] [0]} -> int32[1]
+            sx/extent_1 = Const {dtype: int32, value: tensor int32[1] [1]} -> int32[1]
+            sx/extent_2 = Const {dtype: int32, value: tensor int32[1] [1]} -> int32[1]
+            sx/extent_3 = StridedSlice(sx/operand, sx/extent, sx/extent_1, sx/extent_2) {
+                Index: int32,
+                T: int32,
+                begin_mask: 0,
+                ellipsis_mask: 0,
+                end_mask: 0,
+                new_axis_mask: 0,
+                shrink_axis_mask: 1,
+            } -> int32[]
+            sx/extent_4 = Const {dtype: int32, value: tensor int32[] [3]} -> int32[]
+            sx/extent_5 = Const {dtype: int32, value: tensor int32[] [7]} -> int32[]
+            sx/extent_6 = Const {dtype: int32, value: tensor int32[] [9]} -> int32[]
+            sx/packed = Pack(sx/extent_3, sx/extent_4, sx/extent_5, sx/extent_6) {
+                N: 4,
+                T: int32,
+                axis: 0,
+            } -> int32[4]
+            gq/attention_gradient = _WgpuFusedAttentionGrad(
+                q,
+                k,
+                v,
+                qkv/attention,
+                dy,
+                qkv/attention:1,
+                mx,
+            ) {
+                T: float32,
+                Textra: [bool],
+                causal: false,
+                fill: -1000000000.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "choice",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 3, 8], float32[?2, 9, 3, 8], float32[?2, 9, 3, 5]
+            qkv/attention = _WgpuFusedAttention(q, k, v, mx) {
+                T: float32,
+                Textra: [bool],
+                Tsaved: [float32],
+                broadcast: false,
+                causal: false,
+                fill: -1000000000.0,
+                keep: true,
+                layout: "BTNH",
+                mask: "choice",
+                scale: 0.5,
+                zero_masked: false,
+            } -> float32[?2, 7, 3, 5], float32
+        "#]],
     );
 }
 

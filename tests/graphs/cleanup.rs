@@ -300,7 +300,7 @@ fn a_reshape_to_the_same_unknown_extents_goes() {
 /// The pivot of a branch says that the branch runs. A node that waits for it must not wait for the
 /// switch instead, which runs whichever branch is chosen.
 #[test]
-fn what_waits_for_a_branch_of_several_goes_on_to() {
+fn nodes_that_wait_for_a_branch_of_several_go_on_to() {
     let text = "preserve m
         i = Placeholder -> int32[]
         x = Placeholder -> float32[]
@@ -314,7 +314,7 @@ fn what_waits_for_a_branch_of_several_goes_on_to() {
 }
 
 #[test]
-fn what_waits_for_a_conversion_of_a_branch_stays_in_the_branch() {
+fn nodes_that_wait_for_a_conversion_of_a_branch_stay_in_the_branch() {
     let text = "preserve m
         p = Placeholder -> bool[]
         x = Placeholder -> float32[]

@@ -42,7 +42,23 @@ fn halves_that_are_turned_are_read_where_they_are() {
             d = Const {dtype: int32, value: tensor int32[] [3]} -> int32[]
             e = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
             out = Custom(y/fused)
-            y/fused = _WgpuFusedConcat(x, cos, x, sin) {T: float32, T_in: [float32, float32, float32, float32], axis: -1, constants: [], expression: "x: float32, float32, float32, float32; c: 0; s0 = Mul<float32>(x0, x1); s1 = Mul<float32>(x2, x3); s2 = Sub<float32>(s0, s1); s3 = Mul<float32>(x0, x3); s4 = Mul<float32>(x2, x1); s5 = AddV2<float32>(s3, s4); return s2, s5", parts: [0, -1, 1, -1]} -> float32[2, 4, 1, 8]
+            y/fused = _WgpuFusedConcat(x, cos, x, sin) {
+                T: float32,
+                T_in: [float32, float32, float32, float32],
+                axis: -1,
+                constants: [],
+                expression:
+                    "x: float32, float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = Mul<float32>(x0, x1); "
+                    "s1 = Mul<float32>(x2, x3); "
+                    "s2 = Sub<float32>(s0, s1); "
+                    "s3 = Mul<float32>(x0, x3); "
+                    "s4 = Mul<float32>(x2, x1); "
+                    "s5 = AddV2<float32>(s3, s4); "
+                    "return s2, s5",
+                parts: [0, -1, 1, -1],
+            } -> float32[2, 4, 1, 8]
         "#]],
     );
 }
@@ -67,14 +83,26 @@ fn half_a_rotation() {
             d = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
             s = Split(d, x) {T: float16, num_split: 2} -> float16[2, 3], float16[2, 3]
             out = Custom(y/fused, s:1)
-            y/fused = _WgpuFusedConcat(x, x) {T: float16, T_in: [float16, float16], axis: -1, constants: [2.0], expression: "x: float16, float16; c: 1; s0 = Neg<float16>(x0); s1 = Mul<float16>(s0, c0); return s1, x1", parts: [1, 0]} -> float16[2, 6]
+            y/fused = _WgpuFusedConcat(x, x) {
+                T: float16,
+                T_in: [float16, float16],
+                axis: -1,
+                constants: [2.0],
+                expression:
+                    "x: float16, float16; "
+                    "c: 1; "
+                    "s0 = Neg<float16>(x0); "
+                    "s1 = Mul<float16>(s0, c0); "
+                    "return s1, x1",
+                parts: [1, 0],
+            } -> float16[2, 6]
         "#]],
     );
 }
 
 /// A value with other readers is stored in any case, and so is a value that is larger than a part.
 #[test]
-fn what_others_read_is_no_member() {
+fn values_with_other_readers_are_no_members() {
     let after = super::after("concat", &rotary(&[("Custom(y)", "Custom(y, b)")]));
     assert!(after.contains("b = Mul(s:1, sin)"), "{after}");
     assert!(after.contains("= _WgpuFusedConcat("), "{after}");

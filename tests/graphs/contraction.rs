@@ -33,7 +33,20 @@ fn bias_and_activation() {
             b = Placeholder -> float32[4, 8]
             bias = Placeholder -> float32[8]
             out = Identity(y/fused) {T: float32}
-            y/fused = _WgpuFusedMatMul(a, b, bias) {T: float32, T_extra: [float32], T_out: float32, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Relu<float32>(s0); return s1", transpose_a: false, transpose_b: false} -> float32[?2, 8]
+            y/fused = _WgpuFusedMatMul(a, b, bias) {
+                T: float32,
+                T_extra: [float32],
+                T_out: float32,
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = Relu<float32>(s0); "
+                    "return s1",
+                transpose_a: false,
+                transpose_b: false,
+            } -> float32[?2, 8]
         "#]],
     );
 }
@@ -57,7 +70,22 @@ fn an_activation_that_reads_its_argument_twice() {
             bias = Placeholder -> float32[8]
             half = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
             out = Identity(y/fused) {T: float32}
-            y/fused = _WgpuFusedMatMul(a, b, bias) {T: float32, T_extra: [float32], T_out: float32, constants: [0.5], expression: "x: float32, float32; c: 1; s0 = AddV2<float32>(x0, x1); s1 = Tanh<float32>(s0); s2 = Mul<float32>(c0, s1); s3 = Mul<float32>(s0, s2); return s3", transpose_a: false, transpose_b: false} -> float32[?2, 8]
+            y/fused = _WgpuFusedMatMul(a, b, bias) {
+                T: float32,
+                T_extra: [float32],
+                T_out: float32,
+                constants: [0.5],
+                expression:
+                    "x: float32, float32; "
+                    "c: 1; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = Tanh<float32>(s0); "
+                    "s2 = Mul<float32>(c0, s1); "
+                    "s3 = Mul<float32>(s0, s2); "
+                    "return s3",
+                transpose_a: false,
+                transpose_b: false,
+            } -> float32[?2, 8]
         "#]],
     );
 }
@@ -84,7 +112,22 @@ fn a_residual_and_conversions() {
             r = Placeholder -> float32[?2, 8]
             s = Placeholder -> float16[]
             out = Identity(l/fused) {T: float32}
-            l/fused = _WgpuFusedMatMul(a, b, s, r) {T: float16, T_extra: [float16, float32], T_out: float32, constants: [0.3], expression: "x: float16, float16, float32; c: 1; s0 = Mul<float16>(x0, x1); s1 = Cast<float16, float32>(s0); s2 = AddV2<float32>(s1, x2); s3 = LeakyRelu<float32>(s2, c0); return s3", transpose_a: true, transpose_b: false} -> float32[?2, 8]
+            l/fused = _WgpuFusedMatMul(a, b, s, r) {
+                T: float16,
+                T_extra: [float16, float32],
+                T_out: float32,
+                constants: [0.3],
+                expression:
+                    "x: float16, float16, float32; "
+                    "c: 1; "
+                    "s0 = Mul<float16>(x0, x1); "
+                    "s1 = Cast<float16, float32>(s0); "
+                    "s2 = AddV2<float32>(s1, x2); "
+                    "s3 = LeakyRelu<float32>(s2, c0); "
+                    "return s3",
+                transpose_a: true,
+                transpose_b: false,
+            } -> float32[?2, 8]
         "#]],
     );
 }
@@ -108,7 +151,19 @@ fn a_tail_ends_where_its_value_is_needed() {
             y = Exp(v/fused) {T: float32} -> float32[?2, 8]
             out = Identity(y) {T: float32}
             g = Abs(v/fused) {T: float32}
-            v/fused = _WgpuFusedMatMul(a, b, bias) {T: float32, T_extra: [float32], T_out: float32, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); return s0", transpose_a: false, transpose_b: false} -> float32[?2, 8]
+            v/fused = _WgpuFusedMatMul(a, b, bias) {
+                T: float32,
+                T_extra: [float32],
+                T_out: float32,
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "return s0",
+                transpose_a: false,
+                transpose_b: false,
+            } -> float32[?2, 8]
         "#]],
     );
 }
@@ -137,7 +192,25 @@ fn a_convolution_with_vectors_for_channels() {
             scale = Placeholder -> float32[8]
             shift = Placeholder -> float32[8]
             out = Identity(y/fused) {T: float32}
-            y/fused = _WgpuFusedConv2D(x, w, bias, scale, shift) {T: float32, T_extra: [float32, float32, float32], T_out: float32, constants: [], data_format: "NHWC", dilations: [1, 1, 1, 1], explicit_paddings: [], expression: "x: float32, float32, float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Mul<float32>(s0, x2); s2 = AddV2<float32>(s1, x3); s3 = Relu<float32>(s2); return s3", padding: "SAME", strides: [1, 1, 1, 1]} -> float32[?2, 9, 9, 8]
+            y/fused = _WgpuFusedConv2D(x, w, bias, scale, shift) {
+                T: float32,
+                T_extra: [float32, float32, float32],
+                T_out: float32,
+                constants: [],
+                data_format: "NHWC",
+                dilations: [1, 1, 1, 1],
+                explicit_paddings: [],
+                expression:
+                    "x: float32, float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = Mul<float32>(s0, x2); "
+                    "s2 = AddV2<float32>(s1, x3); "
+                    "s3 = Relu<float32>(s2); "
+                    "return s3",
+                padding: "SAME",
+                strides: [1, 1, 1, 1],
+            } -> float32[?2, 9, 9, 8]
         "#]],
     );
 }
@@ -167,7 +240,29 @@ fn a_batch_normalization_by_given_moments() {
             mean = Placeholder -> float32[8]
             variance = Placeholder -> float32[8]
             out = Identity(y/fused) {T: float16}
-            y/fused = _WgpuFusedConv2D(x, w, scale, offset, mean, variance) {T: float16, T_extra: [float32, float32, float32, float32], T_out: float16, constants: [0.001], data_format: "NCHW", dilations: [1, 1, 1, 1], explicit_paddings: [], expression: "x: float16, float32, float32, float32, float32; c: 1; s0 = Cast<float16, float32>(x0); s1 = Sub<float32>(s0, x3); s2 = AddV2<float32>(x4, c0); s3 = Rsqrt<float32>(s2); s4 = Mul<float32>(s3, x1); s5 = Mul<float32>(s1, s4); s6 = AddV2<float32>(s5, x2); s7 = Cast<float32, float16>(s6); return s7", padding: "SAME", strides: [1, 1, 1, 1]} -> float16[2, 8, 9, 9]
+            y/fused = _WgpuFusedConv2D(x, w, scale, offset, mean, variance) {
+                T: float16,
+                T_extra: [float32, float32, float32, float32],
+                T_out: float16,
+                constants: [0.001],
+                data_format: "NCHW",
+                dilations: [1, 1, 1, 1],
+                explicit_paddings: [],
+                expression:
+                    "x: float16, float32, float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = Cast<float16, float32>(x0); "
+                    "s1 = Sub<float32>(s0, x3); "
+                    "s2 = AddV2<float32>(x4, c0); "
+                    "s3 = Rsqrt<float32>(s2); "
+                    "s4 = Mul<float32>(s3, x1); "
+                    "s5 = Mul<float32>(s1, s4); "
+                    "s6 = AddV2<float32>(s5, x2); "
+                    "s7 = Cast<float32, float16>(s6); "
+                    "return s7",
+                padding: "SAME",
+                strides: [1, 1, 1, 1],
+            } -> float16[2, 8, 9, 9]
         "#]],
     );
 }
@@ -197,7 +292,21 @@ fn a_reshape_comes_behind() {
             shape = Const {dtype: int32, value: tensor int32[3] [2, 3, 8]} @CPU:0 -> int32[3]
             n = NoOp
             out = Identity(r/behind) {T: float16}
-            z/fused = _WgpuFusedMatMul(a, b, bias, ^n) {T: float32, T_extra: [float32], T_out: float16, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Tanh<float32>(s0); s2 = Cast<float32, float16>(s1); return s2", transpose_a: false, transpose_b: false} -> float16[6, 8]
+            z/fused = _WgpuFusedMatMul(a, b, bias, ^n) {
+                T: float32,
+                T_extra: [float32],
+                T_out: float16,
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = Tanh<float32>(s0); "
+                    "s2 = Cast<float32, float16>(s1); "
+                    "return s2",
+                transpose_a: false,
+                transpose_b: false,
+            } -> float16[6, 8]
             r/behind = Reshape(z/fused, shape, ^n) {T: float16, Tshape: int32} -> float16[2, 3, 8]
         "#]],
     );
@@ -223,7 +332,23 @@ fn a_fused_node_takes_more() {
             x = Placeholder -> float32[2, 4, 4, 4, 3]
             w = Placeholder -> float32[1, 1, 1, 3, 8]
             bias = Placeholder -> float32[8]
-            c = _WgpuFusedConv3D(x, w, bias) {T: float32, T_extra: [float32], T_out: float32, constants: [2], data_format: "NDHWC", dilations: [1, 1, 1, 1, 1], explicit_paddings: [0, 0, 1, 1, 0, 0, 0, 0, 0, 0], expression: "x: float32, float32; c: 1; s0 = AddV2<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1", padding: "EXPLICIT", strides: [1, 1, 1, 1, 1]} -> float32[2, 6, 4, 4, 8]
+            c = _WgpuFusedConv3D(x, w, bias) {
+                T: float32,
+                T_extra: [float32],
+                T_out: float32,
+                constants: [2],
+                data_format: "NDHWC",
+                dilations: [1, 1, 1, 1, 1],
+                explicit_paddings: [0, 0, 1, 1, 0, 0, 0, 0, 0, 0],
+                expression:
+                    "x: float32, float32; "
+                    "c: 1; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = Mul<float32>(s0, c0); "
+                    "return s1",
+                padding: "EXPLICIT",
+                strides: [1, 1, 1, 1, 1],
+            } -> float32[2, 6, 4, 4, 8]
             y = Sigmoid(c) {T: float32} -> float32[2, 6, 4, 4, 8]
             out = Identity(y) {T: float32}
         "#]],
@@ -231,7 +356,7 @@ fn a_fused_node_takes_more() {
 }
 
 #[test]
-fn what_stays_alone() {
+fn contractions_that_stay_alone() {
     for tail in [
         // No node follows that could be an epilogue.
         "out = Softmax(c) {T: float32}",
@@ -286,13 +411,29 @@ fn a_sum_of_one_shape() {
         "contraction",
         &sum("[?2, 9, 9, 8]"),
         &expect![[r#"
-        preserve out
-        x = Placeholder -> float32[?2, 9, 9, 4]
-        w = Placeholder -> float32[3, 3, 4, 8]
-        u = Placeholder -> float32[?2, 9, 9, 8]
-        out = Identity(y/fused) {T: float32}
-        y/fused = _WgpuFusedConv2D(x, w, u) {T: float32, T_extra: [float32], T_out: float32, constants: [], data_format: "NHWC", dilations: [1, 1, 1, 1], explicit_paddings: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); s1 = AddV2<float32>(s0, x0); return s1", padding: "SAME", strides: [1, 1, 1, 1]} -> float32[?2, 9, 9, 8]
-    "#]],
+            preserve out
+            x = Placeholder -> float32[?2, 9, 9, 4]
+            w = Placeholder -> float32[3, 3, 4, 8]
+            u = Placeholder -> float32[?2, 9, 9, 8]
+            out = Identity(y/fused) {T: float32}
+            y/fused = _WgpuFusedConv2D(x, w, u) {
+                T: float32,
+                T_extra: [float32],
+                T_out: float32,
+                constants: [],
+                data_format: "NHWC",
+                dilations: [1, 1, 1, 1],
+                explicit_paddings: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x1, x0); "
+                    "s1 = AddV2<float32>(s0, x0); "
+                    "return s1",
+                padding: "SAME",
+                strides: [1, 1, 1, 1],
+            } -> float32[?2, 9, 9, 8]
+        "#]],
     );
     // A sum of unequal shapes is an error.
     refuse("contraction", &sum("[?3, 9, 9, 8]"));
@@ -334,17 +475,29 @@ fn a_bias_of_split_channels_is_a_vector() {
         "contraction",
         &heads("?2, 7, 2, 4", "2, 4"),
         &expect![[r#"
-        preserve out
-        a = Placeholder -> float32[?2, 7, 4]
-        b = Placeholder -> float32[4, 8]
-        e = Placeholder -> float32[2, 4]
-        shape = Const {dtype: int32, value: tensor int32[4] [-1, 7, 2, 4]} @CPU:0
-        out = Identity(r/behind) {T: float32}
-        e/before/shape = Const {dtype: int32, value: tensor int32[1] [8]} -> int32[1]
-        e/before = Reshape(e, e/before/shape) {T: float32, Tshape: int32} -> float32[8]
-        y/fused = _WgpuFusedBatchMatMulV2(a, b, e/before) {T: float32, T_extra: [float32], T_out: float32, adj_x: false, adj_y: false, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); return s0"} -> float32[?2, 7, 8]
-        r/behind = Reshape(y/fused, shape) {T: float32, Tshape: int32} -> float32[?2, 7, 2, 4]
-    "#]],
+            preserve out
+            a = Placeholder -> float32[?2, 7, 4]
+            b = Placeholder -> float32[4, 8]
+            e = Placeholder -> float32[2, 4]
+            shape = Const {dtype: int32, value: tensor int32[4] [-1, 7, 2, 4]} @CPU:0
+            out = Identity(r/behind) {T: float32}
+            e/before/shape = Const {dtype: int32, value: tensor int32[1] [8]} -> int32[1]
+            e/before = Reshape(e, e/before/shape) {T: float32, Tshape: int32} -> float32[8]
+            y/fused = _WgpuFusedBatchMatMulV2(a, b, e/before) {
+                T: float32,
+                T_extra: [float32],
+                T_out: float32,
+                adj_x: false,
+                adj_y: false,
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x1, x0); "
+                    "return s0",
+            } -> float32[?2, 7, 8]
+            r/behind = Reshape(y/fused, shape) {T: float32, Tshape: int32} -> float32[?2, 7, 2, 4]
+        "#]],
     );
 }
 
@@ -354,22 +507,34 @@ fn a_residual_behind_a_reshape_is_reshaped_itself() {
         "contraction",
         &heads("?2, 7, 2, 4", "?2, 7, 2, 4"),
         &expect![[r#"
-        preserve out
-        a = Placeholder -> float32[?2, 7, 4]
-        b = Placeholder -> float32[4, 8]
-        e = Placeholder -> float32[?2, 7, 2, 4]
-        shape = Const {dtype: int32, value: tensor int32[4] [-1, 7, 2, 4]} @CPU:0
-        out = Identity(r/behind) {T: float32}
-        e/before/shape = Const {dtype: int32, value: tensor int32[3] [-1, 7, 8]} -> int32[3]
-        e/before = Reshape(e, e/before/shape) {T: float32, Tshape: int32} -> float32[?, 7, 8]
-        y/fused = _WgpuFusedBatchMatMulV2(a, b, e/before) {T: float32, T_extra: [float32], T_out: float32, adj_x: false, adj_y: false, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); return s0"} -> float32[?2, 7, 8]
-        r/behind = Reshape(y/fused, shape) {T: float32, Tshape: int32} -> float32[?2, 7, 2, 4]
-    "#]],
+            preserve out
+            a = Placeholder -> float32[?2, 7, 4]
+            b = Placeholder -> float32[4, 8]
+            e = Placeholder -> float32[?2, 7, 2, 4]
+            shape = Const {dtype: int32, value: tensor int32[4] [-1, 7, 2, 4]} @CPU:0
+            out = Identity(r/behind) {T: float32}
+            e/before/shape = Const {dtype: int32, value: tensor int32[3] [-1, 7, 8]} -> int32[3]
+            e/before = Reshape(e, e/before/shape) {T: float32, Tshape: int32} -> float32[?, 7, 8]
+            y/fused = _WgpuFusedBatchMatMulV2(a, b, e/before) {
+                T: float32,
+                T_extra: [float32],
+                T_out: float32,
+                adj_x: false,
+                adj_y: false,
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x1, x0); "
+                    "return s0",
+            } -> float32[?2, 7, 8]
+            r/behind = Reshape(y/fused, shape) {T: float32, Tshape: int32} -> float32[?2, 7, 2, 4]
+        "#]],
     );
 }
 
 #[test]
-fn what_is_no_operand_before_a_reshape_stays() {
+fn values_that_are_no_operands_before_a_reshape_stay() {
     for (shape, operand) in [
         // One of the dimensions alone, and one more.
         ("?2, 7, 2, 4", "4"),
@@ -410,7 +575,21 @@ fn a_tail_computes_what_is_beside_it() {
             b = Placeholder -> float32[4, 8]
             h = Placeholder -> float32[?2, 8]
             out = Identity(y/fused) {T: float32}
-            y/fused = _WgpuFusedMatMul(a, b, h) {T: float32, T_extra: [float32], T_out: float32, constants: [], expression: "x: float32, float32; c: 0; s0 = Sigmoid<float32>(x1); s1 = Mul<float32>(s0, x1); s2 = Mul<float32>(x0, s1); return s2", transpose_a: false, transpose_b: false} -> float32[?2, 8]
+            y/fused = _WgpuFusedMatMul(a, b, h) {
+                T: float32,
+                T_extra: [float32],
+                T_out: float32,
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Sigmoid<float32>(x1); "
+                    "s1 = Mul<float32>(s0, x1); "
+                    "s2 = Mul<float32>(x0, s1); "
+                    "return s2",
+                transpose_a: false,
+                transpose_b: false,
+            } -> float32[?2, 8]
         "#]],
     );
     for side in [
@@ -461,7 +640,29 @@ fn a_batch_normalization_of_variables_is_computed_in_place() {
             beta = Placeholder -> float32[1, 1, 1, 8]
             eps = Const {dtype: float32, value: tensor float32[] [0.5]} -> float32[]
             out = Identity(y/fused) {T: float32}
-            y/fused = _WgpuFusedConv2D(x, w, variance, gamma, mean, beta) {T: float32, T_extra: [float32, float32, float32, float32], T_out: float32, constants: [0.5], data_format: "NHWC", dilations: [1, 1, 1, 1], explicit_paddings: [], expression: "x: float32, float32, float32, float32, float32; c: 1; s0 = AddV2<float32>(x1, c0); s1 = Rsqrt<float32>(s0); s2 = Mul<float32>(s1, x2); s3 = Mul<float32>(x0, s2); s4 = Mul<float32>(x3, s2); s5 = Sub<float32>(x4, s4); s6 = AddV2<float32>(s3, s5); s7 = Relu<float32>(s6); return s7", padding: "SAME", strides: [1, 1, 1, 1]} -> float32[?2, 9, 9, 8]
+            y/fused = _WgpuFusedConv2D(x, w, variance, gamma, mean, beta) {
+                T: float32,
+                T_extra: [float32, float32, float32, float32],
+                T_out: float32,
+                constants: [0.5],
+                data_format: "NHWC",
+                dilations: [1, 1, 1, 1],
+                explicit_paddings: [],
+                expression:
+                    "x: float32, float32, float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = AddV2<float32>(x1, c0); "
+                    "s1 = Rsqrt<float32>(s0); "
+                    "s2 = Mul<float32>(s1, x2); "
+                    "s3 = Mul<float32>(x0, s2); "
+                    "s4 = Mul<float32>(x3, s2); "
+                    "s5 = Sub<float32>(x4, s4); "
+                    "s6 = AddV2<float32>(s3, s5); "
+                    "s7 = Relu<float32>(s6); "
+                    "return s7",
+                padding: "SAME",
+                strides: [1, 1, 1, 1],
+            } -> float32[?2, 9, 9, 8]
         "#]],
     );
 }
@@ -489,15 +690,31 @@ fn a_product_of_int8_is_scaled() {
         "contraction",
         &format!("preserve out{INT8}"),
         &expect![[r#"
-        preserve out
-        x = Placeholder -> int8[?2, 4]
-        w = Placeholder -> int8[4, 8]
-        scale = Placeholder -> float32[8]
-        row = Placeholder -> float32[?2, 1]
-        bias = Placeholder -> float32[8]
-        out = Identity(y/fused) {T: float32}
-        y/fused = _WgpuFusedBatchMatMulV3(x, w, scale, row, bias) {T: int8, T_extra: [float32, float32, float32], T_out: float32, adj_x: false, adj_y: false, constants: [], expression: "x: int32, float32, float32, float32; c: 0; s0 = Cast<int32, float32>(x0); s1 = Mul<float32>(x1, x2); s2 = RealDiv<float32>(s0, s1); s3 = AddV2<float32>(s2, x3); s4 = Relu<float32>(s3); return s4"} -> float32[?2, 8]
-    "#]],
+            preserve out
+            x = Placeholder -> int8[?2, 4]
+            w = Placeholder -> int8[4, 8]
+            scale = Placeholder -> float32[8]
+            row = Placeholder -> float32[?2, 1]
+            bias = Placeholder -> float32[8]
+            out = Identity(y/fused) {T: float32}
+            y/fused = _WgpuFusedBatchMatMulV3(x, w, scale, row, bias) {
+                T: int8,
+                T_extra: [float32, float32, float32],
+                T_out: float32,
+                adj_x: false,
+                adj_y: false,
+                constants: [],
+                expression:
+                    "x: int32, float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = Cast<int32, float32>(x0); "
+                    "s1 = Mul<float32>(x1, x2); "
+                    "s2 = RealDiv<float32>(s0, s1); "
+                    "s3 = AddV2<float32>(s2, x3); "
+                    "s4 = Relu<float32>(s3); "
+                    "return s4",
+            } -> float32[?2, 8]
+        "#]],
     );
 }
 
@@ -546,12 +763,36 @@ fn a_product_of_int8_whose_channels_are_split() {
             bias = Placeholder -> float32[4, 8]
             out = Identity(r/behind) {T: float32}
             row/before/shape = Const {dtype: int32, value: tensor int32[3] [-1, 5, 1]} -> int32[3]
-            row/before = Reshape(row, row/before/shape) {T: float32, Tshape: int32} -> float32[?, 5, 1]
+            row/before = Reshape(row, row/before/shape) {
+                T: float32,
+                Tshape: int32,
+            } -> float32[?, 5, 1]
             scale/before/shape = Const {dtype: int32, value: tensor int32[1] [32]} -> int32[1]
-            scale/before = Reshape(scale, scale/before/shape) {T: float32, Tshape: int32} -> float32[32]
+            scale/before = Reshape(scale, scale/before/shape) {
+                T: float32,
+                Tshape: int32,
+            } -> float32[32]
             bias/before/shape = Const {dtype: int32, value: tensor int32[1] [32]} -> int32[1]
-            bias/before = Reshape(bias, bias/before/shape) {T: float32, Tshape: int32} -> float32[32]
-            y/fused = _WgpuFusedBatchMatMulV3(x, w, row/before, scale/before, bias/before) {T: int8, T_extra: [float32, float32, float32], T_out: float32, adj_x: false, adj_y: false, constants: [], expression: "x: int32, float32, float32, float32; c: 0; s0 = Cast<int32, float32>(x0); s1 = Mul<float32>(x1, x2); s2 = RealDiv<float32>(s0, s1); s3 = AddV2<float32>(s2, x3); return s3"} -> float32[?2, 5, 32]
+            bias/before = Reshape(bias, bias/before/shape) {
+                T: float32,
+                Tshape: int32,
+            } -> float32[32]
+            y/fused = _WgpuFusedBatchMatMulV3(x, w, row/before, scale/before, bias/before) {
+                T: int8,
+                T_extra: [float32, float32, float32],
+                T_out: float32,
+                adj_x: false,
+                adj_y: false,
+                constants: [],
+                expression:
+                    "x: int32, float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = Cast<int32, float32>(x0); "
+                    "s1 = Mul<float32>(x1, x2); "
+                    "s2 = RealDiv<float32>(s0, s1); "
+                    "s3 = AddV2<float32>(s2, x3); "
+                    "return s3",
+            } -> float32[?2, 5, 32]
             r/behind = Reshape(y/fused, heads) {T: float32, Tshape: int32} -> float32[?2, 5, 4, 8]
         "#]],
     );

@@ -28,7 +28,21 @@ fn a_chain_with_constants_and_a_broadcast_bias() {
             x = Placeholder -> float32[?2, 8]
             b = Placeholder -> float32[8]
             out = MatMul(gelu/mul_1/wgpu_fused:1, gelu/mul_1/wgpu_fused)
-            gelu/mul_1/wgpu_fused = _WgpuFusedElementwise(x, b) {T_in: [float32, float32], T_out: [float32, float32], constants: [0.5, 1.4142135, 1.0], expression: "x: float32, float32; c: 3; s0 = AddV2<float32>(x0, x1); s1 = Mul<float32>(s0, c0); s2 = RealDiv<float32>(s0, c1); s3 = Erf<float32>(s2); s4 = AddV2<float32>(s3, c2); s5 = Mul<float32>(s1, s4); return s0, s5"} -> float32[?2, 8], float32[?2, 8]
+            gelu/mul_1/wgpu_fused = _WgpuFusedElementwise(x, b) {
+                T_in: [float32, float32],
+                T_out: [float32, float32],
+                constants: [0.5, 1.4142135, 1.0],
+                expression:
+                    "x: float32, float32; "
+                    "c: 3; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = Mul<float32>(s0, c0); "
+                    "s2 = RealDiv<float32>(s0, c1); "
+                    "s3 = Erf<float32>(s2); "
+                    "s4 = AddV2<float32>(s3, c2); "
+                    "s5 = Mul<float32>(s1, s4); "
+                    "return s0, s5",
+            } -> float32[?2, 8], float32[?2, 8]
         "#]],
     );
 }
@@ -52,7 +66,19 @@ fn several_outputs_and_types() {
             x = Placeholder -> float16[?2, 8]
             g = Placeholder -> float32[?2, 8]
             out = Custom(leaky/wgpu_fused:1, leaky/wgpu_fused)
-            leaky/wgpu_fused = _WgpuFusedElementwise(x, g) {T_in: [float16, float32], T_out: [float32, float32], constants: [0.0, 0.25], expression: "x: float16, float32; c: 2; s0 = Cast<float16, float32>(x0); s1 = Greater<float32>(s0, c0); s2 = SelectV2<float32>(s1, x1, c0); s3 = LeakyRelu<float32>(s2, c1); return s0, s3"} -> float32[?2, 8], float32[?2, 8]
+            leaky/wgpu_fused = _WgpuFusedElementwise(x, g) {
+                T_in: [float16, float32],
+                T_out: [float32, float32],
+                constants: [0.0, 0.25],
+                expression:
+                    "x: float16, float32; "
+                    "c: 2; "
+                    "s0 = Cast<float16, float32>(x0); "
+                    "s1 = Greater<float32>(s0, c0); "
+                    "s2 = SelectV2<float32>(s1, x1, c0); "
+                    "s3 = LeakyRelu<float32>(s2, c1); "
+                    "return s0, s3",
+            } -> float32[?2, 8], float32[?2, 8]
         "#]],
     );
 }
@@ -71,7 +97,17 @@ fn siblings() {
             preserve out
             x = Placeholder -> float32[4, 8]
             out = Custom(a/wgpu_fused:1, a/wgpu_fused)
-            a/wgpu_fused = _WgpuFusedElementwise(x) {T_in: [float32], T_out: [float32, float32], constants: [], expression: "x: float32; c: 0; s0 = Square<float32>(x0); s1 = Tanh<float32>(x0); return s0, s1"} -> float32[4, 8], float32[4, 8]
+            a/wgpu_fused = _WgpuFusedElementwise(x) {
+                T_in: [float32],
+                T_out: [float32, float32],
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Square<float32>(x0); "
+                    "s1 = Tanh<float32>(x0); "
+                    "return s0, s1",
+            } -> float32[4, 8], float32[4, 8]
         "#]],
     );
 }
@@ -92,7 +128,17 @@ fn unknown_ranks() {
             preserve out
             x = Placeholder -> float32
             out = Custom(b/wgpu_fused, b/wgpu_fused:1)
-            b/wgpu_fused = _WgpuFusedElementwise(x) {T_in: [float32], T_out: [float32, float32], constants: [2.0], expression: "x: float32; c: 1; s0 = Exp<float32>(x0); s1 = Mul<float32>(s0, c0); return s0, s1"} -> float32, float32
+            b/wgpu_fused = _WgpuFusedElementwise(x) {
+                T_in: [float32],
+                T_out: [float32, float32],
+                constants: [2.0],
+                expression:
+                    "x: float32; "
+                    "c: 1; "
+                    "s0 = Exp<float32>(x0); "
+                    "s1 = Mul<float32>(s0, c0); "
+                    "return s0, s1",
+            } -> float32, float32
         "#]],
     );
 }
@@ -118,7 +164,19 @@ fn small_values_within() {
             y = Placeholder -> float32[64, 8]
             v = Placeholder -> float32[8]
             out = Custom(m/wgpu_fused)
-            m/wgpu_fused = _WgpuFusedElementwise(x, y, v) {T_in: [float32, float32, float32], T_out: [float32], constants: [0.001], expression: "x: float32, float32, float32; c: 1; s0 = AddV2<float32>(x0, x1); s1 = AddV2<float32>(s0, x0); s2 = AddV2<float32>(x2, c0); s3 = Mul<float32>(s1, s2); return s3"} -> float32[64, 8]
+            m/wgpu_fused = _WgpuFusedElementwise(x, y, v) {
+                T_in: [float32, float32, float32],
+                T_out: [float32],
+                constants: [0.001],
+                expression:
+                    "x: float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = AddV2<float32>(s0, x0); "
+                    "s2 = AddV2<float32>(x2, c0); "
+                    "s3 = Mul<float32>(s1, s2); "
+                    "return s3",
+            } -> float32[64, 8]
         "#]],
     );
 }
@@ -141,8 +199,28 @@ fn small_chains_stay_small() {
             x = Placeholder -> float32[64, 8]
             v = Placeholder -> float32[8]
             out = Custom(m/wgpu_fused)
-            m/wgpu_fused = _WgpuFusedElementwise(x, b/wgpu_fused) {T_in: [float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Neg<float32>(x0); s1 = Mul<float32>(s0, x1); return s1"} -> float32[64, 8]
-            b/wgpu_fused = _WgpuFusedElementwise(v) {T_in: [float32], T_out: [float32], constants: [], expression: "x: float32; c: 0; s0 = Rsqrt<float32>(x0); s1 = Exp<float32>(s0); return s1"} -> float32[8]
+            m/wgpu_fused = _WgpuFusedElementwise(x, b/wgpu_fused) {
+                T_in: [float32, float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Neg<float32>(x0); "
+                    "s1 = Mul<float32>(s0, x1); "
+                    "return s1",
+            } -> float32[64, 8]
+            b/wgpu_fused = _WgpuFusedElementwise(v) {
+                T_in: [float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Rsqrt<float32>(x0); "
+                    "s1 = Exp<float32>(s0); "
+                    "return s1",
+            } -> float32[8]
         "#]],
     );
 }
@@ -165,7 +243,17 @@ fn control_edges_stay() {
             n = NoOp
             after = NoOp(^b/wgpu_fused)
             out = Custom(b/wgpu_fused)
-            b/wgpu_fused = _WgpuFusedElementwise(x, ^n) {T_in: [float32], T_out: [float32], constants: [], expression: "x: float32; c: 0; s0 = Exp<float32>(x0); s1 = Neg<float32>(s0); return s1"} -> float32[4]
+            b/wgpu_fused = _WgpuFusedElementwise(x, ^n) {
+                T_in: [float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Exp<float32>(x0); "
+                    "s1 = Neg<float32>(s0); "
+                    "return s1",
+            } -> float32[4]
         "#]],
     );
 }
@@ -188,8 +276,28 @@ fn detours_divide() {
             x = Placeholder -> float32[4, 4]
             m = MatMul(b/wgpu_fused:1, x) {T: float32} -> float32[4, 4]
             out = Custom(d/wgpu_fused)
-            b/wgpu_fused = _WgpuFusedElementwise(x) {T_in: [float32], T_out: [float32, float32], constants: [], expression: "x: float32; c: 0; s0 = Exp<float32>(x0); s1 = Tanh<float32>(s0); return s0, s1"} -> float32[4, 4], float32[4, 4]
-            d/wgpu_fused = _WgpuFusedElementwise(b/wgpu_fused, m) {T_in: [float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); s1 = Neg<float32>(s0); return s1"} -> float32[4, 4]
+            b/wgpu_fused = _WgpuFusedElementwise(x) {
+                T_in: [float32],
+                T_out: [float32, float32],
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Exp<float32>(x0); "
+                    "s1 = Tanh<float32>(s0); "
+                    "return s0, s1",
+            } -> float32[4, 4], float32[4, 4]
+            d/wgpu_fused = _WgpuFusedElementwise(b/wgpu_fused, m) {
+                T_in: [float32, float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Mul<float32>(x0, x1); "
+                    "s1 = Neg<float32>(s0); "
+                    "return s1",
+            } -> float32[4, 4]
         "#]],
     );
 }
@@ -210,7 +318,17 @@ fn constants_that_shape_the_result_stay() {
             x = Placeholder -> float32[4]
             c = Const {dtype: float32, value: tensor float32[1, 1] [3.0]} -> float32[1, 1]
             out = Custom(b/wgpu_fused)
-            b/wgpu_fused = _WgpuFusedElementwise(x, c) {T_in: [float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); s1 = Neg<float32>(s0); return s1"} -> float32[1, 4]
+            b/wgpu_fused = _WgpuFusedElementwise(x, c) {
+                T_in: [float32, float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Mul<float32>(x0, x1); "
+                    "s1 = Neg<float32>(s0); "
+                    "return s1",
+            } -> float32[1, 4]
         "#]],
     );
 }
@@ -231,7 +349,17 @@ fn filled_tensors_are_parameters() {
             preserve out
             x = Placeholder -> float32[?2, 4]
             out = Custom(s/wgpu_fused)
-            s/wgpu_fused = _WgpuFusedElementwise(x) {T_in: [float32], T_out: [float32], constants: [3.0, 0.0], expression: "x: float32; c: 2; s0 = Greater<float32>(x0, c0); s1 = SelectV2<float32>(s0, x0, c1); return s1"} -> float32[?2, 4]
+            s/wgpu_fused = _WgpuFusedElementwise(x) {
+                T_in: [float32],
+                T_out: [float32],
+                constants: [3.0, 0.0],
+                expression:
+                    "x: float32; "
+                    "c: 2; "
+                    "s0 = Greater<float32>(x0, c0); "
+                    "s1 = SelectV2<float32>(s0, x0, c1); "
+                    "return s1",
+            } -> float32[?2, 4]
         "#]],
     );
 }
@@ -267,14 +395,37 @@ fn bindings_are_limited() {
             f = Placeholder -> float32[9]
             g = Placeholder -> float32[9]
             out = Custom(s7/wgpu_fused)
-            s5/wgpu_fused = _WgpuFusedElementwise(a, b, c, d, e, f) {T_in: [float32, float32, float32, float32, float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32, float32, float32, float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = AddV2<float32>(s0, x2); s2 = AddV2<float32>(s1, x3); s3 = AddV2<float32>(s2, x4); s4 = AddV2<float32>(s3, x5); return s4"} -> float32[9]
-            s7/wgpu_fused = _WgpuFusedElementwise(s5/wgpu_fused, g) {T_in: [float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Neg<float32>(s0); return s1"} -> float32[9]
+            s5/wgpu_fused = _WgpuFusedElementwise(a, b, c, d, e, f) {
+                T_in: [float32, float32, float32, float32, float32, float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32, float32, float32, float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = AddV2<float32>(s0, x2); "
+                    "s2 = AddV2<float32>(s1, x3); "
+                    "s3 = AddV2<float32>(s2, x4); "
+                    "s4 = AddV2<float32>(s3, x5); "
+                    "return s4",
+            } -> float32[9]
+            s7/wgpu_fused = _WgpuFusedElementwise(s5/wgpu_fused, g) {
+                T_in: [float32, float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = Neg<float32>(s0); "
+                    "return s1",
+            } -> float32[9]
         "#]],
     );
 }
 
 #[test]
-fn what_is_left_alone() {
+fn nodes_that_are_left_alone() {
     for text in [
         // One node.
         "preserve out\nx = Placeholder -> float32[4]\na = Exp(x) {T: float32} -> float32[4]\nout \
@@ -357,7 +508,18 @@ fn waiting_for_different_nodes() {
             x = Placeholder -> float32[4]
             n = NoOp
             out = Custom(c/wgpu_fused)
-            c/wgpu_fused = _WgpuFusedElementwise(x, ^n) {T_in: [float32], T_out: [float32], constants: [], expression: "x: float32; c: 0; s0 = Exp<float32>(x0); s1 = Square<float32>(x0); s2 = Mul<float32>(s0, s1); return s2"} -> float32[4]
+            c/wgpu_fused = _WgpuFusedElementwise(x, ^n) {
+                T_in: [float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Exp<float32>(x0); "
+                    "s1 = Square<float32>(x0); "
+                    "s2 = Mul<float32>(s0, s1); "
+                    "return s2",
+            } -> float32[4]
         "#]],
     );
 }
@@ -396,8 +558,28 @@ fn cheap_values_are_computed_again() {
             y = Placeholder -> float32[4, 4]
             m = MatMul(a/wgpu_fused, y) {T: float32} -> float32[4, 4]
             out = Custom(b/wgpu_fused)
-            a/wgpu_fused = _WgpuFusedElementwise(x) {T_in: [float32], T_out: [float32], constants: [], expression: "x: float32; c: 0; s0 = Neg<float32>(x0); s1 = Exp<float32>(s0); return s1"} -> float32[4, 4]
-            b/wgpu_fused = _WgpuFusedElementwise(x, m) {T_in: [float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Neg<float32>(x0); s1 = Mul<float32>(s0, x1); return s1"} -> float32[4, 4]
+            a/wgpu_fused = _WgpuFusedElementwise(x) {
+                T_in: [float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Neg<float32>(x0); "
+                    "s1 = Exp<float32>(s0); "
+                    "return s1",
+            } -> float32[4, 4]
+            b/wgpu_fused = _WgpuFusedElementwise(x, m) {
+                T_in: [float32, float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Neg<float32>(x0); "
+                    "s1 = Mul<float32>(s0, x1); "
+                    "return s1",
+            } -> float32[4, 4]
         "#]],
     );
 }
@@ -460,8 +642,32 @@ fn readers_on_both_sides_of_a_full_group() {
             o2 = Identity(b3/wgpu_fused:1) {T: float32} -> float32[8]
             o3 = Identity(b3/wgpu_fused:3) {T: float32} -> float32[8]
             o4 = Identity(c/wgpu_fused:1) {T: float32} -> float32[8]
-            c/wgpu_fused = _WgpuFusedElementwise(x, t, q) {T_in: [float32, float32, float32], T_out: [float32, float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = SquaredDifference<float32>(x0, x1); s1 = Sub<float32>(x1, x2); return s0, s1"} -> float32[8], float32[8]
-            b3/wgpu_fused = _WgpuFusedElementwise(n, t, q) {T_in: [float32, float32, float32], T_out: [float32, float32, float32, float32], constants: [0.25], expression: "x: float32, float32, float32; c: 1; s0 = AddV2<float32>(x0, c0); s1 = Rsqrt<float32>(s0); s2 = Reciprocal<float32>(s1); s3 = Cos<float32>(s1); s4 = Mul<float32>(x1, s1); s5 = Sub<float32>(x2, s4); return s0, s2, s3, s5"} -> float32[8], float32[8], float32[8], float32[8]
+            c/wgpu_fused = _WgpuFusedElementwise(x, t, q) {
+                T_in: [float32, float32, float32],
+                T_out: [float32, float32],
+                constants: [],
+                expression:
+                    "x: float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = SquaredDifference<float32>(x0, x1); "
+                    "s1 = Sub<float32>(x1, x2); "
+                    "return s0, s1",
+            } -> float32[8], float32[8]
+            b3/wgpu_fused = _WgpuFusedElementwise(n, t, q) {
+                T_in: [float32, float32, float32],
+                T_out: [float32, float32, float32, float32],
+                constants: [0.25],
+                expression:
+                    "x: float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = AddV2<float32>(x0, c0); "
+                    "s1 = Rsqrt<float32>(s0); "
+                    "s2 = Reciprocal<float32>(s1); "
+                    "s3 = Cos<float32>(s1); "
+                    "s4 = Mul<float32>(x1, s1); "
+                    "s5 = Sub<float32>(x2, s4); "
+                    "return s0, s2, s3, s5",
+            } -> float32[8], float32[8], float32[8], float32[8]
         "#]],
     );
 }

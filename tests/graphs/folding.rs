@@ -79,14 +79,38 @@ fn paddings_become_attributes() {
         &expect![[r#"
             preserve y, z
             p = Const {dtype: int32, value: tensor int32[4, 2] [0, 0, 1, 2, 3, 4, 0, 0]} @CPU:0
-            q = Const {dtype: int32, value: tensor int32[5, 2] [0, 0, 0, 0, 1, 2, 0, 0, 0, 1]} @CPU:0
+            q = Const {
+                dtype: int32,
+                value: tensor int32[5, 2] [0, 0, 0, 0, 1, 2, 0, 0, 0, 1],
+            } @CPU:0
             zero = Const {dtype: float32, value: tensor float32[] [0.0]}
             x = Placeholder
             u = Placeholder
             w = Placeholder
             n = NoOp
-            c = DepthwiseConv2dNative(x, w, ^n) {T: float32, data_format: "NHWC", dilations: [1, 1, 1, 1], explicit_paddings: [0, 0, 2, 3, 3, 4, 0, 0], padding: "EXPLICIT", strides: [1, 1, 1, 1]}
-            d = _WgpuFusedConv3D(u, w) {T: float32, T_extra: [], T_out: float32, constants: [], data_format: "NCDHW", dilations: [1, 1, 1, 1, 1], explicit_paddings: [0, 0, 0, 0, 1, 2, 0, 0, 0, 1], expression: "x: float32; c: 0; return x0", padding: "EXPLICIT", strides: [1, 1, 1, 1, 1]}
+            c = DepthwiseConv2dNative(x, w, ^n) {
+                T: float32,
+                data_format: "NHWC",
+                dilations: [1, 1, 1, 1],
+                explicit_paddings: [0, 0, 2, 3, 3, 4, 0, 0],
+                padding: "EXPLICIT",
+                strides: [1, 1, 1, 1],
+            }
+            d = _WgpuFusedConv3D(u, w) {
+                T: float32,
+                T_extra: [],
+                T_out: float32,
+                constants: [],
+                data_format: "NCDHW",
+                dilations: [1, 1, 1, 1, 1],
+                explicit_paddings: [0, 0, 0, 0, 1, 2, 0, 0, 0, 1],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "return x0",
+                padding: "EXPLICIT",
+                strides: [1, 1, 1, 1, 1],
+            }
             y = Identity(c) {T: float32}
             z = Identity(d) {T: float32}
         "#]],

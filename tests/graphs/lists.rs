@@ -26,7 +26,7 @@ fn loops(x: &str, body: &str) -> String {
 const X: &str = "x = Placeholder -> float32[4, 8]";
 
 #[test]
-fn what_is_pushed_comes_out_again_and_is_carried_on() {
+fn elements_keep_their_shapes_when_they_are_popped_and_carried_on() {
     check(
         "lists",
         &loops(
@@ -61,7 +61,7 @@ fn what_is_pushed_comes_out_again_and_is_carried_on() {
 }
 
 #[test]
-fn what_a_step_changes_is_not_known() {
+fn values_that_a_step_changes_are_not_known() {
     check(
         "lists",
         &loops(
@@ -127,7 +127,11 @@ fn products_and_concatenations_have_shapes() {
             left = NextIteration(popped) {T: variant} -> variant[]
             axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
             wide = ConcatV2(sum, popped:1, axis) {N: 2, T: float32, Tidx: int32} -> float32[4, 16]
-            square = MatMul(popped:1, wide) {T: float32, transpose_a: true, transpose_b: false} -> float32[8, 16]
+            square = MatMul(popped:1, wide) {
+                T: float32,
+                transpose_a: true,
+                transpose_b: false,
+            } -> float32[8, 16]
             scaled = Mul(square, axis) {T: float32} -> float32[8, 16]
             next = AddN(sum, popped:1) {N: 2, T: float32} -> float32[4, 8]
             after = NextIteration(next) {T: float32} -> float32[4, 8]
@@ -146,29 +150,31 @@ fn an_extent_is_the_same_in_each_step_if_it_is_one_outside_of_loops() {
         "lists",
         &loops(argument, next),
         &expect![[r#"
-        preserve y
-        c = Placeholder -> bool[]
-        z = Placeholder -> float32[4, 8]
-        e = EmptyTensorList(c) {element_dtype: float32} -> variant[]
-        enter = Enter(e) {T: variant} -> variant[]
-        merge = Merge(enter, step) {T: variant} -> variant[], int32[]
-        switch = Switch(merge, c) {T: variant} -> variant[], variant[]
-        a = Placeholder -> float32[?2, 8]
-        inside = Enter(a) {T: float32} -> float32[?2, 8]
-        x = Relu(inside) {T: float32} -> float32[?2, 8]
-        push = TensorListPushBack(switch:1, x) {element_dtype: float32} -> variant[]
-        step = NextIteration(push) {T: variant} -> variant[]
-        exit = Exit(switch) {T: variant} -> variant[]
-        lists = Enter(exit) {T: variant} -> variant[]
-        list = Merge(lists, left) {T: variant} -> variant[], int32[]
-        zero = Enter(z) {T: float32} -> float32[4, 8]
-        sum = Merge(zero, after) {T: float32} -> float32, int32[]
-        popped = TensorListPopBack(list, c) {element_dtype: float32} -> variant[], float32[?2, 8]
-        left = NextIteration(popped) {T: variant} -> variant[]
-        next = Mul(popped:1, popped:1) {T: float32} -> float32[?2, 8]
-        after = NextIteration(next) {T: float32} -> float32[?2, 8]
-        y = Exit(sum) {T: float32} -> float32
-    "#]],
+            preserve y
+            c = Placeholder -> bool[]
+            z = Placeholder -> float32[4, 8]
+            e = EmptyTensorList(c) {element_dtype: float32} -> variant[]
+            enter = Enter(e) {T: variant} -> variant[]
+            merge = Merge(enter, step) {T: variant} -> variant[], int32[]
+            switch = Switch(merge, c) {T: variant} -> variant[], variant[]
+            a = Placeholder -> float32[?2, 8]
+            inside = Enter(a) {T: float32} -> float32[?2, 8]
+            x = Relu(inside) {T: float32} -> float32[?2, 8]
+            push = TensorListPushBack(switch:1, x) {element_dtype: float32} -> variant[]
+            step = NextIteration(push) {T: variant} -> variant[]
+            exit = Exit(switch) {T: variant} -> variant[]
+            lists = Enter(exit) {T: variant} -> variant[]
+            list = Merge(lists, left) {T: variant} -> variant[], int32[]
+            zero = Enter(z) {T: float32} -> float32[4, 8]
+            sum = Merge(zero, after) {T: float32} -> float32, int32[]
+            popped = TensorListPopBack(list, c) {
+                element_dtype: float32,
+            } -> variant[], float32[?2, 8]
+            left = NextIteration(popped) {T: variant} -> variant[]
+            next = Mul(popped:1, popped:1) {T: float32} -> float32[?2, 8]
+            after = NextIteration(next) {T: float32} -> float32[?2, 8]
+            y = Exit(sum) {T: float32} -> float32
+        "#]],
     );
     // One of the loop's own.
     refuse("lists", &loops("x = Where(merge:1) -> float32[?7, 8]", next));
@@ -260,7 +266,9 @@ fn body_of(text: &str) -> String {
 fn sums_over_what_is_no_broadcast_vanish() {
     let same = "other = Shape(sum) {T: float32, out_type: int32} -> int32[2]";
     expect![[r#"
-        popped = TensorListPopBack(list, c) {element_dtype: float32} -> variant[], float32[?2, 8]
+        popped = TensorListPopBack(list, c) {
+            element_dtype: float32,
+        } -> variant[], float32[?2, 8]
         left = NextIteration(popped) {T: variant} -> variant[]
         g = Mul(popped:1, sum) {T: float32} -> float32[?2, 8]
         after = NextIteration(g) {T: float32} -> float32[?2, 8]
@@ -316,7 +324,7 @@ fn one_extent_of_two_numbers_has_one_number() {
 }
 
 #[test]
-fn what_a_loop_makes_has_no_extent_for_all_steps_even_if_it_comes_out() {
+fn values_of_a_loop_have_no_extent_for_all_steps_even_behind_it() {
     // The number also belongs to the last step's tensor, behind the loop.
     let x = "x = Where(merge:1) -> float32[?7, 8]\nout = Exit(x) {T: float32} -> float32[?7, 8]";
     let next = "next = Mul(popped:1, popped:1) {T: float32} -> float32";
@@ -496,24 +504,34 @@ fn sequences_that_are_rows_have_constant_shapes() {
         "lists",
         &dense("y = Neg(b) {T: float32} -> float32[?4, ?5, 6]"),
         &expect![[r#"
-        preserve y
-        x = Placeholder -> float32[?2, 8, 4]
-        w = Placeholder -> float32[4, 6]
-        zero = Const {dtype: int32, value: tensor int32[] [0]} -> int32[]
-        free = Const {dtype: int32, value: tensor int32[2] [0, 1]} -> int32[2]
-        last = Const {dtype: int32, value: tensor int32[1] [2]} -> int32[1]
-        six = Const {dtype: int32, value: tensor int32[1] [6]} -> int32[1]
-        shape = Shape(x) {T: float32, out_type: int32} -> int32[3]
-        rows = GatherV2(shape, free, zero) {Taxis: int32, Tindices: int32, Tparams: int32, batch_dims: 0} -> int32[2]
-        columns = GatherV2(shape, last, zero) {Taxis: int32, Tindices: int32, Tparams: int32, batch_dims: 0} -> int32[1]
-        back = ConcatV2(rows, six, zero) {N: 2, T: int32, Tidx: int32} -> int32[3]
-        a = Reshape(x, a/shape) {T: float32, Tshape: int32} -> float32[?3, 4]
-        p = MatMul(a, w) {T: float32, transpose_a: false, transpose_b: false} -> float32[?3, 6]
-        b = Reshape(p, b/shape) {T: float32, Tshape: int32} -> float32[?2, 8, 6]
-        y = Neg(b) {T: float32} -> float32[?2, 8, 6]
-        a/shape = Const {dtype: int32, value: tensor int32[2] [-1, 4]} -> int32[2]
-        b/shape = Const {dtype: int32, value: tensor int32[3] [-1, 8, 6]} -> int32[3]
-    "#]],
+            preserve y
+            x = Placeholder -> float32[?2, 8, 4]
+            w = Placeholder -> float32[4, 6]
+            zero = Const {dtype: int32, value: tensor int32[] [0]} -> int32[]
+            free = Const {dtype: int32, value: tensor int32[2] [0, 1]} -> int32[2]
+            last = Const {dtype: int32, value: tensor int32[1] [2]} -> int32[1]
+            six = Const {dtype: int32, value: tensor int32[1] [6]} -> int32[1]
+            shape = Shape(x) {T: float32, out_type: int32} -> int32[3]
+            rows = GatherV2(shape, free, zero) {
+                Taxis: int32,
+                Tindices: int32,
+                Tparams: int32,
+                batch_dims: 0,
+            } -> int32[2]
+            columns = GatherV2(shape, last, zero) {
+                Taxis: int32,
+                Tindices: int32,
+                Tparams: int32,
+                batch_dims: 0,
+            } -> int32[1]
+            back = ConcatV2(rows, six, zero) {N: 2, T: int32, Tidx: int32} -> int32[3]
+            a = Reshape(x, a/shape) {T: float32, Tshape: int32} -> float32[?3, 4]
+            p = MatMul(a, w) {T: float32, transpose_a: false, transpose_b: false} -> float32[?3, 6]
+            b = Reshape(p, b/shape) {T: float32, Tshape: int32} -> float32[?2, 8, 6]
+            y = Neg(b) {T: float32} -> float32[?2, 8, 6]
+            a/shape = Const {dtype: int32, value: tensor int32[2] [-1, 4]} -> int32[2]
+            b/shape = Const {dtype: int32, value: tensor int32[3] [-1, 8, 6]} -> int32[3]
+        "#]],
     );
 }
 

@@ -11,7 +11,7 @@ const CONDITION: &str = "i = Placeholder -> int32[]
      b = Less(i, n) {T: int32}";
 
 #[test]
-fn what_decides_a_loop_is_computed_on_the_host() {
+fn conditions_of_a_loop_are_computed_on_the_host() {
     check(
         "predicates",
         &format!(
@@ -53,7 +53,7 @@ fn conditions_of_branches_too() {
 }
 
 #[test]
-fn what_the_device_makes_or_reads_stays() {
+fn values_that_the_device_makes_or_reads_stay() {
     // A bool that the device computes.
     refuse(
         "predicates",

@@ -25,8 +25,16 @@ fn products_that_are_summed_over_their_batch_are_one() {
             y = Placeholder -> float32[?2, 8, 5]
             z = Placeholder -> float32[?2, 8, 4]
             a = Const {dtype: int32, value: tensor int32[1] [0]} -> int32[1]
-            p = BatchMatMulV2(x/rows, y/rows) {T: float32, adj_x: true, adj_y: false} -> float32[3, 5]
-            q = BatchMatMulV2(x/rows, z/rows) {T: float32, adj_x: true, adj_y: false} -> float32[3, 4]
+            p = BatchMatMulV2(x/rows, y/rows) {
+                T: float32,
+                adj_x: true,
+                adj_y: false,
+            } -> float32[3, 5]
+            q = BatchMatMulV2(x/rows, z/rows) {
+                T: float32,
+                adj_x: true,
+                adj_y: false,
+            } -> float32[3, 4]
             dw = Identity(p) {T: float32}
             dv = Identity(q) {T: float32}
             x/rows/shape = Const {dtype: int32, value: tensor int32[2] [-1, 3]} -> int32[2]
@@ -101,20 +109,34 @@ fn products_of_one_operand_with_weights_are_joined() {
         "joined",
         &two(SECOND),
         &expect![[r#"
-        preserve k, q, v
-        x = Placeholder -> float32[?2, 8, 4]
-        wq = ReadVariableOp(rq) {dtype: float32} -> float32[4, 6]
-        wk = ReadVariableOp(rk) {dtype: float32} -> float32[4, 6]
-        bq = ReadVariableOp(sq) {dtype: float32} -> float32[6]
-        bk = ReadVariableOp(sk) {dtype: float32} -> float32[6]
-        rq = Placeholder
-        rk = Placeholder
-        sq = Placeholder
-        sk = Placeholder
-        q = Identity(p/joined) {T: float32}
-        k = Identity(p/joined:1) {T: float32}
-        p/joined = _WgpuFusedJoinedMatMul(x, wq, wk, bq, bk) {N: 2, T: float32, T_extra: [float32], T_extras: [float32, float32], T_out: float32, adj_x: false, adj_y: false, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); return s0"} -> float32[?2, 8, 6], float32[?2, 8, 6]
-    "#]],
+            preserve k, q, v
+            x = Placeholder -> float32[?2, 8, 4]
+            wq = ReadVariableOp(rq) {dtype: float32} -> float32[4, 6]
+            wk = ReadVariableOp(rk) {dtype: float32} -> float32[4, 6]
+            bq = ReadVariableOp(sq) {dtype: float32} -> float32[6]
+            bk = ReadVariableOp(sk) {dtype: float32} -> float32[6]
+            rq = Placeholder
+            rk = Placeholder
+            sq = Placeholder
+            sk = Placeholder
+            q = Identity(p/joined) {T: float32}
+            k = Identity(p/joined:1) {T: float32}
+            p/joined = _WgpuFusedJoinedMatMul(x, wq, wk, bq, bk) {
+                N: 2,
+                T: float32,
+                T_extra: [float32],
+                T_extras: [float32, float32],
+                T_out: float32,
+                adj_x: false,
+                adj_y: false,
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "return s0",
+            } -> float32[?2, 8, 6], float32[?2, 8, 6]
+        "#]],
     );
 }
 
@@ -143,7 +165,20 @@ fn products_with_the_outputs_of_one_node_are_joined() {
             b = Reshape(both:1, shape) {T: float32, Tshape: int32} -> float32[16, 6]
             q = Identity(o/joined:1) {T: float32}
             k = Identity(o/joined) {T: float32}
-            o/joined = _WgpuFusedJoinedMatMul(x, b, a) {N: 2, T: float32, T_extra: [], T_extras: [], T_out: float32, adj_x: true, adj_y: false, constants: [], expression: "x: float32; c: 0; return x0"} -> float32[4, 6], float32[4, 6]
+            o/joined = _WgpuFusedJoinedMatMul(x, b, a) {
+                N: 2,
+                T: float32,
+                T_extra: [],
+                T_extras: [],
+                T_out: float32,
+                adj_x: true,
+                adj_y: false,
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "return x0",
+            } -> float32[4, 6], float32[4, 6]
         "#]],
     );
 }
@@ -221,15 +256,25 @@ fn the_gradient_of_a_bias_goes_into_that_of_the_weights() {
         "biases",
         &layer(WEIGHTS, SUM, ""),
         &expect![[r#"
-        preserve db, dw
-        x = Placeholder -> float32[?1, 4]
-        g = Placeholder -> float32[?2, 8, 6]
-        shape = Const {dtype: int32, value: tensor int32[2] [-1, 6]} -> int32[2]
-        rows = Reshape(g, shape) {T: float32, Tshape: int32} -> float32[?1, 6]
-        dw = Identity(p/with_sums) {T: float32}
-        db = Identity(p/with_sums:1) {T: float32}
-        p/with_sums = _WgpuFusedMatMulWithSums(x, rows) {T: float32, T_extra: [], T_out: float32, adj_x: true, constants: [], expression: "x: float32; c: 0; return x0"} -> float32[4, 6], float32[6]
-    "#]],
+            preserve db, dw
+            x = Placeholder -> float32[?1, 4]
+            g = Placeholder -> float32[?2, 8, 6]
+            shape = Const {dtype: int32, value: tensor int32[2] [-1, 6]} -> int32[2]
+            rows = Reshape(g, shape) {T: float32, Tshape: int32} -> float32[?1, 6]
+            dw = Identity(p/with_sums) {T: float32}
+            db = Identity(p/with_sums:1) {T: float32}
+            p/with_sums = _WgpuFusedMatMulWithSums(x, rows) {
+                T: float32,
+                T_extra: [],
+                T_out: float32,
+                adj_x: true,
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "return x0",
+            } -> float32[4, 6], float32[6]
+        "#]],
     );
     let scaled = "p = _WgpuFusedBatchMatMulV2(x, rows, c) {T: float32, T_extra: [float32], T_out: \
                   float32, adj_x: true, adj_y: false, constants: [], expression: \"x: float32, \
@@ -259,20 +304,36 @@ fn the_gradient_of_a_bias_of_heads_goes_into_that_of_the_weights() {
         "biases",
         &heads("[0, 1]"),
         &expect![[r#"
-        preserve db, dw
-        x = Placeholder -> float32[?1, 4]
-        g = Placeholder -> float32[?2, 8, 6]
-        shape = Const {dtype: int32, value: tensor int32[2] [-1, 6]} -> int32[2]
-        rows = Reshape(g, shape) {T: float32, Tshape: int32} -> float32[?1, 6]
-        axes = Const {dtype: int32, value: tensor int32[2] [0, 1]} -> int32[2]
-        split = Const {dtype: int32, value: tensor int32[4] [-1, 8, 2, 3]} -> int32[4]
-        h = Reshape(g, split) {T: float32, Tshape: int32} -> float32[?2, 8, 2, 3]
-        dw = Identity(p/with_sums) {T: float32}
-        db = Identity(p/with_sums/sums) {T: float32}
-        p/with_sums = _WgpuFusedMatMulWithSums(x, rows) {T: float32, T_extra: [], T_out: float32, adj_x: true, constants: [], expression: "x: float32; c: 0; return x0"} -> float32[4, 6], float32[6]
-        p/with_sums/sums/shape = Const {dtype: int32, value: tensor int32[4] [1, 1, 2, 3]} -> int32[4]
-        p/with_sums/sums = Reshape(p/with_sums:1, p/with_sums/sums/shape) {T: float32, Tshape: int32} -> float32[1, 1, 2, 3]
-    "#]],
+            preserve db, dw
+            x = Placeholder -> float32[?1, 4]
+            g = Placeholder -> float32[?2, 8, 6]
+            shape = Const {dtype: int32, value: tensor int32[2] [-1, 6]} -> int32[2]
+            rows = Reshape(g, shape) {T: float32, Tshape: int32} -> float32[?1, 6]
+            axes = Const {dtype: int32, value: tensor int32[2] [0, 1]} -> int32[2]
+            split = Const {dtype: int32, value: tensor int32[4] [-1, 8, 2, 3]} -> int32[4]
+            h = Reshape(g, split) {T: float32, Tshape: int32} -> float32[?2, 8, 2, 3]
+            dw = Identity(p/with_sums) {T: float32}
+            db = Identity(p/with_sums/sums) {T: float32}
+            p/with_sums = _WgpuFusedMatMulWithSums(x, rows) {
+                T: float32,
+                T_extra: [],
+                T_out: float32,
+                adj_x: true,
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "return x0",
+            } -> float32[4, 6], float32[6]
+            p/with_sums/sums/shape = Const {
+                dtype: int32,
+                value: tensor int32[4] [1, 1, 2, 3],
+            } -> int32[4]
+            p/with_sums/sums = Reshape(p/with_sums:1, p/with_sums/sums/shape) {
+                T: float32,
+                Tshape: int32,
+            } -> float32[1, 1, 2, 3]
+        "#]],
     );
     // Over heads, which are columns.
     refuse("biases", &heads("[0, 2]").replace("float32[1, 1, 2, 3]", "float32[1, 8, 1, 3]"));
@@ -342,17 +403,30 @@ fn products_that_are_added_are_one() {
         "added",
         &three(KEY, ADDITIONS, ""),
         &expect![[r#"
-        preserve dx
-        q = Placeholder -> float32[?1, 4, 6]
-        k = Placeholder -> float32[?1, 4, 6]
-        v = Placeholder -> float32[?1, 4, 6]
-        wq = Placeholder -> float32[3, 6]
-        wk = Placeholder -> float32[3, 6]
-        wv = Placeholder -> float32[3, 6]
-        r = Placeholder -> float32[?1, 4, 3]
-        dx = Identity(s/added) {T: float32}
-        s/added = _WgpuFusedAddedMatMul(v, k, q, wv, wk, wq, r) {N: 3, T: float32, T_extra: [float32], T_out: float32, adj_x: false, adj_y: true, constants: [], expression: "x: float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); return s0"} -> float32[?1, 4, 3]
-    "#]],
+            preserve dx
+            q = Placeholder -> float32[?1, 4, 6]
+            k = Placeholder -> float32[?1, 4, 6]
+            v = Placeholder -> float32[?1, 4, 6]
+            wq = Placeholder -> float32[3, 6]
+            wk = Placeholder -> float32[3, 6]
+            wv = Placeholder -> float32[3, 6]
+            r = Placeholder -> float32[?1, 4, 3]
+            dx = Identity(s/added) {T: float32}
+            s/added = _WgpuFusedAddedMatMul(v, k, q, wv, wk, wq, r) {
+                N: 3,
+                T: float32,
+                T_extra: [float32],
+                T_out: float32,
+                adj_x: false,
+                adj_y: true,
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x1, x0); "
+                    "return s0",
+            } -> float32[?1, 4, 3]
+        "#]],
     );
 }
 
@@ -415,23 +489,45 @@ fn the_gradients_of_several_biases_go_into_those_of_joined_weights() {
         "biases",
         &three_layers(JOINED, SUMS),
         &expect![[r#"
-        preserve bk, bq, dk, dq
-        x = Placeholder -> float32[16, 4]
-        g = Placeholder -> float32[2, 8, 2, 3]
-        shape = Const {dtype: int32, value: tensor int32[2] [16, 6]} -> int32[2]
-        both = Both(g) -> float32[2, 8, 2, 3], float32[2, 8, 2, 3]
-        a = Reshape(both, shape) {T: float32, Tshape: int32} -> float32[16, 6]
-        b = Reshape(both:1, shape) {T: float32, Tshape: int32} -> float32[16, 6]
-        dq = Identity(p/with_sums) {T: float32}
-        dk = Identity(p/with_sums:1) {T: float32}
-        bq = Identity(p/with_sums/sums_1) {T: float32}
-        bk = Identity(p/with_sums/sums) {T: float32}
-        p/with_sums = _WgpuFusedJoinedMatMulWithSums(x, a, b) {N: 2, T: float32, T_out: float32, adj_x: true, constants: [], expression: "x: float32; c: 0; return x0"} -> float32[4, 6], float32[4, 6], float32[6], float32[6]
-        p/with_sums/sums/shape = Const {dtype: int32, value: tensor int32[4] [1, 1, 2, 3]} -> int32[4]
-        p/with_sums/sums = Reshape(p/with_sums:3, p/with_sums/sums/shape) {T: float32, Tshape: int32} -> float32[1, 1, 2, 3]
-        p/with_sums/sums/shape_1 = Const {dtype: int32, value: tensor int32[4] [1, 1, 2, 3]} -> int32[4]
-        p/with_sums/sums_1 = Reshape(p/with_sums:2, p/with_sums/sums/shape_1) {T: float32, Tshape: int32} -> float32[1, 1, 2, 3]
-    "#]],
+            preserve bk, bq, dk, dq
+            x = Placeholder -> float32[16, 4]
+            g = Placeholder -> float32[2, 8, 2, 3]
+            shape = Const {dtype: int32, value: tensor int32[2] [16, 6]} -> int32[2]
+            both = Both(g) -> float32[2, 8, 2, 3], float32[2, 8, 2, 3]
+            a = Reshape(both, shape) {T: float32, Tshape: int32} -> float32[16, 6]
+            b = Reshape(both:1, shape) {T: float32, Tshape: int32} -> float32[16, 6]
+            dq = Identity(p/with_sums) {T: float32}
+            dk = Identity(p/with_sums:1) {T: float32}
+            bq = Identity(p/with_sums/sums_1) {T: float32}
+            bk = Identity(p/with_sums/sums) {T: float32}
+            p/with_sums = _WgpuFusedJoinedMatMulWithSums(x, a, b) {
+                N: 2,
+                T: float32,
+                T_out: float32,
+                adj_x: true,
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "return x0",
+            } -> float32[4, 6], float32[4, 6], float32[6], float32[6]
+            p/with_sums/sums/shape = Const {
+                dtype: int32,
+                value: tensor int32[4] [1, 1, 2, 3],
+            } -> int32[4]
+            p/with_sums/sums = Reshape(p/with_sums:3, p/with_sums/sums/shape) {
+                T: float32,
+                Tshape: int32,
+            } -> float32[1, 1, 2, 3]
+            p/with_sums/sums/shape_1 = Const {
+                dtype: int32,
+                value: tensor int32[4] [1, 1, 2, 3],
+            } -> int32[4]
+            p/with_sums/sums_1 = Reshape(p/with_sums:2, p/with_sums/sums/shape_1) {
+                T: float32,
+                Tshape: int32,
+            } -> float32[1, 1, 2, 3]
+        "#]],
     );
     // Vectors stay as they are.
     let vectors =
@@ -493,17 +589,34 @@ fn a_product_stores_an_activation_and_its_argument() {
         "arguments",
         &activated(&[]),
         &expect![[r#"
-        preserve y, z
-        x = Placeholder -> float32[?1, 4]
-        w = Placeholder -> float32[4, 8]
-        b = Placeholder -> float32[8]
-        shape = Const {dtype: int32, value: tensor int32[3] [-1, 2, 8]} -> int32[3]
-        h = Reshape(a/with_argument:1, shape) {T: float32, Tshape: int32} -> float32[?2, 2, 8]
-        y = Identity(a/behind) {T: float32}
-        z = Cumsum(h) -> float32[?2, 2, 8]
-        a/with_argument = _WgpuFusedMatMulWithArgument(x, w, b) {T: float32, T_extra: [float32], T_out: float32, adj_x: false, adj_y: false, constants: [0.5], expression: "x: float32, float32; c: 1; s0 = AddV2<float32>(x0, x1); s1 = Erfc<float32>(s0); s2 = Mul<float32>(s1, c0); return s2, s0"} -> float32[?1, 8], float32[?1, 8]
-        a/behind = Reshape(a/with_argument, shape) {T: float32, Tshape: int32} -> float32[?2, 2, 8]
-    "#]],
+            preserve y, z
+            x = Placeholder -> float32[?1, 4]
+            w = Placeholder -> float32[4, 8]
+            b = Placeholder -> float32[8]
+            shape = Const {dtype: int32, value: tensor int32[3] [-1, 2, 8]} -> int32[3]
+            h = Reshape(a/with_argument:1, shape) {T: float32, Tshape: int32} -> float32[?2, 2, 8]
+            y = Identity(a/behind) {T: float32}
+            z = Cumsum(h) -> float32[?2, 2, 8]
+            a/with_argument = _WgpuFusedMatMulWithArgument(x, w, b) {
+                T: float32,
+                T_extra: [float32],
+                T_out: float32,
+                adj_x: false,
+                adj_y: false,
+                constants: [0.5],
+                expression:
+                    "x: float32, float32; "
+                    "c: 1; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = Erfc<float32>(s0); "
+                    "s2 = Mul<float32>(s1, c0); "
+                    "return s2, s0",
+            } -> float32[?1, 8], float32[?1, 8]
+            a/behind = Reshape(a/with_argument, shape) {
+                T: float32,
+                Tshape: int32,
+            } -> float32[?2, 2, 8]
+        "#]],
     );
     // One function, of the product's result itself.
     let plain = [

@@ -63,7 +63,7 @@ fn a_gradient_computes_again_what_follows_from_a_stored_tensor() {
 }
 
 #[test]
-fn what_is_stored_or_dear_is_not_computed_again() {
+fn stored_or_expensive_values_are_not_computed_again() {
     for (from, to) in [
         // A product reads the values: they are stored anyway.
         (

@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::{check, refuse};
 
 #[test]
-fn what_only_the_reduction_reads_goes_into_it() {
+fn values_that_only_the_reduction_reads_go_into_it() {
     check(
         "reduce",
         "preserve out
@@ -21,7 +21,24 @@ fn what_only_the_reduction_reads_goes_into_it() {
             y = Placeholder -> float32[?2, 3]
             x = Placeholder -> float32[?2, 3]
             out = NoOp(^m/reduce)
-            m/reduce = _WgpuFusedReduce(y, x) {T_extra: [], T_in: [float32, float32], T_out: [float32], axes: [1], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32, float32; c: 0; s0 = Sub<float32>(x0, x1); s1 = Square<float32>(s0); return s1", keep_dims: false, reductions: "Mean", whole: false} -> float32[?2]
+            m/reduce = _WgpuFusedReduce(y, x) {
+                T_extra: [],
+                T_in: [float32, float32],
+                T_out: [float32],
+                axes: [1],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Sub<float32>(x0, x1); "
+                    "s1 = Square<float32>(s0); "
+                    "return s1",
+                keep_dims: false,
+                reductions: "Mean",
+                whole: false,
+            } -> float32[?2]
         "#]],
     );
 }
@@ -43,7 +60,22 @@ fn mean_and_variance_are_one_pass() {
             preserve out
             x = Placeholder -> float32[?2, 4, 4, 3]
             out = AddV2(variance/moments, variance/moments:1) {T: float32} -> float32[1, 1, 1, 3]
-            variance/moments = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [float32, float32], axes: [0, 1, 2], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; return x0", keep_dims: true, reductions: "Moments", whole: false} -> float32[1, 1, 1, 3], float32[1, 1, 1, 3]
+            variance/moments = _WgpuFusedReduce(x) {
+                T_extra: [],
+                T_in: [float32],
+                T_out: [float32, float32],
+                axes: [0, 1, 2],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "return x0",
+                keep_dims: true,
+                reductions: "Moments",
+                whole: false,
+            } -> float32[1, 1, 1, 3], float32[1, 1, 1, 3]
         "#]],
     );
 }
@@ -69,7 +101,23 @@ fn a_shape_is_read_further_up() {
             d = Mul(v, x) {T: float32} -> float32[?2, 3]
             n = Shape(x) {T: float32, out_type: int32} -> int32[2]
             out = NoOp(^n, ^r/reduce)
-            r/reduce = _WgpuFusedReduce(d) {T_extra: [], T_in: [float32], T_out: [float32], axes: [0], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; s0 = Square<float32>(x0); return s0", keep_dims: false, reductions: "Sum", whole: false} -> float32[3]
+            r/reduce = _WgpuFusedReduce(d) {
+                T_extra: [],
+                T_in: [float32],
+                T_out: [float32],
+                axes: [0],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Square<float32>(x0); "
+                    "return s0",
+                keep_dims: false,
+                reductions: "Sum",
+                whole: false,
+            } -> float32[3]
         "#]],
     );
 }
@@ -91,7 +139,23 @@ fn a_variance_alone_may_drop_its_axes() {
             preserve out
             h = Placeholder -> float16[5, 3]
             out = Exp(variance/moments:1) {T: float32} -> float32[3]
-            variance/moments = _WgpuFusedReduce(h) {T_extra: [], T_in: [float16], T_out: [float32, float32], axes: [0], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float16; c: 0; s0 = Cast<float16, float32>(x0); return s0", keep_dims: false, reductions: "Moments", whole: false} -> float32[3], float32[3]
+            variance/moments = _WgpuFusedReduce(h) {
+                T_extra: [],
+                T_in: [float16],
+                T_out: [float32, float32],
+                axes: [0],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float16; "
+                    "c: 0; "
+                    "s0 = Cast<float16, float32>(x0); "
+                    "return s0",
+                keep_dims: false,
+                reductions: "Moments",
+                whole: false,
+            } -> float32[3], float32[3]
         "#]],
     );
 }
@@ -122,7 +186,24 @@ fn sums_of_a_common_tensor_share_a_pass() {
             db = Exp(sb/reduce:1) {T: float32} -> float32[1, 3]
             dg = Exp(sb/reduce) {T: float32} -> float32[1, 3]
             dx = AddN(x, dy) {N: 2, T: float32} -> float32[?2, 3]
-            sb/reduce = _WgpuFusedReduce(h, dy) {T_extra: [], T_in: [float16, float32], T_out: [float32, float32], axes: [0], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float16, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Mul<float32>(s0, x1); return s1, x1", keep_dims: true, reductions: "Sum,Sum", whole: false} -> float32[1, 3], float32[1, 3]
+            sb/reduce = _WgpuFusedReduce(h, dy) {
+                T_extra: [],
+                T_in: [float16, float32],
+                T_out: [float32, float32],
+                axes: [0],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float16, float32; "
+                    "c: 0; "
+                    "s0 = Cast<float16, float32>(x0); "
+                    "s1 = Mul<float32>(s0, x1); "
+                    "return s1, x1",
+                keep_dims: true,
+                reductions: "Sum,Sum",
+                whole: false,
+            } -> float32[1, 3], float32[1, 3]
         "#]],
     );
 }
@@ -147,7 +228,24 @@ fn repeated_gradients_are_read_where_they_are_small() {
             g = Placeholder -> float32[1, 3]
             x = Placeholder -> float32[8, 3]
             out = Exp(s/reduce) {T: float32} -> float32[]
-            s/reduce = _WgpuFusedReduce(g, x) {T_extra: [], T_in: [float32, float32], T_out: [float32], axes: [0, 1], constants: [0.5], epilogue: "", epilogue_constants: [], expression: "x: float32, float32; c: 1; s0 = Mul<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1", keep_dims: false, reductions: "Sum", whole: false} -> float32[]
+            s/reduce = _WgpuFusedReduce(g, x) {
+                T_extra: [],
+                T_in: [float32, float32],
+                T_out: [float32],
+                axes: [0, 1],
+                constants: [0.5],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 1; "
+                    "s0 = Mul<float32>(x0, x1); "
+                    "s1 = Mul<float32>(s0, c0); "
+                    "return s1",
+                keep_dims: false,
+                reductions: "Sum",
+                whole: false,
+            } -> float32[]
         "#]],
     );
 }
@@ -170,8 +268,40 @@ fn all_elements_and_tests() {
             x = Placeholder -> float32[8, 3]
             out = Exp(l/reduce) {T: float32} -> float32[]
             all = LogicalNot(r/reduce) -> bool[]
-            r/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [bool], axes: [0, 1], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; s0 = IsFinite<float32>(x0); return s0", keep_dims: false, reductions: "All", whole: false} -> bool[]
-            l/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [float32], axes: [], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; s0 = Relu<float32>(x0); return s0", keep_dims: false, reductions: "L2Loss", whole: true} -> float32[]
+            r/reduce = _WgpuFusedReduce(x) {
+                T_extra: [],
+                T_in: [float32],
+                T_out: [bool],
+                axes: [0, 1],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = IsFinite<float32>(x0); "
+                    "return s0",
+                keep_dims: false,
+                reductions: "All",
+                whole: false,
+            } -> bool[]
+            l/reduce = _WgpuFusedReduce(x) {
+                T_extra: [],
+                T_in: [float32],
+                T_out: [float32],
+                axes: [],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Relu<float32>(x0); "
+                    "return s0",
+                keep_dims: false,
+                reductions: "L2Loss",
+                whole: true,
+            } -> float32[]
         "#]],
     );
 }
@@ -193,13 +323,31 @@ fn values_that_are_rounded_are_reduced() {
             preserve out
             x = Placeholder -> float32[?2, 3]
             out = NoOp(^r/reduce)
-            r/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [bool], axes: [0], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; s0 = Cast<float32, float16>(x0); s1 = Square<float16>(s0); s2 = IsFinite<float16>(s1); return s2", keep_dims: false, reductions: "All", whole: false} -> bool[3]
+            r/reduce = _WgpuFusedReduce(x) {
+                T_extra: [],
+                T_in: [float32],
+                T_out: [bool],
+                axes: [0],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Cast<float32, float16>(x0); "
+                    "s1 = Square<float16>(s0); "
+                    "s2 = IsFinite<float16>(s1); "
+                    "return s2",
+                keep_dims: false,
+                reductions: "All",
+                whole: false,
+            } -> bool[3]
         "#]],
     );
 }
 
 #[test]
-fn what_is_not_sure_stays() {
+fn nodes_of_unknown_shapes_stay() {
     let around = |before: &str, reduction: &str| {
         format!(
             "preserve out\nx = Placeholder -> float32[?2, 3]\nz = Placeholder -> float32[?4, \
@@ -277,7 +425,22 @@ fn reductions_share_a_pass_though_only_some_keep_their_axes() {
             x = Placeholder -> float32[?2, 8, 3]
             out = Identity(s/reduce:1) {T: float32}
             more = Identity(s/reduce/squeezed) {T: float32}
-            s/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [float32, float32], axes: [0, 1], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; return x0, x0", keep_dims: true, reductions: "Sum,Sum", whole: false} -> float32[1, 1, 3], float32[1, 1, 3]
+            s/reduce = _WgpuFusedReduce(x) {
+                T_extra: [],
+                T_in: [float32],
+                T_out: [float32, float32],
+                axes: [0, 1],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "return x0, x0",
+                keep_dims: true,
+                reductions: "Sum,Sum",
+                whole: false,
+            } -> float32[1, 1, 3], float32[1, 1, 3]
             s/reduce/squeezed = Squeeze(s/reduce) {T: float32, squeeze_dims: [0, 1]} -> float32[3]
         "#]],
     );
@@ -306,12 +469,31 @@ fn reductions_of_what_one_node_makes_share_a_pass_behind_changes_of_shape() {
             x = Placeholder -> float32[2, 6, 6, 10]
             axis = Const {dtype: int32, value: tensor int32[] [3]} -> int32[]
             n = Const {dtype: int32, value: tensor int32[2] [5]} -> int32[2]
-            m = SplitV(x, n, axis) {T: float32, Tlen: int32, num_split: 2} -> float32[2, 6, 6, 5], float32[2, 6, 6, 5]
+            m = SplitV(x, n, axis) {
+                T: float32,
+                Tlen: int32,
+                num_split: 2,
+            } -> float32[2, 6, 6, 5], float32[2, 6, 6, 5]
             s = Const {dtype: int32, value: tensor int32[5] [2, 6, 2, 3, 5]} -> int32[5]
             k = Reshape(m, s) {T: float32, Tshape: int32} -> float32[2, 6, 2, 3, 5]
             v = Reshape(m:1, s) {T: float32, Tshape: int32} -> float32[2, 6, 2, 3, 5]
             out = NoOp(^dk/reduce)
-            dk/reduce = _WgpuFusedReduce(v, k) {T_extra: [], T_in: [float32, float32], T_out: [float32, float32], axes: [3], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32, float32; c: 0; return x0, x1", keep_dims: false, reductions: "Sum,Sum", whole: false} -> float32[2, 6, 2, 5], float32[2, 6, 2, 5]
+            dk/reduce = _WgpuFusedReduce(v, k) {
+                T_extra: [],
+                T_in: [float32, float32],
+                T_out: [float32, float32],
+                axes: [3],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "return x0, x1",
+                keep_dims: false,
+                reductions: "Sum,Sum",
+                whole: false,
+            } -> float32[2, 6, 2, 5], float32[2, 6, 2, 5]
         "#]],
     );
 }
@@ -334,7 +516,22 @@ fn reductions_of_the_outputs_of_one_node_share_a_pass() {
             both = Both(x) -> float32[?2, 8, 3], float32[?2, 8, 3]
             out = Identity(s/reduce:1) {T: float32}
             more = Identity(s/reduce) {T: float32}
-            s/reduce = _WgpuFusedReduce(both:1, both) {T_extra: [], T_in: [float32, float32], T_out: [float32, float32], axes: [0, 1], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32, float32; c: 0; return x0, x1", keep_dims: false, reductions: "Sum,Sum", whole: false} -> float32[3], float32[3]
+            s/reduce = _WgpuFusedReduce(both:1, both) {
+                T_extra: [],
+                T_in: [float32, float32],
+                T_out: [float32, float32],
+                axes: [0, 1],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "return x0, x1",
+                keep_dims: false,
+                reductions: "Sum,Sum",
+                whole: false,
+            } -> float32[3], float32[3]
         "#]],
     );
 }
@@ -370,13 +567,32 @@ fn reductions_with_whose_results_nothing_goes_on_are_one() {
         "ends",
         &two_ends("SUMS", ""),
         &expect![[r#"
-        preserve out
-        x = Placeholder -> float32[8, 3]
-        y = Placeholder -> float32[8, 3]
-        z = Placeholder -> float32[8, 1]
-        out = NoOp(^q/with_others)
-        q/with_others = _WgpuFusedReduce(y, z, x) {T_extra: [], T_in: [float32, float32, float32], T_out: [float32, float32, float32, float32], axes: [0], constants: [2.0, 2.0], epilogue: "", epilogue_constants: [], expression: "x: float32, float32, float32; c: 2; s0 = Mul<float32>(x0, x1); s1 = Mul<float32>(s0, c0); s2 = Mul<float32>(x2, x1); s3 = Mul<float32>(s2, c1); return s1, x0, s3, x2", keep_dims: false, reductions: "Sum,Sum,Sum,Sum", whole: false} -> float32[3], float32[3], float32[3], float32[3]
-    "#]],
+            preserve out
+            x = Placeholder -> float32[8, 3]
+            y = Placeholder -> float32[8, 3]
+            z = Placeholder -> float32[8, 1]
+            out = NoOp(^q/with_others)
+            q/with_others = _WgpuFusedReduce(y, z, x) {
+                T_extra: [],
+                T_in: [float32, float32, float32],
+                T_out: [float32, float32, float32, float32],
+                axes: [0],
+                constants: [2.0, 2.0],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32, float32, float32; "
+                    "c: 2; "
+                    "s0 = Mul<float32>(x0, x1); "
+                    "s1 = Mul<float32>(s0, c0); "
+                    "s2 = Mul<float32>(x2, x1); "
+                    "s3 = Mul<float32>(s2, c1); "
+                    "return s1, x0, s3, x2",
+                keep_dims: false,
+                reductions: "Sum,Sum,Sum,Sum",
+                whole: false,
+            } -> float32[3], float32[3], float32[3], float32[3]
+        "#]],
     );
 }
 

@@ -25,7 +25,27 @@ fn the_sum_of_the_rows_means_is_one_reduction() {
             a = Const {value: tensor int32[1] [-1]} -> int32[1]
             b = Const {value: tensor int32[1] [0]} -> int32[1]
             out = Where(s/reduce)
-            s/reduce = _WgpuFusedReduce(x, y) {T_extra: [], T_in: [float32, float32], T_out: [float32], axes: [0, 1], constants: [], epilogue: "x: float32; c: 1; s0 = Mul<float32>(x0, c0); return s0", epilogue_constants: [0.2], expression: "x: float32, float32; c: 0; s0 = SquaredDifference<float32>(x0, x1); return s0", keep_dims: false, reductions: "Sum", whole: false} -> float32[]
+            s/reduce = _WgpuFusedReduce(x, y) {
+                T_extra: [],
+                T_in: [float32, float32],
+                T_out: [float32],
+                axes: [0, 1],
+                constants: [],
+                epilogue:
+                    "x: float32; "
+                    "c: 1; "
+                    "s0 = Mul<float32>(x0, c0); "
+                    "return s0",
+                epilogue_constants: [0.2],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = SquaredDifference<float32>(x0, x1); "
+                    "return s0",
+                keep_dims: false,
+                reductions: "Sum",
+                whole: false,
+            } -> float32[]
         "#]],
     );
 }
@@ -123,8 +143,41 @@ fn the_gradient_of_a_bias_is_a_sum() {
             db = Where(w/reduce)
             dw = Where(w/reduce:1)
             df = Where(c/reduce)
-            c/reduce = _WgpuFusedReduce(f) {T_extra: [], T_in: [float32], T_out: [float32], axes: [0, 2, 3], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32; c: 0; s0 = Exp<float32>(x0); return s0", keep_dims: false, reductions: "Sum", whole: false} -> float32[3]
-            w/reduce = _WgpuFusedReduce(g, x) {T_extra: [], T_in: [float32, float32], T_out: [float32, float32], axes: [0, 1, 2], constants: [], epilogue: "", epilogue_constants: [], expression: "x: float32, float32; c: 0; s0 = ReluGrad<float32>(x0, x1); s1 = Mul<float32>(s0, x1); return s0, s1", keep_dims: false, reductions: "Sum,Sum", whole: false} -> float32[3], float32[3]
+            c/reduce = _WgpuFusedReduce(f) {
+                T_extra: [],
+                T_in: [float32],
+                T_out: [float32],
+                axes: [0, 2, 3],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Exp<float32>(x0); "
+                    "return s0",
+                keep_dims: false,
+                reductions: "Sum",
+                whole: false,
+            } -> float32[3]
+            w/reduce = _WgpuFusedReduce(g, x) {
+                T_extra: [],
+                T_in: [float32, float32],
+                T_out: [float32, float32],
+                axes: [0, 1, 2],
+                constants: [],
+                epilogue: "",
+                epilogue_constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = ReluGrad<float32>(x0, x1); "
+                    "s1 = Mul<float32>(s0, x1); "
+                    "return s0, s1",
+                keep_dims: false,
+                reductions: "Sum,Sum",
+                whole: false,
+            } -> float32[3], float32[3]
         "#]],
     );
     for rest in [

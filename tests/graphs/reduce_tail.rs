@@ -52,7 +52,30 @@ fn a_normalization_leaves_scale_and_shift() {
             scaled = Mul(x, variance/moments:1) {T: float32} -> float32[?2, 4, 4, 3]
             out = AddV2(scaled, variance/moments:2) {T: float32} -> float32[?2, 4, 4, 3]
             more = NoOp(^assign)
-            variance/moments = _WgpuFusedReduce(x, gamma, beta) {T_extra: [float32, float32], T_in: [float32], T_out: [float32, float32, float32], axes: [0, 1, 2], constants: [], epilogue: "x: float32, float32, float32, float32; c: 1; s0 = AddV2<float32>(x1, c0); s1 = Rsqrt<float32>(s0); s2 = Mul<float32>(x2, s1); s3 = Mul<float32>(x0, s2); s4 = Sub<float32>(x3, s3); return x0, s2, s4", epilogue_constants: [0.001], expression: "x: float32; c: 0; return x0", keep_dims: true, reductions: "Moments", whole: false} -> float32[1, 1, 1, 3], float32[1, 1, 1, 3], float32[1, 1, 1, 3]
+            variance/moments = _WgpuFusedReduce(x, gamma, beta) {
+                T_extra: [float32, float32],
+                T_in: [float32],
+                T_out: [float32, float32, float32],
+                axes: [0, 1, 2],
+                constants: [],
+                epilogue:
+                    "x: float32, float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = AddV2<float32>(x1, c0); "
+                    "s1 = Rsqrt<float32>(s0); "
+                    "s2 = Mul<float32>(x2, s1); "
+                    "s3 = Mul<float32>(x0, s2); "
+                    "s4 = Sub<float32>(x3, s3); "
+                    "return x0, s2, s4",
+                epilogue_constants: [0.001],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "return x0",
+                keep_dims: true,
+                reductions: "Moments",
+                whole: false,
+            } -> float32[1, 1, 1, 3], float32[1, 1, 1, 3], float32[1, 1, 1, 3]
         "#]],
     );
 }
@@ -96,7 +119,34 @@ fn the_gradient_of_a_normalization_is_one_node() {
             beta = Reshape(sb/reduce, l) {T: float32, Tshape: int32} -> float32[3]
             flat = Identity2(beta, sb/reduce:1)
             out = Where(sb/reduce:3, sb/reduce:2, scale)
-            sb/reduce = _WgpuFusedReduce(dy, x, mean, inverse, gamma) {T_extra: [float32, float32, float32], T_in: [float32, float32], T_out: [float32, float32, float32, float32], axes: [0, 1], constants: [], epilogue: "x: float32, float32, float32, float32, float32; c: 0; s0 = Neg<float32>(x1); s1 = Mul<float32>(s0, x2); s2 = AddV2<float32>(x0, s1); s3 = Mul<float32>(s2, x3); s4 = Mul<float32>(s2, x4); s5 = RsqrtGrad<float32>(x3, s4); s6 = Mul<float32>(x4, x3); s7 = Mul<float32>(s0, s6); return x1, s3, s5, s7", epilogue_constants: [], expression: "x: float32, float32; c: 0; s0 = Mul<float32>(x0, x1); return s0, x0", keep_dims: true, reductions: "Sum,Sum", whole: false} -> float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3]
+            sb/reduce = _WgpuFusedReduce(dy, x, mean, inverse, gamma) {
+                T_extra: [float32, float32, float32],
+                T_in: [float32, float32],
+                T_out: [float32, float32, float32, float32],
+                axes: [0, 1],
+                constants: [],
+                epilogue:
+                    "x: float32, float32, float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = Neg<float32>(x1); "
+                    "s1 = Mul<float32>(s0, x2); "
+                    "s2 = AddV2<float32>(x0, s1); "
+                    "s3 = Mul<float32>(s2, x3); "
+                    "s4 = Mul<float32>(s2, x4); "
+                    "s5 = RsqrtGrad<float32>(x3, s4); "
+                    "s6 = Mul<float32>(x4, x3); "
+                    "s7 = Mul<float32>(s0, s6); "
+                    "return x1, s3, s5, s7",
+                epilogue_constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Mul<float32>(x0, x1); "
+                    "return s0, x0",
+                keep_dims: true,
+                reductions: "Sum,Sum",
+                whole: false,
+            } -> float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3]
         "#]],
     );
 }
@@ -120,7 +170,28 @@ fn values_of_other_extents_get_them_behind_the_node() {
             out = Where(r/shape, h/shape)
             r/shape = Squeeze(s/reduce) {T: float32, squeeze_dims: [0]} -> float32[3]
             h/shape = Squeeze(s/reduce:1) {T: float16, squeeze_dims: [0]} -> float16[3]
-            s/reduce = _WgpuFusedReduce(x) {T_extra: [], T_in: [float32], T_out: [float32, float16], axes: [0], constants: [], epilogue: "x: float32; c: 0; s0 = Sqrt<float32>(x0); s1 = Exp<float32>(s0); s2 = Cast<float32, float16>(s1); return s0, s2", epilogue_constants: [], expression: "x: float32; c: 0; return x0", keep_dims: true, reductions: "Sum", whole: false} -> float32[1, 3], float16[1, 3]
+            s/reduce = _WgpuFusedReduce(x) {
+                T_extra: [],
+                T_in: [float32],
+                T_out: [float32, float16],
+                axes: [0],
+                constants: [],
+                epilogue:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Sqrt<float32>(x0); "
+                    "s1 = Exp<float32>(s0); "
+                    "s2 = Cast<float32, float16>(s1); "
+                    "return s0, s2",
+                epilogue_constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "return x0",
+                keep_dims: true,
+                reductions: "Sum",
+                whole: false,
+            } -> float32[1, 3], float16[1, 3]
         "#]],
     );
 }
@@ -145,13 +216,34 @@ fn a_loss_is_scaled_where_it_is_summed() {
             y = Placeholder -> float32[8, 3]
             n = Placeholder -> float32[]
             out = Where(s/reduce)
-            s/reduce = _WgpuFusedReduce(x, y, n) {T_extra: [float32], T_in: [float32, float32], T_out: [float16], axes: [0, 1], constants: [], epilogue: "x: float32, float32; c: 0; s0 = DivNoNan<float32>(x0, x1); s1 = Cast<float32, float16>(s0); return s1", epilogue_constants: [], expression: "x: float32, float32; c: 0; s0 = SquaredDifference<float32>(x0, x1); return s0", keep_dims: false, reductions: "Sum", whole: false} -> float16[]
+            s/reduce = _WgpuFusedReduce(x, y, n) {
+                T_extra: [float32],
+                T_in: [float32, float32],
+                T_out: [float16],
+                axes: [0, 1],
+                constants: [],
+                epilogue:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = DivNoNan<float32>(x0, x1); "
+                    "s1 = Cast<float32, float16>(s0); "
+                    "return s1",
+                epilogue_constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = SquaredDifference<float32>(x0, x1); "
+                    "return s0",
+                keep_dims: false,
+                reductions: "Sum",
+                whole: false,
+            } -> float16[]
         "#]],
     );
 }
 
 #[test]
-fn what_is_no_tail_stays() {
+fn other_nodes_stay() {
     let around = |rest: &str| {
         format!(
             "preserve x, v, out\nx = Placeholder -> float32[8, 3]\nv = VarHandleOp {{dtype: \
@@ -184,7 +276,7 @@ fn what_is_no_tail_stays() {
 }
 
 #[test]
-fn what_a_value_waits_for_does_not_leave_without_it() {
+fn control_inputs_stay_with_their_value() {
     // One value more than a node can return. Without `n` it reads two tensors less, but `w`, which
     // the others need, waits for it.
     let others = ["Abs", "Erf", "Exp", "Relu", "Sigmoid", "Tanh"];

@@ -22,7 +22,7 @@ fn loops(x: &str) -> String {
 const X: &str = "t = Placeholder -> float32[3, ?]\nx = Shape(t) -> int32[2]";
 
 #[test]
-fn what_only_loops_see_becomes_a_stack() {
+fn lists_that_only_loops_see_become_stacks() {
     check(
         "stacks",
         &loops(X),
@@ -47,7 +47,7 @@ fn what_only_loops_see_becomes_a_stack() {
 }
 
 #[test]
-fn what_others_see_stays_a_list() {
+fn lists_that_others_see_stay() {
     let text = loops(X);
     // The list has another reader or another source, is passed on, or may be fetched or fed.
     refuse("stacks", &format!("{text}\nl = TensorListLength(exit) -> int32[]"));

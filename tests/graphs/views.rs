@@ -37,7 +37,21 @@ fn repetitions_within() {
             multiples = Const {dtype: int32, value: tensor int32[2] [4, 1]} -> int32[2]
             whole = Const {dtype: int32, value: tensor int32[2] [4, 8]} -> int32[2]
             out = Custom(n/wgpu_fused)
-            n/wgpu_fused = _WgpuFusedElementwise(v, w, x, mean, dy) {T_in: [float32, float32, float32, float32, float32], T_out: [float32], constants: [0.25, 2.0], expression: "x: float32, float32, float32, float32, float32; c: 2; s0 = Mul<float32>(x0, c0); s1 = Sub<float32>(x2, x3); s2 = Mul<float32>(c1, s0); s3 = Mul<float32>(s2, s1); s4 = AddV2<float32>(x4, s3); s5 = AddV2<float32>(s4, x1); return s5"} -> float32[4, 8]
+            n/wgpu_fused = _WgpuFusedElementwise(v, w, x, mean, dy) {
+                T_in: [float32, float32, float32, float32, float32],
+                T_out: [float32],
+                constants: [0.25, 2.0],
+                expression:
+                    "x: float32, float32, float32, float32, float32; "
+                    "c: 2; "
+                    "s0 = Mul<float32>(x0, c0); "
+                    "s1 = Sub<float32>(x2, x3); "
+                    "s2 = Mul<float32>(c1, s0); "
+                    "s3 = Mul<float32>(s2, s1); "
+                    "s4 = AddV2<float32>(x4, s3); "
+                    "s5 = AddV2<float32>(s4, x1); "
+                    "return s5",
+            } -> float32[4, 8]
         "#]],
     );
 }
@@ -72,8 +86,30 @@ fn views_are_looked_through() {
             m = Const {dtype: int32, value: tensor int32[2] [4, 1]} -> int32[2]
             out = Custom(z/wgpu_fused, h/behind)
             h/behind = Reshape(a/wgpu_fused:1, d) {T: float32, Tshape: int32} -> float32[1, 8]
-            a/wgpu_fused = _WgpuFusedElementwise(w, v) {T_in: [float32, float32], T_out: [float32, float32, float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Exp<float32>(x0); s1 = Neg<float32>(s0); s2 = Square<float32>(s1); s3 = Mul<float32>(x1, x0); return s0, s2, s3"} -> float32[8], float32[8], float32[8]
-            z/wgpu_fused = _WgpuFusedElementwise(a/wgpu_fused:2, x, a/wgpu_fused) {T_in: [float32, float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = AddV2<float32>(x1, x0); s1 = Mul<float32>(s0, x2); return s1"} -> float32[4, 8]
+            a/wgpu_fused = _WgpuFusedElementwise(w, v) {
+                T_in: [float32, float32],
+                T_out: [float32, float32, float32],
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Exp<float32>(x0); "
+                    "s1 = Neg<float32>(s0); "
+                    "s2 = Square<float32>(s1); "
+                    "s3 = Mul<float32>(x1, x0); "
+                    "return s0, s2, s3",
+            } -> float32[8], float32[8], float32[8]
+            z/wgpu_fused = _WgpuFusedElementwise(a/wgpu_fused:2, x, a/wgpu_fused) {
+                T_in: [float32, float32, float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x1, x0); "
+                    "s1 = Mul<float32>(s0, x2); "
+                    "return s1",
+            } -> float32[4, 8]
         "#]],
     );
 }
@@ -111,7 +147,17 @@ fn a_view_of_both_kinds() {
             d = Const {dtype: int32, value: tensor int32[2] [1, 8]} -> int32[2]
             b = Reshape(v, d) {T: float32, Tshape: int32} -> float32[1, 8]
             out = Custom(e/wgpu_fused)
-            e/wgpu_fused = _WgpuFusedElementwise(b, v) {T_in: [float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32; c: 0; s0 = Tanh<float32>(x1); s1 = Mul<float32>(x1, s0); return s1"} -> float32[1, 8]
+            e/wgpu_fused = _WgpuFusedElementwise(b, v) {
+                T_in: [float32, float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Tanh<float32>(x1); "
+                    "s1 = Mul<float32>(x1, s0); "
+                    "return s1",
+            } -> float32[1, 8]
         "#]],
     );
 }
@@ -142,15 +188,27 @@ fn changes_of_shape_come_behind_what_is_elementwise() {
         "elementwise",
         &groups(SILU, ""),
         &expect![[r#"
-        preserve out
-        x = Placeholder -> float32[2, 4, 3, 2]
-        scale = Placeholder -> float32[1, 1, 3, 2]
-        mean = Placeholder -> float32[2, 1, 3, 1]
-        d = Const {dtype: int32, value: tensor int32[3] [2, 4, 6]} -> int32[3]
-        out = Custom(z/behind)
-        z/behind = Reshape(z/wgpu_fused, d) {T: float32, Tshape: int32} -> float32[2, 4, 6]
-        z/wgpu_fused = _WgpuFusedElementwise(x, mean, scale) {T_in: [float32, float32, float32], T_out: [float32], constants: [], expression: "x: float32, float32, float32; c: 0; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(s0, x2); s2 = Sigmoid<float32>(s1); s3 = Mul<float32>(s2, s1); return s3"} -> float32[2, 4, 3, 2]
-    "#]],
+            preserve out
+            x = Placeholder -> float32[2, 4, 3, 2]
+            scale = Placeholder -> float32[1, 1, 3, 2]
+            mean = Placeholder -> float32[2, 1, 3, 1]
+            d = Const {dtype: int32, value: tensor int32[3] [2, 4, 6]} -> int32[3]
+            out = Custom(z/behind)
+            z/behind = Reshape(z/wgpu_fused, d) {T: float32, Tshape: int32} -> float32[2, 4, 6]
+            z/wgpu_fused = _WgpuFusedElementwise(x, mean, scale) {
+                T_in: [float32, float32, float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = Sub<float32>(x0, x1); "
+                    "s1 = Mul<float32>(s0, x2); "
+                    "s2 = Sigmoid<float32>(s1); "
+                    "s3 = Mul<float32>(s2, s1); "
+                    "return s3",
+            } -> float32[2, 4, 3, 2]
+        "#]],
     );
     // A value with other readers in the new shape is stored too.
     let after = super::after("elementwise", &groups(SILU, "more = Custom(r)"));
@@ -185,7 +243,7 @@ fn changes_of_shape_stay_where_others_meet() {
 }
 
 #[test]
-fn what_is_computed_again_behind_a_view_reads_one_tensor() {
+fn values_computed_again_behind_a_view_read_one_tensor() {
     // `c` is recomputed by `s`, whose value has its shape from it, and by `m`, which has another
     // tensor of that shape.
     let after = super::after(

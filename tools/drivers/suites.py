@@ -43,7 +43,6 @@ WITHOUT_DEVICE = {
     "house",
     "optimizer",
     "optimizer_limits",
-    "optimizer_rows",
     "optimizer_scale",
     "proto",
     "shaders",

@@ -26,7 +26,7 @@ SYSTEM = "debian-13"
 TRIPLE = "x86_64-pc-windows-gnu"
 #: The crate's tests in one program, by suites. Others need no adapter or are only for Linux.
 KIT = "kit"
-PROGRAMS = (KIT, "scalar", "proto", "pipeline_cache", "optimizer_rows", "optimizer_limits")
+PROGRAMS = (KIT, "scalar", "proto", "pipeline_cache", "graphs", "optimizer_limits")
 #: Suites that do not run, with the reason.
 LEFT_OUT = {
     "pipeline_cache": "Wine's Vulkan gives no pipeline cache's data",

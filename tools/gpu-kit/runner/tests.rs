@@ -18,7 +18,6 @@ const LEFT_OUT: &[&str] = &[
     "graphs",             // the optimizer, which needs no adapter
     "kit",                // the suites themselves
     "optimizer_limits",   // memory and time of the optimizer
-    "optimizer_rows",     // the optimizer
     "optimizer_scale",    // the optimizer
     "pipeline_cache",     // needs the same layer
     "proto",              // messages

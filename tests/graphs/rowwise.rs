@@ -64,7 +64,32 @@ fn a_normalization_is_one_node() {
         y = Identity(scaled) {T: float32} -> float32[?2, 8]",
         &expect![[r#"
             y = Identity(scaled/fused_rowwise) {T: float32} -> float32[?2, 8]
-            scaled/fused_rowwise = _WgpuFusedRowwise(x, gamma, ^x) {T_in: [float32, float32], T_out: [float32], axes: [-1], constants: [0.5], program: "Mean: x: float32, float32; c: 1; return x0 | Mean: x: float32, float32, float32; c: 1; s0 = SquaredDifference<float32>(x0, x2); return s0 | row: x: float32, float32, float32, float32; c: 1; s0 = AddV2<float32>(x3, c0); s1 = Rsqrt<float32>(s0); return s1 | full: x: float32, float32, float32, float32, float32; c: 1; s0 = Sub<float32>(x0, x2); s1 = Mul<float32>(x4, x1); s2 = Mul<float32>(s0, s1); return s2 | return y0"} -> float32[?2, 8]
+            scaled/fused_rowwise = _WgpuFusedRowwise(x, gamma, ^x) {
+                T_in: [float32, float32],
+                T_out: [float32],
+                axes: [-1],
+                constants: [0.5],
+                program:
+                    "Mean: x: float32, float32; "
+                    "c: 1; "
+                    "return x0 | "
+                    "Mean: x: float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = SquaredDifference<float32>(x0, x2); "
+                    "return s0 | "
+                    "row: x: float32, float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = AddV2<float32>(x3, c0); "
+                    "s1 = Rsqrt<float32>(s0); "
+                    "return s1 | "
+                    "full: x: float32, float32, float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = Sub<float32>(x0, x2); "
+                    "s1 = Mul<float32>(x4, x1); "
+                    "s2 = Mul<float32>(s0, s1); "
+                    "return s2 | "
+                    "return y0",
+            } -> float32[?2, 8]
         "#]],
     );
 }
@@ -87,13 +112,31 @@ fn rows_without_the_reduced_axes_and_tiles_are_values_of_rows() {
         &expect![[r#"
             y = Identity(product/fused_rowwise:1) {T: float32} -> float32[4, 6, 8]
             z = Identity(product/fused_rowwise) {T: float32} -> float32[4, 6]
-            product/fused_rowwise = _WgpuFusedRowwise(x) {T_in: [float32], T_out: [float32, float32], axes: [-1], constants: [], program: "Sum: x: float32; c: 0; return x0 | row: x: float32, float32; c: 0; s0 = Log<float32>(x1); return s0 | full: x: float32, float32, float32; c: 0; s0 = Mul<float32>(x0, x2); return s0 | return r1 flat, y0"} -> float32[4, 6], float32[4, 6, 8]
+            product/fused_rowwise = _WgpuFusedRowwise(x) {
+                T_in: [float32],
+                T_out: [float32, float32],
+                axes: [-1],
+                constants: [],
+                program:
+                    "Sum: x: float32; "
+                    "c: 0; "
+                    "return x0 | "
+                    "row: x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Log<float32>(x1); "
+                    "return s0 | "
+                    "full: x: float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = Mul<float32>(x0, x2); "
+                    "return s0 | "
+                    "return r1 flat, y0",
+            } -> float32[4, 6], float32[4, 6, 8]
         "#]],
     );
 }
 
 #[test]
-fn what_is_cheap_is_computed_again_and_what_sums_over_rows_need_is_left_to_them() {
+fn cheap_values_are_computed_again_and_operands_of_sums_over_rows_are_left_to_them() {
     check(
         "preserve dx, dgamma
         dy = Placeholder {dtype: float32} -> float32[4, 8]
@@ -117,13 +160,42 @@ fn what_is_cheap_is_computed_again_and_what_sums_over_rows_need_is_left_to_them(
         dgamma = Identity(dgamma_sum, ^used) {T: float32} -> float32[8]",
         &expect![[r#"
             wide = Cast(x) {DstT: float32, SrcT: float16} -> float32[4, 8]
-            used = MatMul(difference/fused_rowwise, difference/fused_rowwise) {T: float32, transpose_b: true} -> float32[4, 4]
+            used = MatMul(difference/fused_rowwise, difference/fused_rowwise) {
+                T: float32,
+                transpose_b: true,
+            } -> float32[4, 4]
             normed = Mul(wide, scale) {T: float32} -> float32[4, 8]
             weighted = Mul(dy, normed) {T: float32} -> float32[4, 8]
-            dgamma_sum = Sum(weighted, first) {T: float32, Tidx: int32, keep_dims: false} -> float32[8]
+            dgamma_sum = Sum(weighted, first) {
+                T: float32,
+                Tidx: int32,
+                keep_dims: false,
+            } -> float32[8]
             dx = Identity(difference/fused_rowwise:1) {T: float32} -> float32[4, 8]
             dgamma = Identity(dgamma_sum, ^used) {T: float32} -> float32[8]
-            difference/fused_rowwise = _WgpuFusedRowwise(x, gamma, scale, dy) {T_in: [float16, float32, float32, float32], T_out: [float32, float32], axes: [-1], constants: [], program: "Sum: x: float16, float32, float32, float32; c: 0; s0 = Mul<float32>(x1, x2); s1 = Mul<float32>(x3, s0); return s1 | full: x: float16, float32, float32, float32, float32; c: 0; s0 = Cast<float16, float32>(x0); s1 = Exp<float32>(s0); s2 = Mul<float32>(x1, x2); s3 = Mul<float32>(x3, s2); s4 = Mul<float32>(s0, x2); s5 = Mul<float32>(s4, x4); s6 = Sub<float32>(s3, s5); return s1, s6 | return y0, y1"} -> float32[4, 8], float32[4, 8]
+            difference/fused_rowwise = _WgpuFusedRowwise(x, gamma, scale, dy) {
+                T_in: [float16, float32, float32, float32],
+                T_out: [float32, float32],
+                axes: [-1],
+                constants: [],
+                program:
+                    "Sum: x: float16, float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = Mul<float32>(x1, x2); "
+                    "s1 = Mul<float32>(x3, s0); "
+                    "return s1 | "
+                    "full: x: float16, float32, float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = Cast<float16, float32>(x0); "
+                    "s1 = Exp<float32>(s0); "
+                    "s2 = Mul<float32>(x1, x2); "
+                    "s3 = Mul<float32>(x3, s2); "
+                    "s4 = Mul<float32>(s0, x2); "
+                    "s5 = Mul<float32>(s4, x4); "
+                    "s6 = Sub<float32>(s3, s5); "
+                    "return s1, s6 | "
+                    "return y0, y1",
+            } -> float32[4, 8], float32[4, 8]
         "#]],
     );
 }
@@ -142,10 +214,42 @@ fn paths_that_leave_and_come_back_are_not_closed() {
         again = Sub(sum, max) {T: float32} -> float32[8, 8]
         y = Identity(again) {T: float32} -> float32[8, 8]",
         &expect![[r#"
-            product = MatMul(centered/fused_rowwise, centered/fused_rowwise) {T: float32} -> float32[8, 8]
+            product = MatMul(centered/fused_rowwise, centered/fused_rowwise) {
+                T: float32,
+            } -> float32[8, 8]
             y = Identity(again/fused_rowwise) {T: float32} -> float32[8, 8]
-            again/fused_rowwise = _WgpuFusedRowwise(x, product) {T_in: [float32, float32], T_out: [float32], axes: [-1], constants: [], program: "Max: x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); return s0 | full: x: float32, float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); s1 = Sub<float32>(s0, x2); return s1 | return y0"} -> float32[8, 8]
-            centered/fused_rowwise = _WgpuFusedRowwise(x) {T_in: [float32], T_out: [float32], axes: [-1], constants: [], program: "Mean: x: float32; c: 0; return x0 | full: x: float32, float32; c: 0; s0 = Sub<float32>(x0, x1); return s0 | return y0"} -> float32[8, 8]
+            again/fused_rowwise = _WgpuFusedRowwise(x, product) {
+                T_in: [float32, float32],
+                T_out: [float32],
+                axes: [-1],
+                constants: [],
+                program:
+                    "Max: x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "return s0 | "
+                    "full: x: float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "s1 = Sub<float32>(s0, x2); "
+                    "return s1 | "
+                    "return y0",
+            } -> float32[8, 8]
+            centered/fused_rowwise = _WgpuFusedRowwise(x) {
+                T_in: [float32],
+                T_out: [float32],
+                axes: [-1],
+                constants: [],
+                program:
+                    "Mean: x: float32; "
+                    "c: 0; "
+                    "return x0 | "
+                    "full: x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Sub<float32>(x0, x1); "
+                    "return s0 | "
+                    "return y0",
+            } -> float32[8, 8]
         "#]],
     );
 }
@@ -162,8 +266,26 @@ fn a_constant_that_waits_for_a_member_does_not_part_the_region() {
         doubled = Mul(centered, two) {T: float32} -> float32[4, 8]
         y = Identity(doubled) {T: float32} -> float32[4, 8]",
         &expect![[r#"
+                dtype: float32,
+                value: tensor float32[] [2.0],
+            } -> float32[]
             y = Identity(doubled/fused_rowwise) {T: float32} -> float32[4, 8]
-            doubled/fused_rowwise = _WgpuFusedRowwise(x) {T_in: [float32], T_out: [float32], axes: [-1], constants: [2.0], program: "Mean: x: float32; c: 1; return x0 | full: x: float32, float32; c: 1; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(s0, c0); return s1 | return y0"} -> float32[4, 8]
+            doubled/fused_rowwise = _WgpuFusedRowwise(x) {
+                T_in: [float32],
+                T_out: [float32],
+                axes: [-1],
+                constants: [2.0],
+                program:
+                    "Mean: x: float32; "
+                    "c: 1; "
+                    "return x0 | "
+                    "full: x: float32, float32; "
+                    "c: 1; "
+                    "s0 = Sub<float32>(x0, x1); "
+                    "s1 = Mul<float32>(s0, c0); "
+                    "return s1 | "
+                    "return y0",
+            } -> float32[4, 8]
         "#]],
     );
 }
@@ -182,7 +304,23 @@ fn a_product_that_waits_for_a_member_does_not_part_the_region() {
         y = Identity(product) {T: float32} -> float32[4, 8]",
         &expect![[r#"
             y = Identity(product/fused_rowwise) {T: float32} -> float32[4, 8]
-            product/fused_rowwise = _WgpuFusedRowwise(x) {T_in: [float32], T_out: [float32], axes: [-1], constants: [2.0], program: "Mean: x: float32; c: 1; return x0 | full: x: float32, float32; c: 1; s0 = Sub<float32>(x0, x1); s1 = Mul<float32>(x0, c0); s2 = Mul<float32>(s0, s1); return s2 | return y0"} -> float32[4, 8]
+            product/fused_rowwise = _WgpuFusedRowwise(x) {
+                T_in: [float32],
+                T_out: [float32],
+                axes: [-1],
+                constants: [2.0],
+                program:
+                    "Mean: x: float32; "
+                    "c: 1; "
+                    "return x0 | "
+                    "full: x: float32, float32; "
+                    "c: 1; "
+                    "s0 = Sub<float32>(x0, x1); "
+                    "s1 = Mul<float32>(x0, c0); "
+                    "s2 = Mul<float32>(s0, s1); "
+                    "return s2 | "
+                    "return y0",
+            } -> float32[4, 8]
         "#]],
     );
 }

@@ -542,7 +542,7 @@ fn adapters_without_dynamic_offsets_bind_each_place() {
 }
 
 #[test]
-fn what_bind_groups_keep_is_not_in_use() {
+fn buffers_kept_by_bind_groups_are_not_in_use() {
     let device = own_device();
     // Each block is bound once and freed.
     for round in 0..400 {

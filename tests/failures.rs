@@ -381,7 +381,7 @@ fn a_host_callback_that_waits_for_its_device_gets_an_error() {
 }
 
 #[test]
-fn who_reads_nothing_back_does_not_outrun_the_device() {
+fn programs_that_read_nothing_back_do_not_outrun_the_device() {
     let device = own_device();
     let (a, parts) = (device.allocate(32 << 20).unwrap(), 64);
     // The completion thread is blocked, as behind a slow GPU.

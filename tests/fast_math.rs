@@ -33,7 +33,7 @@ fn arithmetic(words: &[u32]) -> Vec<u32> {
 }
 
 #[test]
-fn what_depends_on_exact_arithmetic_is_gone() {
+fn operations_that_depend_on_exact_arithmetic_are_gone() {
     for (statements, before, after) in [
         ("a[0] = select(0.0, 1.0, x != x);", vec![FORD_NOT_EQUAL], vec![COPY_OBJECT]),
         ("a[0] = x - x;", vec![FSUB], vec![COPY_OBJECT]),

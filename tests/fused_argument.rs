@@ -139,7 +139,7 @@ fn empty_products() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn nodes_that_do_not_fit_are_refused() {
     let run = |node: &Node, bias: &[usize]| {
         let matrix = |dims: &[usize]| -> Input {
             HostTensor::floats(DType::F32, dims, &vec![0.0; dims.iter().product()]).into()

@@ -145,7 +145,7 @@ fn misaligned_operands() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn parts_that_do_not_go_together_are_refused() {
     let x = HostTensor::f32(&[2, 6], &[1.0; 12]);
     let odd = HostTensor::f32(&[2, 5], &[1.0; 10]);
     let run = |node: Node, inputs: [&HostTensor; 2]| {

@@ -263,7 +263,7 @@ fn constants_beyond_the_finite_arrive() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_and_changes_nothing() {
+fn nodes_that_do_not_fit_are_errors_and_change_nothing() {
     let mut session = session();
     let (two, three) = (HostTensor::f32(&[2], &[1.0, 2.0]), HostTensor::f32(&[3], &[1.0; 3]));
     let mut message = |case: &Case| match case.run(&mut session).unwrap_err() {

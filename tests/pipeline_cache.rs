@@ -29,7 +29,7 @@ fn main() {
         })
     };
     let trials = vec![
-        test("what_is_stored_serves_the_next_device", what_is_stored_serves_the_next_device),
+        test("a_stored_cache_serves_the_next_device", a_stored_cache_serves_the_next_device),
         test("garbage_is_discarded", garbage_is_discarded),
         test("an_unwritable_directory_harms_nothing", an_unwritable_directory_harms_nothing),
     ];
@@ -90,7 +90,7 @@ fn device(directory: &Path) -> Arc<Device> {
     device
 }
 
-fn what_is_stored_serves_the_next_device(found: &Found) {
+fn a_stored_cache_serves_the_next_device(found: &Found) {
     let scratch = Scratch::new("again");
     let before = found();
     let first = device(&scratch.0);

@@ -65,8 +65,6 @@ mod matmul;
 mod movement;
 #[path = "../norm.rs"]
 mod norm;
-#[path = "../optimizer.rs"]
-mod optimizer;
 #[path = "../optimizer_loops.rs"]
 mod optimizer_loops;
 #[path = "../optimizer_random.rs"]
@@ -99,5 +97,7 @@ mod sparse;
 mod spectral;
 #[path = "../trace.rs"]
 mod trace;
+#[path = "../training.rs"]
+mod training;
 #[path = "../variable.rs"]
 mod variable;

@@ -286,7 +286,7 @@ fn long_sequences_and_small_bindings_give_the_same() {
 }
 
 #[test]
-fn what_tensorflow_refuses_is_refused() {
+fn arguments_that_tensorflow_refuses_are_refused() {
     let mut session = session();
     let small = Case::new("CTCLoss", 3, 4, &[&[0, 1], &[2]]);
     let v2 = Case::new("CTCLossV2", 3, 4, &[&[1, 2], &[2]]);

@@ -41,7 +41,6 @@ WITHOUT_DEVICE = {
     # All suites once more, as one program.
     "kit",
     "house",
-    "optimizer",
     "optimizer_limits",
     "optimizer_scale",
     "proto",

@@ -43,7 +43,7 @@ pub const SUITES: &[&str] = &[
     "patches",
     "debug_summary",
     "items",
-    "optimizer",
+    "training",
     "optimizer_loops",
     "optimizer_random",
     "autotune",

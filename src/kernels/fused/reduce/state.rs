@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_row_is_refused() {
+    fn reductions_without_a_row_are_refused() {
         for (names, dtypes) in [
             ("Sum", vec![F32, F32]),
             ("Sum", vec![Bool]),

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn stages_that_do_not_go_together_are_refused() {
         for text in [
             "return y0",
             "Sum: x: float32; c: 0; return x0 | return y0",

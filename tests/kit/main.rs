@@ -67,6 +67,8 @@ mod movement;
 mod norm;
 #[path = "../optimizer_loops.rs"]
 mod optimizer_loops;
+#[path = "../optimizer_meaning.rs"]
+mod optimizer_meaning;
 #[path = "../optimizer_random.rs"]
 mod optimizer_random;
 #[path = "../patches.rs"]

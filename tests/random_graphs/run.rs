@@ -45,6 +45,12 @@ pub fn evaluate(
         | "Print" | "StopGradient" => inputs,
         "Assert" | "NoOp" => Vec::new(),
         "Reshape" => vec![reshaped(&inputs).into()],
+        "ExpandDims" => {
+            let mut value = tensor(&inputs[0]).clone();
+            let axis = tensor(&inputs[1]).to_i64().unwrap()[0];
+            value.dims.insert(usize::try_from(axis).expect("an axis from the front"), 1);
+            vec![value.into()]
+        }
         "Squeeze" => {
             let mut value = tensor(&inputs[0]).clone();
             let dropped = node.attr("squeeze_dims").and_then(Attr::ints).unwrap();

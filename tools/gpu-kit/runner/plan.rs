@@ -45,6 +45,7 @@ pub const SUITES: &[&str] = &[
     "items",
     "training",
     "optimizer_loops",
+    "optimizer_meaning",
     "optimizer_random",
     "autotune",
     "barriers",

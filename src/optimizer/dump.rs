@@ -1,5 +1,5 @@
-//! The files in the folder of `TF_WGPU_DUMP`: graphs as text and as pictures, the time of each pass,
-//! and the decisions about each node.
+//! The files in the folder of `TF_WGPU_DUMP`: graphs as text and as pictures, the time of each
+//! pass, and the decisions about each node.
 
 use std::fmt::Write;
 
@@ -23,8 +23,8 @@ const FUSION_COLUMNS: &[&str] = &["graph", "node", "op", "replaces", "reason", "
 
 /// The files of one optimization, number 7 here: `graphs/0007_before` and `graphs/0007_after` as
 /// `.txt` and `.svg`, and `graphs/0007_03_elementwise.txt` for the third step that changed the
-/// graph. `fusions.tsv` has a row for each fused node, with the nodes that it replaces, and for each
-/// other node, with the reason why it is not part of one.
+/// graph. `fusions.tsv` has a row for each fused node, with the nodes that it replaces, and for
+/// each other node, with the reason why it is not part of one.
 #[derive(Debug)]
 pub struct Dump<'a> {
     folder: &'a Folder,

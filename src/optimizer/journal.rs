@@ -1,5 +1,5 @@
-//! What passes decided: the nodes that each fused node replaced, and why neighbours stayed apart.
-//! It is kept only for those who ask: dumps.
+//! The decisions of passes: the nodes that each fused node replaced, and the reasons why neighbours
+//! stayed apart. A graph keeps them only for dumps.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

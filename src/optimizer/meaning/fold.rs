@@ -14,7 +14,7 @@ pub enum Axes {
     All,
     /// All axes but the channels' (`BiasAddGrad`).
     AllButChannels(Vec<i64>),
-    /// Those that a constant names, sorted; counted from the front where the rank is known.
+    /// The axes that a constant names, sorted; counted from the front where the rank is known.
     Given(Vec<i64>),
 }
 

@@ -17,7 +17,7 @@ pub fn replaced_ops(op: &str, attr: StringAttr<'_>) -> Vec<&'static str> {
 /// The product or convolution that a fused op computes.
 fn base_op(op: &str) -> Option<&'static str> {
     match op {
-        contraction::JOINED
+        products::JOINED
         | products::ADDED
         | products::JOINED_WITH_SUMS
         | products::WITH_ARGUMENT

@@ -266,9 +266,7 @@ fn body_of(text: &str) -> String {
 fn sums_over_what_is_no_broadcast_vanish() {
     let same = "other = Shape(sum) {T: float32, out_type: int32} -> int32[2]";
     expect![[r#"
-        popped = TensorListPopBack(list, c) {
-            element_dtype: float32,
-        } -> variant[], float32[?2, 8]
+        popped = TensorListPopBack(list, c) {element_dtype: float32} -> variant[], float32[?2, 8]
         left = NextIteration(popped) {T: variant} -> variant[]
         g = Mul(popped:1, sum) {T: float32} -> float32[?2, 8]
         after = NextIteration(g) {T: float32} -> float32[?2, 8]

@@ -2,6 +2,10 @@
 //! and several steps on the results, with operands of the results' shape and of one element, in as
 //! many dispatches as the outputs need.
 
+#[path = "numeric/close.rs"]
+mod close;
+
+use close::assert_within;
 use tensorflow_wgpu::device::adapters::Selection;
 use tensorflow_wgpu::device::{Device, Profile};
 use tensorflow_wgpu::dtype::DType::{self, *};
@@ -62,22 +66,12 @@ impl Case<'_> {
 
 #[track_caller]
 fn assert_close(got: &HostTensor, wanted: &[f64], tolerance: f64, what: &str) {
-    let got = got.to_f64();
-    assert_eq!(got.len(), wanted.len(), "{what}");
-    for (i, (g, w)) in got.iter().zip(wanted).enumerate() {
-        let same =
-            g.is_nan() && w.is_nan() || g == w || (g - w).abs() <= tolerance * w.abs().max(1.0);
-        assert!(same, "{what}: {i}: {g}, not {w}");
-    }
+    assert_within(got, wanted, |w| tolerance * w.abs().max(1.0), what);
 }
 
+/// Twice as much as for a function alone: sums come before it.
 fn tolerance(dtype: DType) -> f64 {
-    match dtype {
-        F16 => 2.0 / 900.0,
-        BF16 => 2.0 / 120.0,
-        F64 => 1e-11,
-        _ => 2e-5,
-    }
+    2.0 * close::tolerance(dtype)
 }
 
 /// Batch normalization: mean, variance, scale and shift of each channel, of moments of 16-bit or
@@ -248,7 +242,7 @@ fn nothing_to_reduce_and_no_results() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn nodes_that_do_not_fit_are_refused() {
     let case = Case {
         expression: "x: float32; c: 0; return x0",
         reductions: "Sum",

@@ -2,6 +2,10 @@
 //! references, and normalizations and softmax written by hand; in the styles of a software adapter
 //! and of a GPU.
 
+#[path = "numeric/close.rs"]
+mod close;
+
+use close::assert_within;
 use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::kernels::fused::rowwise::program::RowProgram;
@@ -38,23 +42,14 @@ fn values(dtype: DType, dims: &[usize], seed: usize) -> HostTensor {
     )
 }
 
+/// Twice as much as for a function alone: a row program has several.
 fn tolerance(dtype: DType) -> f64 {
-    match dtype {
-        F16 => 4e-3,
-        BF16 => 2e-2,
-        F64 => 1e-11,
-        _ => 2e-5,
-    }
+    2.0 * close::tolerance(dtype)
 }
 
 #[track_caller]
 fn assert_close(got: &HostTensor, wanted: &[f64], worst: f64, context: &str) {
-    assert_eq!(got.dims.iter().product::<usize>(), wanted.len(), "{context}");
-    for (i, (g, w)) in got.to_f64().iter().zip(wanted).enumerate() {
-        let close =
-            (g - w).abs() <= worst * (w.abs() + 1.0) || (g.is_nan() && w.is_nan()) || g == w;
-        assert!(close, "{context} {}: element {i} is {g}, expected {w}", got.dtype);
-    }
+    assert_within(got, wanted, |w| worst * (w.abs() + 1.0), context);
 }
 
 /// Runs the program in both styles, aligned and not, and compares with the interpreter.

@@ -1,6 +1,10 @@
 //! Bias and batch normalization against plain f64, in the styles of a software adapter and of a
 //! GPU.
 
+#[path = "numeric/close.rs"]
+mod close;
+
+use close::assert_within;
 use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::local::{Node, Session};
@@ -37,11 +41,7 @@ fn assert_close(got: &HostTensor, wanted: &[f64], scale: f64, context: &str) {
             F64 => 1e-12,
             _ => 0.0,
         };
-    assert_eq!(got.dims.iter().product::<usize>(), wanted.len(), "{context}");
-    for (i, (g, w)) in got.to_f64().iter().zip(wanted).enumerate() {
-        let close = (g - w).abs() <= tolerance * (1.0 + w.abs()) || (g.is_nan() && w.is_nan());
-        assert!(close, "{context} {}: element {i} is {g}, expected {w}", got.dtype);
-    }
+    assert_within(got, wanted, |w| tolerance * (1.0 + w.abs()), context);
 }
 
 /// The channel of each element.

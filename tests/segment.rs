@@ -1,6 +1,10 @@
 //! Segment reductions against plain loops: every type, gaps, one segment, many, and unsorted ids;
 //! of rows picked by indices too.
 
+#[path = "numeric/close.rs"]
+mod close;
+
+use close::{assert_within, tolerance};
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
@@ -154,15 +158,7 @@ fn all(node: &Node, inputs: &[HostTensor], misalign: usize) -> Result<Vec<HostTe
 
 fn assert_near(got: &HostTensor, dims: &[usize], want: &[f64], what: &str) {
     assert_eq!(got.dims[..], *dims, "{what}");
-    let epsilon = match got.dtype {
-        DType::F64 => 1e-12,
-        DType::F32 => 1e-5,
-        DType::F16 => 1e-3,
-        _ => 8e-3,
-    };
-    for (g, w) in got.to_f64().iter().zip(want) {
-        assert!((g - w).abs() <= epsilon * w.abs().max(1.0), "{what}: {g} should be {w}");
-    }
+    assert_within(got, want, |w| tolerance(got.dtype) * w.abs().max(1.0), what);
 }
 
 #[test]

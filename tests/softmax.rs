@@ -1,6 +1,10 @@
 //! Softmax, LogSoftmax and the cross entropies against plain f64, in the styles of a software
 //! adapter and of a GPU.
 
+#[path = "numeric/close.rs"]
+mod close;
+
+use close::{assert_within, tolerance};
 use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::local::{Node, Session};
@@ -20,24 +24,9 @@ fn logits(dtype: DType, dims: &[usize]) -> HostTensor {
     HostTensor::floats(dtype, dims, &values)
 }
 
-fn tolerance(dtype: DType) -> f64 {
-    match dtype {
-        F16 => 2e-3,
-        BF16 => 1e-2,
-        F64 => 1e-12,
-        _ => 1e-5,
-    }
-}
-
 #[track_caller]
 fn assert_close(got: &HostTensor, wanted: &[f64], context: &str) {
-    let tolerance = tolerance(got.dtype);
-    assert_eq!(got.dims.iter().product::<usize>(), wanted.len(), "{context}");
-    for (i, (g, w)) in got.to_f64().iter().zip(wanted).enumerate() {
-        let close =
-            (g - w).abs() <= tolerance * (w.abs() + 0.02) || (g.is_nan() && w.is_nan()) || g == w;
-        assert!(close, "{context} {}: element {i} is {g}, expected {w}", got.dtype);
-    }
+    assert_within(got, wanted, |w| tolerance(got.dtype) * (w.abs() + 0.02), context);
 }
 
 /// Probabilities and logarithms of probabilities of one row.

@@ -2,22 +2,16 @@
 //! attributes, odd and empty shapes, interior addresses, duplicate and invalid indices, windows,
 //! errors.
 
+#[path = "numeric/close.rs"]
+mod close;
 #[expect(dead_code, reason = "the comparison of sums is for contractions")]
 mod numeric;
 
+use close::{assert_within, tolerance};
 use numeric::{Random, session};
 use tensorflow_wgpu::kernels::training::table::{RULES, Rule};
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
-
-/// Relative tolerance against a reference that starts from the rounded inputs.
-fn tolerance(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 2e-3,
-        DType::F64 => 1e-12,
-        _ => 1e-5,
-    }
-}
 
 fn real(types: &[DType], session: &Session) -> Vec<DType> {
     types.iter().copied().filter(|t| t.is_float() && session.runs(*t)).collect()
@@ -82,13 +76,8 @@ impl<'s> Run<'s> {
 
 fn assert_close(got: &[HostTensor], want: &[Vec<f64>], what: &str) {
     for (k, (got, want)) in got.iter().zip(want).enumerate() {
-        let bound = tolerance(got.dtype);
-        for (i, (g, w)) in got.to_f64().iter().zip(want).enumerate() {
-            assert!(
-                (g - w).abs() <= bound * w.abs().max(1.0),
-                "{what}: variable {k}, element {i} is {g}, want {w}"
-            );
-        }
+        let bound = |w: f64| tolerance(got.dtype) * w.abs().max(1.0);
+        assert_within(got, want, bound, &format!("{what}: variable {k}"));
     }
 }
 

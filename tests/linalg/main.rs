@@ -2,24 +2,15 @@
 
 mod cholesky;
 mod complex;
+#[path = "../numeric/noise.rs"]
+mod noise;
 mod qr;
 
+use noise::noise;
 use tensorflow_wgpu::DType::{self, F32, F64, I32, I64};
 use tensorflow_wgpu::device::Profile;
 use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{Error, HostTensor};
-
-/// Numbers between -1 and 1 that look random, different for each seed.
-fn noise(count: usize, seed: u64) -> Vec<f64> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        f64::from(((state >> 40) as f32 / (1u64 << 23) as f32) - 1.0)
-    };
-    (0..count).map(|_| next()).collect()
-}
 
 fn matmul(a: &[f64], b: &[f64], m: usize, k: usize, n: usize) -> Vec<f64> {
     let mut c = vec![0.0; m * n];

@@ -1,6 +1,7 @@
 //! Recurrent cells against plain Rust in f64: values of all outputs, and gradients against
 //! difference quotients of the reference.
 
+use super::close::assert_within;
 use super::numeric::{Random, session};
 use tensorflow_wgpu::local::{Attr, Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
@@ -106,10 +107,7 @@ pub fn random(
 }
 
 pub fn close(got: &HostTensor, want: &[f64], bound: f64, what: &str) {
-    for (i, (g, w)) in got.to_f64().iter().zip(want).enumerate() {
-        assert!((g - w).abs() <= bound * w.abs().max(1.0), "{what}: element {i} is {g}, want {w}");
-    }
-    assert_eq!(got.to_f64().len(), want.len(), "{what}");
+    assert_within(got, want, |w| bound * w.abs().max(1.0), what);
 }
 
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {

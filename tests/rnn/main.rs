@@ -1,6 +1,8 @@
 //! Recurrent cells, and networks of recurrent layers.
 
 mod cells;
+#[path = "../numeric/close.rs"]
+mod close;
 mod ctc;
 mod network;
 mod networks;

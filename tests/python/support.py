@@ -92,6 +92,11 @@ def assert_close(got: Any, want: Any, rtol: float | None = None, atol: float | N
     )
 
 
+def normal(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
+    """Normal random numbers of a float type."""
+    return rng.normal(size=shape).astype(tf.as_dtype(dtype).as_numpy_dtype)
+
+
 # Ops that compute nothing: handles, arguments and copies between devices.
 PLUMBING = {"VarHandleOp", "NoOp", "_Arg", "_Retval", "_Send", "_Recv", "_HostSend", "_HostRecv"}
 

@@ -10,14 +10,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import CPU, WGPU, assert_close, on_both, run_on
+from support import CPU, WGPU, assert_close, normal, on_both, run_on
 
 FLOATS = ["float32", "float16", "bfloat16"]
 LOOSE = {"float16": 1e-2, "bfloat16": 8e-2, "float32": 2e-5}
-
-
-def normal(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
-    return rng.normal(size=shape).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 
 def with_gradients(fn):

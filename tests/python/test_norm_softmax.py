@@ -7,14 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import WGPU, on_both
+from support import WGPU, normal, on_both
 
 FLOATS = ["float32", "float16", "bfloat16"]
 LOOSE = {"float16": 4e-3, "bfloat16": 4e-2, "float32": 2e-5}
-
-
-def normal(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
-    return rng.normal(size=shape).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

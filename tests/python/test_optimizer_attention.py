@@ -12,14 +12,6 @@ OP = "_WgpuFusedAttention"
 RANDOM = np.random.default_rng(0)
 
 
-@pytest.fixture(autouse=True)
-def _hard_placement():
-    soft = tf.config.get_soft_device_placement()
-    tf.config.set_soft_device_placement(False)
-    yield
-    tf.config.set_soft_device_placement(soft)
-
-
 def values(*shape):
     return RANDOM.uniform(-1, 1, shape).astype(np.float32)
 

@@ -29,14 +29,6 @@ FREE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _hard_placement():
-    soft = tf.config.get_soft_device_placement()
-    tf.config.set_soft_device_placement(False)
-    yield
-    tf.config.set_soft_device_placement(soft)
-
-
 def block(activation="gelu", first=False, dtype="float32"):
     """A transformer block with its normalizations after or before its parts."""
     inputs = keras.Input((LENGTH, WIDTH))

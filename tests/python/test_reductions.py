@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import WGPU, on_both
+from support import WGPU, normal, on_both
 
 FLOATS = ["float32", "float16", "bfloat16"]
 AXES = [0, 1, 2, -1, [0, 1], [1, 2], [0, 2], [0, 1, 2], [-1, 0], []]
@@ -18,7 +18,7 @@ def values(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
         return rng.random(shape) < 0.8
     if dtype.startswith("int"):
         return rng.integers(-9, 9, shape).astype(dtype)
-    return rng.normal(size=shape).astype(tf.as_dtype(dtype).as_numpy_dtype)
+    return normal(rng, dtype, *shape)
 
 
 @pytest.mark.parametrize("axis", AXES, ids=str)

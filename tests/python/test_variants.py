@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import CPU, WGPU, assert_close, on_both
+from support import CPU, WGPU, assert_close, normal, on_both
 
 raw = tf.raw_ops
 
@@ -26,10 +26,6 @@ def gradient(fn, *arrays, rtol=1e-4, atol=1e-5):
     return on_both(run, *arrays, rtol=rtol, atol=atol, graph=True)
 
 
-def normal(rng, *shape):
-    return rng.normal(size=shape).astype("float32")
-
-
 def test_while_loop(rng):
     def fn(x, w):
         def body(i, x):
@@ -37,7 +33,7 @@ def test_while_loop(rng):
 
         return tf.while_loop(lambda i, _: i < 5, body, [tf.constant(0), x])[1]
 
-    gradient(fn, normal(rng, 3, 4), normal(rng, 4, 4))
+    gradient(fn, normal(rng, "float32", 3, 4), normal(rng, "float32", 4, 4))
 
 
 def test_while_loop_with_a_length_that_depends_on_data(rng):
@@ -46,7 +42,7 @@ def test_while_loop_with_a_length_that_depends_on_data(rng):
             lambda x: tf.reduce_sum(x * x) < 100.0, lambda x: (1.5 * x + tf.sin(x),), [x]
         )[0]
 
-    gradient(fn, normal(rng, 4))
+    gradient(fn, normal(rng, "float32", 4))
 
 
 def test_nested_while_loops(rng):
@@ -59,7 +55,7 @@ def test_nested_while_loops(rng):
 
         return tf.while_loop(lambda i, _: i < 3, outer, [tf.constant(0), x])[1]
 
-    gradient(fn, normal(rng, 2, 3), normal(rng, 3, 3))
+    gradient(fn, normal(rng, "float32", 2, 3), normal(rng, "float32", 3, 3))
 
 
 def test_three_loops_deep(rng):
@@ -71,7 +67,7 @@ def test_three_loops_deep(rng):
     def fn(x):
         return loop(2, lambda x: loop(3, lambda x: loop(2, lambda x: tf.sin(x) * 1.3, x) + x, x), x)
 
-    gradient(fn, normal(rng, 5))
+    gradient(fn, normal(rng, "float32", 5))
 
 
 def test_second_order(rng):
@@ -88,7 +84,7 @@ def test_second_order(rng):
             y = loop(x)
         return tape.gradient(y, x)
 
-    gradient(fn, normal(rng, 3))
+    gradient(fn, normal(rng, "float32", 3))
 
 
 def test_a_loop_with_a_condition_inside(rng):
@@ -100,7 +96,7 @@ def test_a_loop_with_a_condition_inside(rng):
 
         return tf.while_loop(lambda i, _: i < 6, body, [tf.constant(0), x])[1]
 
-    gradient(fn, normal(rng, 3))
+    gradient(fn, normal(rng, "float32", 3))
 
 
 def conditional(x):
@@ -188,14 +184,14 @@ def test_a_loop_over_bools(rng):
         start = [tf.constant(0), x, x > 0]
         return tf.while_loop(lambda i, *_: i < 5, body, start)[1]
 
-    gradient(fn, normal(rng, 7))
+    gradient(fn, normal(rng, "float32", 7))
 
 
 def test_map_fn(rng):
     def fn(x, w):
         return tf.map_fn(lambda row: tf.tanh(tf.linalg.matvec(w, row)), x)
 
-    gradient(fn, normal(rng, 5, 3), normal(rng, 3, 3))
+    gradient(fn, normal(rng, "float32", 5, 3), normal(rng, "float32", 3, 3))
 
 
 def test_map_fn_of_map_fn(rng):
@@ -204,18 +200,18 @@ def test_map_fn_of_map_fn(rng):
             lambda rows: tf.map_fn(lambda row: tf.sin(row) * tf.reduce_sum(row), rows), x
         )
 
-    gradient(fn, normal(rng, 3, 2, 4))
+    gradient(fn, normal(rng, "float32", 3, 2, 4))
 
 
 def test_map_fn_to_bool(rng):
     def fn(x):
         return tf.map_fn(lambda row: row > tf.reduce_mean(row), x, fn_output_signature=tf.bool)
 
-    on_both(fn, normal(rng, 5, 3))
+    on_both(fn, normal(rng, "float32", 5, 3))
 
 
 def test_map_fn_over_complex(rng):
-    x = (normal(rng, 4, 3) + 1j * normal(rng, 4, 3)).astype("complex64")
+    x = (normal(rng, "float32", 4, 3) + 1j * normal(rng, "float32", 4, 3)).astype("complex64")
     on_both(lambda x: tf.map_fn(lambda row: tf.reverse(row, [0]), x), x)
 
 
@@ -225,12 +221,14 @@ def test_scan(rng):
             lambda state, row: tf.tanh(tf.linalg.matvec(w, state) + row), x, initializer=tf.zeros(3)
         )
 
-    gradient(fn, normal(rng, 6, 3), normal(rng, 3, 3))
+    gradient(fn, normal(rng, "float32", 6, 3), normal(rng, "float32", 3, 3))
 
 
 @pytest.mark.parametrize("function", [tf.foldl, tf.foldr])
 def test_fold(rng, function):
-    gradient(lambda x: function(lambda a, row: tf.sin(a) + a * row, x), normal(rng, 4, 3))
+    gradient(
+        lambda x: function(lambda a, row: tf.sin(a) + a * row, x), normal(rng, "float32", 4, 3)
+    )
 
 
 def test_tensor_array(rng):
@@ -247,7 +245,7 @@ def test_tensor_array(rng):
     def summed(x):
         return tf.add_n([tf.reduce_sum(tf.sin(y)) for y in fn(x)])
 
-    x = normal(rng, 4, 3)
+    x = normal(rng, "float32", 4, 3)
     on_both(fn, x)
     gradient(summed, x)
 
@@ -260,7 +258,7 @@ def test_an_array_that_grows(rng):
         array = tf.TensorArray(tf.float32, size=0, dynamic_size=True, element_shape=[3])
         return tf.while_loop(lambda i, _: i < 4, body, [tf.constant(0), array])[1].stack()
 
-    gradient(fn, normal(rng, 4, 3))
+    gradient(fn, normal(rng, "float32", 4, 3))
 
 
 def test_an_array_with_elements_that_were_never_written(rng):
@@ -269,7 +267,7 @@ def test_an_array_with_elements_that_were_never_written(rng):
         array = array.write(1, x[0]).write(3, tf.sin(x[1]))
         return array.stack()
 
-    gradient(fn, normal(rng, 2, 3))
+    gradient(fn, normal(rng, "float32", 2, 3))
 
 
 def test_autograph(rng):
@@ -282,7 +280,7 @@ def test_autograph(rng):
             rows = rows.write(i, state * 2.0)
         return rows.stack()
 
-    gradient(fn, normal(rng, 5, 3))
+    gradient(fn, normal(rng, "float32", 5, 3))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -355,7 +353,7 @@ def layer_gradients(device, build, x, mask):
 @pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_recurrent_layers(rng, name, masked):
-    x = normal(rng, 3, 6, 4)
+    x = normal(rng, "float32", 3, 6, 4)
     mask = np.arange(6)[None] < np.array([[6], [3], [1]]) if masked else None
     want = layer_gradients(CPU, LAYERS[name], x, mask)
     got = layer_gradients(WGPU, LAYERS[name], x, mask)
@@ -365,7 +363,7 @@ def test_recurrent_layers(rng, name, masked):
 
 
 def test_convolutional_lstm(rng):
-    x = normal(rng, 2, 3, 5, 5, 2)
+    x = normal(rng, "float32", 2, 3, 5, 5, 2)
 
     def build():
         return keras.layers.ConvLSTM2D(3, 3, padding="same", return_sequences=True)

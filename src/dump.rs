@@ -27,7 +27,20 @@ pub struct Folder {
     failed: AtomicBool,
 }
 
+/// The folder for graphs that a caller asked for, in place of the environment's.
+static ASKED: Mutex<Option<Arc<Folder>>> = Mutex::new(None);
+
 impl Folder {
+    /// Makes `path` the folder for graphs that are optimized from now on. `None` ends that.
+    pub fn ask_for_graphs(path: Option<PathBuf>) {
+        *ASKED.lock() = path.map(|path| Arc::new(Self::new(path)));
+    }
+
+    /// The folder for graphs: the one that a caller asked for, or the process's.
+    pub fn of_graphs() -> Option<Arc<Self>> {
+        ASKED.lock().clone().or_else(Self::of_process)
+    }
+
     /// The folder at `path`.
     pub fn new(path: PathBuf) -> Self {
         Self { path, tables: Mutex::new(()), failed: AtomicBool::new(false) }

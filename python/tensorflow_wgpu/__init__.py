@@ -5,24 +5,29 @@ TensorFlow finds and loads the library by itself, so that `import tensorflow` is
 needs. This package has `python -m tensorflow_wgpu`, which checks whether everything works.
 `tensorflow_wgpu.fallbacks` lists the ops of a program that run on the CPU,
 `tensorflow_wgpu.statistics` counts the devices' work, and `tensorflow_wgpu.profile` measures how
-long each part takes. `tensorflow_wgpu.warmup` compiles a program's shaders ahead.
+long each part takes. `tensorflow_wgpu.warmup` compiles a program's shaders ahead,
+`tensorflow_wgpu.explain` tells what the optimizer fused, and why it left other nodes alone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensorflow_wgpu._explain import Decision, Explanation, explain
 from tensorflow_wgpu._fallbacks import Fallback, FallbackError, Fallbacks, fallbacks
 from tensorflow_wgpu._library import library_path, report, statistics
 from tensorflow_wgpu._profile import Profile, profile
 from tensorflow_wgpu._warmup import warmup
 
 __all__ = [
+    "Decision",
+    "Explanation",
     "Fallback",
     "FallbackError",
     "Fallbacks",
     "Profile",
     "__version__",
+    "explain",
     "fallbacks",
     "library_path",
     "profile",

@@ -35,10 +35,10 @@ def warmup(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> int:
         _model(fn_or_model, *inputs, **keywords)
     elif hasattr(fn_or_model, "get_concrete_function"):
         concrete = fn_or_model.get_concrete_function(*inputs, **keywords)
-        with _kept(concrete.variables):
-            _wait(fn_or_model(*inputs, **keywords))
+        with kept(concrete.variables):
+            wait(fn_or_model(*inputs, **keywords))
     else:
-        _wait(fn_or_model(*inputs, **keywords))
+        wait(fn_or_model(*inputs, **keywords))
     return _pipelines() - before
 
 
@@ -56,7 +56,7 @@ def _model(model: Any, x: Any, y: Any = None, **keywords: Any) -> None:
     if not getattr(optimizer, "built", True):
         optimizer.build(model.trainable_variables)
     metrics = getattr(model, "metrics_variables", [])
-    with _kept([*model.variables, *_variables(optimizer), *metrics]):
+    with kept([*model.variables, *_variables(optimizer), *metrics]):
         model.fit(x, y, epochs=1, **keywords)
 
 
@@ -67,7 +67,7 @@ def _variables(optimizer: Any) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _kept(variables: Any) -> Iterator[None]:
+def kept(variables: Any) -> Iterator[None]:
     """Gives the variables their values back afterwards."""
     unique = {id(variable): variable for variable in variables}
     kept = [(variable, variable.numpy()) for variable in unique.values()]
@@ -78,7 +78,7 @@ def _kept(variables: Any) -> Iterator[None]:
             variable.assign(value)
 
 
-def _wait(result: Any) -> None:
+def wait(result: Any) -> None:
     """Reads the tensors of a result, so that all of their work is done."""
     import tensorflow as tf
 

@@ -4,7 +4,7 @@
 mod buffer;
 mod item;
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 use std::mem::offset_of;
 
 use bytes::Bytes;
@@ -134,6 +134,21 @@ pub(crate) fn left() -> Vec<String> {
     LEFT.lock().clone()
 }
 
+/// Writes the graphs that are optimized from now on, and the decisions about their nodes, to a
+/// folder for the Python package. Null ends that.
+///
+/// # Safety
+/// `folder` must be null or a text that ends with NUL.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tensorflow_wgpu_dump_graphs(folder: *const c_char) {
+    guard_or((), "tensorflow_wgpu_dump_graphs", || {
+        // SAFETY: the caller gives a text that ends with NUL, and it is read before the call ends.
+        let text = (!folder.is_null()).then(|| unsafe { CStr::from_ptr(folder) });
+        Folder::ask_for_graphs(text.map(|text| text.to_string_lossy().into_owned().into()));
+        Ok(())
+    });
+}
+
 /// An optimizer of one graph, which TensorFlow runs several times.
 struct Optimizer {
     settings: Settings,
@@ -150,7 +165,7 @@ extern "C" fn create() -> *mut c_void {
         // Unknown names of passes are reported when TensorFlow loads the plug-in.
         let (mut settings, _) = Settings::parse(&text);
         settings.device_type = device_type::get();
-        settings.dump = Folder::of_process();
+        settings.dump = Folder::of_graphs();
         Ok(Handle::give(Optimizer { settings, memory: LastGraph::default() }))
     })
 }

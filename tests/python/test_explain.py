@@ -1,0 +1,51 @@
+"""`tensorflow_wgpu.explain`: what the optimizer fused, and why it left other nodes alone."""
+
+import pytest
+import tensorflow as tf
+import tensorflow_wgpu
+
+X = tf.constant([[0.5, 1.0, 2.0], [3.0, 4.0, 5.0]])
+
+
+@pytest.fixture(scope="module")
+def explanation():
+    @tf.function
+    def step(x):
+        y = tf.nn.relu(tf.exp(-x) * 2.0 + 1.0)
+        long = tf.math.igamma(x, x + 1.0)
+        return y, tf.cumsum(long)
+
+    step(X)
+    return tensorflow_wgpu.explain(step, X)
+
+
+def test_fused_nodes_have_the_nodes_that_they_replace(explanation):
+    ops = {part.split()[0] for decision in explanation.fused for part in decision.replaces}
+    assert ops >= {"Neg", "Exp", "Relu"}, explanation
+    assert all(decision.op.startswith("_Wgpu") for decision in explanation.fused)
+
+
+def test_other_nodes_have_a_reason(explanation):
+    reasons = {decision.op: decision.reason for decision in explanation.left}
+    assert "loops too long" in reasons["Igamma"], explanation
+    assert "no fused op" in reasons["Cumsum"], explanation
+
+
+def test_it_is_a_text_a_table_and_a_picture(explanation, tmp_path):
+    assert "replaces" in repr(explanation)
+    assert "<table>" in explanation._repr_html_()
+    explanation.save(tmp_path / "graph.svg")
+    assert (tmp_path / "graph.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_variables_keep_their_values_and_models_are_programs():
+    total = tf.Variable(tf.zeros((2, 3)))
+
+    @tf.function
+    def add(x):
+        total.assign_add(tf.exp(x) * 2.0)
+
+    assert tensorflow_wgpu.explain(add, X).fused
+    assert not total.numpy().any()
+    model = tf.keras.Sequential([tf.keras.layers.Dense(4, activation="gelu")])
+    assert tensorflow_wgpu.explain(model, X).fused

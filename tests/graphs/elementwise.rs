@@ -715,7 +715,17 @@ fn a_comparison_that_never_fails_is_fused_if_its_shapes_certainly_go_together() 
             preserve out
             x = Placeholder -> float32[?2]
             out = Custom(b/wgpu_fused)
-            b/wgpu_fused = _WgpuFusedElementwise(x) {T_in: [float32], T_out: [bool], constants: [0.5], expression: "x: float32; c: 1; s0 = Equal<float32>(x0, c0); s1 = LogicalNot<bool>(s0); return s1"} -> bool[?2]
+            b/wgpu_fused = _WgpuFusedElementwise(x) {
+                T_in: [float32],
+                T_out: [bool],
+                constants: [0.5],
+                expression:
+                    "x: float32; "
+                    "c: 1; "
+                    "s0 = Equal<float32>(x0, c0); "
+                    "s1 = LogicalNot<bool>(s0); "
+                    "return s1",
+            } -> bool[?2]
         "#]],
     );
 }

@@ -1,11 +1,12 @@
 //! The shader of a variant, put together from the texts of its operands, its tile and its epilogue.
 
-use super::column_sums::{self, SumsKind};
+use super::column_sums;
 use super::element::{declarations, loader, words};
 use super::geometry::Geometry;
 use super::text::*;
 use super::tile::{Tile, TileKind};
-use super::walk::{self, TileWalk};
+use super::tile_variant::{SumsKind, TileWalk};
+use super::walk;
 use super::{
     ALayoutKind, BLayoutKind, Lanes, StoreKind, TileVariant, cooperative, parts, registers, tables,
     workgroup,
@@ -105,7 +106,7 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
             _ => operand(shader, x, source),
         };
         if v.terms > 1 {
-            shader = shader.body(&parts::load_term(v, x));
+            shader = shader.body(&load_term(v, x));
         }
         shader = shader.body(&loader(x, conjugated).1);
     }
@@ -195,4 +196,14 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
         ),
     };
     walk::entry(shader, v)
+}
+
+/// The functions that load operand `name` from the tensor of the term.
+fn load_term(v: &TileVariant, name: &str) -> String {
+    let (source, names) = if name == "a" { (v.a, &parts::A[..]) } else { (v.b, &parts::B[..]) };
+    let value = source.0.value();
+    match source.1 {
+        Lanes::One => parts::load("load", name, &names[..v.terms], value),
+        _ => parts::load("load4", name, &names[..v.terms], &format!("vec4<{value}>")),
+    }
 }

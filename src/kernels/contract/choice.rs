@@ -9,7 +9,7 @@ mod schedule;
 use smallvec::SmallVec;
 
 use super::tile::{COOPERATIVE_DEPTH, Tile, TileKind};
-use super::{software, tables};
+use super::{Contraction, element, software, tables};
 use crate::device::{Cooperative, Profile, Schedule};
 
 /// The contraction and the adapter that a choice is made for.
@@ -31,6 +31,22 @@ pub struct Demand {
     pub by_depth: bool,
     /// Cooperative matrices of the operands' type that are used.
     pub cooperative: Option<Cooperative>,
+}
+
+impl Contraction {
+    /// The demand that a tile is chosen for.
+    pub(super) fn demand(&self, profile: Profile, cooperative: Option<Cooperative>) -> Demand {
+        Demand {
+            profile,
+            words: element::registers(self.a.dtype, profile.kind()),
+            m: self.m,
+            n: self.n,
+            depth: self.depth(),
+            batch: self.batch.len(),
+            by_depth: self.is_by_depth(),
+            cooperative,
+        }
+    }
 }
 
 /// A tile with its parts and its schedule.

@@ -2,24 +2,11 @@
 
 use std::fmt::Write;
 
-use super::TileVariant;
 use super::element::lane;
+use super::tile_variant::{SumsKind, TileVariant};
 
 /// The name of the sums' binding. Names of results begin with c.
 pub(super) const NAME: &str = "c_sums";
-
-/// Where a program puts sums of the right operand's columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SumsKind {
-    /// The program makes no sums.
-    None,
-    /// To a tensor, four at a time.
-    Vec4s,
-    /// To a tensor, one after the other.
-    Elements,
-    /// To the row behind the result's last one, in partial sums.
-    Row,
-}
 
 /// `fn store_sums(place, n, v)`: the sums of four columns from n on.
 pub(super) fn store_text(v: &TileVariant) -> String {

@@ -1,18 +1,16 @@
 //! What a contraction computes: its extents, the layouts of its operands and of its result.
 
-use super::StoreKind;
-use super::choice::Demand;
-use super::element;
-use super::epilogue::Bound;
+use smallvec::SmallVec;
+
 use super::geometry::Geometry;
-use super::plan::{ProductPlan, Step};
-use super::siblings::OtherTerms;
-use crate::device::{Cooperative, Profile};
-use crate::error::Result;
-use crate::kernels::op::OpContext;
-use crate::kernels::windows::limit;
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
+
+/// The most terms of a sum: each binds two tensors.
+pub const MOST_TERMS: usize = 3;
+
+/// Operands of each term of a sum of products behind the first one.
+pub type OtherTerms = SmallVec<[[Tensor; 2]; MOST_TERMS - 1]>;
 
 /// Columns of an invocation.
 const WIDE: usize = 4;
@@ -218,75 +216,6 @@ impl Contraction {
 }
 
 impl Contraction {
-    /// Enqueues the contraction; every element of `c` is written. An empty contracted index gives
-    /// zeros.
-    pub fn enqueue(self, ctx: &mut dyn OpContext) -> Result<()> {
-        self.plan(&ctx.device().profile(), None)?.enqueue(ctx)
-    }
-
-    /// The plan of the contraction, with an epilogue if there is one; that needs a contracted index
-    /// that is not empty.
-    pub fn plan<'e>(
-        self,
-        profile: &Profile,
-        epilogue: Option<Bound<'e>>,
-    ) -> Result<ProductPlan<'e>> {
-        let mut plan = ProductPlan::new();
-        self.add_to(&mut plan, profile, epilogue)?;
-        Ok(plan)
-    }
-
-    /// Appends [`Contraction::plan`] to a plan.
-    pub fn add_to<'e>(
-        self,
-        plan: &mut ProductPlan<'e>,
-        profile: &Profile,
-        epilogue: Option<Bound<'e>>,
-    ) -> Result<()> {
-        if self.c.is_empty() {
-            return Ok(());
-        }
-        // An empty operand has no element to clamp a load to.
-        if self.depth() == 0 || self.a.is_empty() || self.b.is_empty() {
-            debug_assert!(epilogue.is_none(), "no epilogue without products");
-            plan.push(Step::Zero(self.c));
-            return Ok(());
-        }
-        if !self.fits(limit(&profile.capabilities), epilogue.as_ref()) {
-            return self.add_windows(plan, profile, epilogue.as_ref());
-        }
-        plan.contract(self, epilogue)
-    }
-
-    /// Whether all tensors fit a binding each, with partial sums.
-    pub(super) fn fits(&self, limit: u64, epilogue: Option<&Bound<'_>>) -> bool {
-        let slices = match self.store {
-            Store::Places { .. } => 1,
-            _ => (self.outer * self.inner).div_ceil(Self::LONGEST_WHOLE),
-        };
-        let direct = slices == 1
-            && (self.c.dtype.lanes() == 1 || self.store_kind(&self.c) == StoreKind::Vec4s);
-        let sums = if direct { 0 } else { slices * self.a.dtype.accumulator().size() };
-        let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest).max(sums);
-        self.a.bytes() <= limit
-            && self.b.bytes() <= limit
-            && (self.c.len() * widest) as u64 <= limit
-    }
-
-    /// The demand that a tile is chosen for.
-    pub(super) fn demand(&self, profile: Profile, cooperative: Option<Cooperative>) -> Demand {
-        Demand {
-            profile,
-            words: element::registers(self.a.dtype, profile.kind()),
-            m: self.m,
-            n: self.n,
-            depth: self.depth(),
-            batch: self.batch.len(),
-            by_depth: self.is_by_depth(),
-            cooperative,
-        }
-    }
-
     /// Whether neighbouring elements of `b` lie along the contracted index, not along columns.
     pub(super) const fn is_by_depth(&self) -> bool {
         self.b_step == 1 && self.n > 1 && self.b_column != 1

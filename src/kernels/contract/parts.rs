@@ -2,16 +2,14 @@
 //! epilogue's operands of the workgroup's part, which is a product with a result of its own or a
 //! term of a sum.
 
-use super::{Lanes, TileVariant};
+use super::contraction::MOST_TERMS;
 use crate::shader::Shader;
 
 /// The most products with results of their own.
 pub const MOST_RESULTS: usize = C.len();
-/// The most terms of a sum: each binds two tensors.
-pub const MOST_TERMS: usize = A.len();
 
 /// The names of the parts' left operands. Only terms have several.
-pub(super) const A: [&str; 3] = ["a_0", "a_1", "a_2"];
+pub(super) const A: [&str; MOST_TERMS] = ["a_0", "a_1", "a_2"];
 /// The names of the parts' right operands.
 pub(super) const B: [&str; 4] = ["b_0", "b_1", "b_2", "b_3"];
 /// The names of the parts' results.
@@ -54,21 +52,4 @@ pub(super) fn store(prefix: &str, name: &str, names: &[&str], value: &str) -> St
         );
     }
     text + &format!("    {prefix}_{}(i, v);\n}}\n", names[0])
-}
-
-/// The way to load the operands of all terms: theirs if they agree, else element by element.
-pub(super) fn common(lanes: impl Iterator<Item = Lanes>) -> Lanes {
-    let mut lanes = lanes;
-    let first = lanes.next().unwrap_or(Lanes::One);
-    if lanes.all(|other| other == first) { first } else { Lanes::One }
-}
-
-/// The functions that load operand `name` from the tensor of the term.
-pub(super) fn load_term(v: &TileVariant, name: &str) -> String {
-    let (source, names) = if name == "a" { (v.a, &A[..]) } else { (v.b, &B[..]) };
-    let value = source.0.value();
-    match source.1 {
-        Lanes::One => load("load", name, &names[..v.terms], value),
-        _ => load("load4", name, &names[..v.terms], &format!("vec4<{value}>")),
-    }
 }

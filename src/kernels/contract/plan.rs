@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 
 use super::epilogue::Bound;
 use super::programs::{Dispatch, Temporaries};
-use super::{Contraction, choices, run, tuned};
+use super::{Contraction, Store, StoreKind, choices, run, tuned};
 use crate::device::{Profile, check_extent};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::kernels::windows::Scratch;
+use crate::kernels::windows::{Scratch, limit};
 use crate::tensor::{Dims, Tensor};
 
 /// Steps in order, over operands and temporaries.
@@ -160,6 +160,63 @@ impl<'e> ProductPlan<'e> {
     #[cfg(test)]
     pub fn temporaries(&self) -> &[u64] {
         self.temporaries.bytes()
+    }
+}
+
+impl Contraction {
+    /// Enqueues the contraction; every element of `c` is written. An empty contracted index gives
+    /// zeros.
+    pub fn enqueue(self, ctx: &mut dyn OpContext) -> Result<()> {
+        self.plan(&ctx.device().profile(), None)?.enqueue(ctx)
+    }
+
+    /// The plan of the contraction, with an epilogue if there is one; that needs a contracted index
+    /// that is not empty.
+    pub fn plan<'e>(
+        self,
+        profile: &Profile,
+        epilogue: Option<Bound<'e>>,
+    ) -> Result<ProductPlan<'e>> {
+        let mut plan = ProductPlan::new();
+        self.add_to(&mut plan, profile, epilogue)?;
+        Ok(plan)
+    }
+
+    /// Appends [`Contraction::plan`] to a plan.
+    pub fn add_to<'e>(
+        self,
+        plan: &mut ProductPlan<'e>,
+        profile: &Profile,
+        epilogue: Option<Bound<'e>>,
+    ) -> Result<()> {
+        if self.c.is_empty() {
+            return Ok(());
+        }
+        // An empty operand has no element to clamp a load to.
+        if self.depth() == 0 || self.a.is_empty() || self.b.is_empty() {
+            debug_assert!(epilogue.is_none(), "no epilogue without products");
+            plan.push(Step::Zero(self.c));
+            return Ok(());
+        }
+        if !self.fits(limit(&profile.capabilities), epilogue.as_ref()) {
+            return self.add_windows(plan, profile, epilogue.as_ref());
+        }
+        plan.contract(self, epilogue)
+    }
+
+    /// Whether all tensors fit a binding each, with partial sums.
+    pub(super) fn fits(&self, limit: u64, epilogue: Option<&Bound<'_>>) -> bool {
+        let slices = match self.store {
+            Store::Places { .. } => 1,
+            _ => (self.outer * self.inner).div_ceil(Self::LONGEST_WHOLE),
+        };
+        let direct = slices == 1
+            && (self.c.dtype.lanes() == 1 || self.store_kind(&self.c) == StoreKind::Vec4s);
+        let sums = if direct { 0 } else { slices * self.a.dtype.accumulator().size() };
+        let widest = epilogue.map_or(self.c.dtype.size(), Bound::widest).max(sums);
+        self.a.bytes() <= limit
+            && self.b.bytes() <= limit
+            && (self.c.len() * widest) as u64 <= limit
     }
 }
 

@@ -4,12 +4,13 @@
 
 use smallvec::SmallVec;
 
+use super::assembly;
 use super::choice::{self, Choice};
 use super::epilogue::{Bound, Epilogue};
 use super::programs::{Dispatch, Programs};
 use super::shares::{Shares, Tiles, Work};
 use super::tile::TileKind;
-use super::walk::TileWalk;
+use super::tile_variant::TileWalk;
 use super::{
     ALayout, BLayout, Contraction, Lanes, Store, StoreKind, TileVariant, finish, validation,
 };
@@ -213,7 +214,7 @@ impl Contraction {
         }
         Dispatch {
             key: variant.key(),
-            shader: Box::new(move || variant.shader()),
+            shader: Box::new(move || assembly::shader(&variant)),
             bindings,
             params,
             grid: Grid::groups(tiles * split_k),

@@ -2,10 +2,10 @@
 //! results, for the tests.
 
 use super::assembly;
-use super::column_sums::SumsKind;
 use super::epilogue::{Broadcast, Epilogue, EpilogueVariant};
 use super::siblings::has_place;
 use super::tile::TileKind;
+use super::tile_variant::SumsKind;
 use super::variants::{is_listed, samples};
 use super::{BLayoutKind, Lanes, StoreKind, TileVariant, finish, tables};
 use crate::device::Cooperative;

@@ -24,21 +24,19 @@
 use smallvec::SmallVec;
 
 use super::choice::Choice;
-use super::column_sums::SumsKind;
+pub use super::contraction::MOST_TERMS;
 use super::epilogue::Bound;
-pub use super::parts::{MOST_RESULTS, MOST_TERMS};
+pub use super::parts::MOST_RESULTS;
 use super::plan::ProductPlan;
 use super::programs::{Dispatch, Programs};
 use super::tile::{Tile, TileKind};
+use super::tile_variant::SumsKind;
 use super::{ALayout, BLayout, Contraction, Store, StoreKind, choices, finish, run};
 use crate::device::{Binding, Device, Grid, Profile, Schedule, check_extent};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
 use crate::tensor::Tensor;
-
-/// Operands of each term of a sum behind the first one.
-pub type OtherTerms = SmallVec<[[Tensor; 2]; MOST_TERMS - 1]>;
 
 /// Bindings of a program of `terms` terms with `extras` further operands of an epilogue.
 pub const fn bindings_of_terms(terms: usize, extras: usize) -> usize {

@@ -1,16 +1,11 @@
 //! What a tile's program text depends on, and the [`Key`] that follows from it.
 
-use super::assembly;
-use super::column_sums::SumsKind;
 use super::contraction::{ALayout, BLayout, Contraction, Store};
 use super::epilogue::EpilogueVariant;
-use super::parts;
 use super::tile::Tile;
-use super::walk::TileWalk;
 use crate::device::{Cooperative, Key};
 use crate::dtype::DType;
 use crate::layout::AccessClass;
-use crate::shader::Shader;
 use crate::tensor::Tensor;
 
 /// How an operand is loaded.
@@ -52,6 +47,42 @@ pub(super) struct TileVariant {
     pub epilogue: Option<EpilogueVariant>,
 }
 
+/// Where a program puts sums of the right operand's columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SumsKind {
+    /// The program makes no sums.
+    None,
+    /// To a tensor, four at a time.
+    Vec4s,
+    /// To a tensor, one after the other.
+    Elements,
+    /// To the row behind the result's last one, in partial sums.
+    Row,
+}
+
+/// Which tiles a workgroup computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TileWalk {
+    /// One, or a part of one: `Schedule::DataParallel`.
+    Tile,
+    /// The tiles that `Schedule::Persistent` gives it.
+    Persistent,
+    /// A share of `Schedule::StreamK`.
+    StreamK,
+    /// The workgroup adds up a tile that shares cut.
+    FixUp,
+}
+
+impl TileWalk {
+    /// All walks but that of one tile.
+    pub const MORE: [Self; 3] = [Self::Persistent, Self::StreamK, Self::FixUp];
+
+    /// Whether a tile's steps are cut into shares.
+    pub const fn has_shares(self) -> bool {
+        matches!(self, Self::StreamK | Self::FixUp)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ALayoutKind {
     Dense,
@@ -79,6 +110,13 @@ pub(super) enum StoreKind {
     Columns,
 }
 
+/// The way to load the operands of all terms: theirs if they agree, else element by element.
+fn common(lanes: impl Iterator<Item = Lanes>) -> Lanes {
+    let mut lanes = lanes;
+    let first = lanes.next().unwrap_or(Lanes::One);
+    if lanes.all(|other| other == first) { first } else { Lanes::One }
+}
+
 impl Contraction {
     pub(super) fn variant(&self, tile: &'static Tile) -> TileVariant {
         let ALayout::Terms { stride, others } = &self.a_layout else {
@@ -93,8 +131,8 @@ impl Contraction {
         let all: Vec<TileVariant> = all.collect();
         let mut variant = all[0].clone();
         variant.terms = all.len();
-        variant.a.1 = parts::common(all.iter().map(|v| v.a.1));
-        variant.b.1 = parts::common(all.iter().map(|v| v.b.1));
+        variant.a.1 = common(all.iter().map(|v| v.a.1));
+        variant.b.1 = common(all.iter().map(|v| v.b.1));
         variant
     }
 
@@ -249,9 +287,5 @@ impl TileVariant {
             key = class.key(key);
         }
         self.epilogue.iter().fold(key, |key, epilogue| epilogue.key(key))
-    }
-
-    pub fn shader(&self) -> Shader {
-        assembly::shader(self)
     }
 }

@@ -5,7 +5,7 @@ mod epilogues;
 use super::assembly::shader;
 use super::epilogue::EpilogueVariant;
 use super::tile::{self, Tile};
-use super::walk::TileWalk;
+use super::tile_variant::TileWalk;
 use super::{ALayoutKind, BLayoutKind, Lanes, StoreKind, TileVariant, software, tables};
 use crate::device::{Cooperative, MatrixSize};
 use crate::dtype::DType;

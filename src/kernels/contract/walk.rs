@@ -7,9 +7,9 @@
 
 use std::fmt::Write;
 
-use super::TileVariant;
 use super::element::{plus, words};
 use super::tile::TileKind;
+use super::tile_variant::{TileVariant, TileWalk};
 use crate::shader::Shader;
 
 const PERSISTENT: &str = include_str!("../../../shaders/contract/persistent.wgsl");
@@ -17,29 +17,6 @@ const SHARES: &str = include_str!("../../../shaders/contract/shares.wgsl");
 const STREAM_K: &str = include_str!("../../../shaders/contract/stream_k.wgsl");
 const FIX_UP: &str = include_str!("../../../shaders/contract/fix_up.wgsl");
 const KEEP_STAGED: &str = include_str!("../../../shaders/contract/keep_staged.wgsl");
-
-/// Which tiles a workgroup computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TileWalk {
-    /// One, or a part of one: `Schedule::DataParallel`.
-    Tile,
-    /// The tiles that `Schedule::Persistent` gives it.
-    Persistent,
-    /// A share of `Schedule::StreamK`.
-    StreamK,
-    /// The workgroup adds up a tile that shares cut.
-    FixUp,
-}
-
-impl TileWalk {
-    /// All walks but that of one tile.
-    pub const MORE: [Self; 3] = [Self::Persistent, Self::StreamK, Self::FixUp];
-
-    /// Whether a tile's steps are cut into shares.
-    const fn has_shares(self) -> bool {
-        matches!(self, Self::StreamK | Self::FixUp)
-    }
-}
 
 /// Declares the binding and the parameters of shares.
 pub(super) fn declare(shader: Shader, v: &TileVariant) -> Shader {

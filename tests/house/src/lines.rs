@@ -44,11 +44,7 @@ fn wide(text: &str, is_markdown: bool) -> Vec<usize> {
     for (number, line) in text.lines().enumerate() {
         let is_table = is_markdown && line.starts_with('|');
         let is_breakable = line.split_whitespace().all(|word| word.chars().count() < UNBREAKABLE);
-        if line.chars().count() > WIDTH
-            && !is_table
-            && is_breakable
-            && !line.contains("r#\"<")
-        {
+        if line.chars().count() > WIDTH && !is_table && is_breakable && !line.contains("r#\"<") {
             found.push(number + 1);
         }
     }

@@ -25,7 +25,7 @@ const ASKED: &[(&str, &[&str])] = &[
     (
         "invocations",
         &[
-            "bias.rs",
+            "norm/program/vec4s.rs",
             "contract/choice.rs",
             "conv/depthwise/mod.rs",
             "conv/depthwise/rolling.rs",
@@ -39,7 +39,6 @@ const ASKED: &[(&str, &[&str])] = &[
         "kind()",
         &[
             "contract/choice.rs",
-            "contract/run.rs",
             "contract/tables.rs",
             "conv/depthwise/rolling.rs",
             "fused/attention/grad/mod.rs",
@@ -67,7 +66,6 @@ const ASKED: &[(&str, &[&str])] = &[
             "rnn/ctc.rs",
             "rnn/cudnn/steps.rs",
             "scan/mod.rs",
-            "softmax/text.rs",
             "sort/suppress.rs",
         ],
     ),
@@ -80,12 +78,17 @@ const ASKED: &[(&str, &[&str])] = &[
     ("simd_width", &[]),
     (
         "tile",
-        &["contract/choice.rs", "contract/run.rs", "contract/summed.rs", "contract/validation.rs"],
+        &[
+            "contract/choice.rs",
+            "contract/plan.rs",
+            "contract/siblings.rs",
+            "contract/validation.rs",
+        ],
     ),
     (
         "workgroups",
         &[
-            "contract/joined.rs",
+            "contract/siblings.rs",
             "contract/software.rs",
             "fused/attention/mod.rs",
             "rnn/cudnn/steps.rs",

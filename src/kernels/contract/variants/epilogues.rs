@@ -3,8 +3,8 @@
 use super::has_kind;
 use crate::dtype::DType;
 use crate::kernels::contract::assembly::shader;
-use crate::kernels::contract::column_sums::SumsKind;
 use crate::kernels::contract::epilogue::{Broadcast, Epilogue, EpilogueVariant};
+use crate::kernels::contract::tile_variant::SumsKind;
 use crate::kernels::contract::{
     ALayoutKind, Lanes, StoreKind, TileVariant, finish, siblings, tables, tile,
 };

@@ -198,13 +198,19 @@ fn sparse_segments_and_gradients() {
                 let op = node(form, "", types);
                 let got =
                     all(&op, &[data.clone(), at.clone(), to.clone()], misalign).expect("runs");
-                assert_near(&got[0], &[segments, inner], &want, &format!("{op:?}"));
+                assert_near(
+                    &got[0],
+                    &[segments, inner],
+                    &want[..segments * inner],
+                    &format!("{op:?}"),
+                );
                 for count in [segments + 2, segments / 2] {
                     let op = node(form, "WithNumSegments", types).attr("Tnumsegments", i32s);
                     let count_in = HostTensor::i32(&[], &[count as i32]);
                     let got = all(&op, &[data.clone(), at.clone(), to.clone(), count_in], misalign)
                         .expect("runs");
-                    assert_near(&got[0], &[count, inner], &want, &format!("{op:?}, {count}"));
+                    let want = &want[..count * inner];
+                    assert_near(&got[0], &[count, inner], want, &format!("{op:?}, {count}"));
                 }
 
                 let g: Vec<f64> = (0..(segments + 2) * inner).map(|i| value("", i + 3)).collect();

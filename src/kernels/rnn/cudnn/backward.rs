@@ -5,7 +5,7 @@ use super::extents::{Extents, INPUT, INPUT_C, INPUT_H, PARAMS};
 use super::model::{Layout, Mode, Model};
 use super::parameters::Parameters;
 use super::pieces::{gather, pack};
-use super::product::{Matrix, multiply};
+use super::product::{Matrix, multiply, multiply_apart};
 use super::projection::{Back, Projection, Slopes};
 use super::reserve::Reserve;
 use super::states::States;
@@ -278,7 +278,7 @@ impl Backward {
         };
         for RecurrentPart { first, count, slot, before } in recurrent_parts(mode) {
             let d_weights = unprojected.recurrent(&d_recurrent, first, count);
-            multiply(ctx, &columns(before, 1).turned(), &columns(slot, count), &d_weights)?;
+            multiply_apart(ctx, &columns(before, 1).turned(), &columns(slot, count), &d_weights)?;
         }
         let (Some((projection, slopes)), Some(before), Some(d_after)) =
             (projected, &layer.state.projected, &layer.d_state.projected)

@@ -2,7 +2,9 @@
 
 use crate::error::Result;
 use crate::kernels::contract::Contraction;
+use crate::kernels::movement::walk::copy_strided;
 use crate::kernels::op::OpContext;
+use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
 /// A matrix whose rows are `stride` elements apart, possibly transposed.
@@ -53,7 +55,7 @@ impl Matrix {
     }
 }
 
-/// Computes `c = a b`.
+/// Computes `c = a b`. The elements between the rows of `c` may be overwritten.
 pub fn multiply(ctx: &mut dyn OpContext, a: &Matrix, b: &Matrix, c: &Matrix) -> Result<()> {
     if c.turned {
         let [a, b, c] = [b, a, c].map(|matrix| matrix.clone().turned());
@@ -64,4 +66,19 @@ pub fn multiply(ctx: &mut dyn OpContext, a: &Matrix, b: &Matrix, c: &Matrix) -> 
     Contraction::product([m, k, n], [&a.tensor, &b.tensor, &c.tensor])
         .strided([a.stride, b.stride, c.stride], [a.turned, b.turned])
         .enqueue(ctx)
+}
+
+/// Computes `c = a b`, and leaves the elements between the rows of `c` as they are.
+pub fn multiply_apart(ctx: &mut dyn OpContext, a: &Matrix, b: &Matrix, c: &Matrix) -> Result<()> {
+    if c.rows == 1 || c.stride == c.columns {
+        return multiply(ctx, a, b, c);
+    }
+    // A product of long rows is summed in parts, which are added for all elements of `c`.
+    let dense = ctx.temp(c.tensor.dtype, &[c.rows, c.columns])?;
+    let own = Matrix { turned: c.turned, ..Matrix::whole(&dense, c.columns) };
+    multiply(ctx, a, b, &own)?;
+    let walk = Iteration::over(&[c.rows, c.columns])
+        .operand(&[c.columns as i64, 1], 0)
+        .operand(&[c.stride as i64, 1], 0);
+    copy_strided(ctx.device(), &walk, &dense, &c.tensor)
 }

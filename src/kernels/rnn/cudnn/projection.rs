@@ -12,7 +12,7 @@ use super::ends::{Columns, End, Ends, States};
 use super::extents::Extents;
 use super::model::Layout;
 use super::parameters::Parameters;
-use super::product::{Matrix, multiply};
+use super::product::{Matrix, multiply, multiply_apart};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::rnn::values::{clear, combine};
@@ -115,7 +115,7 @@ impl<'a> Projection<'a> {
         let outputs = self.extents.layout.outputs;
         for direction in 0..self.extents.layout.model.directions {
             let p = self.matrix(self.params, direction).turned();
-            multiply(ctx, &self.unit_rows(m, direction), &p, &self.rows(y, direction))?;
+            multiply_apart(ctx, &self.unit_rows(m, direction), &p, &self.rows(y, direction))?;
             let ends = self.ends(direction);
             let from = self.columns(y, direction);
             ends.take(ctx.device(), End::Last, from, self.states(after, direction))?;
@@ -134,7 +134,7 @@ impl<'a> Projection<'a> {
             let (to, from) = (self.columns(&all, direction), self.states(d_after, direction));
             self.ends(direction).add(ctx.device(), End::Last, to, from)?;
             let p = self.matrix(self.params, direction);
-            multiply(ctx, &self.rows(&all, direction), &p, &self.unit_rows(&dm, direction))?;
+            multiply_apart(ctx, &self.rows(&all, direction), &p, &self.unit_rows(&dm, direction))?;
         }
         Ok(Slopes { dy: all, dm })
     }
@@ -165,7 +165,7 @@ impl<'a> Projection<'a> {
         multiply(ctx, &dy.turned(), &self.unit_rows(of.m, direction), &d_p)?;
         self.add_product(ctx, &r.clone().turned(), &d_product, &d_p)?;
 
-        multiply(ctx, &first, &r, &self.state_rows(of.d_before, direction))?;
+        multiply_apart(ctx, &first, &r, &self.state_rows(of.d_before, direction))?;
         let idle = self.states(of.d_after, direction);
         ends.keep_idle(ctx.device(), outputs, idle, of.d_before)
     }

@@ -73,6 +73,10 @@ def interpreted(flatbuffer: bytes, images: np.ndarray) -> np.ndarray:
     return interpreter.get_tensor(found["index"])
 
 
+@pytest.mark.skipif(
+    tf.__version__.startswith("2.16."),
+    reason="with Keras 3, TensorFlow 2.16 ends the process in this converter, on the CPU too",
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_tflite_from_a_keras_model(model, images, kind):
     converter = tf.lite.TFLiteConverter.from_keras_model(model)

@@ -2,7 +2,7 @@
 //! that needs one immediately compiles it itself if no other thread has begun. No lock is held
 //! meanwhile.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -25,6 +25,9 @@ const MAX_WORKERS: usize = 8;
 /// The number of pipelines in a generation: at most twice as many are kept.
 const GENERATION: usize = 4096;
 
+/// In debug builds, the programs of a key whose texts are all compared.
+const ALL_COMPARED: u32 = 16;
+
 /// A pipeline that is compiled, or will be.
 pub(crate) struct Planned {
     key: Key,
@@ -39,6 +42,8 @@ pub(crate) struct Planned {
     begun: AtomicBool,
     /// Whether a warning has reported that another pipeline is used in its place.
     told: AtomicBool,
+    /// In debug builds, how often a program with the key was found here.
+    found: AtomicU32,
     compiled: OnceLock<Result<Pipeline>>,
     /// The pipeline without optimizations, if the driver refuses the optimized one.
     unoptimized: OnceLock<Result<Pipeline>>,
@@ -85,6 +90,13 @@ impl Planned {
              {declared:?}",
             self.key
         )))
+    }
+
+    /// Whether a program that was found here is compared: the first programs are, and then ever
+    /// fewer of them, for to make a text takes longer than a dispatch.
+    fn is_compared(&self) -> bool {
+        let found = self.found.fetch_add(1, Ordering::Relaxed);
+        found < ALL_COMPARED || found.is_power_of_two()
     }
 
     /// Fails if `shader`, which came with the same key, has another text.
@@ -246,7 +258,7 @@ impl Pipelines {
     /// Like [`Self::get`], but the pipeline is compiled only when a thread waits for it.
     pub fn later(&self, program: &Program<'_>) -> Result<Arc<Planned>> {
         if let Some(planned) = self.planned.read().find(&program.key) {
-            if cfg!(debug_assertions) {
+            if cfg!(debug_assertions) && planned.is_compared() {
                 planned.check_equal(&self.compiler.prepared((program.shader)()))?;
             }
             return Ok(planned);
@@ -286,6 +298,7 @@ impl Pipelines {
             progress: self.progress.clone(),
             begun: AtomicBool::new(false),
             told: AtomicBool::new(false),
+            found: AtomicU32::new(0),
             compiled: OnceLock::new(),
             unoptimized: OnceLock::new(),
             uses: OnceLock::new(),

@@ -21,7 +21,7 @@ use std::str::FromStr;
 
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
-use crate::kernels::expression::{Expression, Value, check_length};
+use crate::kernels::expression::{Call, Expression, Step, Value, check_length};
 use crate::kernels::fused::cost;
 use crate::kernels::reduce::table::{REDUCTIONS, Reduction};
 use crate::{invalid, require};
@@ -173,14 +173,33 @@ impl RowProgram {
     }
 
     /// Floating-point operations for each element: those of the expressions, without casts, and one
-    /// for each value that is reduced. Operations that a row takes only once do not count.
+    /// for each value that is reduced. An operation that several stages repeat counts once, and
+    /// operations that a row takes only once do not count.
     pub fn operations(&self) -> usize {
-        let of_stage = |stage: &Stage| match &stage.action {
-            Action::Reduce(reductions) => stage.expression.operations() as usize + reductions.len(),
-            Action::Full => stage.expression.operations() as usize,
-            Action::Row => 0,
-        };
-        self.stages.iter().map(of_stage).sum()
+        let mut known: Vec<Step> = Vec::new();
+        let mut reduced = 0;
+        for stage in &self.stages {
+            match &stage.action {
+                Action::Reduce(reductions) => reduced += reductions.len(),
+                Action::Full => {}
+                Action::Row => continue,
+            }
+            // The number in `known` of each step.
+            let mut numbers: Vec<usize> = Vec::new();
+            for step in stage.expression.steps() {
+                let renamed = |arg: &Value| match *arg {
+                    Value::Step(at) => Value::Step(numbers[at as usize] as u32),
+                    other => other,
+                };
+                let step = Step { call: step.call, args: step.args.iter().map(renamed).collect() };
+                let at = known.iter().position(|other| *other == step);
+                numbers.push(at.unwrap_or(known.len()));
+                if at.is_none() {
+                    known.push(step);
+                }
+            }
+        }
+        reduced + known.iter().filter(|step| matches!(step.call, Call::Row(..))).count()
     }
 
     /// Types of the op's outputs.

@@ -237,7 +237,7 @@ fn gradients_of_larger_networks() {
     let mut all = Vec::new();
     // A difference quotient of a rectified unit near its kink does not give its slope.
     for mode in ["lstm", "gru", "gru_reset_before", "rnn_tanh"] {
-        // The last one has so few weights and so many rows that sums over the rows are cut.
+        // The last one has few weights and 1,440 rows, so that sums over the rows are cut.
         for (steps, batch, units) in [(4, 11, 96), (3, 5, 260), (60, 24, 16)] {
             let n = Network { mode, steps, batch, inputs: 9, units, ..SMALL };
             all.push(Slopes::new(&n));

@@ -62,8 +62,8 @@ pub enum BLayout {
 /// Where row m of `c` starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
-    /// At `m * stride`, with columns next to each other. A contraction that is cut may overwrite the
-    /// elements between its rows.
+    /// At `m * stride`, with columns next to each other. A contraction that is cut may overwrite
+    /// the elements between its rows.
     Rows(usize),
     /// At `m / plane * image + m % plane`, with columns `plane` apart: channels first.
     Planes {

@@ -187,8 +187,8 @@ fn dense_cross_entropy_broadcasts() {
                 );
                 let node = Node::new("SoftmaxCrossEntropyWithLogits").attr("T", dtype);
                 let out = session.run(&node, &[x.clone().into(), t.clone().into()]).unwrap();
-                let at = |t: &HostTensor, row: usize, col: usize| {
-                    let v = t.to_f64();
+                let (x_values, t_values) = (x.to_f64(), t.to_f64());
+                let at = |t: &HostTensor, v: &[f64], row: usize, col: usize| {
                     let extent =
                         |back: usize| t.dims.len().checked_sub(back).map_or(1, |d| t.dims[d]);
                     let (r, c) = (
@@ -200,9 +200,9 @@ fn dense_cross_entropy_broadcasts() {
                 let (mut loss, mut gradient) = (Vec::new(), Vec::new());
                 for r in 0..*rows {
                     let (soft, logs) =
-                        reference(&(0..*cols).map(|c| at(&x, r, c)).collect::<Vec<_>>());
-                    loss.push((0..*cols).map(|c| -logs[c] * at(&t, r, c)).sum());
-                    gradient.extend((0..*cols).map(|c| soft[c] - at(&t, r, c)));
+                        reference(&(0..*cols).map(|c| at(&x, &x_values, r, c)).collect::<Vec<_>>());
+                    loss.push((0..*cols).map(|c| -logs[c] * at(&t, &t_values, r, c)).sum());
+                    gradient.extend((0..*cols).map(|c| soft[c] - at(&t, &t_values, r, c)));
                 }
                 assert_eq!(
                     (&out[0].dims[..], &out[1].dims[..]),

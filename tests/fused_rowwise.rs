@@ -44,7 +44,7 @@ fn values(dtype: DType, dims: &[usize], seed: usize) -> HostTensor {
 
 /// Twice as much as for a function alone: a row program has several.
 fn tolerance(dtype: DType) -> f64 {
-    2.0 * close::tolerance(dtype)
+    if dtype == DType::F64 { 1e-11 } else { 2.0 * close::tolerance(dtype) }
 }
 
 #[track_caller]

@@ -10,9 +10,9 @@ use crate::kernels::fused::rowwise::RowKernel;
 use crate::kernels::fused::rowwise::program::{Action, Output, RowProgram, Stage, reduction};
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
-use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
+use crate::{invalid, require};
 
 const TYPES: &[DType] = types::FLOATS;
 /// TensorFlow's GPU list has no float64 here.
@@ -35,7 +35,14 @@ pub fn register(r: &mut Registry) {
         let kernel = dense_cross_entropy(attrs.dtype("T")?)?;
         Ok(move |ctx: &mut dyn OpContext| {
             let operands = [ctx.input(0)?, ctx.input(1)?];
-            check_dense(&operands)?;
+            let [rows, columns] = check_dense(&operands)?;
+            if columns == 0 {
+                // A sum of no losses.
+                let dtype = operands[0].dtype;
+                let loss = ctx.output(0, dtype, &[rows])?;
+                ctx.output(1, dtype, &[rows, 0])?;
+                return ctx.device().fill(loss.address, loss.bytes(), 0);
+            }
             kernel.run(ctx, &operands)
         })
     });
@@ -53,7 +60,8 @@ pub fn register(r: &mut Registry) {
         });
 }
 
-fn check_dense([logits, labels]: &[Tensor; 2]) -> Result<()> {
+/// The rows and columns to which logits and labels broadcast.
+fn check_dense([logits, labels]: &[Tensor; 2]) -> Result<[usize; 2]> {
     let dims = crate::layout::broadcast_dims(&logits.dims, &labels.dims);
     require!(
         dims.is_ok(),
@@ -61,11 +69,12 @@ fn check_dense([logits, labels]: &[Tensor; 2]) -> Result<()> {
         shape_text(&logits.dims),
         shape_text(&labels.dims)
     );
-    require!(
-        dims?.len() == 2,
-        "logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional"
-    );
-    Ok(())
+    match dims?[..] {
+        [rows, columns] => Ok([rows, columns]),
+        _ => invalid!(
+            "logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional"
+        ),
+    }
 }
 
 fn check_sparse(logits: &Tensor, labels: &Tensor) -> Result<()> {

@@ -9,7 +9,7 @@ pub const fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2e-3,
         DType::BF16 => 1e-2,
-        DType::F64 => 5e-12,
+        DType::F64 => 1e-12,
         _ => 1e-5,
     }
 }

@@ -129,7 +129,7 @@ pub struct Contraction {
 
 /// The builder: a product of dense matrices, of which each method changes one property.
 impl Contraction {
-    /// The product of row-major matrices a[m][k] and b[k][n], for [m, k, n]. Those of a batch
+    /// The product of row-major matrices a[m][k] and b[k][n], for [m, k, n]. Matrices of a batch
     /// follow one another.
     pub fn product([m, k, n]: [usize; 3], [a, b, c]: [&Tensor; 3]) -> Self {
         Self {

@@ -11,7 +11,7 @@ use crate::kernels::op::OpContext;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
-/// Addresses from here on are those of planned temporaries: the addresses that a process reserves
+/// Addresses from here on belong to planned temporaries: the addresses that a process reserves
 /// end below.
 pub(super) const PLANNED: u64 = 1 << 63;
 /// Bits of an address within one temporary.

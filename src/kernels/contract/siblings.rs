@@ -16,8 +16,8 @@
 //! stores both. A tile of cooperative matrices or of lanes that share loads has no place for them,
 //! nor have shares of tiles: there the caller reduces the operand itself.
 //!
-//! **One result.** `x0 y0 + x1 y1 + …` has one contracted index, as long as those of all its terms
-//! together. Each of its outer steps is a term, whose operands are tensors of their own. So the
+//! **One result.** `x0 y0 + x1 y1 + …` has one contracted index, as long as the indices of all its
+//! terms together. Each of its outer steps is a term, whose operands are tensors of their own. So the
 //! gradient of the tensor that query, key and value are computed from takes one program, and no
 //! intermediate result is stored.
 
@@ -225,7 +225,7 @@ fn can_sum(c: &Contraction, tile: &Tile, sums: &Tensor) -> bool {
         && (sums.len(), sums.dtype) == (c.n, c.a.dtype)
 }
 
-/// Whether the invocations of a tile can make sums: those that share loads do not hold a whole
+/// Whether the invocations of a tile can make sums: tiles that share loads do not hold a whole
 /// operand.
 pub(super) const fn has_place(tile: &Tile) -> bool {
     !matches!(tile.kind, TileKind::Subgroup | TileKind::Cooperative { .. })

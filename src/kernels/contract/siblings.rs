@@ -17,8 +17,8 @@
 //! nor have shares of tiles: there the caller reduces the operand itself.
 //!
 //! **One result.** `x0 y0 + x1 y1 + …` has one contracted index, as long as the indices of all its
-//! terms together. Each of its outer steps is a term, whose operands are tensors of their own. So the
-//! gradient of the tensor that query, key and value are computed from takes one program, and no
+//! terms together. Each of its outer steps is a term, whose operands are tensors of their own. So
+//! the gradient of the tensor that query, key and value are computed from takes one program, and no
 //! intermediate result is stored.
 
 use smallvec::SmallVec;

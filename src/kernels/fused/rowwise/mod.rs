@@ -106,6 +106,8 @@ pub struct RowKernel {
     tensors: usize,
     /// Whether rows are reduced as if all inputs had been broadcast to one shape.
     broadcast: bool,
+    /// [`RowProgram::operations`].
+    operations: usize,
 }
 
 impl RowKernel {
@@ -116,7 +118,7 @@ impl RowKernel {
         constants: Vec<f32>,
         axes: Vec<i64>,
     ) -> Self {
-        let tensors = program.inputs().len();
+        let (tensors, operations) = (program.inputs().len(), program.operations());
         Self {
             name,
             text: program.to_string(),
@@ -125,6 +127,7 @@ impl RowKernel {
             axes,
             tensors,
             broadcast: false,
+            operations,
         }
     }
 
@@ -376,7 +379,7 @@ impl Launch<'_> {
                     params: variant.params(walk, count, columns, &self.kernel.constants),
                     grid: Grid::linear(count * variant.lanes as usize, variant.workgroup),
                 },
-                DType::F32.flops(self.kernel.program.operations() * count * columns),
+                DType::F32.flops(self.kernel.operations * count * columns),
             )?;
         }
         Ok(())

@@ -10,6 +10,7 @@ use std::{env, fmt};
 
 use super::Capabilities;
 use crate::kind::Kind;
+use crate::sys::integer_dot;
 
 /// The kind of processor that computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +69,9 @@ pub struct Profile {
     /// runs at once. [`Schedule::Persistent`] and [`Schedule::StreamK`] are chosen by it; with 0
     /// they are never chosen.
     pub resident_workgroups: usize,
+    /// Whether the scalar product of two words of four signed bytes takes fewer instructions than
+    /// its four products.
+    pub packed_dot: bool,
     /// The largest number of iterations of all loops of an invocation together. Beyond 65,535
     /// llvmpipe leaves every loop without an error. A GPU's watchdog ends programs that run for
     /// seconds.
@@ -125,6 +129,7 @@ const DISCRETE: Profile = Profile {
     workgroups: 512,
     // The vendor is unknown, so there is no number.
     resident_workgroups: 0,
+    packed_dot: true,
     loop_limit: 1 << 24,
     own_barriers: false,
     parts: 1,
@@ -163,12 +168,18 @@ impl Profile {
     pub const APPLE: Self = Self {
         name: "apple",
         resident_workgroups: RESIDENT_APPLE,
+        packed_dot: false,
         capabilities: Capabilities { float64: false, ..Capabilities::FULL },
         ..INTEGRATED
     };
     /// The guarantees of WebGPU for every adapter: no optional feature, and its default limits.
-    pub const WEBGPU: Self =
-        Self { name: "webgpu", simd_width: 4, capabilities: Capabilities::WEBGPU, ..INTEGRATED };
+    pub const WEBGPU: Self = Self {
+        name: "webgpu",
+        simd_width: 4,
+        packed_dot: false,
+        capabilities: Capabilities::WEBGPU,
+        ..INTEGRATED
+    };
     /// Mesa's llvmpipe with vectors of 256 bits or more. It loads and stores lane by lane, word by
     /// word.
     pub const LLVMPIPE: Self = Self {
@@ -178,6 +189,7 @@ impl Profile {
         barriers: Barriers::Dear,
         invocations: 1 << 11,
         workgroups: 16,
+        packed_dot: false,
         loop_limit: 65_535,
         ..INTEGRATED
     };
@@ -203,11 +215,9 @@ impl Profile {
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
         let own_barriers = own_barriers(&|name| env::var(name).ok());
         let parts = env::var("TF_WGPU_PARTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-        let own = Self {
-            own_barriers,
-            parts,
-            ..Self::from_parts(&adapter.get_info(), Capabilities::of(adapter))
-        };
+        let known = Self::from_parts(&adapter.get_info(), Capabilities::of(adapter));
+        let packed_dot = known.packed_dot && integer_dot::is_accelerated(adapter).unwrap_or(true);
+        let own = Self { own_barriers, parts, packed_dot, ..known };
         let Ok(name) = env::var("TF_WGPU_PROFILE") else { return own };
         // An unknown preset is reported once, by `settings::problems`.
         Self::named(&name).map_or(own, |preset| preset.on(own))
@@ -253,7 +263,9 @@ impl Profile {
             (Class::Integrated, 0x106b) => RESIDENT_APPLE,
             _ => kind.resident_workgroups,
         };
-        Self { name, simd_width, registers, resident_workgroups, capabilities, ..kind }
+        // Metal has no such instruction.
+        let packed_dot = kind.packed_dot && info.backend != wgpu::Backend::Metal;
+        Self { name, simd_width, registers, resident_workgroups, packed_dot, capabilities, ..kind }
     }
 
     /// The preset of this name.

@@ -9,6 +9,7 @@ pub(crate) mod examination;
 pub(crate) mod experimental;
 pub(crate) mod guard;
 pub(crate) mod instance;
+pub(crate) mod integer_dot;
 pub(crate) mod loaded;
 pub(crate) mod memory_budget;
 pub(crate) mod pipeline_cache;

@@ -74,6 +74,11 @@ fn integers_wrap() {
                 check(dtype, [1, 2000, 1], false, false, 0);
                 check(dtype, [4, 40_000, 8], false, true, 0);
                 check(dtype, [130, 96, 3], false, false, 0);
+                // Tiles that have edges in both directions; words of bytes fill them.
+                for tb in [false, true] {
+                    check(dtype, [140, 48, 132], false, tb, 0);
+                    check(dtype, [1, 520, 260], false, tb, 0);
+                }
                 check(dtype, [16, 8, 12], true, false, 1);
             }
         });

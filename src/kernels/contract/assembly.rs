@@ -1,6 +1,8 @@
 //! The shader of a variant, put together from the texts of its operands, its tile and its epilogue.
 
+use super::bytes;
 use super::column_sums;
+use super::contraction::Packing;
 use super::element::{declarations, loader, words};
 use super::geometry::Geometry;
 use super::text::*;
@@ -88,12 +90,22 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
     let form = format!("{walk}{parts}{terms}{sums}");
     let mut shader = Shader::new(format!(
         "contract{form} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} \
-         {:?} {:?} {:?} {:?}",
-        kind, v.cooperative, v.a_layout, v.b_layout, v.a, v.b, v.c, v.conjugated, v.epilogue
+         {:?} {:?} {:?} {:?} {:?}",
+        kind,
+        v.cooperative,
+        v.a_layout,
+        v.b_layout,
+        v.a,
+        v.b,
+        v.c,
+        v.conjugated,
+        v.packing,
+        v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])
     .only(tables::kinds(v.tile, v.a.0))
-    .body(&declarations(v.a.0));
+    .body(&declarations(v.a.0))
+    .body(bytes::declarations(v.packing));
     shader = if v.terms > 1 { shader.body("var<private> part: u32;\n") } else { shader };
     let operands = [("a", v.a, v.conjugated[0]), ("b", v.b, v.conjugated[1])];
     for (x, source, conjugated) in operands.into_iter().filter(|_| v.walk != TileWalk::FixUp) {
@@ -103,6 +115,7 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
                 names[..v.terms].iter().fold(shader, |s, name| operand(s, name, source))
             }
             "b" if v.parts > 1 => parts_of_b(shader, v),
+            "b" if v.packing == Some(Packing::Rows) => bytes::bind_rows(shader),
             _ => operand(shader, x, source),
         };
         if v.terms > 1 {

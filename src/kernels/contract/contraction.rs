@@ -85,6 +85,15 @@ pub enum Store {
     Columns(usize),
 }
 
+/// Where the four bytes of a word of `b` lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    /// Next to each other, as those of `a` do.
+    Words,
+    /// In four rows. Strides and indices of `b` count bytes.
+    Rows,
+}
+
 /// One contraction over tensors whose layout is given in elements.
 #[derive(Debug, Clone)]
 pub struct Contraction {
@@ -125,6 +134,9 @@ pub struct Contraction {
     pub c_matrix: usize,
     /// Whether `a` and `b` are conjugated; for complex types alone.
     pub conjugated: [bool; 2],
+    /// How four bytes along the contracted index are one element of each operand; they are
+    /// elements of their own without it.
+    pub(super) packing: Option<Packing>,
 }
 
 /// The builder: a product of dense matrices, of which each method changes one property.
@@ -151,6 +163,7 @@ impl Contraction {
             store: Store::Rows(n),
             c_matrix: m * n,
             conjugated: [false; 2],
+            packing: None,
         }
     }
 

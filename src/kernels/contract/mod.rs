@@ -19,6 +19,7 @@
 
 mod apart;
 mod assembly;
+mod bytes;
 pub mod choice;
 mod choices;
 mod column_sums;

@@ -6,10 +6,10 @@
 
 use std::fmt::Write;
 
-use super::element::{lane, loader, multiply_add, plus};
+use super::element::{lane, loader, plus};
 use super::text::{products, tile_defines};
 use super::tile::{SUBGROUP, Tile, TileKind};
-use super::{ALayoutKind, Lanes, TileVariant, column_sums};
+use super::{ALayoutKind, Lanes, TileVariant, bytes, column_sums};
 use crate::dtype::DType;
 use crate::shader::Shader;
 
@@ -151,8 +151,8 @@ fn broadcasts(v: &TileVariant, steps: u32) -> String {
             let _ =
                 writeln!(text, "            let s{row}_{k} = subgroupBroadcast({value}, {from}u);");
             for q in 0..v.tile.vec4s {
-                let sum = multiply_add(
-                    v.a.0,
+                let sum = bytes::multiply_add(
+                    v,
                     &format!("s{row}_{k}"),
                     &format!("b{q}_{k}"),
                     &format!("c{row}_{q}"),

@@ -5,6 +5,7 @@
 use smallvec::SmallVec;
 
 use super::assembly;
+use super::bytes;
 use super::choice::{self, Choice};
 use super::epilogue::{Bound, Epilogue};
 use super::programs::{Dispatch, Programs};
@@ -41,6 +42,9 @@ impl Contraction {
         epilogue: Option<&Bound<'_>>,
         profile: &Profile,
     ) -> Result<Programs> {
+        if let Some(packed) = self.packed(profile) {
+            return packed.programs(choice, None, epilogue, profile);
+        }
         let Choice { tile, split_k, .. } = choice;
         let mut programs = Programs::default();
         let mut variant = self.variant(tile);
@@ -229,7 +233,8 @@ impl Contraction {
             return 0;
         }
         let results = self.m * self.n * self.batch.len() * variant.parts;
-        self.a.dtype.product_flops(results * self.depth())
+        let steps = self.depth() * self.packing.map_or(1, |_| bytes::PER_WORD);
+        self.a.dtype.product_flops(results * steps)
     }
 }
 

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use super::element::{element, multiply_add};
+use super::bytes;
+use super::element::element;
 use super::epilogue::EpilogueVariant;
 use super::tile::Tile;
 use super::{Lanes, StoreKind, TileVariant, column_sums};
@@ -139,7 +140,7 @@ pub(super) fn products(
                 let _ = writeln!(
                     text,
                     "{indent}{}",
-                    multiply_add(v.a.0, &a, &format!("b{q}_{k}"), &format!("c{row}_{q}"))
+                    bytes::multiply_add(v, &a, &format!("b{q}_{k}"), &format!("c{row}_{q}"))
                 );
             }
         }

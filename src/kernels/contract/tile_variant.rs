@@ -1,6 +1,6 @@
 //! What a tile's program text depends on, and the [`Key`] that follows from it.
 
-use super::contraction::{ALayout, BLayout, Contraction, Store};
+use super::contraction::{ALayout, BLayout, Contraction, Packing, Store};
 use super::epilogue::EpilogueVariant;
 use super::tile::Tile;
 use crate::device::{Cooperative, Key};
@@ -44,6 +44,7 @@ pub(super) struct TileVariant {
     pub sums: SumsKind,
     pub walk: TileWalk,
     pub conjugated: [bool; 2],
+    pub packing: Option<Packing>,
     pub epilogue: Option<EpilogueVariant>,
 }
 
@@ -218,6 +219,7 @@ impl Contraction {
             sums: SumsKind::None,
             walk: TileWalk::Tile,
             conjugated: self.conjugated,
+            packing: self.packing,
             epilogue: None,
         }
     }
@@ -263,6 +265,7 @@ impl TileVariant {
             sums: SumsKind::None,
             walk: TileWalk::Tile,
             conjugated: [false; 2],
+            packing: None,
             epilogue: None,
         }
     }
@@ -282,7 +285,8 @@ impl TileVariant {
             .number(self.walk as u32)
             .number(self.parts as u32)
             .number(self.terms as u32)
-            .number(self.sums as u32);
+            .number(self.sums as u32)
+            .number(self.packing.map_or(0, |packing| 1 + packing as u32));
         if let Some(class) = &self.batch {
             key = class.key(key);
         }

@@ -3,6 +3,7 @@
 mod epilogues;
 
 use super::assembly::shader;
+use super::contraction::Packing;
 use super::epilogue::EpilogueVariant;
 use super::tile::{self, Tile};
 use super::tile_variant::TileWalk;
@@ -436,5 +437,24 @@ fn integers(tile: &'static Tile, dtype: DType) -> Vec<Shader> {
             shader(&TileVariant { a: single, b: single, c: sums, ..TileVariant::plain(tile) }),
         ]
     };
-    [of(DType::I16, DType::I16), of(DType::I8, DType::I32)].concat()
+    [of(DType::I16, DType::I16).to_vec(), of(DType::I8, DType::I32).to_vec(), packed(tile)].concat()
+}
+
+/// Products of int8 by words of four bytes: words and rows, loaded in each way.
+fn packed(tile: &'static Tile) -> Vec<Shader> {
+    let of = |packing, a, (b, lanes)| {
+        shader(&TileVariant {
+            a: (DType::I32, a),
+            b: (b, lanes),
+            c: (DType::I32, StoreKind::Vec4s),
+            packing: Some(packing),
+            ..TileVariant::plain(tile)
+        })
+    };
+    vec![
+        of(Packing::Words, Lanes::Depth, (DType::I32, Lanes::Depth)),
+        of(Packing::Words, Lanes::One, (DType::I32, Lanes::One)),
+        of(Packing::Rows, Lanes::Depth, (DType::I8, Lanes::Edge)),
+        of(Packing::Rows, Lanes::One, (DType::I8, Lanes::Edge)),
+    ]
 }

@@ -71,6 +71,7 @@ const ASKED: &[(&str, &[&str])] = &[
     ),
     ("name", &["reduce/plan.rs"]),
     ("own_barriers", &[]),
+    ("packed_dot", &["contract/bytes.rs"]),
     ("parts", &[]),
     ("registers", &[]),
     ("resident_workgroups", &["contract/shares.rs"]),

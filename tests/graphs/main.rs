@@ -8,6 +8,7 @@ mod concat;
 mod contraction;
 mod elementwise;
 mod folding;
+mod indices;
 mod invariants;
 mod lists;
 mod predicates;

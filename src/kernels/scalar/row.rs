@@ -346,9 +346,11 @@ impl Row {
         self.cases.iter().flat_map(|c| c.types).copied()
     }
 
-    /// The definition for `dtype`.
+    /// The definition for `dtype`. Plain ops of int32 compute in host memory, so that most rows do
+    /// not list it; fused ops compute with it as with int64.
     pub fn case(&self, dtype: DType) -> Option<&Case> {
-        self.cases.iter().find(|c| c.types.contains(&dtype))
+        let of = |dtype| self.cases.iter().find(|c| c.types.contains(&dtype));
+        of(dtype).or_else(|| of(DType::I64).filter(|_| dtype == DType::I32))
     }
 
     /// Types of the inputs when the attribute `T` is `dtype`.

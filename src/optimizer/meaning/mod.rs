@@ -70,6 +70,8 @@ pub struct Scalar {
 pub enum Engine {
     /// Loops over elements: `_WgpuFusedElementwise`, `_WgpuFusedConcat`.
     Loop,
+    /// The same for nodes whose int32 values are on the device.
+    IndexLoop,
     /// Loops over rows: `_WgpuFusedRowwise`.
     Rows,
     /// Reductions, with the functions before and after them: `_WgpuFusedReduce`.
@@ -92,6 +94,7 @@ impl Engine {
                 // int8 is the type to which quantized layers convert their inputs.
                 Self::Rows => matches!(dtype, DType::I8 | DType::I64),
                 Self::Loop => dtype.is_integer() && !matches!(dtype, DType::I32),
+                Self::IndexLoop => dtype.is_integer(),
             }
     }
 }

@@ -27,7 +27,7 @@ pub enum Member {
 }
 
 impl Member {
-    /// The role of `id` in a group.
+    /// The role of `id` in a group. `integers` compute with int32 values of the device.
     ///
     /// # Errors
     /// The reason why it cannot be in one.
@@ -35,6 +35,7 @@ impl Member {
         graph: &Graph,
         shapes: &SameShapes<'_>,
         uniforms: &Uniforms,
+        integers: &FxHashSet<NodeId>,
         id: NodeId,
     ) -> Result<Self, Refusal> {
         let node = graph.node(id);
@@ -42,7 +43,10 @@ impl Member {
             Meaning::Repeat => false,
             Meaning::View => true,
             Meaning::Bias(sum) => return bias(graph, id, sum).map(Self::Call),
-            _ => return scalar(graph, shapes, id, Engine::Loop).map(Self::Call),
+            _ => {
+                let engine = if integers.contains(&id) { Engine::IndexLoop } else { Engine::Loop };
+                return scalar(graph, shapes, id, engine).map(Self::Call);
+            }
         };
         let output = Output { node: id, port: 0 };
         if !node.on_wgpu() {
@@ -204,8 +208,11 @@ pub fn looking_through(
     through
 }
 
-/// The tensors with one value for all elements, of a type that a parameter can have. Their shape
-/// need not be constant.
+/// The largest absolute value up to which float32 has every integer.
+const EXACT: f64 = (1 << 24) as f64;
+
+/// The tensors with one value for all elements that a parameter can have. Their shape need not be
+/// constant.
 pub struct Uniforms(Vec<Option<f32>>);
 
 impl Uniforms {
@@ -233,12 +240,15 @@ impl Uniforms {
             "Fill" => self.value(*node.inputs().get(1)?)?,
             "BroadcastTo" => self.value(*node.inputs().first()?)?,
             "Const" => {
-                let value =
-                    graph.constant(Output { node: id, port: 0 }).filter(|v| is_float(v.dtype))?;
+                let value = graph
+                    .constant(Output { node: id, port: 0 })
+                    .filter(|v| is_float(v.dtype) || v.dtype == DType::I32)?;
                 let first = value.bytes.get(..value.dtype.size())?;
                 let same =
                     value.bytes.chunks_exact(value.dtype.size()).all(|element| element == first);
-                return same.then(|| value.to_f64()[0] as f32);
+                let number = same.then(|| value.to_f64()[0])?;
+                let fits = is_float(value.dtype) || number.abs() <= EXACT;
+                return fits.then_some(number as f32);
             }
             _ => return None,
         };

@@ -6,6 +6,7 @@
 //! one shape grow first, so that small nodes form a few groups before large groups absorb some of
 //! them. Before all that, changes of shape between groups are moved behind them ([`sinking`]).
 
+mod integers;
 mod member;
 mod region;
 mod sinking;
@@ -61,6 +62,8 @@ struct Groups<'g> {
     position: Vec<u32>,
     shapes: SameShapes<'g>,
     uniforms: Uniforms,
+    /// Nodes that compute with int32 values of the device.
+    integers: FxHashSet<NodeId>,
     members: FxHashMap<NodeId, Member>,
     /// Nodes without a group: views, and nodes that every reader computes again, see
     /// [`recomputed`].
@@ -84,11 +87,14 @@ impl<'g> Groups<'g> {
         order.iter().enumerate().for_each(|(at, id)| position[id.index()] = at as u32);
         let shapes = SameShapes::new(graph, &order);
         let uniforms = Uniforms::of(graph, &order);
+        let integers = integers::on_device(graph, &order);
         let is_read =
             |id: NodeId| graph.readers_in_any_order(Output { node: id, port: 0 }).next().is_some();
         let eligible = |id: &NodeId| !graph.is_preserved(*id) && is_read(*id);
         let members: FxHashMap<NodeId, Member> = (order.iter().filter(|id| eligible(id)))
-            .filter_map(|id| Some((*id, Member::of(graph, &shapes, &uniforms, *id).ok()?)))
+            .filter_map(|id| {
+                Some((*id, Member::of(graph, &shapes, &uniforms, &integers, *id).ok()?))
+            })
             .collect();
         let mut bypassed = recomputed(graph, &order, &uniforms, &members);
         let through = looking_through(graph, &shapes, &uniforms, &members, &order, &bypassed);
@@ -103,6 +109,7 @@ impl<'g> Groups<'g> {
             position,
             shapes,
             uniforms,
+            integers,
             members,
             bypassed,
             through,
@@ -425,7 +432,7 @@ impl<'g> Groups<'g> {
     /// The groups that are worth a node, in topological order.
     fn regions(self) -> Vec<Region> {
         let settled = self.regions.values().filter_map(|region| self.settled(region));
-        let mut regions: Vec<Region> = settled.filter(is_more_than_one).collect();
+        let mut regions: Vec<Region> = settled.filter(|region| self.is_enough(region)).collect();
         regions.sort_unstable_by_key(|r| self.position[r.members[0].index()]);
         regions
     }
@@ -433,9 +440,15 @@ impl<'g> Groups<'g> {
     /// Whether a node replaces the group.
     fn is_worth_a_node(&self, region: &Region) -> bool {
         match region.covered {
-            true => is_more_than_one(region),
-            false => self.settled(region).is_some_and(|r| is_more_than_one(&r)),
+            true => self.is_enough(region),
+            false => self.settled(region).is_some_and(|r| self.is_enough(&r)),
         }
+    }
+
+    /// Whether a fused node has something to gain: it replaces more than one node, or one that would
+    /// compute on the host.
+    fn is_enough(&self, region: &Region) -> bool {
+        is_more_than_one(region) || region.members.iter().any(|id| self.integers.contains(id))
     }
 
     /// The group, without its repetitions if only they give the iteration its shape.

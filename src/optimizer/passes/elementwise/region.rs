@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::member::Member;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::expression::Value;
+use crate::kernels::expression::{Call, Value};
 use crate::kernels::fused::elementwise::OP;
 use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NodeId, Output};
@@ -83,7 +83,12 @@ impl Region {
             values.insert(*input, draft.input(dtype));
         }
         for (constant, value) in &self.constants {
-            values.insert(*constant, draft.constant(*value));
+            let number = draft.constant(*value);
+            let value = match graph.info(*constant).dtype {
+                Some(DType::I32) => draft.call(Call::Cast(DType::F32, DType::I32), &[number])?,
+                _ => number,
+            };
+            values.insert(*constant, value);
         }
         for (id, member) in &self.steps {
             let args: Vec<Value> =

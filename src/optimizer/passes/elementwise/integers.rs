@@ -1,0 +1,139 @@
+//! Nodes that compute with int32 values between the device and the device.
+//!
+//! TensorFlow's kernels compute with int32 in host memory, where shapes and counters are. Indices
+//! are int32, too: a `Cast` or an `ArgMax` makes them on the device, and a gather reads them there.
+//! Keras compares and adds in between, so each step would wait for the device, compute on the host
+//! and copy the result back. A fused op computes such values where they are.
+
+use rustc_hash::FxHashSet;
+
+use crate::dtype::DType;
+use crate::kernels::fused::elementwise::OP;
+use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::meaning::Meaning;
+
+/// Ops that make int32 on the device, by the attribute of the result's type.
+const MAKERS: &[(&str, &str)] = &[
+    ("ArgMax", "output_type"),
+    ("ArgMin", "output_type"),
+    ("Cast", "DstT"),
+    ("Multinomial", "output_dtype"),
+    ("StatelessMultinomial", "output_dtype"),
+];
+
+/// Ops that compute with int32.
+const COMPUTED: &[&str] = &[
+    "AddV2",
+    "Equal",
+    "FloorMod",
+    "Greater",
+    "GreaterEqual",
+    "Less",
+    "LessEqual",
+    "Maximum",
+    "Minimum",
+    "Mul",
+    "Neg",
+    "NotEqual",
+    "SelectV2",
+    "Sub",
+];
+
+/// Ops that read indices on the device, and the input that holds them.
+const READERS: &[(&str, usize)] = &[
+    ("Cast", 0),
+    ("Gather", 1),
+    ("GatherNd", 1),
+    ("GatherV2", 1),
+    ("OneHot", 0),
+    ("ResourceGather", 1),
+    ("ResourceGatherNd", 1),
+    ("ScatterNd", 0),
+    ("UnsortedSegmentSum", 1),
+];
+
+/// Ops that read a bool in host memory, and the input that holds it.
+const DECISIONS: &[(&str, usize)] =
+    &[("If", 0), ("LoopCond", 0), ("StatelessIf", 0), ("Switch", 1)];
+
+/// The nodes that compute with int32 values of the device, and whose results are needed there.
+pub fn on_device(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
+    // The int32 values that are on the device.
+    let mut there: FxHashSet<Output> = FxHashSet::default();
+    let mut candidates: Vec<NodeId> = Vec::new();
+    for id in order.iter().copied() {
+        let node = graph.node(id);
+        if !node.on_wgpu() {
+            continue;
+        }
+        let output = Output { node: id, port: 0 };
+        let computes = reads_integers(node) && {
+            let integers = || node.inputs().iter().filter(|input| is_int32(graph, **input));
+            integers().any(|input| there.contains(input))
+                && integers().all(|input| there.contains(input) || is_constant(graph, *input))
+        };
+        if computes || node.op() == "Cast" && makes(node) {
+            candidates.push(id);
+        }
+        if node.op() == OP {
+            let ports = (0..).zip(node.infos()).filter(|(_, info)| info.dtype == Some(DType::I32));
+            there.extend(ports.map(|(port, _)| Output { node: id, port }));
+        } else if makes(node) || computes && is_int32(graph, output) {
+            there.insert(output);
+        }
+    }
+    let mut wanted: FxHashSet<NodeId> = FxHashSet::default();
+    for id in candidates.into_iter().rev().filter(|id| !graph.is_preserved(*id)) {
+        let output = Output { node: id, port: 0 };
+        let is_index = is_int32(graph, output);
+        let mut computes = !is_index || reads_integers(graph.node(id));
+        let fits = graph.is_read(id)
+            && graph.readers_in_any_order(output).all(|(reader, index)| {
+                let (node, place) = (graph.node(reader), (graph.node(reader).op(), index));
+                computes |= wanted.contains(&reader);
+                node.on_wgpu()
+                    && if is_index {
+                        wanted.contains(&reader) || READERS.contains(&place)
+                    } else {
+                        !DECISIONS.contains(&place)
+                    }
+            });
+        // A cast that no such node reads is an op of its own.
+        if fits && computes {
+            wanted.insert(id);
+        }
+    }
+    wanted
+}
+
+fn is_int32(graph: &Graph, tensor: Output) -> bool {
+    graph.info(tensor).dtype == Some(DType::I32)
+}
+
+fn is_constant(graph: &Graph, tensor: Output) -> bool {
+    matches!(Meaning::of(graph.node(tensor.node)), Meaning::Constant)
+}
+
+/// Whether a node computes elements from elements of int32.
+fn reads_integers(node: &Node) -> bool {
+    node.dtype("T") == Some(DType::I32) && COMPUTED.contains(&node.op())
+}
+
+/// Whether a node makes int32 on the device from other types.
+fn makes(node: &Node) -> bool {
+    let is_int32 = |attr| node.dtype(attr) == Some(DType::I32);
+    MAKERS.iter().any(|(op, attr)| *op == node.op() && is_int32(attr)) && !is_int32("SrcT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::expression::Call;
+
+    #[test]
+    fn every_op_has_a_function_of_int32() {
+        for op in COMPUTED {
+            assert!(Call::row(op, DType::I32).is_some(), "{op}");
+        }
+    }
+}

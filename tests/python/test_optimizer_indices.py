@@ -1,0 +1,82 @@
+"""Indices of int32 that a function computes between two ops of the device."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_wgpu
+
+
+def downloads(function, *inputs):
+    """The downloads of one call, after two that warm up, and the call's result."""
+    function(*inputs)
+    function(*inputs)
+    before = tensorflow_wgpu.statistics()["WGPU:0"]["downloads"]
+    result = function(*inputs)
+    count = tensorflow_wgpu.statistics()["WGPU:0"]["downloads"] - before
+    return count, np.asarray(result)
+
+
+@pytest.fixture
+def device():
+    """Places all work of a test on the device."""
+    with tf.device("WGPU:0"):
+        yield
+
+
+@pytest.mark.usefixtures("device")
+def test_an_embedding_of_floats_waits_for_nothing():
+    import keras
+
+    table = keras.layers.Embedding(50, 6)
+    table.build()
+    ids = tf.identity(tf.constant([[0.0, 3.7, 49.0], [-1.0, -50.0, 12.2]]))
+    count, result = downloads(tf.function(lambda x: table(x)), ids)
+    assert count == 0
+    wanted = np.asarray(table.embeddings)[np.array([[0, 3, 49], [49, 0, 12]])]
+    np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.usefixtures("device")
+def test_integers_keep_their_bits():
+    """Sums wrap, and casts of large floats are those of the separate op."""
+    x = tf.identity(tf.constant([2147483520.0, -2147483648.0, 1e12, -1e12, 16777217.0, -0.9]))
+
+    def compute(x):
+        i = tf.cast(x, tf.int32)
+        return tf.cast(tf.where(i < 7, i - 200, i + 200), tf.float32)
+
+    count, result = downloads(tf.function(compute), x)
+    assert count == 0
+    np.testing.assert_array_equal(result, compute(x))
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("limit", [5, 16777217, 2147483647])
+def test_constants_are_exact(limit):
+    x = tf.identity(tf.constant([0, 4, 5, 6, 16777216, 16777217, 2147483647], tf.int64))
+
+    def compute(x):
+        i = tf.maximum(tf.cast(x, tf.int32) - 1, 0)
+        return tf.one_hot(tf.where(i >= limit - 1, 1, 0), 2), tf.cast(i, tf.int64)
+
+    function = tf.function(compute)
+    for got, wanted in zip(function(x), compute(x), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.usefixtures("device")
+def test_a_quantized_layer_keeps_its_groups_on_the_device():
+    keras = pytest.importorskip("keras", minversion="3.13")
+
+    layer = keras.layers.Dense(24)
+    layer.build((None, 256))
+    try:
+        layer.quantize("int4")
+    except (ValueError, NotImplementedError) as error:
+        pytest.skip(f"this Keras has no int4: {error}")
+    x = tf.identity(tf.constant(np.random.default_rng(3).normal(size=(4, 256)), tf.float32))
+    count, result = downloads(tf.function(lambda x: layer(x)), x)
+    assert count == 0
+    with tf.device("CPU:0"):
+        wanted = layer(x)
+    np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)

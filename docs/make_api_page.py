@@ -20,8 +20,10 @@ PARTS = {"Profile": ("_recording", ("DeviceProfile", "Row"))}
 HEAD = """\
 # Python API
 
-Written by `make docs` from the package. `import tensorflow` alone makes the devices; this package
-is for looking at them. It has types for checkers (`py.typed`).
+`import tensorflow` alone makes the devices. `import tensorflow_wgpu` is for looking at them: what
+ran where ([First steps](FIRST-STEPS.md)), how long it took ([Why is my model slow?](SLOW.md)), and
+what the [graph optimizer](OPTIMIZER.md) made of it. The package has types for checkers
+(`py.typed`). `make docs` writes this page from its sources.
 """
 WIDTH = 100
 

@@ -6,6 +6,8 @@ import contextlib
 import csv
 import ctypes
 import tempfile
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,9 @@ from typing import Any
 from tensorflow_wgpu import _notebook
 from tensorflow_wgpu._library import device_type, library_path
 from tensorflow_wgpu._warmup import kept, wait
+
+#: Columns of the text of an explanation.
+WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -24,27 +29,35 @@ class Decision:
     node: str
     #: Its op, as in "_WgpuFusedElementwise".
     op: str
-    #: The nodes that a fused node replaces, each as "op name".
+    #: The nodes that a fused node replaces, each as its op and its name: "MatMul model/MatMul".
     replaces: tuple[str, ...]
     #: Why another node is not part of a fused one; empty for fused nodes.
     reason: str
-    #: The neighbour with which a pass did not fuse it, if the reason lies between the two.
+    #: The name of the neighbour with which a pass did not fuse it, if the reason lies between the
+    #: two.
     neighbour: str
 
     def __str__(self) -> str:
-        what = f"{self.op} {self.node}"
-        if self.replaces:
-            return f"{what} replaces {', '.join(self.replaces)}"
-        beside = f" ({self.neighbour})" if self.neighbour else ""
-        return f"{what}: {self.reason}{beside}" if self.reason else what
+        return f"{self.op} {self.node}: {self._outcome()}"
+
+    def _outcome(self) -> str:
+        """In words. The ops of the nodes that it replaces, each with its count, stand for them."""
+        if self.reason:
+            beside = f" with {self.neighbour}" if self.neighbour else ""
+            return f"not fused{beside}: {self.reason}"
+        if not self.replaces:
+            return "fused"
+        ops = Counter(part.split()[0] for part in self.replaces)
+        names = (op if count == 1 else f"{count} x {op}" for op, count in ops.items())
+        return f"replaces {', '.join(names)}"
 
 
 class Explanation(tuple):  # of Decision
-    """What `explain` returns: the decisions about each node, fused nodes first. Notebooks show a
-    table. `save` writes the picture of the optimized graph.
+    """What `explain` returns: a `Decision` for each node, fused nodes first. It prints as a list,
+    and as a table in notebooks.
     """
 
-    #: The picture of the largest optimized graph, as SVG.
+    #: The largest optimized graph as a picture in SVG. `save` writes it to a file.
     picture: str
 
     @property
@@ -58,26 +71,54 @@ class Explanation(tuple):  # of Decision
         return tuple(decision for decision in self if decision.reason)
 
     def save(self, path: str | Path) -> None:
-        """Writes the picture of the optimized graph to a file of SVG."""
+        """Writes the picture of the optimized graph to an SVG file."""
         Path(path).write_text(self.picture, encoding="utf-8")
 
+    def __str__(self) -> str:
+        lines = [self._summary()]
+        for decision in self:
+            lines.append(f"{decision.op} {decision.node}")
+            lines += textwrap.wrap(
+                decision._outcome(), WIDTH, initial_indent="    ", subsequent_indent="        "
+            )
+        return "\n".join(lines)
+
     def __repr__(self) -> str:
-        return "\n".join(str(decision) for decision in self) or "no node runs on WGPU"
+        return str(self)
 
     def _repr_html_(self) -> str:
-        rows = [(d.node, d.op, ", ".join(d.replaces) or d.reason, d.neighbour) for d in self]
-        headings = ("node", "op", "replaces, or is not fused because", "neighbour")
-        title = f"{len(self.fused)} fused nodes, {len(self.left)} others"
-        return _notebook.table(title, headings, rows)
+        rows = [(decision.op, decision.node, decision._outcome()) for decision in self]
+        return _notebook.table(self._summary(), ("op", "node", "outcome"), rows)
+
+    def _summary(self) -> str:
+        if not self:
+            return "no node runs on WGPU"
+        replaced = sum(len(decision.replaces) for decision in self)
+        return (
+            f"{len(self.fused)} fused nodes replace {replaced} nodes; "
+            f"{len(self.left)} nodes are not fused"
+        )
 
 
 def explain(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Explanation:
-    """Traces and runs a program once, and tells which nodes of its graph the optimizer fused into
-    what, and why it left the others.
+    """Traces and runs a program once, and returns what the graph optimizer did with its nodes:
+    which it fused, and why it left the others alone.
 
-    `fn_or_model` is a `tf.function`, a Keras model (its call), or any other callable of TensorFlow
-    ops, which is traced as the body of a `tf.function`. Its variables get their values back
-    afterwards. For the step of a training, give a function that computes it.
+    `fn_or_model` is a `tf.function`, a Keras model, which is called, or any other callable of
+    TensorFlow ops, which is traced as the body of a `tf.function`. `inputs` and `keywords` are its
+    arguments. Its variables get their values back afterwards. To see a training step, give a
+    function that computes one:
+
+        @tf.function
+        def step(x, y):
+            with tf.GradientTape() as tape:
+                loss = model.compute_loss(x, y, model(x, training=True))
+            variables = model.trainable_variables
+            model.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+        found = tensorflow_wgpu.explain(step, x, y)
+        print(found)
+        found.save("graph.svg")
 
     Raises what the program raises, and RuntimeError where TensorFlow sees no WGPU device.
     """

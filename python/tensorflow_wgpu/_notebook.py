@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+#: What a number begins with; a cell may be empty, too.
+NUMBERS = ("", *"-0123456789")
+
 
 def table(
     title: str,
@@ -20,22 +23,26 @@ def table(
     rows: Iterable[Sequence[object]],
     notes: Iterable[str] = (),
 ) -> str:
-    """A table of text, with its first column to the left and notes below."""
+    """A table of text with notes below. Columns of numbers are aligned to the right."""
+    cells = [[str(value) for value in row] for row in rows]
+    sides = [
+        "right" if all(text[:1] in NUMBERS for text in column) else "left"
+        for column in zip(*(cells or [headings]))
+    ]
     lines = ["<table>"]
     if title:
         lines.append(f"<caption>{html.escape(title)}</caption>")
-    lines.append(f"<thead><tr>{_cells('th', headings)}</tr></thead><tbody>")
-    lines += [f"<tr>{_cells('td', row)}</tr>" for row in rows]
+    lines.append(f"<thead><tr>{_cells('th', headings, sides)}</tr></thead><tbody>")
+    lines += [f"<tr>{_cells('td', row, sides)}</tr>" for row in cells]
     lines.append("</tbody></table>")
     lines += [f"<div>{html.escape(note)}</div>" for note in notes]
     return "\n".join(lines)
 
 
-def _cells(tag: str, values: Sequence[object]) -> str:
+def _cells(tag: str, texts: Sequence[str], sides: Sequence[str]) -> str:
     return "".join(
-        f'<{tag} style="text-align:{"right" if number else "left"}">{html.escape(str(value))}'
-        f"</{tag}>"
-        for number, value in enumerate(values)
+        f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>'
+        for text, side in zip(texts, sides)
     )
 
 

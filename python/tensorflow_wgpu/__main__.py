@@ -14,7 +14,10 @@ def main() -> int:
     """Prints the findings. The exit code is 0 when TensorFlow can compute on WGPU, or when the
     self-test passed; else 1.
     """
-    parser = argparse.ArgumentParser(prog="python -m tensorflow_wgpu", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tensorflow_wgpu",
+        description="Says what works on this machine, and what to do about the rest.",
+    )
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--ops", action="store_true", help="list the ops with their types")

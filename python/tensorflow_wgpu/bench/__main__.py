@@ -1,5 +1,4 @@
-"""Times inference and training of models on WGPU, on the CPU, and on TensorFlow's own GPU device
-where there is one.
+"""Times inference and training of models on WGPU, on the CPU and, if there is one, on a `GPU`.
 
     python -m tensorflow_wgpu.bench                             # all models, sizes by the adapter
     python -m tensorflow_wgpu.bench --models resnet50 --batch 32 --image 224 --json r.json --plot
@@ -23,32 +22,41 @@ from typing import Any
 from tensorflow_wgpu._library import device_type, first_device
 from tensorflow_wgpu.bench import catalogue, report, verdict
 
+#: The options for sizes.
+SIZES = {
+    "batch": "images or sequences in a batch",
+    "image": "width and height of an image",
+    "length": "elements of a sequence",
+    "width": "features of an element",
+    "blocks": "layers of a transformer or a recurrent network",
+}
+
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tensorflow_wgpu.bench", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--models", help="comma-separated; all without it")
+    parser.add_argument("--models", help="names with commas between them; the default is all")
     parser.add_argument("--phases", help="inference, training or both (the default)")
     parser.add_argument(
-        "--devices", help="comma-separated, as in WGPU:0,CPU:0; those that there are without it"
+        "--devices", help="such as WGPU:0,CPU:0; the default is the first one of each type"
     )
-    parser.add_argument("--repeat", type=int, help="timed steps of each (5; 2 with --quick)")
+    parser.add_argument("--repeat", type=int, help="how many steps are timed (5, with --quick 2)")
     parser.add_argument(
-        "--quick", action="store_true", help="tiny models, few steps: shows that everything works"
+        "--quick", action="store_true", help="tiny models and few steps, to see that it works"
     )
     parser.add_argument(
-        "--full", action="store_true", help="sizes for a GPU also on a software adapter"
+        "--full", action="store_true", help="a GPU's sizes on a software adapter, too"
     )
-    for name in ("batch", "image", "length", "width", "blocks"):
-        parser.add_argument(f"--{name}", type=int, help=f"{name} in place of the default")
-    parser.add_argument("--list", action="store_true", help="name the models and run nothing")
+    for name, meaning in SIZES.items():
+        parser.add_argument(f"--{name}", type=int, help=meaning)
+    parser.add_argument("--list", action="store_true", help="list the models, and run nothing")
     parser.add_argument(
-        "--profile", action="store_true", help="print what took how long in a step of each"
+        "--profile", action="store_true", help="print a profile of one step of each"
     )
-    parser.add_argument("--json", help="file for the figures")
-    parser.add_argument("--plot", help="PNG of the speeds, which needs matplotlib")
+    parser.add_argument("--json", help="write the figures to this file")
+    parser.add_argument("--plot", help="draw the speeds into this PNG; needs matplotlib")
     found = parser.parse_args()
     if found.repeat is not None and found.repeat < 1:
         parser.error("--repeat must be at least 1")

@@ -22,7 +22,7 @@ def main(as_json: bool, seed: int = SEED) -> int:
     else 1.
     """
     # TensorFlow's own messages about this machine say nothing about the device.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
     from tensorflow_wgpu.self_test import _cases, _run

@@ -29,7 +29,7 @@ INSTALLED := $(VENV)/.installed-$(PROFILE)
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(INSTALLED) ## Train a CNN on handwritten digits on WGPU and on the CPU, and compare.
@@ -229,7 +229,7 @@ doctor: install ## What works on this machine, and what to do about the rest.
 	$(BIN)/python -m tensorflow_wgpu
 
 .PHONY: wheel
-wheel: dist/$(PROFILE)/.built ## Build the wheel into dist/$(PROFILE).
+wheel: dist/$(PROFILE)/.built ## Build the wheel into dist/release; with PROFILE=dev into dist/dev.
 
 .PHONY: install
 install: setup $(INSTALLED) ## Build the wheel and install it into .venv.

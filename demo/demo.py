@@ -13,12 +13,13 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
@@ -233,7 +234,8 @@ def main() -> int:
     print("One training step ran")
     for device, ops in sorted(ran.items(), reverse=True):
         listing = ", ".join(f"{op} {n}" if n > 1 else op for op, n in ops.most_common())
-        print(f"  on {device}, {ops.total()} ops: {listing}")
+        line = f"  on {device}, {ops.total()} ops: {listing}"
+        print(textwrap.fill(line, 100, subsequent_indent="    ", break_long_words=False))
     picture = arguments.output / "learning-curves.png"
     plot({wgpu_name: wgpu, "CPU": cpu}, picture)
     print(f"Learning curves: {picture.resolve()}")

@@ -1,7 +1,7 @@
 """wheels [SYSTEM ...]: the wheel of each system, built and checked on one Linux machine.
 
 Installs what it needs into .venv-wheels, compiles into target/wheels and puts the wheels into
-dist/wheels. Ends with 1 if a wheel is not what its name promises.
+dist/wheels. Ends with 1 if a wheel fails the check against its platform tag.
 
 With --platforms it builds nothing: it reads what TensorFlow's own wheels export and writes the
 tables of docs/PLATFORMS.md. That downloads some 13 GB, one wheel at a time, of which a few MiB of

@@ -1,4 +1,4 @@
-"""check WHEEL...: whether a wheel holds what its name promises.
+"""check WHEEL...: checks each wheel against its platform tag.
 
 A wheel's name says on which systems its library loads. So the library must be for that system and
 processor, require no newer C library or macOS, need no library that the system lacks, and export

@@ -9,10 +9,13 @@ from runs import Outcome
 
 HEAD = """# Other people's packages
 
-`make packages` runs the tests that other packages publish, and programs on libraries that publish
-none, on WGPU and on the CPU: [CONTRIBUTING.md](../CONTRIBUTING.md#other-peoples-packages). A case
-that fails on WGPU alone is a fault of the plug-in. A case that fails on both is the package's own,
-often because it was written for an older TensorFlow. The table holds the files that have run.
+Do programs that nobody here wrote run on WGPU as on the CPU? `make packages` runs the tests that
+packages on PyPI publish, such as Sonnet's and GPflow's, on both. For libraries that publish none it
+runs programs of ours: *vision networks*, *keras-hub*, *microscopy* and *random networks*.
+
+A case that fails on WGPU alone is a fault of the plug-in. A case that fails on both is a fault of
+the package, often because it was written for an older TensorFlow. The table counts the files of
+tests that have run so far. [How to run it](../CONTRIBUTING.md#other-peoples-packages).
 """
 
 

@@ -94,10 +94,7 @@ class Explanation(tuple):  # of Decision
         if not self:
             return "no node runs on WGPU"
         replaced = sum(len(decision.replaces) for decision in self)
-        return (
-            f"{len(self.fused)} fused nodes replace {replaced} nodes; "
-            f"{len(self.left)} nodes are not fused"
-        )
+        return f"fused nodes: {len(self.fused)}, for {replaced}; not fused: {len(self.left)}"
 
 
 def explain(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Explanation:

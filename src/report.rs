@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::checkup::{self, Verdict};
 use crate::device::{
-    AdapterReport, Capabilities, Device, Profile, Selection, Statistics, adapters, cache,
+    AdapterReport, Capabilities, Device, Profile, Selection, Statistics, adapters, budget, cache,
 };
 use crate::device_type::DeviceType;
 use crate::dtype::DType;
@@ -39,7 +39,11 @@ pub fn problems(variables: &[(String, String)]) -> Vec<String> {
     };
     let own = settings::problems(variables.iter().map(|(k, v)| (k.as_str(), v.as_str())));
     let passes = Settings::parse(&lookup(VARIABLE).unwrap_or_default()).1;
-    own.into_iter().chain(passes).chain(cache::problem(&lookup)).collect()
+    own.into_iter()
+        .chain(passes)
+        .chain(cache::problem(&lookup))
+        .chain(budget::problem(&lookup))
+        .collect()
 }
 
 /// The whole report for the environment `variables`. Enumerates the adapters and tests each device.
@@ -250,10 +254,10 @@ fn main_types(rows: &[&Registration]) -> Vec<DType> {
 const OPS_HEAD: &str = "\
 # Ops
 
-Written by `make docs` from the registry; a test compares them. {count} ops have kernels for WGPU.
-TensorFlow adds those that it offers every device: constants, reshapes, variable handles, control
-flow, function calls. Together they are all but [seven](DECISIONS.md#ops-that-are-not-there) of the
-579 that TensorFlow 2.21 has on its own GPUs. All other ops run on the CPU.
+{count} ops have kernels for WGPU. TensorFlow adds those that it offers every device: constants,
+reshapes, variable handles, control flow, function calls. Together they are all but
+[seven](DECISIONS.md#ops-that-are-not-there) of the 579 that TensorFlow 2.21 has on its own GPUs.
+All other ops run on the CPU. `make docs` writes this page from the registry.
 
 float64 and complex128 need an adapter with 64-bit floats in shaders; int64 and uint64 run on every
 adapter. `python -m tensorflow_wgpu --ops` lists what yours offers.

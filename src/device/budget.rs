@@ -7,9 +7,9 @@
 //! - No report: half of the computer's memory for integrated GPUs, else the size of the largest
 //!   buffer.
 
-use std::sync::Once;
-
 use crate::sys::memory_budget::{self, Reported, SystemMemory};
+
+const VARIABLE: &str = "TF_WGPU_MAX_MEMORY";
 
 /// A device's memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,21 +43,18 @@ pub(super) fn of(
 }
 
 /// The bytes that `TF_WGPU_MAX_MEMORY`, as `lookup` gives it, lets a device have. An invalid value
-/// limits nothing and is reported once.
+/// limits nothing.
 fn most(lookup: &dyn Fn(&str) -> Option<String>) -> u64 {
-    static TOLD: Once = Once::new();
-    let Some(text) = lookup("TF_WGPU_MAX_MEMORY").filter(|text| !text.trim().is_empty()) else {
-        return u64::MAX;
-    };
-    bytes(&text).unwrap_or_else(|| {
-        TOLD.call_once(|| {
-            log::warn!(
-                "TF_WGPU_MAX_MEMORY={text}: not a number of bytes, such as 4000000000, 512M or \
-                 4G; memory is not limited"
-            );
-        });
-        u64::MAX
-    })
+    lookup(VARIABLE).and_then(|text| bytes(&text)).unwrap_or(u64::MAX)
+}
+
+/// A line about `TF_WGPU_MAX_MEMORY`, as `lookup` gives it, if its value is invalid.
+pub fn problem(lookup: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let text = lookup(VARIABLE).filter(|text| !text.trim().is_empty() && bytes(text).is_none())?;
+    Some(format!(
+        "{VARIABLE}={text}: not a number of bytes, such as 4000000000, 512M or 4G; memory is not \
+         limited"
+    ))
 }
 
 /// Parses a number of bytes. K, M or G behind it stand for 1024, its square and its cube.
@@ -119,6 +116,8 @@ mod tests {
         );
         assert_eq!([bytes("G"), bytes("-1"), bytes("1T")], [None; 3]);
         assert_eq!([most(&|_| None), most(&|_| Some("much".into()))], [u64::MAX; 2]);
+        assert!(problem(&|_| Some("much".into())).is_some_and(|line| line.contains("=much: not")));
+        assert_eq!([problem(&|_| None), problem(&|_| Some(" ".into()))], [None, None]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod barriers;
 mod batch;
 mod belt;
 mod bind_groups;
-mod budget;
+pub mod budget;
 pub mod cache;
 mod capabilities;
 mod checked;
@@ -58,7 +58,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use adapters::{AdapterReport, Selection};
-pub use budget::MemoryBudget;
 pub use capabilities::{Capabilities, Timestamps};
 pub use completion::Serial;
 pub use declaration::{Axes, KeyPart, Parameter, Specialization};
@@ -72,6 +71,7 @@ pub use program::{Binding, Grid, Key, Params, Program, check_extent};
 pub use statistics::Statistics;
 pub use transfer::Timer;
 
+use budget::MemoryBudget;
 use cache::DiskCache;
 use completion::Completion;
 use failures::Failures;

@@ -219,7 +219,7 @@ pub fn vendor_name(id: u32) -> String {
         .map_or_else(|| format!("vendor {id:#06x}"), |(_, name)| (*name).to_owned())
 }
 
-/// Parses `"0,2"` into indices. An index that comes twice is two devices of one adapter. `-1` ends
+/// Parses `"0,2"` into indices. A repeated index makes several devices on one adapter. `-1` ends
 /// the list, as in `CUDA_VISIBLE_DEVICES`: Windows has no empty variables. Anything else is an
 /// error.
 fn visible_devices(value: &str) -> Result<Vec<usize>> {

@@ -130,7 +130,9 @@ impl<W: Write> Teller<W> {
     fn tell(&mut self, planned: u64, compiled: u64, elapsed: Duration) {
         let seconds = elapsed.as_secs();
         let text = if compiled == planned {
-            format!("shaders run for the first time, which may compile them, {seconds} s")
+            format!(
+                "new shaders run for the first time, and the driver may compile them: {seconds} s"
+            )
         } else {
             format!("compiling shaders: {compiled} of {planned}, {seconds} s")
         };
@@ -207,7 +209,10 @@ mod tests {
         let mut teller = Teller::new(Reader::Terminal, Vec::new());
         run(&woken, &counts, &|| Instant::now() < end, &mut teller);
         let text = String::from_utf8(teller.out).unwrap();
-        assert!(text.contains("run for the first time, which may compile them, 2 s"), "{text:?}");
+        assert!(
+            text.contains("run for the first time, and the driver may compile them: 2 s"),
+            "{text:?}"
+        );
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn decision(graph: &Graph, id: NodeId) -> Option<Decision> {
 fn computes(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let is_value = node.infos().iter().any(|info| info.dtype.is_some_and(|t| t.is_float()));
-    is_value && !node.inputs().is_empty() && node.op() != "ReadVariableOp"
+    is_value && !node.inputs().is_empty() && !matches!(node.op(), "ReadVariableOp" | "IdentityN")
 }
 
 #[cfg(test)]

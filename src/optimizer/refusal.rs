@@ -53,8 +53,8 @@ impl fmt::Display for Refusal {
             Self::NoAttribute(name) => return write!(f, "the attribute {name} is missing"),
             Self::Type(DType::I32) => "int32 tensors are in host memory",
             Self::Type(dtype) => return write!(f, "fused ops do not hold {dtype}"),
-            Self::OtherDevice => "another device",
-            Self::NoFunction => "no fused op has this function",
+            Self::OtherDevice => "the two are on different devices",
+            Self::NoFunction => "no fused op computes it with its neighbours",
             Self::NoType => "the type is unknown",
             Self::Truncates => "the conversion drops bits instead of rounding",
             Self::LongLoops => "the function loops too long to stand beside others",
@@ -63,15 +63,17 @@ impl fmt::Display for Refusal {
             Self::Preserved => "the result is fetched or must keep its name",
             Self::ReadElsewhere => "other nodes read the value, so that it is stored anyway",
             Self::Operand => "the kernel cannot read an operand, or lacks the function",
-            Self::OtherShape => "another shape",
+            Self::OtherShape => "the two have different shapes",
             Self::SmallValue => {
                 "the smaller value is expensive to compute again, or others read it"
             }
-            Self::OtherConditions => "other conditions or control inputs",
+            Self::OtherConditions => {
+                "the two run under different conditions, or control inputs order them"
+            }
             Self::Cycle => "the fused node would depend on itself",
             Self::TooLarge => "the program would take too long to compile",
             Self::TooManyTensors => "the program would bind too many tensors",
-            Self::Alone => "no neighbour can be computed with it",
+            Self::Alone => "no neighbour can be computed together with it",
         })
     }
 }

@@ -135,7 +135,7 @@ def plot(results: dict[str, Any], path: str) -> None:
         places = [i + (k - (len(devices) - 1) / 2) * width for i in range(len(groups))]
         name = device.removeprefix("/device:")
         bars = axes.bar(places, [speeds.get(g, 0.0) for g in groups], width, label=name)
-        axes.bar_label(bars, fmt="%.3g", fontsize=7)
+        axes.bar_label(bars, fmt=number, fontsize=7)
     axes.set_yscale("log")
     axes.set_xticks(range(len(groups)), [f"{m}\n{p}\n{u}/s" for m, p, u in groups], fontsize=8)
     adapter = results["adapter"]["name"] if results["adapter"] else "no WGPU device"

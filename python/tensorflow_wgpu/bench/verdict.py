@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tensorflow_wgpu.bench.catalogue import MODELS
+from tensorflow_wgpu.bench.report import number
 
 #: Speeds that differ by at most this share count as equal.
 ALIKE = 0.05
@@ -88,7 +89,7 @@ def bars(rows: list[dict[str, Any]], encoding: str | None) -> str:
             speed = row["units_per_s"]
             length = max(1, round(WIDTH * speed / most))
             name = row["device"].removeprefix("/device:")
-            lines.append(f"  {name:6} {mark * length} {speed:.3g}")
+            lines.append(f"  {name:6} {mark * length} {number(speed)}")
     return "\n".join(lines)
 
 

@@ -178,6 +178,22 @@ def test_pages_are_as_wide_as_screens(site):
     assert dict(zip(sizes, over)) == dict.fromkeys(sizes, "0")
 
 
+@needs_chromium
+def test_a_phone_gives_a_text_beside_a_name_the_whole_width(site):
+    """The second of two columns was as wide as ten letters."""
+    frame = '<iframe src="ENVIRONMENT.html" style="width: 390px; height: 900px"></iframe>'
+    script = """
+        addEventListener("load", () => setTimeout(() => {
+          const page = document.querySelector("iframe").contentDocument;
+          const texts = [...page.querySelectorAll("article td:last-child")];
+          document.body.dataset.narrowest = Math.min(...texts.map((text) => text.clientWidth));
+        }, 3000));
+    """
+    (site / "frame.html").write_text(f"{frame}<script>{script}</script>", encoding="utf-8")
+    page = rendered((site / "frame.html").as_uri())
+    assert int(re.search(r'data-narrowest="(\d+)"', page)[1]) > 300
+
+
 def test_the_first_picture_is_up_to_date():
     """It names versions and a number of ops."""
     module = runpy.run_path(str(ROOT / "docs/make_overview_picture.py"))

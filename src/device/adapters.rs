@@ -168,7 +168,8 @@ impl Selection {
         Ok(())
     }
 
-    fn none_usable(&self) -> String {
+    /// Why there is no device. Lines about what is left out are not told twice.
+    fn none_usable(&mut self) -> String {
         let mut reasons: Vec<String> = self
             .found
             .iter()
@@ -182,7 +183,7 @@ impl Selection {
             })
             .collect();
         if reasons.is_empty() {
-            reasons.extend(self.warnings.iter().cloned());
+            reasons.append(&mut self.warnings);
         }
         if reasons.is_empty() {
             let advice = if cfg!(windows) {

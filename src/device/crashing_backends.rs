@@ -10,7 +10,7 @@ use prost::Message;
 use crate::sys::examination::Ended;
 
 /// Grows whenever the meaning of a record changes.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 /// The APIs that are queried, by the names that the examining process takes.
 const ASKED: [(&str, &str, wgpu::Backends); 2] =
     [("vulkan", "Vulkan", wgpu::Backends::VULKAN), ("dx12", "DX12", wgpu::Backends::DX12)];

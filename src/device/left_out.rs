@@ -17,7 +17,7 @@ use crate::sys::vulkan_devices::{self, Identity};
 use crate::sys::{process, vulkan_driver};
 
 /// Grows whenever the meaning of a record changes, or more is examined.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 /// The largest number of files of records.
 const FILES: u64 = 16;
 

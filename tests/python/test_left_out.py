@@ -38,18 +38,43 @@ def layer(tmp_path: Path) -> dict[str, str]:
     return {name: behind[name] for name in behind if os.environ.get(name) != behind[name]}
 
 
-@pytest.fixture
-def broken_driver(tmp_path: Path) -> Path:
-    """The manifest of a driver that crashes when it is loaded."""
+def broken_library(tmp_path: Path, end: str = "abort()") -> Path:
+    """A library that ends the process when it is loaded, by a call of C."""
     source, library = tmp_path / "broken.c", tmp_path / "libbroken.so"
     source.write_text(
-        "#include <stdlib.h>\n__attribute__((constructor)) static void crash(void) { abort(); }\n"
+        f"#include <stdlib.h>\n__attribute__((constructor)) static void end(void) {{ {end}; }}\n"
     )
     subprocess.run([program("cc"), "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+@pytest.fixture(params=["abort()"])
+def broken_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The manifest of a driver that crashes when it is loaded."""
+    library = broken_library(tmp_path, request.param)
     manifest = tmp_path / "broken_icd.json"
     driver = {"library_path": str(library), "api_version": "1.3.0"}
     manifest.write_text(json.dumps({"file_format_version": "1.0.0", "ICD": driver}))
     return manifest
+
+
+def overlay(tmp_path: Path, library: Path, enabled_by: dict[str, str]) -> dict[str, str]:
+    """The variable that adds an implicit layer to the machine's, such as those of overlays."""
+    layer = {
+        "name": "VK_LAYER_an_overlay",
+        "type": "GLOBAL",
+        "library_path": str(library),
+        "api_version": "1.3.0",
+        "implementation_version": "1",
+        "description": "an overlay",
+        "enable_environment": enabled_by,
+        "disable_environment": {"NO_OVERLAY": "1"},
+    }
+    directory = tmp_path / "data" / "vulkan" / "implicit_layer.d"
+    directory.mkdir(parents=True)
+    manifest = {"file_format_version": "1.0.0", "layer": layer}
+    (directory / "overlay.json").write_text(json.dumps(manifest))
+    return {"XDG_DATA_HOME": str(tmp_path / "data")}
 
 
 def beside(driver: Path) -> dict[str, str]:
@@ -81,6 +106,16 @@ def test_a_driver_that_crashes_when_it_is_loaded(tmp_path: Path, broken_driver: 
         assert re.search(r"the Vulkan driver \S*broken_icd.json is left out: .*SIGABRT", line)
 
 
+@pytest.mark.parametrize("broken_driver", ["exit(1)", "_Exit(0)"], indirect=True)
+def test_a_driver_that_ends_the_process(tmp_path: Path, broken_driver: Path) -> None:
+    """LLVM in a driver calls `exit` where it finds a fault of its own."""
+    devices, problem, warnings = found(tmp_path, beside(broken_driver))
+    assert devices > 0
+    assert problem == ""
+    (line,) = warnings
+    assert re.search(r"broken_icd.json is left out: it crashes \(exit status [01]\)", line)
+
+
 def test_tensorflow_is_imported_all_the_same(tmp_path: Path, broken_driver: Path) -> None:
     ran = python(
         """
@@ -107,6 +142,62 @@ def test_a_layer_that_crashes(tmp_path: Path, layer: dict[str, str]) -> None:
     (line,) = warnings
     assert devices > 0
     assert "all Vulkan layers are left out: one crashes (SIGABRT)" in line
+
+
+def test_an_overlay_that_crashes(tmp_path: Path) -> None:
+    """Its variable may be set in one process and not in another."""
+    variables = overlay(tmp_path, broken_library(tmp_path), {"SHOW_OVERLAY": "1"})
+    whole = found(tmp_path, variables)
+    assert whole[0] > 0
+    assert whole[1:] == ("", [])
+    devices, _, warnings = found(tmp_path, {**variables, "SHOW_OVERLAY": "1"})
+    (line,) = warnings
+    assert devices > 0
+    assert "all Vulkan layers are left out: one crashes (SIGABRT)" in line
+    assert found(tmp_path, variables) == whole
+
+
+#: The functions by which a process finds out what there is, before it has a device.
+ASKED = [
+    "vkCreateInstance",
+    "vkDestroyInstance",
+    "vkEnumeratePhysicalDevices",
+    "vkGetDeviceProcAddr",
+    "vkEnumerateDeviceExtensionProperties",
+    "vkGetPhysicalDeviceMemoryProperties2KHR",
+    "vkGetPhysicalDeviceProperties",
+    "vkGetPhysicalDeviceProperties2",
+    "vkGetPhysicalDeviceProperties2KHR",
+    "vkGetPhysicalDeviceFeatures",
+    "vkGetPhysicalDeviceFeatures2",
+    "vkGetPhysicalDeviceFeatures2KHR",
+    "vkGetPhysicalDeviceMemoryProperties",
+    "vkGetPhysicalDeviceMemoryProperties2",
+    "vkGetPhysicalDeviceQueueFamilyProperties",
+    "vkGetPhysicalDeviceFormatProperties",
+    "vkGetPhysicalDeviceFormatProperties2",
+    "vkGetPhysicalDeviceFormatProperties2KHR",
+    "vkGetPhysicalDeviceImageFormatProperties",
+    "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR",
+]
+ALL = os.environ.get("TF_WGPU_FAULTS") == "all"
+
+
+@pytest.mark.parametrize("status", ["", "1"], ids=["a signal", "an exit"])
+@pytest.mark.parametrize("function", ASKED if ALL else ASKED[::5])
+def test_every_function_may_crash(
+    tmp_path: Path, layer: dict[str, str], function: str, status: str
+) -> None:
+    """A function that nobody calls here changes nothing."""
+    crash = {**layer, "FAULT_LAYER_CRASH": function, "FAULT_LAYER_EXIT": status}
+    devices, problem, warnings = found(tmp_path, crash)
+    if devices > 0 and not warnings:
+        assert problem == ""
+    else:
+        lines = [line for line in (*warnings, problem) if line]
+        how = "exit status 1" if status else "SIGABRT"
+        assert len(lines) == 1, lines
+        assert f"crashes ({how})" in lines[0], lines
 
 
 def test_a_device_that_crashes_when_it_is_asked(tmp_path: Path, layer: dict[str, str]) -> None:

@@ -8,8 +8,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
-use super::{NAME, run};
-use crate::sys::{instance, loaded, process, vulkan_devices};
+use super::{NAME, query, run};
+use crate::sys::{loaded, process, vulkan_devices};
 
 /// The command of the process with these arguments. `list` prints a line for each of Vulkan's
 /// devices, see [`vulkan_devices::Identity`]. `ask` queries the features of all devices, except the
@@ -26,9 +26,14 @@ pub(super) const fn is_well(_: ExitStatus) -> bool {
     false
 }
 
-/// The signal that ended a process. A kill is no crash.
+/// What ended a process before its last line: a signal, or a driver's call of `exit`. A kill is no
+/// crash.
 pub(super) fn crash(status: ExitStatus) -> Option<String> {
-    status.signal().filter(|signal| *signal != libc::SIGKILL).map(name_of)
+    match status.signal() {
+        Some(libc::SIGKILL) => None,
+        Some(signal) => Some(name_of(signal)),
+        None => status.code().map(|code| format!("exit status {code}")),
+    }
 }
 
 fn name_of(signal: i32) -> String {
@@ -107,9 +112,7 @@ extern "C" fn entry() -> ! {
             }
             let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
             descriptor.backends = wgpu::Backends::VULKAN;
-            for adapter in instance::adapters(descriptor) {
-                let _ = (adapter.get_info(), adapter.features(), adapter.limits());
-            }
+            query(descriptor);
         }
         Some("nothing") => {}
         // Without /proc the arguments are unknown.

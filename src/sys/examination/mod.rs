@@ -19,6 +19,8 @@ use std::io::Read;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use super::{instance, memory_budget};
+
 /// The outcome of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -49,7 +51,8 @@ pub(crate) fn run(arguments: &[&str], variables: &[(String, String)]) -> Ended {
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let (said, status) = match command.spawn().and_then(finished) {
-        Ok(ended) => ended,
+        Ok(Some(ended)) => ended,
+        Ok(None) => return Ended::Unknown(format!("it took more than {PATIENCE:?}")),
         Err(e) => return Ended::Unknown(e.to_string()),
     };
     let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
@@ -59,8 +62,8 @@ pub(crate) fn run(arguments: &[&str], variables: &[(String, String)]) -> Ended {
     system::crash(status).map_or_else(|| Ended::Unknown(status.to_string()), Ended::Crashed)
 }
 
-/// Waits for the process, and kills it if it takes too long.
-fn finished(mut child: Child) -> std::io::Result<(String, ExitStatus)> {
+/// Waits for the process. Kills it if it takes too long, and returns None.
+fn finished(mut child: Child) -> std::io::Result<Option<(String, ExitStatus)>> {
     let start = Instant::now();
     let status = loop {
         match child.try_wait() {
@@ -70,7 +73,7 @@ fn finished(mut child: Child) -> std::io::Result<(String, ExitStatus)> {
             }
             Ok(None) => {
                 child.kill()?;
-                break child.wait()?;
+                return child.wait().map(|_| None);
             }
             Err(e) => return Err(e),
         }
@@ -78,5 +81,13 @@ fn finished(mut child: Child) -> std::io::Result<(String, ExitStatus)> {
     let mut said = String::new();
     // Its short output fits into the pipe.
     child.stdout.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut said))?;
-    Ok((said, status))
+    Ok(Some((said, status)))
+}
+
+/// Queries all that the library asks the adapters of a descriptor before it opens a device.
+fn query(descriptor: wgpu::InstanceDescriptor) {
+    for adapter in instance::adapters(descriptor) {
+        let _ = (adapter.get_info(), adapter.features(), adapter.limits());
+        let _ = memory_budget::reported(&adapter);
+    }
 }

@@ -15,20 +15,16 @@ use windows_sys::Win32::System::Threading::{
     CREATE_NO_WINDOW, GetCurrentProcess, TerminateProcess,
 };
 
-use super::run;
-use crate::sys::{instance, loaded};
+use super::{query, run};
+use crate::sys::loaded;
 
 /// The variable with the process's arguments: `rundll32` does not pass text in every language.
 const ARGUMENTS: &str = "TENSORFLOW_WGPU_EXAMINATION";
 const PYTHON: &str = "import ctypes, sys; \
                       ctypes.WinDLL(sys.argv[1]).tensorflow_wgpu_examine(None, None, None, 0)";
-/// From here on, exit codes are those of crashes, such as 0xc0000005 for an access violation.
-const FIRST_CRASH: u32 = 0xc000_0000;
 /// The exit code of a process that finished. `rundll32` has no output that could be read, and exits
 /// with 0 if it does not find the function.
 const FINISHED: u32 = 77;
-/// The exit code of C's `abort`.
-const ABORT: u32 = 3;
 
 /// The command of the process with these arguments. `ask` queries the features of all adapters of
 /// the APIs that follow, `vulkan` and `dx12`. `nothing` only ends.
@@ -65,10 +61,10 @@ pub(super) fn is_well(status: ExitStatus) -> bool {
     status.code() == Some(FINISHED.cast_signed())
 }
 
-/// The exit code of a crash that ended a process.
+/// The exit code of a process that did not finish: that of a crash, such as 0xc0000005 for an access
+/// violation, or the one with which a driver ended it.
 pub(super) fn crash(status: ExitStatus) -> Option<String> {
-    let code = status.code()?.cast_unsigned();
-    (code >= FIRST_CRASH || code == ABORT).then(|| format!("exit code {code:#x}"))
+    status.code().map(|code| format!("exit code {:#x}", code.cast_unsigned()))
 }
 
 /// The main function of the process: does what the arguments ask, and ends. `rundll32` calls
@@ -113,7 +109,5 @@ fn examine(arguments: &str) {
         "dx12" => all | wgpu::Backends::DX12,
         _ => all,
     });
-    for adapter in instance::adapters(descriptor) {
-        let _ = (adapter.get_info(), adapter.features(), adapter.limits());
-    }
+    query(descriptor);
 }

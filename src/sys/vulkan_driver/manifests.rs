@@ -64,10 +64,26 @@ pub(super) fn fingerprint(lookup: Lookup<'_>) -> Option<(Vec<PathBuf>, String)> 
     let set = |name: &str| lookup(name).filter(|v| !v.is_empty());
     let mut files = manifests.clone();
     files.extend(manifests.iter().filter_map(|m| libraries(m).ok()).flatten());
+    let mut layers = Vec::new();
     for directory in data_directories(&set) {
         for kind in ["implicit_layer.d", "explicit_layer.d"] {
-            add(&mut files, &directory.join("vulkan").join(kind));
+            add(&mut layers, &directory.join("vulkan").join(kind));
         }
+    }
+    // An overlay's layer is switched on by a variable that its manifest names.
+    let mut switches = Vec::new();
+    for manifest in layers {
+        if let Ok(json) = json(&manifest) {
+            let described = ["layer", "layers"].into_iter().flat_map(|key| objects(&json, key));
+            for layer in described {
+                files.extend(library(&manifest, layer));
+                for key in ["enable_environment", "disable_environment"] {
+                    let named = layer.get(key).and_then(Value::as_object);
+                    switches.extend(named.into_iter().flat_map(|named| named.keys().cloned()));
+                }
+            }
+        }
+        files.push(manifest);
     }
     // The GPUs of the machine, which may have changed while it was off.
     let mut text: Vec<String> = std::fs::read_dir("/sys/class/drm")
@@ -93,6 +109,7 @@ pub(super) fn fingerprint(lookup: Lookup<'_>) -> Option<(Vec<PathBuf>, String)> 
         .filter(|(name, _)| {
             let name = name.to_string_lossy();
             PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+                || switches.iter().any(|switch| *switch == name)
         })
         .map(|(name, value)| format!("{}={}", name.display(), value.display()))
         .collect();
@@ -198,31 +215,39 @@ fn add(found: &mut Vec<PathBuf>, path: &Path) {
     }
 }
 
-/// The libraries of a manifest, whose `ICD` is an object or a list of objects. A bare file name is
-/// left to the system's search path; other relative paths start at the manifest.
-fn libraries(manifest: &Path) -> Result<Vec<PathBuf>, String> {
+fn json(manifest: &Path) -> Result<Value, String> {
     let text = std::fs::read_to_string(manifest).map_err(|e| e.to_string())?;
-    let json: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-    let drivers = match json.get("ICD") {
+    serde_json::from_str(&text).map_err(|e| e.to_string())
+}
+
+/// The objects under a key, whose value is an object or a list of objects.
+fn objects<'a>(json: &'a Value, key: &str) -> Vec<&'a Value> {
+    match json.get(key) {
         Some(Value::Array(list)) => list.iter().collect(),
         Some(one @ Value::Object(_)) => vec![one],
-        _ => return Err("it has no ICD object".into()),
-    };
-    let paths: Vec<PathBuf> = drivers
-        .iter()
-        .filter_map(|d| d.get("library_path")?.as_str())
-        .filter(|p| !p.is_empty())
-        .map(PathBuf::from)
-        .collect();
-    if paths.is_empty() {
-        return Err("it names no library_path".into());
+        _ => Vec::new(),
     }
+}
+
+/// The library that a driver's or a layer's object names. A bare file name is left to the system's
+/// search path; other relative paths start at the manifest.
+fn library(manifest: &Path, object: &Value) -> Option<PathBuf> {
+    let path = object.get("library_path")?.as_str().filter(|p| !p.is_empty())?;
+    let path = PathBuf::from(path);
     let directory = manifest.parent().unwrap_or(Path::new("."));
     // `join` leaves absolute paths as they are.
-    Ok(paths
-        .into_iter()
-        .map(|p| if p.components().count() == 1 { p } else { directory.join(p) })
-        .collect())
+    Some(if path.components().count() == 1 { path } else { directory.join(path) })
+}
+
+/// The libraries of a driver's manifest.
+fn libraries(manifest: &Path) -> Result<Vec<PathBuf>, String> {
+    let json = json(manifest)?;
+    let drivers = objects(&json, "ICD");
+    if drivers.is_empty() {
+        return Err("it has no ICD object".into());
+    }
+    let paths: Vec<PathBuf> = drivers.iter().filter_map(|d| library(manifest, d)).collect();
+    if paths.is_empty() { Err("it names no library_path".into()) } else { Ok(paths) }
 }
 
 #[cfg(test)]

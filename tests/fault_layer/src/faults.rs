@@ -1,7 +1,7 @@
 //! Decides which call fails. One fault is armed at a time; calls are counted from then on. A
 //! variable chooses a crash, for processes that cannot be controlled from within.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
@@ -53,22 +53,29 @@ pub fn injected() -> u64 {
     INJECTED.load(Ordering::SeqCst)
 }
 
-/// The variable with the name of a function that ends the process when it is called.
+/// The variable with the name of a function that ends the process when it is called: any function
+/// of instances and devices, also one that has no row in [`FUNCTIONS`].
 const CRASH: &str = "FAULT_LAYER_CRASH";
+/// The variable that says how it ends: with this exit status. Without it, by a signal.
+const STATUS: &str = "FAULT_LAYER_EXIT";
 
 /// Whether [`CRASH`] names this function.
-fn crashes(id: Id) -> bool {
+pub fn crashes(name: &CStr) -> bool {
     static CRASHING: OnceLock<Option<OsString>> = OnceLock::new();
-    let name = CRASHING.get_or_init(|| std::env::var_os(CRASH));
-    name.as_ref()
-        .is_some_and(|name| name.as_encoded_bytes() == FUNCTIONS[id as usize].name.to_bytes())
+    let crashing = CRASHING.get_or_init(|| std::env::var_os(CRASH));
+    crashing.as_ref().is_some_and(|crashing| crashing.as_encoded_bytes() == name.to_bytes())
+}
+
+/// The function in the place of one that ends the process.
+pub unsafe extern "system" fn crash() {
+    match std::env::var(STATUS).map(|status| status.parse()) {
+        Ok(Ok(status)) => std::process::exit(status),
+        _ => std::process::abort(),
+    }
 }
 
 /// Counts a call and returns the result with which it fails, if it does.
 pub fn strike(id: Id) -> Option<VkResult> {
-    if crashes(id) {
-        std::process::abort();
-    }
     let call = CALLS[id as usize].fetch_add(1, Ordering::SeqCst) + 1;
     let chosen = TARGET.load(Ordering::SeqCst) == id as usize
         && (FIRST.load(Ordering::SeqCst)..=LAST.load(Ordering::SeqCst)).contains(&call);

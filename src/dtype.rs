@@ -220,9 +220,52 @@ impl DType {
         if self.is_complex() { 8 * products as u64 } else { self.flops(2 * products) }
     }
 
+    /// `operations` operations on elements, also on integers.
+    pub const fn operations(self, operations: usize) -> Operations {
+        let flops = self.flops(operations);
+        Operations { flops, others: if flops == 0 { operations as u64 } else { 0 } }
+    }
+
+    /// `products` products that are added up, also of integers.
+    pub const fn product_operations(self, products: usize) -> Operations {
+        Operations { flops: self.product_flops(products), ..self.operations(2 * products) }
+    }
+
     /// complex64 or complex128.
     pub const fn is_complex(self) -> bool {
         matches!(self, C64 | C128)
+    }
+}
+
+/// What a program does besides moving bytes. How long it takes depends on all of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Operations {
+    /// Operations on floats, which profiles report.
+    pub flops: u64,
+    /// Operations on integers and bits, and what random numbers take.
+    pub others: u64,
+}
+
+impl Operations {
+    /// Operations that profiles do not report.
+    pub const fn unreported(others: usize) -> Self {
+        Self { flops: 0, others: others as u64 }
+    }
+
+    /// All of them.
+    pub const fn all(self) -> u64 {
+        self.flops.saturating_add(self.others)
+    }
+
+    /// Those of one of `count` equal parts.
+    pub const fn part(self, count: u64) -> Self {
+        Self { flops: self.flops.div_ceil(count), others: self.others.div_ceil(count) }
+    }
+}
+
+impl From<u64> for Operations {
+    fn from(flops: u64) -> Self {
+        Self { flops, others: 0 }
     }
 }
 
@@ -275,4 +318,21 @@ pub mod types {
     pub const ELEMENTS: &[DType] = union!(NUMBERS, &[Bool]);
     /// All types that lie on a device, except int32.
     pub const ELEMENTS_BUT_I32: &[DType] = union!(NUMBERS_BUT_I32, &[Bool]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_on_integers_take_time_and_are_not_reported() {
+        for (dtype, flops, all) in [(F32, 20, 20), (C64, 80, 80), (I64, 0, 20), (U8, 0, 20)] {
+            let products = dtype.product_operations(10);
+            assert_eq!((products.flops, products.all()), (flops, all), "{dtype}");
+            assert_eq!(products.part(3).all(), all.div_ceil(3), "{dtype}");
+        }
+        assert_eq!(F32.operations(7), Operations::from(7));
+        assert_eq!(I32.operations(7), Operations::unreported(7));
+        assert_eq!(Operations { flops: u64::MAX, others: 1 }.all(), u64::MAX);
+    }
 }

@@ -9,6 +9,7 @@ use super::probe::Asked;
 use super::program::{Binding, Program};
 use super::recorder::{Bound, Dispatch, Recorder};
 use super::{Device, pace, parts};
+use crate::dtype::Operations;
 use crate::error::{Error, Result};
 
 /// Programs that are gathered in order, to be enqueued together.
@@ -36,12 +37,16 @@ impl Device {
         self.enqueue_counted(program, 0)
     }
 
-    /// Like [`Device::enqueue`], for a program that does `flops` operations on floats, which
-    /// profiles report. Sums, products, comparisons and function calls count one each, however a
-    /// GPU computes them.
-    pub fn enqueue_counted(&self, program: &Program<'_>, flops: u64) -> Result<()> {
+    /// Like [`Device::enqueue`], for a program that does these operations; a number is one of
+    /// operations on floats, which profiles report. Sums, products, comparisons and function calls
+    /// count one each, however a GPU computes them.
+    pub fn enqueue_counted(
+        &self,
+        program: &Program<'_>,
+        operations: impl Into<Operations>,
+    ) -> Result<()> {
         let bytes = program.bindings.iter().map(|b| b.bytes).sum();
-        self.enqueue_table(program, Vec::new(), bytes, flops)
+        self.enqueue_table(program, Vec::new(), bytes, operations)
     }
 
     /// Like [`Device::enqueue_counted`], for a program that touches `bytes` of its bindings. If
@@ -53,17 +58,18 @@ impl Device {
         program: &Program<'_>,
         table: Vec<u32>,
         bytes: u64,
-        flops: u64,
+        operations: impl Into<Operations>,
     ) -> Result<()> {
+        let operations = operations.into();
         let bytes = size_of_val(&*table) as u64 + bytes;
-        let count = self.count_of_parts(program, bytes, flops);
+        let count = self.count_of_parts(program, bytes, operations);
         if count == 1 {
-            let dispatch = self.resolved(program, table, bytes, flops, false)?;
+            let dispatch = self.resolved(program, table, bytes, operations, false)?;
             return self.settled(self.recorder.dispatch(dispatch));
         }
-        let (bytes, flops) = (bytes.div_ceil(count as u64), flops.div_ceil(count as u64));
+        let (bytes, operations) = (bytes.div_ceil(count as u64), operations.part(count as u64));
         each_part(program, count, &mut |part| {
-            let dispatch = self.resolved(part, table.clone(), bytes, flops, false)?;
+            let dispatch = self.resolved(part, table.clone(), bytes, operations, false)?;
             self.settled(self.recorder.dispatch(dispatch))
         })
     }
@@ -74,18 +80,19 @@ impl Device {
         &self,
         dispatches: &mut Dispatches,
         program: &Program<'_>,
-        flops: u64,
+        operations: impl Into<Operations>,
         later: bool,
     ) -> Result<()> {
+        let operations = operations.into();
         let bytes = program.bindings.iter().map(|b| b.bytes).sum();
-        let count = self.count_of_parts(program, bytes, flops);
+        let count = self.count_of_parts(program, bytes, operations);
         if count == 1 {
-            dispatches.0.push(self.resolved(program, Vec::new(), bytes, flops, later)?);
+            dispatches.0.push(self.resolved(program, Vec::new(), bytes, operations, later)?);
             return Ok(());
         }
-        let (bytes, flops) = (bytes.div_ceil(count as u64), flops.div_ceil(count as u64));
+        let (bytes, operations) = (bytes.div_ceil(count as u64), operations.part(count as u64));
         each_part(program, count, &mut |part| {
-            dispatches.0.push(self.resolved(part, Vec::new(), bytes, flops, later)?);
+            dispatches.0.push(self.resolved(part, Vec::new(), bytes, operations, later)?);
             Ok(())
         })
     }
@@ -145,8 +152,8 @@ impl Device {
     }
 
     /// The number of parts into which a program is cut; more than one if it would take too long.
-    fn count_of_parts(&self, program: &Program<'_>, bytes: u64, flops: u64) -> usize {
-        let work = pace::of_dispatch(bytes, flops);
+    fn count_of_parts(&self, program: &Program<'_>, bytes: u64, operations: Operations) -> usize {
+        let work = pace::of_dispatch(bytes, operations.all());
         parts::count(&self.profile, program.grid, work, self.completion.slowness())
     }
 
@@ -156,7 +163,7 @@ impl Device {
         program: &Program<'_>,
         table: Vec<u32>,
         bytes: u64,
-        flops: u64,
+        operations: Operations,
         later: bool,
     ) -> Result<Waiting<Recorder>> {
         self.check()?;
@@ -210,8 +217,8 @@ impl Device {
                 program.key, program.grid.0, self.max_groups
             )));
         }
-        let asked = self.tracer.is_active().then(|| Box::new(Asked::now(flops)));
-        let work = pace::of_dispatch(bytes, flops);
+        let asked = self.tracer.is_active().then(|| Box::new(Asked::now(operations.flops)));
+        let work = pace::of_dispatch(bytes, operations.all());
         // Bindings are counted as in the shader.
         let table_binding = (table_bytes > 0).then_some(Binding { address: 0, bytes: 0, unit: 4 });
         let bindings: SmallVec<[Binding; 8]> =

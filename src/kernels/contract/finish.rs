@@ -8,7 +8,7 @@ use super::epilogue::{Bound, EpilogueVariant, channel_of};
 use super::programs::Dispatch;
 use super::text::{FINISH, store4, vec4s_of};
 use crate::device::{Binding, Device, Grid, Key, Params};
-use crate::dtype::DType;
+use crate::dtype::{DType, Operations};
 use crate::error::Result;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
@@ -133,7 +133,7 @@ pub(super) fn dispatch_both(
     }
     let computed = partial.dtype;
     Dispatch {
-        flops: 0,
+        operations: Operations::default(),
         key,
         shader: Box::new(move || both_text(computed, types, variant.as_ref())),
         bindings,
@@ -168,7 +168,7 @@ pub fn dispatch(
     let make = if vec4s { vec4_text } else { text };
     let types = [partial.dtype, y.dtype];
     Dispatch {
-        flops: 0,
+        operations: Operations::default(),
         key,
         shader: Box::new(move || make(types[0], types[1], variant.as_ref())),
         bindings,

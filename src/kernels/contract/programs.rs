@@ -5,7 +5,7 @@
 use smallvec::SmallVec;
 
 use crate::device::{Binding, Device, Dispatches, Grid, Key, Params, Program};
-use crate::dtype::DType;
+use crate::dtype::{DType, Operations};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::shader::Shader;
@@ -29,8 +29,8 @@ pub struct Dispatch {
     pub params: Params,
     /// Workgroups.
     pub grid: Grid,
-    /// Floating-point operations: two for each product that is added.
-    pub flops: u64,
+    /// Two for each product that is added.
+    pub operations: Operations,
 }
 
 impl std::fmt::Debug for Dispatch {
@@ -51,17 +51,16 @@ impl Dispatch {
 
     /// Enqueues it with its temporaries in `memory`.
     pub(super) fn enqueue_in(self, device: &Device, memory: &Places) -> Result<()> {
-        self.with_program(memory, |program, flops| device.enqueue_counted(program, flops))
+        self.with_program(memory, |program, operations| device.enqueue_counted(program, operations))
     }
 
-    /// Calls `f` with the program, whose temporaries lie in `memory`, and with its number of
-    /// floating-point operations.
-    fn with_program<R>(self, memory: &Places, f: impl FnOnce(&Program<'_>, u64) -> R) -> R {
-        let Self { key, shader, mut bindings, params, grid, flops } = self;
+    /// Calls `f` with the program, whose temporaries lie in `memory`, and with its operations.
+    fn with_program<R>(self, memory: &Places, f: impl FnOnce(&Program<'_>, Operations) -> R) -> R {
+        let Self { key, shader, mut bindings, params, grid, operations } = self;
         for binding in &mut bindings {
             binding.address = memory.place(binding.address);
         }
-        f(&Program { key, shader: &*shader, bindings, params, grid }, flops)
+        f(&Program { key, shader: &*shader, bindings, params, grid }, operations)
     }
 
     /// Calls `f` with the program as a compiler sees it: its bindings do not matter.
@@ -179,8 +178,8 @@ impl Programs {
     pub fn gather(self, device: &Device, memory: &Places, later: bool) -> Result<Dispatches> {
         let mut dispatches = Dispatches::default();
         for dispatch in self.dispatches {
-            dispatch.with_program(memory, |program, flops| {
-                device.gather(&mut dispatches, program, flops, later)
+            dispatch.with_program(memory, |program, operations| {
+                device.gather(&mut dispatches, program, operations, later)
             })?;
         }
         Ok(dispatches)

@@ -16,7 +16,7 @@ use super::{
     ALayout, BLayout, Contraction, Lanes, Store, StoreKind, TileVariant, finish, validation,
 };
 use crate::device::{Binding, Cooperative, Device, Grid, Params, Profile, Schedule, check_extent};
-use crate::dtype::DType;
+use crate::dtype::{DType, Operations};
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
@@ -200,7 +200,7 @@ impl Contraction {
         let unit = |t: &Tensor, vec4s: bool| {
             Binding::raw(t, t.dtype.size() as u32 * if vec4s { 4 } else { 1 })
         };
-        let flops = self.flops(&variant);
+        let operations = self.operations(&variant);
         let mut bindings = SmallVec::new();
         if variant.walk != TileWalk::FixUp {
             let others = self.others().iter();
@@ -222,19 +222,19 @@ impl Contraction {
             bindings,
             params,
             grid: Grid::groups(tiles * split_k),
-            flops,
+            operations,
         }
     }
 
-    /// Floating-point operations of the program of `variant`: a product and a sum for each step of
-    /// each result. The few additions of a fix-up do not count.
-    fn flops(&self, variant: &TileVariant) -> u64 {
+    /// The operations of the program of `variant`: a product and a sum for each step of each
+    /// result. The few additions of a fix-up do not count.
+    fn operations(&self, variant: &TileVariant) -> Operations {
         if variant.walk == TileWalk::FixUp {
-            return 0;
+            return Operations::default();
         }
         let results = self.m * self.n * self.batch.len() * variant.parts;
         let steps = self.depth() * self.packing.map_or(1, |_| bytes::PER_WORD);
-        self.a.dtype.product_flops(results * steps)
+        self.a.dtype.product_operations(results * steps)
     }
 }
 

@@ -4,6 +4,7 @@ use super::crop::{BOXES, CropSizes, TYPES, check_indices, count_boxes, method};
 use super::{check_extents, check_image, sum_type};
 use crate::device::{Device, Grid, declare_program};
 use crate::dtype::DType::{self, *};
+use crate::dtype::Operations;
 use crate::error::Result;
 use crate::kernels::contract::finish;
 use crate::kernels::iterations::{Part, STEPS, parts, steps};
@@ -79,10 +80,13 @@ fn grad_image(ctx: &mut dyn OpContext, dtype: DType, bilinear: bool) -> Result<(
     if sums == image { Ok(()) } else { finish::enqueue(device, &sums, &image) }
 }
 
+/// Operations for an element and a box.
+const OPERATIONS: usize = 8;
+
 fn image_pass(device: &Device, tensors: [&Tensor; 4], bilinear: bool, part: Part) -> Result<()> {
     let [grads, boxes, indices, sums] = tensors;
     let dtype = sums.dtype;
-    device.enqueue(
+    device.enqueue_counted(
         &CropGradImage {
             grads: grads.into(),
             boxes: boxes.into(),
@@ -100,6 +104,7 @@ fn image_pass(device: &Device, tensors: [&Tensor; 4], bilinear: bool, part: Part
             part,
         }
         .program(&CropGradImage::of(dtype), Grid::map(sums.len(), dtype)),
+        Operations::unreported(OPERATIONS * sums.len() * boxes.dims[0]),
     )
 }
 

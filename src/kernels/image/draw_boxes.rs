@@ -4,7 +4,7 @@
 
 use super::{check_extents, check_image};
 use crate::device::{Grid, declare_program};
-use crate::dtype::{DType, types};
+use crate::dtype::{DType, Operations, types};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
@@ -14,6 +14,8 @@ use crate::shader::Shader;
 use crate::tensor::shape_text;
 
 const TYPES: &[DType] = types::F32_F16;
+/// Operations for an element and a box.
+const OPERATIONS: usize = 20;
 
 /// Registers both versions.
 pub fn register(r: &mut Registry) {
@@ -70,7 +72,7 @@ fn draw(ctx: &mut dyn OpContext, colored: bool) -> Result<()> {
     let most = (device.profile().loop_limit.saturating_sub(lanes) / lanes).max(1);
     let mut under = &x;
     for (first, count) in ranges(boxes.dims[1], most) {
-        device.enqueue(
+        device.enqueue_counted(
             &DrawBoxes {
                 x: under.into(),
                 boxes: (&boxes).into(),
@@ -87,6 +89,7 @@ fn draw(ctx: &mut dyn OpContext, colored: bool) -> Result<()> {
                 channels,
             }
             .program(&DrawBoxes::of(dtype, own), Grid::map(y.len(), dtype)),
+            Operations::unreported(OPERATIONS * y.len() * count),
         )?;
         under = &y;
     }

@@ -3,6 +3,7 @@
 use super::number::{NUMBERS, Numbers, real, zero};
 use crate::device::{Binding, Device, Grid, Key, KeyPart, declare_program};
 use crate::dtype::DType::{self, I32};
+use crate::dtype::Operations;
 use crate::error::Result;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::Tensor;
@@ -26,7 +27,7 @@ pub fn sort(
     order: &Tensor,
 ) -> Result<()> {
     let (dtype, count) = (x.dtype, x.len());
-    device.enqueue(
+    device.enqueue_counted(
         &OrderRows {
             x: Binding::from(x),
             y: Binding::from(y),
@@ -35,6 +36,8 @@ pub fn sort(
             k,
         }
         .program(&OrderRows::of(dtype, descending), Grid::linear(count, WORKGROUP)),
+        // Each value is compared with all others of its matrix.
+        Operations::unreported(2 * count * k),
     )
 }
 

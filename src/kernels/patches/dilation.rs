@@ -115,6 +115,11 @@ declare_params! {
 }
 
 impl Geometry {
+    /// The elements of a window in one channel.
+    pub fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
     /// The output's shape.
     pub(super) const fn dims(&self) -> [usize; 4] {
         [self.batch, self.output[0], self.output[1], self.depth]
@@ -169,7 +174,7 @@ impl Geometry {
                 geometry: self.params(),
             }
             .program(&Search::of(dtype, position, steps), Grid::map(result.len(), result.dtype)),
-            dtype.flops(2 * self.kernel.iter().product::<usize>() * result.len()),
+            dtype.operations(2 * self.taps() * result.len()),
         )
     }
 }

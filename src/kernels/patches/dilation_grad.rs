@@ -4,6 +4,7 @@
 use super::dilation::{Attributes, Geometry, Search, TYPES, WindowParams};
 use crate::device::{Device, Grid, declare_program};
 use crate::dtype::DType::{self, *};
+use crate::dtype::Operations;
 use crate::error::Result;
 use crate::kernels::items::Held;
 use crate::kernels::iterations::STEPS;
@@ -88,8 +89,13 @@ fn input_gradient(
             geometry: g.params(),
         }
         .program(&InputGradient::of(dtype, steps), Grid::map(dx.len(), dtype)),
-        dtype.flops(dy.len()),
+        operations(g, dy),
     )
+}
+
+/// Each value of the gradient is added once, and compared with each element of its window.
+fn operations(g: &Geometry, dy: &Tensor) -> Operations {
+    Operations { flops: dy.dtype.flops(dy.len()), others: (g.taps() * dy.len()) as u64 }
 }
 
 /// Runs of windows are summed in parallel, then the runs are added in order.
@@ -122,7 +128,7 @@ fn filter_gradient(
             run,
         }
         .program(&FilterGradient::of(dtype, sum), Grid::map(partial.len(), sum)),
-        dtype.flops(dy.len()),
+        operations(g, dy),
     )?;
     fold(ctx, &partial, dw)
 }

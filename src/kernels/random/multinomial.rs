@@ -8,7 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use super::inputs;
 use super::philox::Generator;
 use crate::device::{Binding, Grid, Key, Params, Program};
-use crate::dtype::{DType, types};
+use crate::dtype::{DType, Operations, types};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
@@ -142,7 +142,7 @@ impl Kernel for Multinomial {
         }
         for (first, count) in ranges(classes, at_once) {
             let params = params.clone();
-            device.enqueue(&Program {
+            let program = Program {
                 key: Key::new("random")
                     .name("multinomial")
                     .dtype(logits_type)
@@ -153,11 +153,16 @@ impl Kernel for Multinomial {
                 bindings: bindings.clone(),
                 params: if is_cut { params.u32(first).u32(first + count) } else { params },
                 grid: Grid::groups(output.len()),
-            })?;
+            };
+            let operations = Operations::unreported(OPERATIONS * output.len() * count);
+            device.enqueue_counted(&program, operations)?;
         }
         Ok(())
     }
 }
+
+/// Operations for each class of a row: a quarter of the generator's ten rounds, and two logarithms.
+const OPERATIONS: usize = 50;
 
 /// The most classes of a row that a dispatch draws from, on an adapter whose invocations run at
 /// most `loop_limit` iterations.

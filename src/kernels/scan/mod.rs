@@ -376,7 +376,7 @@ impl Scan {
             vec4s,
         } = *step;
         let chunks = n.div_ceil(chunk);
-        let flops = self.dtype.flops(outer * n * inner);
+        let operations = self.dtype.operations(outer * n * inner);
         match vec4s {
             Vec4s::None => {}
             Vec4s::Lines => inner /= 4,
@@ -411,7 +411,7 @@ impl Scan {
                     .u32(f32::NEG_INFINITY.to_bits()),
                 grid: Grid::linear(count, WORKGROUP),
             },
-            flops,
+            operations,
         )
     }
 }

@@ -10,6 +10,7 @@ use super::keys::order;
 use super::scan::word;
 use crate::device::{Grid, declare_program};
 use crate::dtype::DType::*;
+use crate::dtype::Operations;
 use crate::error::Result;
 use crate::kernels::movement::shape;
 use crate::kernels::op::OpContext;
@@ -162,6 +163,9 @@ pub struct Rows<'r> {
     pub lowest: f32,
 }
 
+/// Operations for two boxes.
+const OPERATIONS: usize = 16;
+
 /// The boxes that were selected from each row.
 pub struct Selected {
     /// The selected places, with room for the most that there can be.
@@ -189,7 +193,7 @@ impl Rows<'_> {
             // The number of selected boxes is at most that of the candidates before.
             let before = self.limit.min(first).max(1);
             for from in (0..before).step_by(most) {
-                device.enqueue(
+                device.enqueue_counted(
                     &Suppress {
                         boxes: self.boxes.into(),
                         scores: self.scores.into(),
@@ -211,6 +215,7 @@ impl Rows<'_> {
                         lowest: self.lowest,
                     }
                     .program(&Suppress::of(), Grid::groups(rows)),
+                    Operations::unreported(OPERATIONS * rows * group * most.min(before - from)),
                 )?;
             }
         }

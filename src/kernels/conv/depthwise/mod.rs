@@ -150,7 +150,7 @@ fn dispatch(
         shader: Box::new(move || shader(which, dtype, last, variant.as_ref(), vec4s)),
         bindings,
         params,
-        flops: flops(g),
+        operations: flops(g).into(),
         grid: if vec4s { vec4s::grid(result.len()) } else { Grid::map(result.len(), result.dtype) },
     })
 }

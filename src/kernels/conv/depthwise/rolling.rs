@@ -199,7 +199,7 @@ fn dispatch(
         bindings,
         params,
         grid: Grid::linear(count, WORKGROUP),
-        flops: super::flops(g),
+        operations: super::flops(g).into(),
     })
 }
 

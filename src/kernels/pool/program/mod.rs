@@ -247,7 +247,7 @@ impl Pool {
                 params: part.map_or(params.clone(), |part| part.params(params)),
                 grid: Grid::map(result.len(), result.dtype),
             },
-            dtype.flops(g.pooled()),
+            dtype.operations(g.pooled()),
         )
     }
 }

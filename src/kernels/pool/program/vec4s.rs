@@ -112,7 +112,7 @@ impl Vec4Program {
                 params,
                 grid: Grid::linear(count, WORKGROUP),
             },
-            dtype.flops(g.pooled()),
+            dtype.operations(g.pooled()),
         )
     }
 }

@@ -45,6 +45,12 @@ impl Batch {
         self.since.get_or_insert_with(Instant::now);
     }
 
+    /// Whether the batch should be submitted before work is added with which it would keep the GPU
+    /// busy for `expected`.
+    pub fn is_full(&self, expected: Duration) -> bool {
+        self.work > 0 && expected > LONGEST
+    }
+
     /// Whether the batch should be submitted now. `expected` is how long it will keep the GPU busy.
     /// `idle` says that the GPU has finished all earlier submissions.
     pub fn is_due(&self, expected: Duration, idle: bool) -> bool {
@@ -84,6 +90,15 @@ mod tests {
         assert!(batch(64, 0, 0).is_due_at(SHORT, false, Duration::ZERO));
         assert!(batch(1, 0, 0).is_due_at(LONGEST, false, Duration::ZERO));
         assert!(batch(0, 0, UPLOADED).is_due_at(SHORT, false, Duration::ZERO));
+    }
+
+    #[test]
+    fn only_a_dispatch_alone_may_be_longer() {
+        let mut batch = Batch::default();
+        assert!(!batch.is_full(2 * LONGEST), "there is nothing to submit");
+        batch.dispatch(0, 7, false);
+        assert!(!batch.is_full(LONGEST));
+        assert!(batch.is_full(LONGEST + SHORT));
     }
 
     #[test]

@@ -118,6 +118,10 @@ impl Recorder {
 
     /// Records one dispatch. A dispatch that fails leaves nothing in the batch.
     fn dispatch(&mut self, pipeline: &Pipeline, uses: Uses, dispatch: &Dispatch) -> Result<()> {
+        let work = self.batch.work.saturating_add(dispatch.work);
+        if self.batch.is_full(self.completion.expected(work)) {
+            self.submit();
+        }
         self.make_room();
         let Dispatch { table, bound, params, grid, bytes, work, asked } = dispatch;
         let (table, params): (&[u8], &[u8]) =

@@ -153,9 +153,10 @@ drivers-suites-sample: ## A few suites of drivers-suites. Nightly in CI; Debian 
 	$(PYTHON) tools/drivers/suites.py --sample
 
 .PHONY: faults
-faults: install ## The walk over injected Vulkan faults: every call in Rust, many in TensorFlow.
+faults: install ## The walk over Vulkan faults: failed calls, crashes, refused shaders, late fences.
 	TF_WGPU_FAULTS=all cargo test --locked --test faults
-	TF_WGPU_FAULTS=all $(PYTEST) tests/python/test_faults.py
+	TF_WGPU_FAULTS=all $(PYTEST) $(addprefix tests/python/test_, \
+		faults.py left_out.py refusals.py each_refusal.py)
 
 # Failing allocations are tested, and resident memory.
 ASAN := ASAN_OPTIONS=allocator_may_return_null=1:quarantine_size_mb=8 \

@@ -229,6 +229,13 @@ pub struct Program<'a> {
 }
 
 impl Program<'_> {
+    /// The bytes of the parameters, with the offsets of the bindings.
+    pub fn block_bytes(&self) -> usize {
+        let (scalars, vec4s) = (self.params.scalars.len(), self.params.vec4s.len());
+        let words = self.bindings.len() + scalars;
+        4 * if vec4s == 0 { words } else { words.next_multiple_of(4) + vec4s }
+    }
+
     /// The same dispatch of another shader that takes the same bindings and parameters.
     #[must_use]
     pub fn with<'s>(&self, key: Key, shader: &'s dyn Fn() -> Shader) -> Program<'s> {

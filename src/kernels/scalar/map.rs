@@ -415,9 +415,33 @@ impl Signature<'_> {
                     .all(|(k, t)| !is_vector(class.access(k)) || aligned(k, *t))
         };
         let vectors = walk.vector_class(vec4::WIDTH as usize).filter(fits);
-        let form =
-            Form { is_vector: vectors.is_some(), class: vectors.unwrap_or_else(|| walk.class()) };
-        let count = device.check_extent(walk.len())?;
+        let is_vector = vectors.is_some();
+        let form = Form { is_vector, class: vectors.unwrap_or_else(|| walk.class()) };
+        device.check_extent(walk.len())?;
+        let floats = self.inputs.iter().any(|t| t.is_float());
+        let operations = if floats { u64::from(self.operations) * walk.len() as u64 } else { 0 };
+        self.with_program(&form, walk, bases, attrs, |program| {
+            if !is_vector || program.block_bytes() <= device.capabilities().immediates as usize {
+                return device.enqueue_counted(program, operations);
+            }
+            // Its parameters lie in a uniform buffer already, so a driver that refuses the shader
+            // would refuse the portable form, which is the same.
+            let plain = Form { is_vector: false, class: walk.class() };
+            self.with_program(&plain, walk, bases, attrs, |reserve| {
+                device.enqueue_or(program, Some(reserve), operations)
+            })
+        })
+    }
+
+    /// Calls `call` with the program of one dispatch.
+    fn with_program<T>(
+        &self,
+        form: &Form,
+        walk: &Iteration,
+        bases: &Bases,
+        attrs: &[f32],
+        call: impl FnOnce(&Program<'_>) -> T,
+    ) -> T {
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
         for (k, dtype) in self.inputs.iter().enumerate() {
             let span: u64 = walk
@@ -434,24 +458,21 @@ impl Signature<'_> {
                 unit,
             });
         }
-        for (k, dtype) in self.outputs.iter().enumerate() {
+        for (dtype, address) in self.outputs.iter().zip(&bases[self.inputs.len()..]) {
             let unit = if form.is_vector { vec4::unit(*dtype) } else { dtype.size() as u32 };
-            let bytes = u64::from(count) * dtype.size() as u64;
-            bindings.push(Binding { address: bases[n + k], bytes, unit });
+            let bytes = (walk.len() * dtype.size()) as u64;
+            bindings.push(Binding { address: *address, bytes, unit });
         }
-        let params = attrs.iter().fold(Params::new().u32(count), |params, v| params.f32(*v));
+        let count = Params::new().u32(walk.len());
+        let params = attrs.iter().fold(count, |params, v| params.f32(*v));
         let elements = if form.is_vector { vec4::WIDTH } else { self.lanes() };
-        let grid = Grid::linear(walk.len().div_ceil(elements as usize), WORKGROUP);
-        let program = Program {
-            key: self.key(&form),
-            shader: &|| self.shader(&form),
+        call(&Program {
+            key: self.key(form),
+            shader: &|| self.shader(form),
             bindings,
             params: walk.params(params),
-            grid,
-        };
-        let floats = self.inputs.iter().any(|t| t.is_float());
-        let operations = if floats { u64::from(self.operations) } else { 0 };
-        device.enqueue_counted(&program, operations * walk.len() as u64)
+            grid: Grid::linear(walk.len().div_ceil(elements as usize), WORKGROUP),
+        })
     }
 }
 

@@ -266,7 +266,7 @@ fn findings(
                     let outcome = caught(case.name, || (case.run)(&mut session));
                     let mut found = found.lock();
                     match outcome {
-                        Ok(None) => {}
+                        Ok(None) => log::debug!("{} is right", case.name),
                         Ok(Some(what)) => found.wrong.push((case.name, what)),
                         // An op without a shader reports its own error, which says nothing about
                         // numbers.

@@ -8,7 +8,7 @@ use super::Verdict;
 use crate::device::cache::{Lock, Store};
 
 /// Grows whenever cases or kernels change so much that adapters should be checked again.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
 struct Record {

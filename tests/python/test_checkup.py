@@ -4,6 +4,8 @@ The fault layer (tests/fault_layer) simulates a driver that turns additions into
 test runs in a separate process.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from fault_layer import behind
 from support import python
@@ -96,6 +98,44 @@ def test_the_check_can_be_switched_off(environment):
     assert done.returncode != 0
     assert "AssertionError" in done.stderr
     assert "checked in" not in done.stderr
+
+
+def test_processes_that_start_together_check_once(environment, tmp_path):
+    """The others wait for the verdict of the first one, and agree with it."""
+    environment = {**environment, "FAULT_LAYER_MISCOMPILE": "usual"}
+    with ThreadPoolExecutor(3) as pool:
+        done = list(pool.map(lambda _: python(PROGRAM, **environment), range(3)))
+    for process in done:
+        assert process.returncode == 0, process.stderr
+        assert process.stderr.count("so the simplest ones are used") == 1
+    # One process has checked the adapter's own kernels and the simplest ones.
+    assert sum(process.stderr.count("checked in") for process in done) == 2
+    assert [file.suffix for file in tmp_path.iterdir()].count(".checked") == 1
+
+
+def test_the_self_test_shows_the_verdict(environment):
+    run(environment)
+    done = python(
+        """
+        import sys
+        from tensorflow_wgpu.__main__ import main
+        from tensorflow_wgpu.self_test import _cases
+
+        _cases.CASES[:] = [case for case in _cases.CASES if case.family == "softmax"]
+        sys.argv = ["doctor", "--self-test"]
+        sys.exit(main())
+        """,
+        **environment,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\nnumbers   right, as checked at the adapter's first use\n" in done.stdout
+
+
+def test_each_case_has_a_line(environment):
+    done = python(PROGRAM, **{**environment, "TF_WGPU_LOG": "tensorflow_wgpu=debug"})
+    assert done.returncode == 0, done.stderr
+    for case in ("a matrix product", "exponentials at their edges", "sums by segment"):
+        assert f"{case} is right" in done.stderr, done.stderr
 
 
 def test_the_doctor_knows_the_verdict(environment):

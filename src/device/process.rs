@@ -32,16 +32,19 @@ static SAVERS: Mutex<Vec<Weak<dyn Save>>> = Mutex::new(Vec::new());
 /// Held for reading by threads that compile, and for writing by a thread that opens a device.
 static COMPILERS: RwLock<()> = RwLock::new(());
 
+/// Whether devices and pipelines take turns. Vulkan loaders on Windows crash if both are made at
+/// the same time (gfx-rs/wgpu#10234). Elsewhere only the tests of this crate need it.
+const TAKES_TURNS: bool = cfg!(any(windows, test));
+
 /// Waits until no device is being opened, and keeps devices from being opened while the value
-/// lives. Vulkan loaders on Windows crash if a device and a pipeline are made at the same time
-/// (gfx-rs/wgpu#10234); on other systems this does nothing.
+/// lives, where they take turns.
 pub(super) fn compiling() -> Option<RwLockReadGuard<'static, ()>> {
-    cfg!(windows).then(|| COMPILERS.read())
+    TAKES_TURNS.then(|| COMPILERS.read())
 }
 
 /// The counterpart of [`compiling`].
 pub(super) fn opening() -> Option<RwLockWriteGuard<'static, ()>> {
-    cfg!(windows).then(|| COMPILERS.write())
+    TAKES_TURNS.then(|| COMPILERS.write())
 }
 
 /// Something to be saved before the process ends.
@@ -141,4 +144,45 @@ fn wait_until_left(deadline: Instant) -> bool {
         std::thread::sleep(Duration::from_millis(1));
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::device::{Binding, Device, Grid, Key, Params, Program, Selection};
+    use crate::shader::Shader;
+
+    /// Asserts that `work` waits until `held` is dropped, and then ends.
+    fn waits_for<T>(held: T, work: impl FnOnce() + Send + 'static) {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            work();
+            sender.send(()).unwrap();
+        });
+        assert!(receiver.recv_timeout(Duration::from_secs(2)).is_err(), "it does not wait");
+        drop(held);
+        receiver.recv_timeout(Duration::from_secs(120)).expect("it ends");
+    }
+
+    #[test]
+    fn no_device_opens_while_pipelines_compile() {
+        let selection = Selection::enumerate(&|name| std::env::var(name).ok());
+        let adapter = selection.adapters.into_iter().next().expect("an adapter");
+        let device = Device::open(&adapter).unwrap();
+        waits_for(compiling(), move || drop(Device::open(&adapter).unwrap()));
+        waits_for(opening(), move || {
+            let address = device.allocate(256).unwrap();
+            let text = "@compute @workgroup_size(1)\nfn main() {\n    dst[p.off_dst] = 1u;\n}\n";
+            let program = Program {
+                key: Key::new("test turns"),
+                shader: &|| Shader::new("turns").bind_raw("dst", "u32", 4).body(text),
+                bindings: smallvec![Binding { address, bytes: 4, unit: 4 }],
+                params: Params::new(),
+                grid: Grid([1, 1, 1]),
+            };
+            device.prepare(&program).unwrap();
+        });
+    }
 }

@@ -61,8 +61,8 @@ pub(super) fn is_well(status: ExitStatus) -> bool {
     status.code() == Some(FINISHED.cast_signed())
 }
 
-/// The exit code of a process that did not finish: that of a crash, such as 0xc0000005 for an access
-/// violation, or the one with which a driver ended it.
+/// The exit code of a process that did not finish: that of a crash, such as 0xc0000005 for an
+/// access violation, or the one with which a driver ended it.
 pub(super) fn crash(status: ExitStatus) -> Option<String> {
     status.code().map(|code| format!("exit code {:#x}", code.cast_unsigned()))
 }

@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::fast_math;
 use crate::functions::{FUNCTIONS, Id};
 use crate::miscompiles::miscompiled;
-use crate::refusals;
 use crate::vulkan::{Function, Object, VK_INCOMPLETE, VK_SUCCESS, VkResult};
+use crate::{listings, refusals};
 
 const MARK: [u8; 8] = *b"compiled";
 /// The bytes of a hash, and of the number of hashes.
@@ -33,6 +33,7 @@ struct Bytes {
 
 /// `VkComputePipelineCreateInfo`, with its `VkPipelineShaderStageCreateInfo`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Pipeline {
     s_type: i32,
     next: *const c_void,
@@ -44,6 +45,7 @@ struct Pipeline {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Stage {
     s_type: i32,
     next: *const c_void,
@@ -245,8 +247,12 @@ unsafe extern "system" fn compile(
         if let Some(result) = refused {
             return result;
         }
+        let listed: Vec<Pipeline> = std::slice::from_raw_parts(infos, count as usize)
+            .iter()
+            .map(|info| Pipeline { flags: listings::flags(info.flags), ..*info })
+            .collect();
         let next = below::<Compile>(Id::vkCreateComputePipelines);
-        let result = next(device, cache, count, infos, allocator, pipelines);
+        let result = next(device, cache, count, listed.as_ptr(), allocator, pipelines);
         if result == VK_SUCCESS {
             let mut state = state();
             let State { modules, caches, found, .. } = &mut *state;

@@ -8,13 +8,13 @@ use std::sync::{PoisonError, RwLock};
 use crate::caches;
 use crate::faults::{self, strike};
 use crate::functions::{COUNT, FUNCTIONS, Id};
-use crate::slow;
 use crate::vulkan::{
     CreateDevice, CreateInfo, CreateInstance, Destroy, Function, GetProcAddr, LAYER_LINK_INFO,
     LAYER_NEGOTIATE_INTERFACE_STRUCT, LOADER_DEVICE_CREATE_INFO, LOADER_INSTANCE_CREATE_INFO,
     LayerCreateInfo, Link, Negotiation, Object, VK_ERROR_INITIALIZATION_FAILED, VK_SUCCESS,
     VkResult,
 };
+use crate::{counters, listings, slow};
 
 /// The version of the interface between loader and layers that has this negotiation.
 const INTERFACE_VERSION: u32 = 2;
@@ -89,6 +89,15 @@ pub unsafe fn next(object: Object, id: Id) -> Function {
     next.functions[id as usize].expect("a function that the next element has")
 }
 
+/// The next element's function of this name, which the table does not have.
+///
+/// # Safety
+/// As for [`next`].
+pub unsafe fn function(object: Object, name: &CStr) -> Option<Function> {
+    // SAFETY: the caller's contract.
+    unsafe { (next_of(object)?.get_proc_addr)(object, name.as_ptr()) }
+}
+
 /// The first call of the loader.
 ///
 /// # Safety
@@ -149,7 +158,8 @@ unsafe fn find(object: Object, name: *const c_char) -> Option<Function> {
         }
         let below = (next_of(object)?.get_proc_addr)(object, name)?;
         let plain = text.to_bytes().strip_suffix(b"KHR").unwrap_or(text.to_bytes());
-        if let Some(wrapper) = caches::wrapper(text).or_else(|| slow::wrapper(text)) {
+        let wrappers = [caches::wrapper, slow::wrapper, listings::wrapper, counters::wrapper];
+        if let Some(wrapper) = wrappers.iter().find_map(|wrapper| wrapper(text)) {
             return Some(wrapper);
         }
         let row = FUNCTIONS.iter().find(|row| row.name.to_bytes() == plain);
@@ -241,7 +251,9 @@ unsafe extern "system" fn create_device(
             return VK_ERROR_INITIALIZATION_FAILED;
         };
         let create = std::mem::transmute::<Function, CreateDevice>(create);
-        let result = slow::starts_workers(|| create(physical, info, allocator, made));
+        let result = slow::starts_workers(|| {
+            listings::open(info, |info| create(physical, info, allocator, made))
+        });
         if result == VK_SUCCESS {
             let next = Next::new(*made, get, c"vkDestroyDevice");
             with_map(|map| map.insert(key(*made), next));

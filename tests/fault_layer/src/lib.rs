@@ -9,7 +9,7 @@
 //! [`control`]). Two more make pipeline caches keep pipelines (`caches`), three make the driver
 //! refuse shaders (`refusals`), and three simulate a slow GPU (`slow`). A variable makes shaders
 //! compute wrong numbers (`miscompiles`), another one compiles them with fast mathematics
-//! (`fast_math`).
+//! (`fast_math`), a third one prints what the driver's compiler says of each pipeline (`listings`).
 //!
 //! [`functions`] is the table of functions that can fail; [`faults`] decides which call does;
 //! [`chain`] is the protocol of layers. The crate has no dependencies, so that it builds in a
@@ -18,9 +18,11 @@
 mod caches;
 mod chain;
 pub mod control;
+mod counters;
 pub mod fast_math;
 mod faults;
 mod functions;
+mod listings;
 mod miscompiles;
 mod refusals;
 mod slow;

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import suites
+import layers
 import support
 
 
 def behind(directory: Path) -> dict[str, str]:
     """Variables for a process behind the layer, whose manifest goes into `directory`."""
     support.program("cargo")
-    return {**os.environ, **suites.behind_faults(directory)}
+    return {**os.environ, **layers.behind_faults(directory)}

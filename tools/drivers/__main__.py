@@ -1,4 +1,4 @@
-"""drivers [TARGET ...]: the real compilers of AMD, Intel and Microsoft on a machine without a GPU.
+"""drivers [TARGET ...]: compilers of real GPUs, and Microsoft's, on a machine without a GPU.
 
 Fetches what it needs into --folder, compiles shader variants of all families with each compiler and
 prints one table. Exits with 1 if a variant was refused, or spills registers where kernels choose
@@ -19,20 +19,24 @@ import compilers
 import dxc
 import fetch
 import report
+from chips import AMD, APPLE, CHIPS
 
 ROOT = Path(__file__).parents[2]
 #: Every N-th variant is compiled: all of them if the compiler is fast.
-EVERY = {"navi31": 1, "dxc": 8, **dict.fromkeys(compilers.INTEL, 32)}
-EVERY_OTHER = 8
+EVERY = {
+    **{name: 8 if chip.vendor in (AMD, APPLE) else 32 for name, chip in CHIPS.items()},
+    "navi31": 1,
+    "dxc": 8,
+}
 #: The same for continuous integration. Intel's GPUs are left out, because their shim is built from
 #: source.
-SAMPLE = {"navi31": 4, "polaris10": 16, "gfx1150": 16, "dxc": 61}
+SAMPLE = {"navi31": 8, "gfx1201": 32, "ada": 64, "m1": 64, "adreno740": 64, "dxc": 61}
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="drivers", description=__doc__.split("\n\n")[0])
-    every = [*compilers.AMD, *compilers.INTEL, "dxc"]
+    every = [*CHIPS, report.DXC]
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(every))
     parser.add_argument("--sample", action="store_true", help="the fixed sample of CI")
     parser.add_argument("--folder", type=Path, default=ROOT / "target/drivers")
@@ -44,7 +48,7 @@ def arguments() -> argparse.Namespace:
         "--program", type=Path, default=ROOT / "target/debug/examples/compile", help="compile"
     )
     parser.add_argument("--json", type=Path, help="file for what was found of each variant")
-    parser.add_argument("--write", type=Path, help="page that gets the table")
+    parser.add_argument("--write", type=Path, help="page whose table gets the rows")
     options = parser.parse_args()
     options.targets = options.targets or (list(SAMPLE) if options.sample else every)
     if unknown := set(options.targets) - set(every):
@@ -60,20 +64,21 @@ def main() -> int:
         return 0
     options.folder.mkdir(parents=True, exist_ok=True)
     folder = options.folder.resolve()
-    fetch.fetch(folder)
+    fetch.fetch_newest(folder)
     chosen = [f"--family={options.family}"] if options.family else []
     chosen += [f"--contains={options.contains}"] if options.contains else []
     results = []
     for target in options.targets:
-        usual = SAMPLE.get(target) if options.sample else EVERY.get(target)
-        every = options.every or usual or EVERY_OTHER
-        compile_all = dxc.compile_all if target == "dxc" else partial(compilers.compile_all, target)
+        usual = SAMPLE if options.sample else EVERY
+        every = options.every or usual.get(target, EVERY[target])
+        compile_all = (
+            dxc.compile_all if target == report.DXC else partial(compilers.compile_all, target)
+        )
         results.append(compile_all(folder, options.program, every, options.jobs, chosen))
         print("\n".join([*report.details(results[-1]), ""]), flush=True)
-    table = "\n".join([report.HEAD, *(report.row(result) for result in results)])
-    print(table)
+    print("\n".join([report.HEAD, *(report.row(result) for result in results)]))
     if options.write:
-        report.write(options.write, table)
+        report.write(options.write, results)
     if options.json:
         found = [dataclasses.asdict(result) for result in results]
         options.json.write_text(json.dumps(found, indent=1))

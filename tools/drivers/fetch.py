@@ -4,6 +4,7 @@ changed, and no rights are needed.
 
 from __future__ import annotations
 
+import gzip
 import json
 import platform
 import re
@@ -16,7 +17,6 @@ from typing import NamedTuple
 PACKAGES = {
     "mesa": {
         "mesa-vulkan-drivers": "backports",
-        "mesa-drm-shim": "backports",
         "libdrm2": "backports",
         "libdrm-amdgpu1": "backports",
         "libllvm15": "",
@@ -27,7 +27,7 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 #: The folder of Debian's newest Mesa; its packages, which are fetched with all dependencies; and
 #: the loader that starts programs with their libraries, including the C library.
 NEWEST = "sid"
-NEWEST_PACKAGES = ("mesa-vulkan-drivers", "libvulkan1")
+NEWEST_PACKAGES = ("mesa-vulkan-drivers", "mesa-drm-shim", "libvulkan1")
 NEWEST_LOADER = "usr/lib64/ld-linux-x86-64.so.2"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
@@ -112,11 +112,16 @@ class Apt:
             raise SystemExit(f"drivers: apt-get source {package} failed:\n{done.stderr}")
 
 
+def shim(driver: str) -> str:
+    """The file name of the library that stands for a driver of the kernel."""
+    return f"lib{driver}_noop_drm_shim.so"
+
+
 def fetch_newest(root: Path) -> None:
-    """Fetches Debian's newest Mesa in the same way. About 400 MB; its version is whatever Debian
-    has.
+    """Fetches Debian's newest Mesa in the same way, with the shims that stand for kernels' drivers.
+    About 400 MB; its version is whatever Debian has.
     """
-    if (root / NEWEST).exists():
+    if (root / NEWEST / LIBRARIES / shim("nouveau")).exists():
         return
     apt = Apt(root / "apt-newest")
     uri = next(r.uri for r in repositories() if r.suite == "bookworm")
@@ -134,7 +139,15 @@ def fetch_newest(root: Path) -> None:
         subprocess.run(["dpkg", "-x", package, unpacked], check=True)
         package.unlink()
     # This comes last, so that the folder is complete.
+    shutil.rmtree(root / NEWEST, ignore_errors=True)
     unpacked.rename(root / NEWEST)
+
+
+def newest_version(root: Path) -> str:
+    """The version of the newest Mesa that was fetched."""
+    changes = root / NEWEST / "usr/share/doc/mesa-vulkan-drivers/changelog.Debian.gz"
+    with gzip.open(changes, "rt") as text:
+        return re.search(r"\((.*?)\)", text.readline())[1]
 
 
 def fetch(root: Path) -> None:

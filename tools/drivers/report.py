@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from compilers import AMD, INTEL, Result, Variant
+from chips import AMD, CHIPS
+from compilers import Result, Variant
 
 HEAD = (
     "| Compiler | Adapter | Variants | Without types | Refused | Spilling | Spilling elsewhere "
     "| Scalars in lanes | Worst occupancy | Seconds | Slowest |"
     "\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
+#: The target that is no GPU.
+DXC = "dxc"
 #: The markers around the table in a page.
 BEGIN, END = "<!-- drivers: begin -->", "<!-- drivers: end -->"
 
@@ -23,7 +26,7 @@ def is_bad(variant: Variant) -> bool:
 
 def unit(target: str) -> str:
     """The unit of occupancy."""
-    return "waves" if target in AMD else "lanes"
+    return CHIPS[target].vendor.unit
 
 
 def times(count: int) -> str:
@@ -43,8 +46,9 @@ def row(result: Result) -> str:
     elsewhere = sum(v.spills > 0 for v in compiled) - spilling
     known = Counter(v.occupancy for v in own if v.occupancy is not None)
     worst = f"{min(known)} {unit(result.target)}, {times(known[min(known)])}" if known else ""
-    scalars = f"{sum(v.scalars > 0 for v in own)}" if result.target in AMD else ""
-    figures = f"{spilling} | {elsewhere}" if result.target in AMD + INTEL else " | "
+    chip = CHIPS.get(result.target)
+    scalars = f"{sum(v.scalars > 0 for v in own)}" if chip and chip.vendor is AMD else ""
+    figures = f"{spilling} | {elsewhere}" if chip else " | "
     slowest = max(compiled, key=lambda v: v.seconds, default=None)
     slow = f"{slowest.seconds:.1f} s, {slowest.family}" if slowest else ""
     seconds = sum(v.seconds for v in compiled)
@@ -75,9 +79,13 @@ def details(result: Result) -> list[str]:
     return out
 
 
-def write(page: Path, table: str) -> None:
-    """Puts the table between a page's markers."""
+def write(page: Path, results: list[Result]) -> None:
+    """Puts rows between a page's markers. Rows of other targets stay."""
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
+    table, _, after = rest.partition(END)
+    rows = {line.split("|")[1].strip(): line for line in table.splitlines() if line}
+    rows |= {result.target: row(result) for result in results}
+    order = [target for target in (*CHIPS, DXC) if target in rows]
+    lines = "\n".join([HEAD, *(rows[target] for target in order)])
+    page.write_text(f"{before}{BEGIN}\n{lines}\n{END}{after}")

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 import fetch
+import layers
 
 ROOT = Path(__file__).parents[2]
 
@@ -158,7 +159,7 @@ def environment(folder: Path, target: str) -> dict[str, str]:
         }
     if target == VALIDATION:
         return {
-            **behind(
+            **layers.behind(
                 folder / "layers",
                 "VK_LAYER_KHRONOS_validation",
                 chromium / "libVkLayer_khronos_validation.so",
@@ -166,7 +167,7 @@ def environment(folder: Path, target: str) -> dict[str, str]:
         }
     if target == FAST_MATH:
         return {
-            **behind_faults(folder / "fault-layer"),
+            **layers.behind_faults(folder / "fault-layer"),
             "FAULT_LAYER_FAST_MATH": "on",
             # Shaders compiled this way must not be used elsewhere.
             "TF_WGPU_CACHE": "off",
@@ -180,38 +181,6 @@ def starter(folder: Path, target: str) -> list[str | Path]:
         return []
     newest = folder / fetch.NEWEST
     return [newest / fetch.NEWEST_LOADER, "--library-path", newest / fetch.LIBRARIES]
-
-
-def behind(folder: Path, name: str, library: Path) -> dict[str, str]:
-    """Variables for a process behind a Vulkan layer, whose manifest goes into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    layer = {
-        "name": name,
-        "type": "GLOBAL",
-        "library_path": str(library),
-        "api_version": "1.3.0",
-        "implementation_version": "1",
-        "description": name,
-    }
-    manifest = {"file_format_version": "1.2.0", "layer": layer}
-    (folder / "layer.json").write_text(json.dumps(manifest))
-    return {"VK_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": name}
-
-
-def behind_faults(folder: Path) -> dict[str, str]:
-    """Variables for a process behind the layer of tests/fault_layer, which is compiled here."""
-    command = ["cargo", "build", "--locked", "--package", "fault_layer", "--message-format=json"]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    files = [f for line in done.stdout.splitlines() for f in json.loads(line).get("filenames", [])]
-    library = next(f for f in files if "fault_layer" in f and f.endswith(".so"))
-    text = (ROOT / "tests/fault_layer/src/lib.rs").read_text()
-    name = re.search(r'NAME: &str = "(\w+)"', text)[1]
-    return {
-        **behind(folder, name, Path(library)),
-        # Mesa's layer that orders devices reads uninitialized memory if its calls fail.
-        "NODEVICE_SELECT": "1",
-        "TF_WGPU_FAULT_LAYER": library,
-    }
 
 
 def run(name: str, program: list[str | Path], extra: dict[str, str]) -> Outcome:

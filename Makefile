@@ -164,7 +164,7 @@ ASAN := ASAN_OPTIONS=allocator_may_return_null=1:quarantine_size_mb=8 \
 	RUSTFLAGS="-Zsanitizer=address -Clink-arg=-rdynamic"
 
 .PHONY: drivers
-drivers: ## Every shader through the compilers of AMD, Intel and Microsoft; writes docs/DRIVERS.md.
+drivers: ## Every shader through the compilers of 17 GPUs and of DX12; writes docs/DRIVERS.md.
 	cargo build --locked --example compile
 	$(PYTHON) tools/drivers --write docs/DRIVERS.md
 
@@ -172,6 +172,18 @@ drivers: ## Every shader through the compilers of AMD, Intel and Microsoft; writ
 drivers-sample: ## A fixed sample of the same, without Intel. Nightly in CI; Debian 12 on x86-64.
 	cargo build --locked --example compile
 	$(PYTHON) tools/drivers --sample
+
+LIMITS_TABLE := tools/limits/table.jsonl
+
+.PHONY: limits
+limits: ## What compilers of GPUs make of the rows of benches/kernels; writes docs/LIMITS.md.
+	cargo build --locked --example kernels
+	$(PYTHON) tools/limits --json $(LIMITS_TABLE) --write docs/LIMITS.md
+
+.PHONY: limits-sample
+limits-sample: ## A fixed sample of the same: no loop may be worse than stored. Nightly in CI.
+	cargo build --locked --example kernels
+	$(PYTHON) tools/limits --sample --compare
 
 .PHONY: asan
 asan: ## The tests of the C boundary under the address and leak sanitizers. Nightly in CI; Linux.

@@ -12,6 +12,7 @@ mod device;
 mod families;
 mod host;
 mod measure;
+mod once;
 mod options;
 mod report;
 mod run;

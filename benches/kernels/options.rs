@@ -21,6 +21,8 @@ Usage: kernels [OPTIONS] [FILTER]...
   --adapters         name the adapters and run nothing
   --adapter NAME     the adapter by a part of its name, or by its number in --adapters
   --serve            answers each row's name on standard input with a line of JSON, until it ends
+  --once             each row once, untimed: for tools/limits, which reads what the driver's \
+                        compiler makes of it
   --quick            one short batch for each row: shows that everything works, the figures are \
                         worth little
   --batch N          images of a batch (8 on software adapters, 64 on others) and half as many \
@@ -43,6 +45,7 @@ pub struct Options {
     pub adapters: bool,
     pub adapter: Option<String>,
     pub serve: bool,
+    pub once: bool,
     pub quick: bool,
     pub batch: Option<usize>,
     pub worst: usize,
@@ -65,6 +68,7 @@ impl Options {
                 Arg::Long("adapters") => options.adapters = true,
                 Arg::Long("adapter") => options.adapter = Some(parser.value()?.string()?),
                 Arg::Long("serve") => options.serve = true,
+                Arg::Long("once") => options.once = true,
                 Arg::Long("quick") => options.quick = true,
                 Arg::Long("batch") => {
                     options.batch = Some(parser.value()?.parse::<usize>()?.max(1))

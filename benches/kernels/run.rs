@@ -16,6 +16,7 @@ use crate::device::Peaks;
 use crate::families;
 use crate::host;
 use crate::measure::{self, Budget};
+use crate::once::once;
 use crate::options::{HELP, Options};
 use crate::report::{self, Row};
 use crate::serve::serve;
@@ -107,6 +108,9 @@ pub fn run(options: &Options) -> Result<usize> {
     cases.retain(|c| options.wants(c.family, &c.name));
     if cases.is_empty() {
         return Err(Error::InvalidArgument("no row matches; --list names them".to_owned()));
+    }
+    if options.once {
+        return Ok(once(&adapter, &cases));
     }
     let budget = if options.quick { Budget::QUICK } else { Budget::FULL };
     let peaks = Peaks::of(&device, &budget)?;

@@ -100,6 +100,15 @@ fn barriers_are_counted_as_wgpu_puts_them() {
 }
 
 #[test]
+fn rows_are_enqueued_once() {
+    let mut options = options(&["MatMul float32 32×256×1024", "Softmax float32 16×", "--once"]);
+    assert_eq!(run(&options), Ok(0));
+    options.filters.clear();
+    options.filters.push("no such row".to_owned());
+    assert!(run(&options).is_err());
+}
+
+#[test]
 fn rows_are_measured_on_demand() {
     let session = Session::shared().expect("an adapter");
     let (device, cases) = (&session.device, families::all(SIZES));

@@ -134,6 +134,10 @@ block0 {
 """
 
 
+#: A vector engine of 8 lanes takes two clocks for 16.
+BRW_CLOCKS = {"clocks8": 2, "clocks16": 1}
+
+
 def only_loop(reader: Reader, text: str) -> Counter[str]:
     """The counts of a listing's only hot loop."""
     blocks = reader.blocks(text)
@@ -195,6 +199,7 @@ def test_readers_count_a_loop(reader: Reader, text: str, expected: dict[str, int
         (aco.READER, "v_pk_fma_f16", {"vector": 1, "fma16": 2}),
         (aco.READER, "buffer_load_dwordx4", {"loads": 1, "memory_bytes": 16}),
         (aco.READER, "scratch_load_b32", {"private": 1}),
+        (brw.READER, "dpas.8x8(16)", {"matrix": 1, "matrix_fma": 4096} | BRW_CLOCKS),
         (agx.READER, "stack_store", {"private": 1}),
         (ir3.READER, "stp.u32", {"private": 1}),
     ],

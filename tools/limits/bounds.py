@@ -94,13 +94,17 @@ def nvidia(fp32_clocks: int) -> Model:
 def intel(width: int) -> Model:
     """A core's vector engines of `width` lanes issue an instruction a clock; together they have 128
     lanes and 128 bytes a clock of workgroup memory and of the nearest cache. The second port, which
-    can take an integer instruction beside one of floats, is left out.
+    can take an integer instruction beside one of floats, is left out. Matrix units run beside the
+    others, with eight multiply-adds of f16 for a lane.
     """
 
     def model(counts: Counts, lanes: int) -> Bound:
         fma = counts["fma"] * max(1.0, lanes / width)
         accesses = (counts["lds_bytes"] + counts["memory_bytes"]) * lanes / width
         parts = {"instructions": counts[f"clocks{width}"], "SLM and L1": accesses}
+        matrix = counts["matrix_fma"] / (8 * width)
+        if matrix:
+            return Bound(*Busy(matrix, {**parts, "matrix units": matrix}).bound())
         return Bound(*Busy(fma, parts).bound())
 
     return model

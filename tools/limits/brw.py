@@ -14,6 +14,7 @@ INSTRUCTION = re.compile(
 #: Instructions that end a block: others may follow it than the next one.
 CONTROL = ("if", "else", "endif", "while", "break", "cont", "halt", "goto", "join")
 FLOAT_OPERAND = re.compile(r"r\d+(?:\.\d+)?(?:<[^>]*>)?:(?:f|hf)\b")
+DPAS = re.compile(r"dpasw?\.(\d+)x(\d+)")
 ACCESS = re.compile(r"(load|store|atomic)\w*\.(ugm|slm)\.(d\d+\w*)")
 
 
@@ -53,8 +54,11 @@ def count(instruction: Instruction) -> Counts:
     elif name in ("mad", "mac"):
         is_float = not re.search(r":(?:d|ud|w|uw|q|uq)\b", instruction.operands)
         counts["fma" if is_float else "alu"] = 1
-    elif name.startswith("dpas"):
+    elif product := DPAS.match(name):
+        # Each step of its depth multiplies a word of packed elements.
+        packed = 2 if re.search(r":(?:hf|bf)\b", instruction.operands) else 4
         counts["matrix"] = 1
+        counts["matrix_fma"] = int(product[1]) * int(product[2]) * packed * width
     elif name.startswith("sync"):
         counts["barriers"] = int(name == "sync.bar")
         counts["waits"] = int(name != "sync.bar")

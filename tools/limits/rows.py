@@ -103,12 +103,7 @@ class Region(NamedTuple):
 
     def arithmetic(self) -> float:
         """Its multiply-adds, those of matrix units by the time that they take."""
-        return (
-            self.counts["fma"]
-            + self.counts["fma16"] / 2
-            + self.counts["matrix_fma"] / 64
-            + self.counts["matrix"] * 16
-        )
+        return self.counts["fma"] + self.counts["fma16"] / 2 + self.counts["matrix_fma"] / 64
 
     def traffic(self) -> tuple[int, int]:
         """Its bytes of memory, and its instructions."""

@@ -1,10 +1,9 @@
 // Reduces the middle of [outer, p.extent, p.inner] to [outer, p.segments, p.inner]: LANES
 // invocations of a workgroup share a segment and merge their states through workgroup memory, as a
-// tree. They compute one stored unit: one state, or a word of packed outputs. Neighbouring
-// invocations read neighbouring elements: those of a segment where p.inner is 1, else those of
-// neighbouring segments. RUN is the state of a lane's elements, MERGE that of two. Grid: LANES
-// invocations for each UNIT of p.count, in one dimension spread over x and y. Offsets count
-// elements.
+// tree. They compute one stored unit: one state, a word of packed outputs, or a vec4 of columns.
+// Neighbouring invocations read neighbours: those of a segment where p.inner is 1, else those of
+// neighbouring segments. MERGE merges two states. Grid: LANES invocations for each UNIT of p.count,
+// in one dimension spread over x and y.
 
 const LANES = {{LANES}}u;
 // The distance from one lane of a segment to the next.
@@ -47,7 +46,7 @@ fn merge_lanes(own: {{PARTIAL}}, lane: u32, local_index: u32) -> {{PARTIAL}} {
             let first = begin + lane;
             if first < end {
                 let n = (end - first + LANES - 1u) / LANES;
-                own = {{RUN}};
+                own = reduce_run(o, first, k, LANES, n);
             }
         }
         let all = merge_lanes(own, lane, local_index);

@@ -1,32 +1,35 @@
-// The accumulation of a strided run of single elements.
+// Accumulates strided runs for all reductions of a node at once. A run starts at element `e` of the
+// reduced group of run `o`, `k` of the iteration space [outer, p.extent, p.inner]; STATE has the
+// reductions' functions, READ gives a run's elements: values of the node's expression, or states
+// that an earlier step has stored, plane by plane.
 
-// Elements accumulated before they are added to the total: two levels keep float sums accurate.
+{{STATE}}
+{{SOURCE}}
+{{SINK}}
+// Elements accumulated before they are merged with the total: two levels keep float sums accurate.
 const BLOCK = 256u;
 
-// Combines `n` elements, `stride` apart, from element `start` on. Four accumulators hide the
-// latency of loads.
-fn reduce_run(start: u32, stride: u32, n: u32) -> Accumulator {
+// Merges `n` elements, `by` apart, from element `e` on.
+fn reduce_run(o: u32, e: u32, k: u32, by: u32, n: u32) -> State {
+    {{CURSORS}}
     var total = identity();
-    var at = start;
     for (var begin = 0u; begin < n; begin += BLOCK) {
         let length = min(BLOCK, n - begin);
         let vec4s = length / 4u;
-        var a = identity();
-        var b = identity();
-        var c = identity();
-        var d = identity();
+        var part = identity();
         for (var q = 0u; q < vec4s; q += 1u) {
-            a = combine(a, map_element(load_x(at)));
-            b = combine(b, map_element(load_x(at + stride)));
-            c = combine(c, map_element(load_x(at + 2u * stride)));
-            d = combine(d, map_element(load_x(at + 3u * stride)));
-            at += 4u * stride;
+            let a = {{READ_0}};
+            let b = {{READ_1}};
+            let c = {{READ_2}};
+            let d = {{READ_3}};
+            part = merge(part, merge(merge(a, b), merge(c, d)));
+            {{ADVANCE_4}}
         }
         for (var r = vec4s * 4u; r < length; r += 1u) {
-            a = combine(a, map_element(load_x(at)));
-            at += stride;
+            part = merge(part, {{READ_0}});
+            {{ADVANCE_1}}
         }
-        total = combine(total, combine(combine(a, b), combine(c, d)));
+        total = merge(total, part);
     }
     return total;
 }

@@ -1,42 +1,32 @@
-// The accumulation of a strided run of vec4s: four elements side by side, which are read at once.
+// Accumulates as reduce_run.wgsl does, over runs of vec4s: four neighbouring elements, which are read
+// at once. In rows the reduced group is the innermost one, and a vec4 has four of its elements: e, n
+// and p.extent count vec4s, and FOUR merges their states a, b, c and d. In columns the four elements
+// belong to four neighbouring segments: k and p.inner count vec4s, and FOUR is the struct of their
+// states.
 
-fn identity_four() -> vec4<Accumulator> {
-    return vec4(identity());
-}
-
-fn map_four(x: vec4<{{INPUT}}>) -> vec4<Accumulator> {
-    return vec4(map_element(x.x), map_element(x.y), map_element(x.z), map_element(x.w));
-}
-
-fn combine_four(a: vec4<Accumulator>, b: vec4<Accumulator>) -> vec4<Accumulator> {
-    return vec4(combine(a.x, b.x), combine(a.y, b.y), combine(a.z, b.z), combine(a.w, b.w));
-}
-
-fn finish_four(a: vec4<Accumulator>) -> vec4<{{OUTPUT}}> {
-    return vec4(finish(a.x), finish(a.y), finish(a.z), finish(a.w));
-}
-
-// Vec4s accumulated before they are added to the total: two levels keep float sums accurate.
+{{STATE}}
+{{SOURCE}}
+{{SINK}}
+// Vec4s accumulated before they are merged with the total: two levels keep float sums accurate.
 const BLOCK = 64u;
 
-// Combines `n` vec4s, `stride` apart, from vec4 `start` on, component by component.
-fn reduce_vec4s(start: u32, stride: u32, n: u32) -> vec4<Accumulator> {
-    var total = identity_four();
-    var at = start;
+// Merges `n` vec4s, `by` apart, from `e` on.
+fn reduce_run(o: u32, e: u32, k: u32, by: u32, n: u32) -> {{PARTIAL}} {
+    {{CURSORS}}
+    var total = {{START}};
     for (var begin = 0u; begin < n; begin += BLOCK) {
         let length = min(BLOCK, n - begin);
-        var part = identity_four();
+        var part = {{START}};
         for (var r = 0u; r < length; r += 1u) {
-            part = combine_four(part, map_four(read_x(at)));
-            at += stride;
+            {{VEC4S}}
+            let a = {{READ_0}};
+            let b = {{READ_1}};
+            let c = {{READ_2}};
+            let d = {{READ_3}};
+            part = {{MERGE}}(part, {{FOUR}});
+            {{ADVANCE_1}}
         }
-        total = combine_four(total, part);
+        total = {{MERGE}}(total, part);
     }
     return total;
-}
-
-// Combines all elements of `n` vec4s, `stride` apart, from vec4 `start` on.
-fn reduce_run(start: u32, stride: u32, n: u32) -> Accumulator {
-    let all = reduce_vec4s(start, stride, n);
-    return combine(combine(all.x, all.y), combine(all.z, all.w));
 }

@@ -270,6 +270,40 @@ fn rows_and_columns_of_every_length() {
     }
 }
 
+#[test]
+fn vec4s_of_rows_and_columns() {
+    let values: Values<'_> = &|x| vec![x[0] * x[1], x[0] + x[2]];
+    for mut session in sessions() {
+        // Two, four and six numbers in a state; there are vec4s of columns for four at most.
+        let cases = [(F32, "Sum,Max"), (F16, "Moments,Min"), (F32, "Moments,Moments")];
+        for (dtype, reductions) in cases {
+            let expression = format!(
+                "x: {dtype}, {dtype}, {dtype}; c: 0; s0 = Mul<{dtype}>(x0, x1); s1 = \
+                 AddV2<{dtype}>(x0, x2); return s0, s1"
+            );
+            let case = Case { expression: &expression, reductions, values };
+            for (n, columns) in [(5, 36), (70, 100), (6000, 36)] {
+                let parts = [vec![n, columns], vec![columns], vec![n, 1]];
+                for misalign in 0..2 {
+                    session.misalign = misalign;
+                    let x: Vec<Array> =
+                        (1..).zip(&parts).map(|(k, d)| array(dtype, d, k)).collect();
+                    check(&mut session, &case, &x, &parts[0], &[0]);
+                    check(&mut session, &case, &x, &parts[0], &[1]);
+                }
+                session.misalign = 0;
+            }
+            // Columns of two kept axes, and of an axis that a second step reduces.
+            for axes in [&[1][..], &[1, 3], &[0, 2]] {
+                let dims = [3, 40, 5, 8];
+                let x = [&dims[..], &[5, 8], &[40, 1, 1]];
+                let x: Vec<Array> = (4..).zip(x).map(|(k, d)| array(dtype, d, k)).collect();
+                check(&mut session, &case, &x, &dims, axes);
+            }
+        }
+    }
+}
+
 /// The weights of two normalizations: more tensors than every adapter can bind.
 const WIDE: Case<'_> = Case {
     expression: "x: float32, float32, float32, float32, float32, float32, float32, float32; c: 0; \

@@ -103,9 +103,17 @@ fn a_normalization_in_every_type_and_extent() {
                 axes: &[0],
                 keep_dims: true,
             };
-            for (n, channels) in
-                [(1, 1), (7, 5), (64, 3), (257, 9), (5000, 2), (31, 129), (70_001, 1)]
-            {
+            for (n, channels) in [
+                (1, 1),
+                (7, 5),
+                (64, 3),
+                (257, 9),
+                (5000, 2),
+                (31, 129),
+                (70_001, 1),
+                (9, 36),
+                (300, 8),
+            ] {
                 let x = array(dtype, &[n, channels], 1);
                 // The operands have other extents of 1 than the results.
                 let (gamma, beta) =

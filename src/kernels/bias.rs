@@ -1,8 +1,6 @@
 //! BiasAdd, BiasAddV1 and BiasAddGrad, for channels in the last or the second dimension.
 
-use super::reduce::plan::groups;
-use super::reduce::program::reduce;
-use super::reduce::table::Reduction;
+use super::reduce::reduce;
 use super::scalar::map::Signature;
 use super::scalar::row::Function;
 use crate::dtype::{
@@ -33,7 +31,7 @@ pub fn register(r: &mut Registry) {
             let axis = channel.axis(dy.rank());
             let db = ctx.output(0, dy.dtype, &[dy.dims[axis]])?;
             let reduced: Vec<bool> = (0..dy.rank()).map(|d| d != axis).collect();
-            reduce(ctx, Reduction::of("Sum"), &dy, &groups(&dy.dims, &reduced), &db)
+            reduce(ctx, "Sum", &dy, &reduced, &db)
         })
     });
     r.op("BiasAddV1")

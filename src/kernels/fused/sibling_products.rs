@@ -8,9 +8,7 @@ use crate::kernels::contract::epilogue::{Bound, Epilogue};
 use crate::kernels::contract::plan::{Product, ProductPlan};
 use crate::kernels::contract::siblings;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
-use crate::kernels::reduce::plan::groups;
-use crate::kernels::reduce::program::reduce;
-use crate::kernels::reduce::table::Reduction;
+use crate::kernels::reduce::reduce;
 use crate::layout::broadcast_dims;
 use crate::require;
 use crate::tensor::{Dims, Tensor, shape_text};
@@ -59,9 +57,7 @@ impl Kernel for Products {
         }
         let summed = siblings::enqueue(ctx, plans, &sums)?;
         let mut missing = rights.iter().zip(&sums).zip(summed).filter(|(_, summed)| !summed);
-        missing.try_for_each(|((right, sums), _)| {
-            reduce(ctx, Reduction::of("Sum"), right, &groups(&right.dims, &[true, false]), sums)
-        })
+        missing.try_for_each(|((right, sums), _)| reduce(ctx, "Sum", right, &[true, false], sums))
     }
 }
 

@@ -11,10 +11,9 @@ use crate::dtype::{
 };
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::kernels::reduce::plan::groups;
-use crate::kernels::reduce::program::reduce;
-use crate::kernels::reduce::table::Reduction;
+use crate::kernels::reduce::reduce;
 use crate::kernels::registry::Registry;
+use crate::kernels::scalar::cast::cast;
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
@@ -34,11 +33,8 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> =
-        V1.iter().chain([&F16]).filter(|t| **t != F32).map(|t| Widen::shader(*t)).collect();
-    all.extend(V1.iter().map(|t| AdjustContrast::shader(*t, F32)));
-    all.extend(V2.iter().map(|t| AdjustContrast::shader(*t, *t)));
-    all
+    let bounded = V1.iter().map(|t| AdjustContrast::shader(*t, F32));
+    bounded.chain(V2.iter().map(|t| AdjustContrast::shader(*t, *t))).collect()
 }
 
 /// Inputs: images, contrast_factor; if the result is bounded also min_value and max_value, all
@@ -65,10 +61,10 @@ fn adjust_contrast(ctx: &mut dyn OpContext, bounded: bool) -> Result<()> {
     // The mean is in float32: TensorFlow sums in float32 for every type.
     let wide = if x.dtype == F32 { x.clone() } else { ctx.temp(F32, &dims)? };
     if x.dtype != F32 {
-        widen(ctx, &x, &wide)?;
+        cast(ctx.device(), &x, &wide)?;
     }
     let mean = ctx.temp(F32, &[dims[0], dims[2]])?;
-    reduce(ctx, Reduction::of("Mean"), &wide, &groups(&dims, &[false, true, false]), &mean)?;
+    reduce(ctx, "Mean", &wide.reshaped(&dims), &[false, true, false], &mean)?;
     // An unbounded result does not use the other two scalars; the factor stands in for them.
     let factor = &scalars[0];
     let (low, high) = if bounded { (&scalars[1], &scalars[2]) } else { (factor, factor) };
@@ -88,29 +84,6 @@ fn adjust_contrast(ctx: &mut dyn OpContext, bounded: bool) -> Result<()> {
         .program(&AdjustContrast::of(x.dtype, dtype), Grid::map(y.len(), dtype)),
         F32.flops(3 * y.len()),
     )
-}
-
-fn widen(ctx: &dyn OpContext, x: &Tensor, wide: &Tensor) -> Result<()> {
-    let dtype = x.dtype;
-    ctx.device().enqueue(
-        &Widen { x: x.into(), wide: wide.into(), count: x.len() }
-            .program(&Widen::of(dtype), Grid::map(x.len(), F32)),
-    )
-}
-
-declare_program! {
-    /// Images in float32.
-    struct Widen = "contrast widen"(dtype: DType);
-    bindings { x: dtype, wide: F32 }
-    params { count: usize }
-}
-
-impl Widen {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare(format!("contrast widen {dtype}"), dtype)
-            .body("fn value(i: u32) -> f32 {\n    return f32(load_x(i));\n}\n")
-            .map("wide")
-    }
 }
 
 declare_program! {

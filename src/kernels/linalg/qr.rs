@@ -12,8 +12,8 @@ use crate::dtype::DType::{self, F16, F32, I32};
 use crate::error::Result;
 use crate::kernels::nested_context::NestedContext;
 use crate::kernels::op::OpContext;
-use crate::kernels::reduce::program::convert;
 use crate::kernels::registry::Registry;
+use crate::kernels::scalar::cast::cast;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor};
 
@@ -48,7 +48,7 @@ fn in_f32(ctx: &mut dyn OpContext, f: impl FnOnce(&mut dyn OpContext) -> Result<
     let x = ctx.input(0)?;
     let wide = ctx.temp(F32, &x.dims)?;
     if !x.is_empty() {
-        convert(ctx, &x, &wide)?;
+        cast(ctx.device(), &x, &wide)?;
     }
     let inputs = [wide];
     let mut nested = NestedContext::new(ctx, &inputs);
@@ -57,7 +57,7 @@ fn in_f32(ctx: &mut dyn OpContext, f: impl FnOnce(&mut dyn OpContext) -> Result<
     for (i, output) in outputs.into_iter().flatten().enumerate() {
         let y = ctx.output(i, x.dtype, &output.dims)?;
         if !y.is_empty() {
-            convert(ctx, &output, &y)?;
+            cast(ctx.device(), &output, &y)?;
         }
     }
     Ok(())

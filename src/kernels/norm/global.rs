@@ -10,9 +10,7 @@ use crate::error::Result;
 use crate::kernels::expression::{Expression, Value};
 use crate::kernels::fused::elementwise::ElementwiseProgram;
 use crate::kernels::op::{Attrs, OpContext};
-use crate::kernels::reduce::plan::groups;
-use crate::kernels::reduce::program::reduce;
-use crate::kernels::reduce::table::Reduction;
+use crate::kernels::reduce::reduce;
 use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::Shader;
@@ -184,7 +182,6 @@ impl GlobalNorm {
             shape_text(&dy.dims)
         );
         let (channels, epsilon) = (x.dims[3], self.epsilon);
-        let rows = x.dims[..3].iter().product();
         let dx = ctx.output(0, x.dtype, &x.dims)?;
         let input = [variance.clone(), gamma.clone(), dy.clone()];
         programs.input.run(ctx.device(), &input, &[dx], &[epsilon])?;
@@ -192,8 +189,7 @@ impl GlobalNorm {
         programs.products.run(ctx.device(), &[x, mean, dy], &both, &[])?;
         let sums = [ctx.temp(F32, &[channels])?, ctx.temp(F32, &[channels])?];
         for (products, sum) in both.iter().zip(&sums) {
-            let reduced = groups(&[rows, channels], &[true, false]);
-            reduce(ctx, Reduction::of("Sum"), products, &reduced, sum)?;
+            reduce(ctx, "Sum", products, &[true, true, true, false], sum)?;
         }
         let mut gradients = Vec::new();
         for output in 1..5 {

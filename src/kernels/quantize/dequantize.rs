@@ -10,9 +10,8 @@ use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
-use crate::kernels::reduce::plan::groups;
-use crate::kernels::reduce::program::{part, reduce};
-use crate::kernels::reduce::table::Reduction;
+use crate::kernels::reduce::program::part;
+use crate::kernels::reduce::reduce;
 use crate::require;
 use crate::shader::{Field, Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor, shape_text};
@@ -101,7 +100,7 @@ impl Quantize {
         if !self.range_given {
             let reduced: Vec<bool> = (0..x.rank()).map(|d| d as i64 != self.axis).collect();
             for (op, bound) in ["Min", "Max"].into_iter().zip(&bounds) {
-                reduce(ctx, Reduction::of(op), x, &groups(&x.dims, &reduced), bound)?;
+                reduce(ctx, op, x, &reduced, bound)?;
             }
             return Ok(bounds);
         }

@@ -10,9 +10,8 @@ use crate::device::{Grid, Key, Params, Program};
 use crate::dtype::DType::F32;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
-use crate::kernels::reduce::plan::groups;
-use crate::kernels::reduce::program::{part, reduce};
-use crate::kernels::reduce::table::Reduction;
+use crate::kernels::reduce::program::part;
+use crate::kernels::reduce::reduce;
 use crate::require;
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Tensor, shape_text};
@@ -176,7 +175,7 @@ impl Kernel for Fake {
             let reduced: Vec<bool> = (0..parts.rank())
                 .map(|d| self.bounds_from == BoundsFrom::Inputs || d != last)
                 .collect();
-            reduce(ctx, Reduction::of("Sum"), &parts, &groups(&parts.dims, &reduced), &sum)?;
+            reduce(ctx, "Sum", &parts, &reduced, &sum)?;
         }
         Ok(())
     }

@@ -1,34 +1,44 @@
 //! Reductions over any axes: Sum, Mean, Prod, Max, Min, All, Any, EuclideanNorm, L2Loss, and ArgMax
 //! and ArgMin.
 //!
-//! A reduction is a row of [`table::REDUCTIONS`]; [`plan`] cuts it into steps, [`program`] runs
-//! them. Results do not depend on timing: no atomics, and every order of combination is fixed by
-//! the shapes.
+//! A reduction is a row of [`table::REDUCTIONS`]. One engine runs plain and fused reductions:
+//! [`plan`] cuts them into steps, [`program`] has the steps' texts, and [`run`] enqueues them. The
+//! program of a plain reduction is constant: its expression is the element itself. Results do not
+//! depend on timing: no atomics, and every order of combination is fixed by the shapes.
 
 pub mod arg;
+pub mod epilogue;
 pub mod integers;
 pub mod plan;
 pub mod program;
+pub mod run;
+pub mod states;
 pub mod table;
-pub mod vec4s;
 
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::dtype::DType::{I32, I64, U64};
+use crate::dtype::DType::{self, I32, I64, U64};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
+use crate::kernels::expression::Expression;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
+use crate::layout::Iteration;
 use crate::shader::Shader;
-use crate::tensor::Dims;
+use crate::tensor::{Dims, Tensor};
 use crate::{invalid, require};
 
-use integers::INTEGER_REDUCTIONS;
+use integers::{INTEGER_REDUCTIONS, every_row};
+use run::{Operands, ReductionProgram};
+use states::States;
 use table::Reduction;
 
 /// Registers the family.
 pub fn register(r: &mut Registry) {
-    for row in integers::every_row() {
+    for row in every_row() {
         match row.op {
             "L2Loss" => r.op(row.op).types("T", row.types).kernel(move |_| Ok(whole(row))),
             "All" | "Any" => r
@@ -57,10 +67,38 @@ pub fn register(r: &mut Registry) {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = program::shaders();
-    all.extend(arg::shaders());
+    let mut all = arg::shaders();
     all.extend(arg::vec4s::shaders());
+    let class = Iteration::over(&[8]).operand(&[1], 0).class();
+    PROGRAMS.values().for_each(|program| program.shaders(&[], &class, &mut all));
     all
+}
+
+/// The programs of the plain reductions, by op and type.
+static PROGRAMS: LazyLock<FxHashMap<(&str, DType), ReductionProgram>> = LazyLock::new(|| {
+    let types = |row: &'static Reduction| row.types.iter().map(|dtype| (row.op, *dtype));
+    let program = |(op, dtype)| {
+        let mut expression = Expression::new();
+        let element = expression.input(dtype);
+        expression.output(element);
+        let states = States::new(op, &[dtype]).expect("a row of the tables");
+        ((op, dtype), ReductionProgram::new(expression, states))
+    };
+    every_row().flat_map(types).map(program).collect()
+});
+
+/// Reduces the axes `d` of `x` with `reduced[d]` by the plain reduction `op` to `y`.
+pub fn reduce(
+    ctx: &mut dyn OpContext,
+    op: &'static str,
+    x: &Tensor,
+    reduced: &[bool],
+    y: &Tensor,
+) -> Result<()> {
+    let program = &PROGRAMS[&(op, x.dtype)];
+    let outputs = std::slice::from_ref(y);
+    let operands = Operands { constants: &[], extras: &[], outputs };
+    program.run(ctx, std::iter::once(x), operands, &x.dims, reduced)
 }
 
 type Compute<'a> = Box<dyn Fn(&mut dyn OpContext) -> Result<()> + Send + Sync + 'a>;
@@ -79,7 +117,7 @@ fn axes_kernel(row: &'static Reduction, keep_dims: bool) -> Compute<'static> {
             return ctx.forward_input(0, 0, &dims);
         }
         let y = ctx.output(0, x.dtype, &dims)?;
-        program::reduce(ctx, row, &x, &plan::groups(&x.dims, &reduced), &y)
+        reduce(ctx, row.op, &x, &reduced, &y)
     })
 }
 
@@ -88,7 +126,7 @@ fn whole(row: &'static Reduction) -> Compute<'static> {
     Box::new(move |ctx| {
         let x = ctx.input(0)?;
         let y = ctx.output(0, x.dtype, &[])?;
-        program::reduce(ctx, row, &x, &plan::groups(&[x.len()], &[true]), &y)
+        reduce(ctx, row.op, &x, &SmallVec::<[bool; 6]>::from_elem(true, x.rank()), &y)
     })
 }
 

@@ -27,17 +27,8 @@ pub struct Group {
 /// Alternating groups, outermost first.
 pub type Groups = SmallVec<[Group; 6]>;
 
-/// The groups of a tensor, whose axis `d` is reduced if `reduced[d]`. Extents of 1 belong to no
-/// group.
-pub fn groups(dims: &[usize], reduced: &[bool]) -> Groups {
-    let mut out = Groups::new();
-    for (&extent, &reduced) in dims.iter().zip(reduced) {
-        push(&mut out, Group { extent, reduced });
-    }
-    out
-}
-
-/// Appends a group. It is merged with the last one if both are of one kind.
+/// Appends a group. It is merged with the last one if both are of one kind; an extent of 1 belongs
+/// to no group.
 pub fn push(groups: &mut Groups, group: Group) {
     match groups.last_mut() {
         _ if group.extent == 1 => {}
@@ -46,7 +37,7 @@ pub fn push(groups: &mut Groups, group: Group) {
     }
 }
 
-/// One dispatch (or one for each window): `x[outer, extent, inner]` to `y[outer, segments, inner]`.
+/// One dispatch: `x[outer, extent, inner]` to `y[outer, segments, inner]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Product of the extents before the reduced group.
@@ -55,21 +46,18 @@ pub struct Step {
     pub extent: usize,
     /// Product of the extents behind it.
     pub inner: usize,
-    /// Values that remain of each reduced run: it is cut into `segments` runs of neighbours in its
-    /// window, and segment `s` combines the `s`-th of them.
+    /// Values that remain of each reduced run: it is cut into `segments` runs of neighbours, and
+    /// segment `s` combines the `s`-th of them.
     pub segments: usize,
     /// Invocations that share a segment through workgroup memory.
     pub lanes: Lanes,
-    /// Windows along the extent, for runs beyond one binding; each window leaves `segments /
-    /// windows` segments.
-    pub windows: usize,
 }
 
 impl Step {
     /// A step that only maps and finishes `count` single elements, or fills `count` outputs with
     /// the identity.
     pub const fn each(count: usize, extent: usize) -> Self {
-        Self { outer: count, extent, inner: 1, segments: 1, lanes: Lanes::ONE, windows: 1 }
+        Self { outer: count, extent, inner: 1, segments: 1, lanes: Lanes::ONE }
     }
 
     /// Whether lanes share segments whose neighbouring elements belong to other segments.
@@ -83,19 +71,14 @@ impl Step {
     }
 
     /// The step that reduces the largest reduced group, and the groups that remain after it.
-    /// `window` is the number of input elements that fit a binding.
-    pub fn largest(profile: Profile, groups: &Groups, window: usize) -> Option<(Self, Groups)> {
+    pub fn largest(profile: Profile, groups: &Groups) -> Option<(Self, Groups)> {
         let at =
             (0..groups.len()).filter(|g| groups[*g].reduced).max_by_key(|g| groups[*g].extent)?;
         let product = |range: &[Group]| range.iter().map(|g| g.extent).product::<usize>();
         let (outer, inner) = (product(&groups[..at]), product(&groups[at + 1..]));
         let extent = groups[at].extent;
-        // A run that exceeds a window is cut into windows. If even one slice of `inner` exceeds a
-        // window, no cut helps.
-        let slices = (window / inner).max(2);
-        let windows = extent.div_ceil(slices);
-        let (segments, lanes) = cut(profile, outer * windows, extent.div_ceil(windows), inner);
-        let step = Self { outer, extent, inner, segments: segments * windows, lanes, windows };
+        let (segments, lanes) = cut(profile, outer, extent, inner);
+        let step = Self { outer, extent, inner, segments, lanes };
         let mut rest = Groups::new();
         for (g, group) in groups.iter().enumerate() {
             push(
@@ -143,6 +126,14 @@ mod tests {
         Group { extent, reduced }
     }
 
+    fn groups(dims: &[usize], reduced: &[bool]) -> Groups {
+        let mut out = Groups::new();
+        for (&extent, &reduced) in dims.iter().zip(reduced) {
+            push(&mut out, group(extent, reduced));
+        }
+        out
+    }
+
     #[test]
     fn neighbours_merge_and_ones_vanish() {
         let g = groups(&[2, 3, 1, 4, 5], &[false, true, false, true, false]);
@@ -164,7 +155,7 @@ mod tests {
                 let mut left = groups(&dims, &reduced);
                 let kept: usize = left.iter().filter(|g| !g.reduced).map(|g| g.extent).product();
                 let mut steps = 0;
-                while let Some((step, rest)) = Step::largest(profile, &left, 1 << 16) {
+                while let Some((step, rest)) = Step::largest(profile, &left) {
                     let run = step.extent.div_ceil(step.segments * step.lanes.count as usize);
                     assert!(run <= MAX_RUN, "{} {step:?}", profile.name);
                     assert!(step.segments < step.extent, "{} {step:?}", profile.name);
@@ -175,12 +166,5 @@ mod tests {
                 assert_eq!(left.iter().map(|g| g.extent).product::<usize>(), kept);
             }
         }
-    }
-
-    #[test]
-    fn runs_beyond_a_window_are_cut() {
-        let (step, _) =
-            Step::largest(Profile::NVIDIA, &groups(&[5, 1000], &[false, true]), 300).unwrap();
-        assert_eq!((step.windows, step.segments % step.windows), (4, 0));
     }
 }

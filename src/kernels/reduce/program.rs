@@ -1,385 +1,304 @@
-//! Runs the steps of a reduction on the device.
+//! The text of a step. It reads elements of the expression or states of an earlier step, and writes
+//! states or outputs.
 
-use smallvec::smallvec;
-
-use super::plan::{Groups, Step};
-use super::table::{Finish, Reduction, identity_text};
-use super::vec4s::Vec4s;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP, vec4};
+use super::epilogue::EpiloguePart;
+use super::plan::Step;
+use super::states::States;
+use crate::device::{Binding, Device, Key};
+use crate::kernels::expression::Expression;
+use crate::kernels::expression::wgsl::{Ends, Sink};
+use crate::layout::AccessClass;
+use crate::shader::{Field, Shader, vec4};
 use crate::tensor::Tensor;
 
-/// The properties that the text of a reduction program depends on.
+/// Names of the inputs' bindings.
+const INPUTS: [&str; 8] = ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
+/// Their strides along the reduced group.
+const STEPS: [&str; 8] =
+    ["x0_step", "x1_step", "x2_step", "x3_step", "x4_step", "x5_step", "x6_step", "x7_step"];
+
+/// The most inputs of a pass that every adapter can run: together with the states, seven of eight
+/// bindings.
+pub const MAX_INPUTS: usize = 6;
+/// The most inputs of a node. Its reductions are spread over several passes where the adapter has
+/// too few bindings.
+pub const MOST_INPUTS: usize = INPUTS.len();
+/// The most storage buffers of a program.
+pub const MAX_BINDINGS: usize = 8;
+/// The most numbers in a state: a workgroup's states must fit 16 KiB, in 64 bits each.
+pub const MAX_PLANES: usize = 8;
+
+/// The source of an invocation's values.
 #[derive(Debug, Clone, Copy)]
-pub struct Variant {
-    /// The reduction's row.
-    pub row: &'static Reduction,
-    /// Element type of the input.
-    pub input: DType,
-    /// Element type of the output.
-    pub output: DType,
-    /// Whether elements go through the row's `map`, as in the first step.
-    pub map: bool,
-    /// Whether results go through the row's `finish`, as in the last step.
-    pub finish: bool,
+pub enum Reads<'a> {
+    /// The values of an expression, its text, and the accesses by which its inputs are read.
+    Elements(&'a Expression, &'a str, &'a AccessClass),
+    /// States.
+    States,
+}
+
+/// The vec4s that a step reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vec4s {
+    /// Single elements.
+    None,
+    /// The reduced group is innermost: the four elements of a vec4 become one. These inputs have
+    /// vec4s, one bit for each; the others have one element for a whole run.
+    Rows(u32),
+    /// The four elements belong to four neighbouring segments, which one invocation computes, and
+    /// which are written as a vec4. The inputs without a bit have one element for all four.
+    Columns(u32),
+}
+
+impl Vec4s {
+    /// Whether input `k` is read in vec4s.
+    pub const fn has(self, k: usize) -> bool {
+        match self {
+            Self::None => false,
+            Self::Rows(inputs) | Self::Columns(inputs) => inputs >> k & 1 != 0,
+        }
+    }
+
+    /// Whether states and outputs are written in vec4s.
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Columns(_))
+    }
+
+    /// The step's extents in vec4s.
+    pub const fn step(self, step: &Step) -> Step {
+        match self {
+            Self::None => *step,
+            Self::Rows(_) => Step { extent: step.extent / 4, ..*step },
+            Self::Columns(_) => Step { inner: step.inner / 4, ..*step },
+        }
+    }
+}
+
+/// The properties that a step's text depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct StepProgram<'a> {
+    /// The reductions.
+    pub states: &'a States,
+    /// The source of its values.
+    pub reads: Reads<'a>,
+    /// The outputs that it writes; without them it writes states.
+    pub finish: Option<&'a EpiloguePart>,
+    /// The vec4s that it reads.
+    pub vec4s: Vec4s,
     /// Invocations for each segment.
     pub lanes: u32,
     /// Whether neighbouring elements belong to neighbouring segments.
     pub columns: bool,
-    /// The vec4s that it reads.
-    pub vec4s: Vec4s,
     /// Invocations in a workgroup.
     pub workgroup: u32,
 }
 
-impl Variant {
-    fn key(&self) -> Key {
-        Key::new("reduce")
-            .name(self.row.op)
-            .dtype(self.input)
-            .dtype(self.output)
-            .number(u32::from(self.map) + 2 * u32::from(self.finish))
+impl StepProgram<'_> {
+    /// Its key.
+    pub fn key(&self) -> Key {
+        let vec4s = match self.vec4s {
+            Vec4s::None => 0,
+            Vec4s::Rows(inputs) => inputs << 1,
+            Vec4s::Columns(inputs) => inputs << 1 | 1,
+        };
+        let key = Key::new("reduce")
+            .name(&self.states.text())
+            .number(u32::from(self.finish.is_some()))
+            .number(vec4s)
             .number(self.lanes)
             .number(u32::from(self.columns))
-            .number(self.vec4s as u32)
-            .number(self.workgroup)
+            .number(self.workgroup);
+        let key = self.finish.iter().fold(key, |key, part| part.key(key));
+        match self.reads {
+            Reads::Elements(_, text, class) => class.key(key.name(text)),
+            Reads::States => key,
+        }
     }
 
-    /// The program's text.
+    /// States that one invocation computes: the outputs in a stored unit. A vec4 counts as one.
+    pub fn unit(&self) -> u32 {
+        if self.vec4s.writes() { 1 } else { self.finish.map_or(1, EpiloguePart::unit) }
+    }
+
+    /// The text.
     pub fn shader(&self) -> Shader {
-        let Self { row, input, output, vec4s, .. } = *self;
-        // An earlier step's output is already of the accumulator's type, which accumulates in
-        // itself.
-        let acc = row.accumulator(input);
-        let shader =
-            Shader::new(format!("{} {input} to {output}, {} lanes, {vec4s:?}", row.op, self.lanes));
-        let shader = vec4s
-            .bind(shader, input, output)
-            .u32s(&[
-                "count",
-                "extent",
-                "inner",
-                "segments",
-                "total",
-                "identity_low",
-                "identity_high",
-            ])
+        let (states, writes) = (self.states, self.vec4s.writes());
+        let label = format!("reduce {}, {} lanes, {:?}", states.text(), self.lanes, self.vec4s);
+        let mut shader = Shader::new(label)
             .workgroup([self.workgroup, 1, 1])
-            .define("ORDER", row.combine.functions(acc))
-            .define("ACCUMULATOR", acc.value())
-            .define("IDENTITY", identity_text(acc))
-            .define("INPUT", input.value())
-            .define("OUTPUT", output.value())
-            .define("COUNT", acc.part().value())
-            .define("MAP", if self.map { row.mapped() } else { "x" })
-            .define("COMBINE", row.combine.wgsl())
-            .define("FINISH", if self.finish { row.finish.wgsl() } else { "a" })
-            .define("BITS", (8 * output.size()).to_string())
-            .body(include_str!("../../../shaders/reduce_functions.wgsl"));
-        let roots = match acc {
-            DType::I64 | DType::U64 => "root64",
-            _ => "root",
-        };
-        let shader = match row.finish {
-            Finish::IntegerRoot(_) if self.finish => shader.library(roots),
-            _ => shader,
-        };
-        let shader = match vec4s {
-            Vec4s::None => shader.body(include_str!("../../../shaders/reduce_run.wgsl")),
-            _ => shader.body(include_str!("../../../shaders/reduce_vec4s.wgsl")),
-        };
-        if vec4s == Vec4s::Outputs {
-            return shader.body(include_str!("../../../shaders/reduce_columns.wgsl"));
+            .u32s(&["count", "extent", "inner", "segments", "total"]);
+        for (name, _) in states.parameters() {
+            shader = shader.param(name, Field::U32);
         }
+        let values = match self.reads {
+            Reads::Elements(expression, ..) => {
+                Some(("fused", expression, Ends { sums: 0, sink: Sink::Reduction }))
+            }
+            Reads::States => None,
+        };
+        let functions: Vec<(&str, &Expression, Ends)> =
+            self.finish.iter().map(|part| part.named()).chain(values).collect();
+        let function = Expression::wgsl_all(&functions);
+        for library in function.libraries.iter().copied().chain(states.library()) {
+            shader = shader.library(library);
+        }
+        shader = match self.reads {
+            Reads::Elements(expression, _, class) => {
+                self.elements(shader, &function.text, expression, class)
+            }
+            Reads::States => self.earlier(shader, &function.text),
+        };
+        shader = match self.finish {
+            Some(part) => part.declare(shader, states, writes),
+            None => self.kept(shader),
+        };
+        let [value, start, merge, four] = match writes {
+            true => ["Four", "identity_four()", "merge_four", "Four(a, b, c, d)"],
+            false => ["State", "identity()", "merge", "merge(merge(a, b), merge(c, d))"],
+        };
+        let is_run = self.vec4s == Vec4s::None;
+        shader = shader
+            .define("STATE", states.wgsl(!is_run))
+            .define("UNIT", self.unit().to_string())
+            .define("PARTIAL", value)
+            .define("START", start)
+            .define("MERGE", merge)
+            .define("FOUR", four)
+            .body(match is_run {
+                true => include_str!("../../../shaders/reduce_run.wgsl"),
+                false => include_str!("../../../shaders/reduce_vec4s.wgsl"),
+            });
         if self.lanes == 1 {
-            return shader.body(include_str!("../../../shaders/reduce_threads.wgsl")).map("y");
+            return shader.body(include_str!("../../../shaders/reduce_threads.wgsl"));
         }
-        let shader = lanes(shader, self.lanes, self.columns, self.workgroup);
-        if vec4s == Vec4s::Columns {
-            return shader
-                .define("UNIT", "1")
-                .define("PARTIAL", "vec4<Accumulator>")
-                .define("MERGE", "combine_four")
-                .define("START", "identity_four()")
-                .define(
-                    "RUN",
-                    "reduce_vec4s((o * p.extent + first) * p.inner + k, LANES * p.inner, n)",
-                )
-                .define("WORDS", "")
-                .define("EMIT", "write_y(i, finish_four(all), 4u);")
-                .define("EMIT_WORDS", "")
-                .body(include_str!("../../../shaders/reduce_lanes.wgsl"));
-        }
-        let (words, emit, emit_words) = match output.lanes() {
-            1 => ("", "store_y(i, finish(all));", ""),
-            _ => ("var bits = 0u;", "bits |= pack_y(u, finish(all));", "store_y_word(unit, bits);"),
-        };
+        let stride = if self.columns { self.workgroup / self.lanes } else { 1 };
         shader
-            .define("UNIT", output.lanes().to_string())
-            .define("PARTIAL", "Accumulator")
-            .define("MERGE", "combine")
-            .define("START", "identity()")
-            .define("RUN", "reduce_run((o * p.extent + first) * p.inner + k, LANES * p.inner, n)")
-            .define("WORDS", words)
-            .define("EMIT", emit)
-            .define("EMIT_WORDS", emit_words)
+            .define("LANES", self.lanes.to_string())
+            .define("LANE_STRIDE", stride.to_string())
             .body(include_str!("../../../shaders/reduce_lanes.wgsl"))
     }
-}
 
-/// How the lanes of `reduce_lanes.wgsl` lie in a workgroup.
-pub fn lanes(shader: Shader, lanes: u32, columns: bool, workgroup: u32) -> Shader {
-    let stride = if columns { workgroup / lanes } else { 1 };
-    shader.define("LANES", lanes.to_string()).define("LANE_STRIDE", stride.to_string())
-}
-
-/// Every text that a reduction may need.
-pub fn shaders() -> Vec<Shader> {
-    let mut out = Vec::new();
-    for output in [DType::F16, DType::BF16] {
-        let row = Reduction::of("Sum");
-        out.push(
-            Variant {
-                row,
-                input: DType::F32,
-                output,
-                map: true,
-                finish: true,
-                lanes: 1,
-                columns: false,
-                vec4s: Vec4s::None,
-                workgroup: WORKGROUP,
-            }
-            .shader(),
-        );
+    /// Adds the sink of states.
+    fn kept(&self, shader: Shader) -> Shader {
+        let (writes, accumulator) = (self.vec4s.writes(), self.states.accumulator());
+        let shader = match writes {
+            true => vec4::bind_write(shader, "after", accumulator),
+            false => shader.bind("after", accumulator),
+        };
+        shader
+            .param("after_plane", Field::U32)
+            .define("SINK", self.states.store(writes))
+            .define("WORDS", "")
+            .define("EMIT", "store_state(i, all);")
+            .define("EMIT_WORDS", "")
     }
-    for row in super::integers::every_row() {
-        for &dtype in row.types {
-            let acc = row.accumulator(dtype);
-            for (map, finish) in [(true, true), (true, false), (false, true), (false, false)] {
-                let vec4s = [Vec4s::None, Vec4s::Rows, Vec4s::Columns, Vec4s::Outputs];
-                let four = vec4::supports(dtype) && !row.wide;
-                for vec4s in vec4s.into_iter().take(if four { 4 } else { 1 }) {
-                    let shared = [(8, false, 8), (4, false, WORKGROUP), (256, false, WORKGROUP)];
-                    let columns = [(8, true, WORKGROUP)];
-                    let splits: &[(u32, bool, u32)] = match vec4s {
-                        Vec4s::None => {
-                            &[shared.as_slice(), &columns, &[(1, false, WORKGROUP)]].concat()
-                        }
-                        Vec4s::Rows => &[shared.as_slice(), &[(1, false, WORKGROUP)]].concat(),
-                        Vec4s::Columns => &columns,
-                        Vec4s::Outputs => &[(1, false, WORKGROUP)],
-                    };
-                    for &(lanes, columns, workgroup) in splits {
-                        let input = if map { dtype } else { acc };
-                        let output = if finish { dtype } else { acc };
-                        out.push(
-                            Variant {
-                                row,
-                                input,
-                                output,
-                                map,
-                                finish,
-                                lanes,
-                                columns,
-                                vec4s,
-                                workgroup,
-                            }
-                            .shader(),
-                        );
-                    }
-                }
-            }
+
+    /// Adds the states of an earlier step; `functions` are those of the epilogue.
+    fn earlier(&self, shader: Shader, functions: &str) -> Shader {
+        let of_vec4s = self.vec4s != Vec4s::None;
+        let accumulator = self.states.accumulator();
+        let shader = match of_vec4s {
+            true => vec4::bind_read(shader, "before", accumulator),
+            false => shader.bind("before", accumulator),
+        };
+        let read = |j: usize| match of_vec4s {
+            true => format!("four.{}", ["a", "b", "c", "d"][j]),
+            false => format!("load_state(at + {j}u * stride)"),
+        };
+        let cursors = "var at = (o * p.extent + e) * p.inner + k;\n    let stride = by * p.inner;";
+        shader
+            .param("before_plane", Field::U32)
+            .define("SOURCE", format!("{functions}\n{}", self.states.load(of_vec4s)))
+            .define("CURSORS", cursors)
+            .define("VEC4S", "let four = load_four(at);")
+            .define("READ_0", read(0))
+            .define("READ_1", read(1))
+            .define("READ_2", read(2))
+            .define("READ_3", read(3))
+            .define("ADVANCE_1", "at += stride;")
+            .define("ADVANCE_4", "at += 4u * stride;")
+    }
+
+    /// Adds the inputs and their accesses; `functions` are those of the epilogue and `fused`.
+    fn elements(
+        &self,
+        mut shader: Shader,
+        functions: &str,
+        expression: &Expression,
+        class: &AccessClass,
+    ) -> Shader {
+        let inputs = expression.inputs();
+        for (k, (name, dtype)) in INPUTS.into_iter().zip(inputs).enumerate() {
+            shader = match self.vec4s.has(k) {
+                true => vec4::bind_read(shader, name, *dtype),
+                false => shader.bind(name, *dtype),
+            };
         }
+        for step in &STEPS[..inputs.len()] {
+            shader = shader.param(*step, Field::U32);
+        }
+        for c in 0..expression.constants() {
+            shader = shader.param(format!("c{c}"), Field::F32);
+        }
+        let names = &INPUTS[..inputs.len()];
+        let each = |f: &dyn Fn(usize, &str) -> Option<String>| {
+            names.iter().enumerate().filter_map(|(k, x)| f(k, x)).collect::<Vec<_>>()
+        };
+        let of_vec4s = self.vec4s != Vec4s::None;
+        // The inputs without vec4s have one element for a run of rows.
+        let moves = |k: usize| self.vec4s.has(k) || !matches!(self.vec4s, Vec4s::Rows(_));
+        let cursors = each(&|k, x| {
+            let unit = if self.vec4s.has(k) { " / 4u" } else { "" };
+            Some(match moves(k) {
+                true => format!(
+                    "var {x}_at = index_{x}(start){unit};\n    let {x}_by = by * p.{x}_step;"
+                ),
+                false => format!("let {x}_value = load_{x}(index_{x}(start));"),
+            })
+        });
+        let loads = each(&|k, x| match (self.vec4s.has(k), moves(k)) {
+            (true, _) => Some(format!("let {x}_four = read_{x}({x}_at);")),
+            (false, true) => Some(format!("let {x}_value = load_{x}({x}_at);")),
+            (false, false) => None,
+        });
+        let read = |j: usize| {
+            let values = each(&|k, x| {
+                Some(match (of_vec4s, self.vec4s.has(k)) {
+                    (false, _) => format!("load_{x}({x}_at + {j}u * {x}_by)"),
+                    (true, true) => format!("{x}_four.{}", ["x", "y", "z", "w"][j]),
+                    (true, false) => format!("{x}_value"),
+                })
+            });
+            let constants = (0..expression.constants()).map(|c| format!("p.c{c}"));
+            let arguments = values.into_iter().chain(constants).collect::<Vec<_>>().join(", ");
+            format!("lift(fused({arguments}))")
+        };
+        let advance = |n: u32| {
+            let moved = each(&|k, x| moves(k).then(|| format!("{x}_at += {n}u * {x}_by;")));
+            moved.join("\n            ")
+        };
+        let start = match of_vec4s {
+            true => "let start = ((o * p.extent + e) * p.inner + k) * 4u;",
+            false => "let start = (o * p.extent + e) * p.inner + k;",
+        };
+        class
+            .declare(shader, names)
+            .define("SOURCE", format!("{functions}\n{}", self.states.lift("fused")))
+            .define("CURSORS", format!("{start}\n    {}", cursors.join("\n    ")))
+            .define("VEC4S", loads.join("\n            "))
+            .define("READ_0", read(0))
+            .define("READ_1", read(1))
+            .define("READ_2", read(2))
+            .define("READ_3", read(3))
+            .define("ADVANCE_1", advance(1))
+            .define("ADVANCE_4", advance(4))
     }
-    out
 }
 
 /// Input bytes that one dispatch may bind; the remaining bytes are for offsets that are rounded
 /// down.
 pub fn window_bytes(device: &Device) -> u64 {
     (device.capabilities().max_binding - 256).min(1 << 31)
-}
-
-/// Reduces `x`, whose extents form `groups`, to `y`.
-pub fn reduce(
-    ctx: &mut dyn OpContext,
-    row: &'static Reduction,
-    x: &Tensor,
-    groups: &Groups,
-    y: &Tensor,
-) -> Result<()> {
-    if y.is_empty() {
-        return Ok(());
-    }
-    let total: usize = groups.iter().filter(|g| g.reduced).map(|g| g.extent).product();
-    if row.finish.counts() {
-        ctx.device().check_extent(total)?;
-    }
-    let (acc, profile) = (row.accumulator(x.dtype), ctx.device().profile());
-    let mut run = Run { row, total, first: true };
-    if total == 0 || groups.iter().all(|g| !g.reduced) {
-        return run.step(ctx.device(), &Step::each(y.len(), total.min(1)), x, y, true);
-    }
-    let mut left = groups.clone();
-    let mut input = x.clone();
-    loop {
-        let window = (window_bytes(ctx.device()) / input.dtype.size() as u64) as usize;
-        let Some((step, rest)) = Step::largest(profile, &left, window) else { return Ok(()) };
-        let last = step.segments == 1 && rest.iter().all(|g| !g.reduced);
-        let output = if last { y.clone() } else { ctx.temp(acc, &[step.outputs()])? };
-        run.step(ctx.device(), &step, &input, &output, last)?;
-        run.first = false;
-        input = output;
-        left = rest;
-    }
-}
-
-/// Rounds the f32 elements of `x` to the type of `y`, for kernels that cannot store packed elements
-/// themselves.
-pub fn convert(ctx: &mut dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
-    let singles: Groups = smallvec![super::plan::Group { extent: x.len(), reduced: false }];
-    reduce(ctx, Reduction::of("Sum"), x, &singles, y)
-}
-
-/// A reduction under way.
-struct Run {
-    row: &'static Reduction,
-    total: usize,
-    first: bool,
-}
-
-impl Run {
-    /// Enqueues `step` in as many windows as the adapter's bindings require.
-    fn step(
-        &self,
-        device: &Device,
-        step: &Step,
-        x: &Tensor,
-        y: &Tensor,
-        finish: bool,
-    ) -> Result<()> {
-        let window = window_bytes(device);
-        let Step { outer, extent, inner, segments, windows, .. } = *step;
-        if windows > 1 {
-            // Takes one outer index at a time, its extent in equal slices (the last one may be
-            // shorter).
-            let slice = extent.div_ceil(windows);
-            let part = segments / windows;
-            for o in 0..outer {
-                for w in 0..windows {
-                    let first = (w * slice).min(extent);
-                    let piece = Step {
-                        outer: 1,
-                        extent: slice.min(extent - first),
-                        segments: part,
-                        windows: 1,
-                        ..*step
-                    };
-                    let from = (o * extent + first) * inner;
-                    self.dispatch(
-                        device,
-                        &piece,
-                        x,
-                        from,
-                        y,
-                        (o * segments + w * part) * inner,
-                        finish,
-                    )?;
-                }
-            }
-            return Ok(());
-        }
-        let row_bytes = |run: usize, dtype: DType| (run * inner * dtype.size()).max(1) as u64;
-        let fits = (window / row_bytes(extent, x.dtype)).min(window / row_bytes(segments, y.dtype))
-            as usize;
-        // The outputs of a window start at a whole word.
-        let rows = if fits >= outer { outer } else { (fits / 4 * 4).max(1) };
-        let rows =
-            if rows * inner * segments % y.dtype.lanes() as usize == 0 { rows } else { outer };
-        for o in (0..outer).step_by(rows) {
-            let piece = Step { outer: rows.min(outer - o), ..*step };
-            self.dispatch(device, &piece, x, o * extent * inner, y, o * segments * inner, finish)?;
-        }
-        Ok(())
-    }
-
-    /// Enqueues one dispatch that reads `x` from element `from` and writes `y` from element `to`.
-    #[expect(clippy::too_many_arguments, reason = "two tensors with their windows")]
-    fn dispatch(
-        &self,
-        device: &Device,
-        step: &Step,
-        x: &Tensor,
-        from: usize,
-        y: &Tensor,
-        to: usize,
-        finish: bool,
-    ) -> Result<()> {
-        let is_four = |t: &Tensor, first: usize| {
-            !self.row.wide
-                && vec4::aligned(&[t])
-                && (t.address + (first * t.dtype.size()) as u64)
-                    .is_multiple_of(vec4::unit(t.dtype).into())
-        };
-        let vec4s = Vec4s::of(step, [is_four(x, from), is_four(y, to)]);
-        let invocations = vec4s.invocations(step, y.dtype);
-        let workgroup = step.lanes.workgroup;
-        let columns = step.columns();
-        let variant = Variant {
-            row: self.row,
-            input: x.dtype,
-            output: y.dtype,
-            map: self.first,
-            finish,
-            lanes: step.lanes.count,
-            columns,
-            vec4s,
-            workgroup,
-        };
-        let reads = step.outer * step.extent * step.inner;
-        device.check_extent(reads)?;
-        device.check_extent(step.outputs())?;
-        let [low, high] = self.row.identity.bits(x.dtype);
-        let (mut bindings, mut count, mut extent, mut inner) = (
-            smallvec![part(x, from, reads), part(y, to, step.outputs())],
-            step.outputs(),
-            step.extent,
-            step.inner,
-        );
-        let in_vec4s = |binding: &mut Binding| binding.unit *= vec4::WIDTH;
-        match vec4s {
-            Vec4s::None => {}
-            Vec4s::Rows => {
-                in_vec4s(&mut bindings[0]);
-                extent /= 4;
-            }
-            Vec4s::Columns | Vec4s::Outputs => {
-                bindings.iter_mut().for_each(in_vec4s);
-                (count, inner) = (count / 4, inner / 4);
-            }
-        }
-        device.enqueue_counted(
-            &Program {
-                key: variant.key(),
-                shader: &|| variant.shader(),
-                bindings,
-                params: Params::new()
-                    .u32(count)
-                    .u32(extent)
-                    .u32(inner)
-                    .u32(step.segments)
-                    .u32(u32::try_from(self.total).unwrap_or(u32::MAX))
-                    .u32(low)
-                    .u32(high),
-                grid: Grid::linear(invocations, workgroup),
-            },
-            x.dtype.flops(reads * (1 + usize::from(self.first && self.row.map.is_some()))),
-        )
-    }
 }
 
 /// `count` elements of `t` from element `first` on.

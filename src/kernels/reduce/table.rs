@@ -77,13 +77,14 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// WGSL of the result, from `a` and `count`, both of the accumulator's type.
-    pub const fn wgsl(self) -> &'static str {
+    /// WGSL of the result of type `dtype`, from `a` and `count`, both of the accumulator's type.
+    pub fn wgsl(self, dtype: DType) -> String {
         match self {
-            Self::Accumulated => "a",
-            Self::Mean => "a / count",
-            Self::IntegerMean => "Output(a / count)",
-            Self::IntegerRoot(text) | Self::Of(text) => text,
+            Self::Accumulated => "a".to_owned(),
+            Self::Mean => "a / count".to_owned(),
+            Self::IntegerMean => format!("{}(a / count)", dtype.value()),
+            Self::IntegerRoot(text) => text.replace("{{BITS}}", &(8 * dtype.size()).to_string()),
+            Self::Of(text) => text.to_owned(),
         }
     }
 
@@ -297,44 +298,38 @@ impl PartialEq for Reduction {
 impl Eq for Reduction {}
 
 impl Identity {
-    /// The low and high 32 bits that the shader's `identity()` turns into the accumulator's type,
-    /// for elements or partial results of type `dtype`; an f64 is made from an f32.
+    /// The low and high 32 bits of a bound of the type `dtype`, from which the WGSL of
+    /// [`bound_text`] makes the accumulator's value; an f64 is made from an f32. A bound is also
+    /// the result of an empty reduction.
     pub fn bits(self, dtype: DType) -> [u32; 2] {
         let wide = |v: i64| [v as u32, (v >> 32) as u32];
         match (self, dtype) {
-            (Self::Zero, _) => [0, 0],
-            (Self::One, F16 | BF16 | F32 | F64 | C64 | C128) => [1.0f32.to_bits(), 0],
-            (Self::One, _) => [1, 0],
             (Self::Lowest, F16 | BF16 | F32 | F64) => [f32::NEG_INFINITY.to_bits(), 0],
             (Self::Highest, F16 | BF16 | F32 | F64) => [f32::INFINITY.to_bits(), 0],
             (Self::Lowest, I64) => wide(i64::MIN),
             (Self::Highest, I64) => wide(i64::MAX),
             (Self::Lowest, I32) => [i32::MIN.cast_unsigned(), 0],
             (Self::Highest, I32) => [i32::MAX.cast_unsigned(), 0],
-            // The identity is the bound of the element type: it is also the result of an empty
-            // reduction.
             (Self::Lowest, I16) => [i32::from(i16::MIN).cast_unsigned(), 0],
             (Self::Highest, I16) => [i32::from(i16::MAX).cast_unsigned(), 0],
             (Self::Lowest, I8) => [i32::from(i8::MIN).cast_unsigned(), 0],
             (Self::Highest, I8) => [i32::from(i8::MAX).cast_unsigned(), 0],
-            (Self::Lowest, _) => [0, 0],
             (Self::Highest, _) => [u32::MAX, u32::MAX],
+            _ => [0, 0],
         }
     }
 }
 
-/// WGSL of `identity()` for an accumulator type. naga extends the sign of a u32 that becomes an
-/// i64, hence the mask.
-pub const fn identity_text(accumulator: DType) -> &'static str {
+/// WGSL of a bound in an accumulator's type, from the parameters `BOUND_low` and `BOUND_high`. naga
+/// extends the sign of a u32 that becomes an i64, hence the mask.
+pub fn bound_text(accumulator: DType, bound: &str) -> String {
     match accumulator {
-        I64 => "(i64(p.identity_high) << 32u) | (i64(p.identity_low) & 0xffffffffli)",
-        I32 => "bitcast<i32>(p.identity_low)",
-        U64 => "(u64(p.identity_high) << 32u) | (u64(p.identity_low) & 0xfffffffflu)",
-        U32 => "p.identity_low",
-        F64 => "f64(bitcast<f32>(p.identity_low))",
-        C64 => "vec2(bitcast<f32>(p.identity_low), 0.0)",
-        C128 => "vec2(f64(bitcast<f32>(p.identity_low)), f64(0.0))",
-        _ => "bitcast<f32>(p.identity_low)",
+        I64 => format!("(i64({bound}_high) << 32u) | (i64({bound}_low) & 0xffffffffli)"),
+        U64 => format!("(u64({bound}_high) << 32u) | (u64({bound}_low) & 0xfffffffflu)"),
+        I32 => format!("bitcast<i32>({bound}_low)"),
+        U32 => format!("{bound}_low"),
+        F64 => format!("f64(bitcast<f32>({bound}_low))"),
+        _ => format!("bitcast<f32>({bound}_low)"),
     }
 }
 

@@ -6,9 +6,7 @@ use super::values::{Output, clear, product, rows, wide};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
-use crate::kernels::reduce::plan::groups;
-use crate::kernels::reduce::program::reduce;
-use crate::kernels::reduce::table::Reduction;
+use crate::kernels::reduce::reduce;
 use crate::require;
 use crate::tensor::{Tensor, shape_text};
 
@@ -31,7 +29,7 @@ impl Common {
 
     /// `y = ` the sum of the rows of `x`.
     fn sum_rows(&self, ctx: &mut dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
-        reduce(ctx, Reduction::of("Sum"), x, &groups(&x.dims, &[true, false]), y)
+        reduce(ctx, "Sum", x, &[true, false], y)
     }
 
     /// The gradients of the three peepholes, computed from the gates' gradients and the states

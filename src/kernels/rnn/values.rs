@@ -8,8 +8,8 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::Contraction;
 use crate::kernels::op::OpContext;
-use crate::kernels::reduce::program::convert;
 use crate::kernels::scalar;
+use crate::kernels::scalar::cast::cast;
 use crate::tensor::Tensor;
 
 /// `tensor` in its accumulator's type.
@@ -19,7 +19,7 @@ pub fn wide(ctx: &mut dyn OpContext, tensor: &Tensor) -> Result<Tensor> {
         return Ok(Tensor { dtype, ..tensor.clone() });
     }
     let wide = ctx.temp(dtype, &tensor.dims)?;
-    convert(ctx, tensor, &wide)?;
+    cast(ctx.device(), tensor, &wide)?;
     Ok(wide)
 }
 
@@ -44,7 +44,7 @@ impl Output {
         if self.output.dtype == self.wide.dtype || self.output.is_empty() {
             return Ok(());
         }
-        convert(ctx, &self.wide, &self.output)
+        cast(ctx.device(), &self.wide, &self.output)
     }
 
     /// Rounds values of the tensor `from`, beginning at its element `at`, to the output.
@@ -57,7 +57,7 @@ impl Output {
         if self.output.dtype == part.dtype {
             return ctx.device().copy(self.output.address, part.address, part.bytes());
         }
-        convert(ctx, &part, &self.output)
+        cast(ctx.device(), &part, &self.output)
     }
 
     /// Fills the values with zeros.

@@ -7,6 +7,7 @@
 
 use super::map::Signature;
 use super::row::Function;
+use crate::device::Device;
 use crate::dtype::{
     DType::{self, *},
     types, union,
@@ -16,7 +17,7 @@ use crate::invalid;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::shader::{Shader, library};
-use crate::tensor::shape_text;
+use crate::tensor::{Tensor, shape_text};
 
 /// The types of `Cast`.
 pub const TYPES: &[DType] = union!(types::REALS, &[Bool]);
@@ -120,6 +121,12 @@ pub fn signature<R>(
         function: &|| function(from, to, truncate),
         operations: 0,
     })
+}
+
+/// Converts the elements of `x` to the type of `y`, which has as many. They are not empty.
+pub fn cast(device: &Device, x: &Tensor, y: &Tensor) -> Result<()> {
+    let [x, y] = [x, y].map(|t| t.reshaped(&[t.len()]));
+    signature(x.dtype, y.dtype, false, |program| program.run(device, &[x], &[y], &[]))
 }
 
 /// The kernel of a node.

@@ -85,7 +85,7 @@ fn compute(ctx: &mut dyn OpContext, row: &'static ArgReduction, output: DType) -
 
 /// The properties that the text depends on.
 #[derive(Debug, Clone, Copy)]
-struct Variant {
+struct ArgProgram {
     row: &'static ArgReduction,
     input: DType,
     output: DType,
@@ -95,7 +95,7 @@ struct Variant {
     last: bool,
 }
 
-impl Variant {
+impl ArgProgram {
     fn key(&self) -> Key {
         Key::new("arg_reduce")
             .name(self.row.op)
@@ -142,14 +142,16 @@ pub(super) fn shaders() -> Vec<Shader> {
     for row in ARG_REDUCTIONS {
         for &dtype in TYPES {
             for &output in OUTPUTS {
-                out.push(Variant { row, input: dtype, output, pairs: false, last: true }.shader());
                 out.push(
-                    Variant { row, input: dtype.accumulator(), output, pairs: true, last: true }
+                    ArgProgram { row, input: dtype, output, pairs: false, last: true }.shader(),
+                );
+                out.push(
+                    ArgProgram { row, input: dtype.accumulator(), output, pairs: true, last: true }
                         .shader(),
                 );
             }
             out.push(
-                Variant { row, input: dtype, output: I32, pairs: false, last: false }.shader(),
+                ArgProgram { row, input: dtype, output: I32, pairs: false, last: false }.shader(),
             );
         }
     }
@@ -176,7 +178,7 @@ fn arg_reduce(
             Some(layout) => vec4s(ctx.device(), row, layout, x, [outer, extent, inner, 1], None, y),
             None => {
                 let variant =
-                    Variant { row, input: x.dtype, output: y.dtype, pairs: false, last: true };
+                    ArgProgram { row, input: x.dtype, output: y.dtype, pairs: false, last: true };
                 run(ctx.device(), variant, x, None, [outer, extent, inner, 1], None, y)
             }
         };
@@ -188,11 +190,11 @@ fn arg_reduce(
     match layout {
         Some(layout) => vec4s(device, row, layout, x, extents, Some(&best), &at)?,
         None => {
-            let first = Variant { row, input: x.dtype, output: I32, pairs: false, last: false };
+            let first = ArgProgram { row, input: x.dtype, output: I32, pairs: false, last: false };
             run(device, first, x, None, extents, Some(&best), &at)?;
         }
     }
-    let second = Variant { row, input: best.dtype, output: y.dtype, pairs: true, last: true };
+    let second = ArgProgram { row, input: best.dtype, output: y.dtype, pairs: true, last: true };
     run(device, second, &best, Some(&at), [outer, segments, inner, 1], None, y)
 }
 
@@ -216,7 +218,7 @@ fn vec4s(
         device.check_extent(reads)?;
         let invocations = rows * segments * layout.invocations(inner);
         let last = best.is_none();
-        let variant = vec4s::Variant { row, input: x.dtype, output: y.dtype, last, layout };
+        let variant = vec4s::ArgVec4sProgram { row, input: x.dtype, output: y.dtype, last, layout };
         let mut bindings =
             smallvec![Binding { unit: vec4::unit(x.dtype), ..part(x, o * extent * inner, reads) }];
         bindings.extend(best.map(|t| part(t, to, count)));
@@ -250,7 +252,7 @@ fn window_rows(
 /// Enqueues one step, in windows along `outer` if it exceeds a binding.
 fn run(
     device: &Device,
-    variant: Variant,
+    variant: ArgProgram,
     x: &Tensor,
     at: Option<&Tensor>,
     [outer, extent, inner, segments]: [usize; 4],

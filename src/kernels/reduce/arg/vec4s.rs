@@ -49,7 +49,7 @@ impl Layout {
 
 /// The properties that the text depends on.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::kernels::reduce) struct Variant {
+pub(in crate::kernels::reduce) struct ArgVec4sProgram {
     pub row: &'static ArgReduction,
     pub input: DType,
     pub output: DType,
@@ -58,7 +58,7 @@ pub(in crate::kernels::reduce) struct Variant {
     pub layout: Layout,
 }
 
-impl Variant {
+impl ArgVec4sProgram {
     pub fn key(&self) -> Key {
         Key::new("arg_vec4s")
             .name(self.row.op)
@@ -147,7 +147,7 @@ pub(in crate::kernels::reduce) fn shaders() -> Vec<Shader> {
         for input in [F32, F16, BF16] {
             for layout in [Layout::Rows, Layout::Columns] {
                 for (output, last) in [(I32, true), (I64, true), (I32, false)] {
-                    out.push(Variant { row, input, output, last, layout }.shader());
+                    out.push(ArgVec4sProgram { row, input, output, last, layout }.shader());
                 }
             }
         }

@@ -18,13 +18,14 @@ use crate::optimizer::shape::TensorInfo;
 /// The largest number of nodes that may be reached from a reduction: reshapes, and an optimizer's
 /// step.
 const MAX_REACHED: usize = 32;
-/// The largest number of joined reductions of one manner to which a reduction is tried to be added:
-/// the last ones. So time stays linear.
+/// The largest number of joined reductions over the same axes to which a reduction is tried to be
+/// added: the last ones. So time stays linear.
 const MAX_OPEN: usize = 8;
 
-/// The way in which a reduction runs. Reductions of the same manner can share a pass.
+/// The axes over which a reduction runs, and its device. Reductions with the same ones can share a
+/// pass.
 #[derive(PartialEq, Eq, Hash)]
-struct Manner {
+struct ReducedAxes {
     axes: Vec<i64>,
     keep_dims: bool,
     device: String,
@@ -49,10 +50,10 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         return Ok(());
     }
     let mut all: Vec<Reduction> = Vec::new();
-    let mut open: FxHashMap<Manner, Vec<usize>> = FxHashMap::default();
+    let mut open: FxHashMap<ReducedAxes, Vec<usize>> = FxHashMap::default();
     for id in order.iter().copied() {
-        let Some((manner, reduction)) = reduction(graph, id) else { continue };
-        let near = open.entry(manner).or_default();
+        let Some((over, reduction)) = reduction(graph, id) else { continue };
+        let near = open.entry(over).or_default();
         let joined = near.iter().find_map(|at| Some((*at, all[*at].with(graph, &reduction)?)));
         match joined {
             Some((at, both)) => all[at] = both,
@@ -74,8 +75,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The reduction of a node and its manner, if it may be joined with others.
-fn reduction(graph: &Graph, id: NodeId) -> Option<(Manner, Reduction)> {
+/// The reduction of a node and its axes, if it may be joined with others.
+fn reduction(graph: &Graph, id: NodeId) -> Option<(ReducedAxes, Reduction)> {
     let node = graph.node(id);
     if node.op() != OP || !node.on_wgpu() || graph.is_preserved(id) || !node.controls().is_empty() {
         return None;
@@ -105,13 +106,13 @@ fn reduction(graph: &Graph, id: NodeId) -> Option<(Manner, Reduction)> {
         return None;
     }
     are_apart(graph, &[id]).then(|| {
-        let manner = Manner {
+        let over = ReducedAxes {
             axes: node.attr("axes").and_then(Attr::ints).unwrap_or_default().to_vec(),
             keep_dims: flag("keep_dims"),
             device: node.device().to_owned(),
         };
         let names = text("reductions").unwrap_or_default().split(',').map(str::to_owned).collect();
-        (manner, Reduction { nodes: vec![id], inputs, draft, names, space })
+        (over, Reduction { nodes: vec![id], inputs, draft, names, space })
     })
 }
 
@@ -157,7 +158,7 @@ impl Reduction {
         let states = both.states()?;
         let small = both.inputs.len() <= MOST_INPUTS
             && states.planes() <= MAX_PLANES
-            && states.finish().len() <= MAX_OUTPUTS;
+            && states.types().len() <= MAX_OUTPUTS;
         (small && are_apart(graph, &both.nodes)).then_some(both)
     }
 
@@ -170,7 +171,7 @@ impl Reduction {
 fn replace(graph: &mut Graph, reduction: Reduction) {
     let Reduction { ref nodes, ref draft, .. } = reduction;
     let Some(states) = reduction.states() else { return };
-    let types: Vec<_> = states.finish().iter().map(|f| f.dtype).collect();
+    let types = states.types();
     let outputs: Vec<Output> = nodes
         .iter()
         .flat_map(|node| {

@@ -10,10 +10,10 @@
 //! of a bias is a sum.
 
 pub mod ends;
+mod epilogue;
 mod roots;
 mod sequence;
 mod shapes;
-mod tail;
 mod values;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -29,8 +29,8 @@ use crate::optimizer::order::Order;
 use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 
-use roots::{Manner, Root, moments, reduction};
-use tail::{Search, Tail};
+use epilogue::{EpilogueNodes, Search};
+use roots::{ReducedAxes, Root, moments, reduction};
 use values::{Element, Translation, Values, elementwise};
 
 /// The largest number of reshapes between a reduction and the node that makes its input.
@@ -49,22 +49,22 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     let mut taken: FxHashSet<NodeId> = FxHashSet::default();
     for found in [moments, reduction] {
         for id in order.iter() {
-            if let Some((root, manner)) = found(graph, *id)
+            if let Some((root, over)) = found(graph, *id)
                 && root.nodes.iter().all(|n| !taken.contains(n))
             {
                 taken.extend(&root.nodes);
                 let space = graph.info(root.tensor(graph)).clone();
-                regions.push(Region { roots: vec![root], manner, space });
+                regions.push(Region { roots: vec![root], over, space });
             }
         }
     }
-    let updates = tail::updates(graph, &order);
+    let updates = epilogue::updates(graph, &order);
     let mut order = Order::of(graph, &order);
-    // The last ones come first: nodes after them may read values that the tail of an earlier region
-    // takes in.
+    // The last ones come first: nodes after them may read values that the epilogue of an earlier
+    // region takes in.
     for region in merged(graph, &order, regions).into_iter().rev() {
         let Some(mut plan) = region.plan(graph, &order) else { continue };
-        plan.tail = region.tail(graph, &plan, &updates, &order);
+        plan.epilogue = region.epilogue(graph, &plan, &updates, &order);
         if plan.is_worth_it() {
             let closes = || {
                 Error::Internal(format!("a cycle through the reduction of {:?}", region.results()))
@@ -81,7 +81,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 #[derive(Clone)]
 struct Region {
     roots: Vec<Root>,
-    manner: Manner,
+    over: ReducedAxes,
     /// The known type and shape of the space that they reduce.
     space: TensorInfo,
 }
@@ -95,12 +95,12 @@ struct Replacement {
     states: States,
     values: Translation,
     /// The epilogue on the results.
-    tail: Option<Tail>,
+    epilogue: Option<EpilogueNodes>,
 }
 
 impl Replacement {
     const fn is_worth_it(&self) -> bool {
-        self.members.len() > 1 || self.computes || self.tail.is_some()
+        self.members.len() > 1 || self.computes || self.epilogue.is_some()
     }
 }
 
@@ -123,18 +123,18 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
     // Each region, with the nodes that it takes in.
     let mut all: Vec<(Region, Vec<NodeId>)> = Vec::new();
     let mut full: Vec<bool> = Vec::new();
-    let mut manners: FxHashMap<Manner, usize> = FxHashMap::default();
-    // The regions to which further reductions may be added, by manner and by the nodes that they
+    let mut numbers: FxHashMap<ReducedAxes, usize> = FxHashMap::default();
+    // The regions to which further reductions may be added, by axes and by the nodes that they
     // read.
     let mut open: FxHashMap<(usize, NodeId), Vec<usize>> = FxHashMap::default();
     for region in regions {
         let Some(plan) = region.plan(graph, order) else { continue };
-        let count = manners.len();
-        let same = Manner { keep_dims: false, ..region.manner.clone() };
-        let manner = *manners.entry(same).or_insert(count);
+        let count = numbers.len();
+        let same = ReducedAxes { keep_dims: false, ..region.over.clone() };
+        let number = *numbers.entry(same).or_insert(count);
         let mut near: Vec<usize> = Vec::new();
         for input in &plan.values.inputs {
-            if let Some(regions) = open.get_mut(&(manner, maker(graph, *input))) {
+            if let Some(regions) = open.get_mut(&(number, maker(graph, *input))) {
                 regions.retain(|at| !full[*at]);
                 near.extend(&*regions);
             }
@@ -146,10 +146,10 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
             if !other.space.same_shape(&region.space) {
                 return None;
             }
-            let keep_dims = other.manner.keep_dims || region.manner.keep_dims;
+            let keep_dims = other.over.keep_dims || region.over.keep_dims;
             let both = Region {
                 roots: [&other.roots[..], &region.roots].concat(),
-                manner: Manner { keep_dims, ..other.manner.clone() },
+                over: ReducedAxes { keep_dims, ..other.over.clone() },
                 space: other.space.clone(),
             };
             let joined = both.plan(graph, order)?;
@@ -160,7 +160,7 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
         });
         let (at, region, plan) = joined.unwrap_or((all.len(), region, plan));
         for input in plan.values.inputs {
-            let regions = open.entry((manner, maker(graph, input))).or_default();
+            let regions = open.entry((number, maker(graph, input))).or_default();
             if !regions.contains(&at) {
                 regions.push(at);
             }
@@ -169,7 +169,7 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
             }
         }
         let is_full =
-            plan.states.planes() >= MAX_PLANES || plan.states.finish().len() >= MAX_OUTPUTS;
+            plan.states.planes() >= MAX_PLANES || plan.states.types().len() >= MAX_OUTPUTS;
         let found = (region, plan.members);
         if at == all.len() {
             all.push(found);
@@ -221,34 +221,29 @@ impl Region {
             roots.iter().copied().chain(vanishing(graph, &roots, &inside)).collect();
         members.sort_unstable();
         let closed = values.inputs.iter().all(|i| !members.contains(&i.node));
-        let small = states.planes() <= MAX_PLANES && states.finish().len() <= MAX_OUTPUTS;
+        let small = states.planes() <= MAX_PLANES && states.types().len() <= MAX_OUTPUTS;
         (closed && small && order.is_convex(graph, &members)).then(|| Replacement {
             members,
             computes: !inside.is_empty(),
             states,
             values,
-            tail: None,
+            epilogue: None,
         })
     }
 
     /// The nodes that follow the region and can be computed with it.
-    fn tail(
+    fn epilogue(
         &self,
         graph: &Graph,
         plan: &Replacement,
         updates: &FxHashSet<NodeId>,
         order: &Order,
-    ) -> Option<Tail> {
+    ) -> Option<EpilogueNodes> {
         // All results of an epilogue must have the same shape.
         if self.squeezed().next().is_some() {
             return None;
         }
-        let results: Vec<_> = self
-            .results()
-            .into_iter()
-            .zip(plan.states.finish())
-            .map(|(r, f)| (r, f.dtype))
-            .collect();
+        let results: Vec<_> = self.results().into_iter().zip(plan.states.types()).collect();
         let kept = graph.info(results[results.len() - 1].0);
         let reduced = cost::expression(&plan.values.draft.expression);
         Search { graph, order, updates, reduced, results: &results, region: &plan.members, kept }
@@ -266,7 +261,7 @@ impl Region {
     /// The ports of results without the reduced axes, in a node that keeps these axes.
     fn squeezed(&self) -> impl Iterator<Item = u32> + '_ {
         let keeps = self.roots.iter().flat_map(|r| r.outputs.iter().map(|_| r.keep_dims));
-        keeps.zip(0..).filter(|(keeps, _)| self.manner.keep_dims && !keeps).map(|(_, port)| port)
+        keeps.zip(0..).filter(|(keeps, _)| self.over.keep_dims && !keeps).map(|(_, port)| port)
     }
 
     /// Checks that it is better to compute the node's output than to read it.
@@ -279,7 +274,7 @@ impl Region {
     ) -> Result<(), Refusal> {
         let node = graph.node(id);
         let output = Output { node: id, port: 0 };
-        if !node.on_wgpu() || node.device() != self.manner.device {
+        if !node.on_wgpu() || node.device() != self.over.device {
             return Err(Refusal::OtherDevice);
         }
         if !graph.info(output).same_shape(&self.space) {
@@ -316,7 +311,7 @@ impl Region {
 
     /// Replaces the region by the node. Returns it, then the other nodes that were added.
     fn replace(&self, graph: &mut Graph, plan: Replacement) -> Vec<NodeId> {
-        let Replacement { mut members, states, values, tail, .. } = plan;
+        let Replacement { mut members, states, values, epilogue, .. } = plan;
         let results = self.results();
         // The results of one reduction have the same shape. Only a mean without readers may keep
         // other axes.
@@ -333,34 +328,34 @@ impl Region {
             squeezed.iter().for_each(|(port, _)| infos[*port as usize].shape.clone_from(&kept));
         }
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
-        let mut types: Vec<_> = states.finish().iter().map(|f| f.dtype).collect();
+        let mut types = states.types();
         let last = results[results.len() - 1].node;
         let (mut inputs, mut outputs, mut extras) = (values.inputs, results, Vec::new());
-        let (mut epilogue, mut parameters) = (String::new(), Vec::new());
+        let (mut text, mut parameters) = (String::new(), Vec::new());
         let mut entered = Vec::new();
-        if let Some(tail) = tail {
-            entered = tail.reshape(graph);
-            let Draft { expression, constants } = tail.values.draft;
+        if let Some(epilogue) = epilogue {
+            entered = epilogue.reshape(graph);
+            let Draft { expression, constants } = epilogue.values.draft;
             extras = expression.inputs()[types.len()..].to_vec();
             types = expression.output_types();
             let kept = infos.pop().and_then(|info| info.shape);
             infos =
                 types.iter().map(|t| TensorInfo { dtype: Some(*t), shape: kept.clone() }).collect();
-            inputs.extend(tail.values.inputs);
-            (epilogue, parameters) = (expression.to_string(), constants);
-            members.extend(tail.members);
-            outputs = tail.outputs;
+            inputs.extend(epilogue.values.inputs);
+            (text, parameters) = (expression.to_string(), constants);
+            members.extend(epilogue.members);
+            outputs = epilogue.outputs;
         }
         let mut attrs = vec![
             ("T_in", values.draft.expression.inputs().into()),
             ("T_extra", extras[..].into()),
             ("T_out", types[..].into()),
-            ("epilogue", epilogue.into()),
+            ("epilogue", text.into()),
             ("epilogue_constants", parameters[..].into()),
             ("reductions", names.join(",").into()),
-            ("axes", self.manner.axes[..].into()),
-            ("whole", self.manner.whole.into()),
-            ("keep_dims", self.manner.keep_dims.into()),
+            ("axes", self.over.axes[..].into()),
+            ("whole", self.over.whole.into()),
+            ("keep_dims", self.over.keep_dims.into()),
         ];
         attrs.extend(values.draft.attrs());
         let suffix = if names.contains(&MOMENTS) { "moments" } else { "reduce" };
@@ -396,10 +391,10 @@ impl Region {
         let node = graph.add(NewNode {
             name: format!("{}/squeezed", graph.node(result.node).name()),
             op: "Squeeze".to_owned(),
-            device: self.manner.device.clone(),
+            device: self.over.device.clone(),
             inputs: vec![result],
             controls: Vec::new(),
-            attrs: vec![("T", dtype.into()), ("squeeze_dims", self.manner.axes[..].into())],
+            attrs: vec![("T", dtype.into()), ("squeeze_dims", self.over.axes[..].into())],
             infos: vec![info],
         });
         for (reader, index) in readers {

@@ -29,9 +29,10 @@ impl Root {
     }
 }
 
-/// The way in which reductions run over a tensor. Reductions with the same manner can share a pass.
+/// The axes over which reductions run, and their device. Reductions with the same ones can share a
+/// pass.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Manner {
+pub struct ReducedAxes {
     /// The axes, sorted, counted from the front where the rank is known.
     pub axes: Vec<i64>,
     /// Whether all axes are reduced, whatever the rank.
@@ -43,7 +44,7 @@ pub struct Manner {
 }
 
 /// The reduction of a node, if its axes are known.
-pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
+pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, ReducedAxes)> {
     let Fold { reduction, dtype, axes, keep_dims } = Fold::of(graph, id).ok()?;
     if graph.is_preserved(id) {
         return None;
@@ -62,16 +63,16 @@ pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
         Axes::AllButChannels(axes) | Axes::Given(axes) => axes,
     };
     let device = graph.node(id).device().to_owned();
-    Some((root, Manner { axes, whole, keep_dims, device }))
+    Some((root, ReducedAxes { axes, whole, keep_dims, device }))
 }
 
 /// The mean and the variance in one reduction. `id` must be the mean of the squared differences
 /// from the mean over the same axes, written with `SquaredDifference`, or with `Sub` and `Square`.
-pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
-    let (variance, manner) = reduction(graph, id)?;
+pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, ReducedAxes)> {
+    let (variance, over) = reduction(graph, id)?;
     let own = |n: NodeId| {
         let node = graph.node(n);
-        node.on_wgpu() && node.device() == manner.device && !graph.is_preserved(n)
+        node.on_wgpu() && node.device() == over.device && !graph.is_preserved(n)
     };
     let only = |n: NodeId, reader: NodeId| {
         own(n)
@@ -111,20 +112,20 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, Manner)> {
         let unread = readers.all(|(user, _)| nodes.contains(&user));
         // The mean must keep its axes, for it is subtracted. The two outputs have the same shape
         // unless one is not used.
-        let alike = of_mean.keep_dims && (manner.keep_dims || unread);
+        let alike = of_mean.keep_dims && (over.keep_dims || unread);
         let same = root.name == "Mean" && root.dtype == variance.dtype && root.tensor(graph) == x;
-        let manners = of_mean.axes == manner.axes && of_mean.device == manner.device;
+        let together = of_mean.axes == over.axes && of_mean.device == over.device;
         nodes.push(mean);
-        (alike && same && manners).then(|| {
+        (alike && same && together).then(|| {
             let root = Root {
                 name: MOMENTS,
                 nodes,
                 reader: mean,
                 dtype: root.dtype,
                 outputs: vec![mean, id],
-                keep_dims: manner.keep_dims,
+                keep_dims: over.keep_dims,
             };
-            (root, manner.clone())
+            (root, over.clone())
         })
     })
 }

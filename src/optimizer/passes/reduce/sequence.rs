@@ -1,7 +1,7 @@
 //! Reductions of reductions, as in losses: the mean of each row, then the sum of the means. If the
 //! inner reduction has no other reader, the outer one reduces over all axes.
 
-use super::roots::{Manner, reduction};
+use super::roots::{ReducedAxes, reduction};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::reduce::table::Reduction;
@@ -105,14 +105,14 @@ impl Joined {
     }
 }
 
-/// The op and the manner of a plain reduction of TensorFlow.
-fn own_reduction(graph: &Graph, id: NodeId) -> Option<(&'static str, Manner)> {
-    let (root, manner) = reduction(graph, id)?;
-    (!manner.whole && root.name == graph.node(id).op()).then_some((root.name, manner))
+/// The op and the axes of a plain reduction of TensorFlow.
+fn own_reduction(graph: &Graph, id: NodeId) -> Option<(&'static str, ReducedAxes)> {
+    let (root, over) = reduction(graph, id)?;
+    (!over.whole && root.name == graph.node(id).op()).then_some((root.name, over))
 }
 
 /// The axes of both reductions, as axes of the inner reduction's tensor.
-fn all_axes(inner: &Manner, outer: &Manner, rank: usize) -> Option<Vec<i64>> {
+fn all_axes(inner: &ReducedAxes, outer: &ReducedAxes, rank: usize) -> Option<Vec<i64>> {
     let kept: Vec<i64> =
         (0..rank as i64).filter(|a| inner.keep_dims || !inner.axes.contains(a)).collect();
     let named = |a: &i64| kept.get(usize::try_from(*a).ok()?).copied();

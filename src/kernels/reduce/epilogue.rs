@@ -1,20 +1,18 @@
-//! The expression that a node applies to its reductions' results before it stores them. Its inputs
-//! are the results and further operands, which have the results' shape or one element.
+//! The expression that a program applies to its reductions' results before it stores them. Its
+//! inputs are the results and further operands, which have the results' shape or one element.
 //!
 //! A dispatch binds few tensors, so the outputs may be spread over several: [`Epilogue::parts`].
 
 use smallvec::SmallVec;
 
-use super::state::States;
+use super::states::States;
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::expression::wgsl::{Ends, Sink};
 use crate::kernels::expression::{Expression, Value};
-use crate::kernels::fused::cost;
-use crate::kernels::op::Attrs;
 use crate::require;
-use crate::shader::{Field, Shader};
+use crate::shader::{Field, Shader, vec4};
 use crate::tensor::{Dims, Tensor, shape_text};
 
 /// Names of the further operands' bindings.
@@ -29,7 +27,7 @@ pub const MAX_OUTPUTS: usize = OUTPUTS.len();
 /// The most parameters: with all others, those of a step over states fit immediates of 128 bytes.
 pub const MAX_CONSTANTS: usize = 12;
 
-/// A node's epilogue; without one, the outputs are the results themselves.
+/// A program's epilogue; without one, the outputs are the results themselves.
 #[derive(Debug, Clone)]
 pub struct Epilogue {
     /// Its inputs are the results, then the further operands.
@@ -39,18 +37,12 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// Reads a node's attributes, as [`Epilogue::of`] does.
-    pub fn read(attrs: &dyn Attrs, states: &States) -> Result<Self> {
-        let constants = attrs.floats("epilogue_constants")?;
-        Self::of(&attrs.string("epilogue")?, &attrs.dtypes("T_extra")?, constants, states)
-    }
-
     /// The epilogue `text` with operands of types `extras`; an empty text is none.
     ///
     /// # Errors
     /// `InvalidArgument` if it does not fit the reductions.
     pub fn of(text: &str, extras: &[DType], constants: Vec<f32>, states: &States) -> Result<Self> {
-        let results: Vec<DType> = states.finish().iter().map(|f| f.dtype).collect();
+        let results = states.types();
         if text.is_empty() {
             require!(
                 extras.is_empty() && constants.is_empty(),
@@ -59,7 +51,6 @@ impl Epilogue {
             return Ok(Self::none(states));
         }
         let expression: Expression = text.parse()?;
-        cost::check(cost::expression(&expression))?;
         require!(
             expression.inputs() == [&results[..], extras].concat(),
             "results of {results:?} and operands of {extras:?} for {expression}"
@@ -83,8 +74,8 @@ impl Epilogue {
     /// The results as they are.
     pub fn none(states: &States) -> Self {
         let mut expression = Expression::new();
-        for finish in states.finish() {
-            let result = expression.input(finish.dtype);
+        for dtype in states.types() {
+            let result = expression.input(dtype);
             expression.output(result);
         }
         let results = expression.inputs().len();
@@ -94,6 +85,11 @@ impl Epilogue {
     /// Whether it does nothing.
     pub fn is_none(&self) -> bool {
         self.expression.steps().is_empty() && self.expression.inputs().len() == self.results
+    }
+
+    /// The expression.
+    pub const fn expression(&self) -> &Expression {
+        &self.expression
     }
 
     /// Types of the outputs.
@@ -108,8 +104,8 @@ impl Epilogue {
 
     /// The outputs in groups, each of which one dispatch can write. A dispatch has `bindings`
     /// bindings left for operands and outputs.
-    pub fn parts(&self, extras: &[Extra], bindings: usize) -> Vec<Part> {
-        let mut parts: Vec<Part> = Vec::new();
+    pub fn parts(&self, extras: &[Extra], bindings: usize) -> Vec<EpiloguePart> {
+        let mut parts: Vec<EpiloguePart> = Vec::new();
         for output in 0..self.expression.outputs().len() {
             let joined = parts.pop().map(|last| {
                 let which: Vec<usize> = last.outputs.iter().copied().chain([output]).collect();
@@ -126,12 +122,12 @@ impl Epilogue {
         parts
     }
 
-    fn part(&self, which: &[usize], extras: &[Extra]) -> Part {
+    fn part(&self, which: &[usize], extras: &[Extra]) -> EpiloguePart {
         let values: Vec<Value> = which.iter().map(|o| self.expression.outputs()[*o]).collect();
         let (expression, inputs) = self.expression.select(&values);
         let (results, operands): (Vec<usize>, Vec<usize>) =
             inputs.into_iter().partition(|i| *i < self.results);
-        Part {
+        EpiloguePart {
             text: expression.to_string(),
             expression,
             results,
@@ -170,7 +166,7 @@ impl Extra {
 
 /// Outputs that one dispatch writes.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct EpiloguePart {
     expression: Expression,
     text: String,
     /// The results that are its first inputs.
@@ -181,7 +177,12 @@ pub struct Part {
     pub outputs: SmallVec<[usize; 6]>,
 }
 
-impl Part {
+impl EpiloguePart {
+    /// Types of its outputs.
+    pub fn types(&self) -> Vec<DType> {
+        self.expression.output_types()
+    }
+
     /// Number of operands and outputs.
     pub fn tensors(&self) -> usize {
         self.extras.len() + self.outputs.len()
@@ -197,9 +198,9 @@ impl Part {
         self.expression.output_types().iter().all(|t| [1, self.unit()].contains(&t.lanes()))
     }
 
-    /// The function `tail`.
+    /// The function `epilogue`.
     pub fn named(&self) -> (&'static str, &Expression, Ends) {
-        ("tail", &self.expression, Ends { sums: self.results.len(), sink: Sink::Memory })
+        ("epilogue", &self.expression, Ends { sums: self.results.len(), sink: Sink::Memory })
     }
 
     /// Adds the part to a pipeline's key.
@@ -209,30 +210,43 @@ impl Part {
         key.name(&self.text).number(results).number(whole)
     }
 
-    /// Declares bindings and parameters, and the statements for the state `all` of output `i`.
-    pub fn declare(&self, mut shader: Shader, states: &States) -> Shader {
+    /// Declares bindings and parameters, and the statements for the state `all` of output `i`; of
+    /// vec4s, for the states of four neighbouring outputs.
+    pub fn declare(&self, mut shader: Shader, states: &States, of_vec4s: bool) -> Shader {
         let types = self.expression.output_types();
-        let finish = states.finish();
-        let mut arguments: Vec<String> =
-            self.results.iter().map(|r| finish[*r].value.clone()).collect();
         for (extra, name) in self.extras.iter().zip(EXTRAS) {
             shader = shader.bind(name, extra.tensor.dtype);
-            arguments.push(format!("load_{name}({})", if extra.whole { "i" } else { "0u" }));
         }
         for c in 0..self.expression.constants() {
             shader = shader.param(format!("t{c}"), Field::F32);
-            arguments.push(format!("p.t{c}"));
         }
         let (mut words, mut emit, mut emit_words) = (Vec::new(), Vec::new(), Vec::new());
-        emit.push(format!("let v = tail({});", arguments.join(", ")));
+        let all: &[&str] = if of_vec4s { &["all.a", "all.b", "all.c", "all.d"] } else { &["all"] };
+        for (j, all) in all.iter().enumerate() {
+            let results = states.results(all);
+            let at = if of_vec4s { format!("4u * i + {j}u") } else { "i".to_owned() };
+            let extras = self.extras.iter().zip(EXTRAS).map(|(extra, name)| {
+                format!("load_{name}({})", if extra.whole { &at } else { "0u" })
+            });
+            let arguments = self.results.iter().map(|r| results[*r].clone()).chain(extras);
+            let constants = (0..self.expression.constants()).map(|c| format!("p.t{c}"));
+            let arguments = arguments.chain(constants).collect::<Vec<_>>().join(", ");
+            emit.push(format!("let v{j} = epilogue({arguments});"));
+        }
         for (k, (y, dtype)) in OUTPUTS.into_iter().zip(&types).enumerate() {
+            let member = if types.len() == 1 { String::new() } else { format!(".y{k}") };
+            if of_vec4s {
+                shader = vec4::bind_write(shader, y, *dtype);
+                let four = ["v0", "v1", "v2", "v3"].map(|v| format!("{v}{member}")).join(", ");
+                emit.push(format!("write_{y}(i, vec4({four}), 4u);"));
+                continue;
+            }
             shader = shader.bind(y, *dtype);
-            let value = if types.len() == 1 { "v".to_owned() } else { format!("v.y{k}") };
             if dtype.lanes() == 1 {
-                emit.push(format!("store_{y}(i, {value});"));
+                emit.push(format!("store_{y}(i, v0{member});"));
             } else {
                 words.push(format!("var {y}_bits = 0u;"));
-                emit.push(format!("{y}_bits |= pack_{y}(u, {value});"));
+                emit.push(format!("{y}_bits |= pack_{y}(u, v0{member});"));
                 emit_words.push(format!("store_{y}_word(unit, {y}_bits);"));
             }
         }

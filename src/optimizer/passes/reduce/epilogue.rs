@@ -22,7 +22,7 @@ use crate::optimizer::shape::{Dim, TensorInfo};
 const MAX_NODES: usize = 48;
 
 /// The nodes of one epilogue.
-pub struct Tail {
+pub struct EpilogueNodes {
     /// The nodes that it replaces, without the reductions.
     pub members: Vec<NodeId>,
     /// Its expression. The inputs are the reductions' results, then the further operands.
@@ -33,7 +33,7 @@ pub struct Tail {
     reshapes: Vec<Option<NodeId>>,
 }
 
-/// The place at which a tail is searched.
+/// The place at which an epilogue is searched.
 pub struct Search<'g> {
     pub graph: &'g Graph,
     pub order: &'g Order,
@@ -83,20 +83,21 @@ fn same_elements(a: &TensorInfo, b: &TensorInfo) -> bool {
 }
 
 impl Search<'_> {
-    /// The largest tail that one node can compute.
-    pub fn find(&self) -> Option<Tail> {
+    /// The largest epilogue that one node can compute.
+    pub fn find(&self) -> Option<EpilogueNodes> {
         self.kept.shape.as_ref()?;
         let mut nodes = self.followers();
         while nodes.iter().any(|id| !is_view(self.graph.node(*id))) {
-            if let Some(tail) = self.draft(&nodes).filter(Tail::fits) {
-                return Some(tail);
+            if let Some(epilogue) = self.draft(&nodes).filter(EpilogueNodes::fits) {
+                return Some(epilogue);
             }
             let uses = |user: NodeId, used: NodeId| self.graph.used(user).any(|id| id == used);
             let is_leaf = |at: &usize| nodes.iter().all(|user| !uses(*user, nodes[*at]));
             let without =
                 |at: usize| nodes.iter().copied().filter(|id| *id != nodes[at]).collect::<Vec<_>>();
-            let size =
-                |at: usize| self.draft(&without(at)).map_or(usize::MAX, |tail| tail.tensors());
+            let size = |at: usize| {
+                self.draft(&without(at)).map_or(usize::MAX, |epilogue| epilogue.tensors())
+            };
             let leaf = (0..nodes.len()).rev().filter(is_leaf).min_by_key(|at| size(*at))?;
             nodes.remove(leaf);
         }
@@ -197,7 +198,7 @@ impl Search<'_> {
         false
     }
 
-    fn draft(&self, nodes: &[NodeId]) -> Option<Tail> {
+    fn draft(&self, nodes: &[NodeId]) -> Option<EpilogueNodes> {
         let graph = self.graph;
         let read_by = |output: Output, by: &dyn Fn(NodeId) -> bool| {
             graph.readers_in_any_order(output).any(|(reader, _)| by(reader))
@@ -235,7 +236,7 @@ impl Search<'_> {
             values = Values::behind(graph, self.reduced, self.results, &inside, &types)?;
         }
         let members = nodes.iter().copied().filter(|id| !staying.contains(id)).collect();
-        Some(Tail { members, values, outputs, reshapes })
+        Some(EpilogueNodes { members, values, outputs, reshapes })
     }
 
     fn dtype(&self, tensor: Output) -> Option<DType> {
@@ -282,7 +283,7 @@ impl Search<'_> {
     }
 }
 
-impl Tail {
+impl EpilogueNodes {
     fn tensors(&self) -> usize {
         self.values.inputs.len() + self.outputs.len()
     }

@@ -122,11 +122,11 @@ mod tests {
         let packed = whole.packed(&Profile::NVIDIA).unwrap();
         assert_eq!((packed.depth(), packed.b_step), (16, 64));
         assert_eq!(packed.a.bytes(), whole.a.bytes());
-        let flops = |profile: &Profile| {
+        let operations = |profile: &Profile| {
             let choice = super::super::choice::choose(&whole.demand(*profile, None));
             let programs = whole.programs(choice, None, None, profile).unwrap();
-            programs.iter().map(|dispatch| dispatch.flops).sum::<u64>()
+            programs.iter().map(|dispatch| dispatch.operations.all()).sum::<u64>()
         };
-        assert_eq!(flops(&Profile::NVIDIA), flops(&Profile::APPLE));
+        assert_eq!(operations(&Profile::NVIDIA), operations(&Profile::APPLE));
     }
 }

@@ -82,6 +82,7 @@ pub(super) struct Compiler {
     device: wgpu::Device,
     capabilities: Capabilities,
     own_barriers: bool,
+    are_buffers_guarded: bool,
     /// The GPU has few registers, and 64-bit constants must not stay in them.
     hides_constants: bool,
     cache: Option<DiskCache>,
@@ -96,10 +97,12 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// `cache` keeps pipelines. `refused` holds the forms that the driver has refused.
+    /// `are_buffers_guarded` is the adapter's answer (`sys::trusted_shader`). `cache` keeps
+    /// pipelines. `refused` holds the forms that the driver has refused.
     pub fn new(
         device: wgpu::Device,
         profile: &Profile,
+        are_buffers_guarded: bool,
         cache: Option<DiskCache>,
         refused: RefusedForms,
         dump: Option<ShaderDump>,
@@ -109,6 +112,7 @@ impl Compiler {
             device,
             capabilities: profile.capabilities,
             own_barriers: profile.own_barriers,
+            are_buffers_guarded,
             hides_constants: profile.kind() == Kind::FewRegisters,
             cache,
             dump,
@@ -273,7 +277,7 @@ impl Compiler {
         };
         if self.own_barriers {
             let module = module.map_or_else(|| shader.module(immediates), Ok)?;
-            return super::spirv::of(&module).map(Source::Unseen);
+            return super::spirv::of(&module, self.are_buffers_guarded).map(Source::Unseen);
         }
         let text = || wgpu::ShaderSource::Wgsl(wgsl.into());
         let of_module = |module| wgpu::ShaderSource::Naga(Cow::Owned(module));
@@ -295,7 +299,10 @@ impl Compiler {
         let make = || {
             let (label, size) = (shader.label(), shader.workgroup_size());
             let module = match source {
-                Source::Seen(source) => trusted_shader::create(&self.device, label, *source),
+                Source::Seen(source) => {
+                    let guarded = self.are_buffers_guarded;
+                    trusted_shader::create(&self.device, label, *source, guarded)
+                }
                 Source::Unseen(spirv) => {
                     trusted_shader::create_unseen(&self.device, label, spirv, size)
                 }

@@ -17,6 +17,7 @@ const COLUMNS: &[&str] = &["number", "device", "ms", "outcome", "key", "label"];
 pub(super) struct ShaderDump {
     folder: Arc<Folder>,
     backend: wgpu::Backend,
+    are_buffers_guarded: bool,
     device: String,
 }
 
@@ -29,11 +30,16 @@ pub(super) enum Text<'a> {
 
 impl ShaderDump {
     /// Starts a dump, and describes the device in a separate file.
-    pub fn begin(folder: Arc<Folder>, info: &wgpu::AdapterInfo, profile: &impl Debug) -> Self {
+    pub fn begin(
+        folder: Arc<Folder>,
+        info: &wgpu::AdapterInfo,
+        profile: &impl Debug,
+        are_buffers_guarded: bool,
+    ) -> Self {
         static DEVICES: Counter = Counter::new();
         let device = DEVICES.next();
         folder.write(&format!("device_{device}.txt"), format!("{info:#?}\n{profile:#?}\n"));
-        Self { folder, backend: info.backend, device }
+        Self { folder, backend: info.backend, are_buffers_guarded, device }
     }
 
     /// Writes the texts of a shader that is about to be compiled. Returns its number.
@@ -47,7 +53,8 @@ impl ShaderDump {
         let number = SHADERS.next();
         let path = format!("shaders/{number}_{}", file_name(label));
         self.folder.write(&format!("{path}.wgsl"), wgsl);
-        match text.map_err(Clone::clone).and_then(|text| translated(self.backend, &text)) {
+        let translated = |text| translated(self.backend, self.are_buffers_guarded, &text);
+        match text.map_err(Clone::clone).and_then(translated) {
             Ok((extension, text)) => self.folder.write(&format!("{path}.{extension}"), text),
             Err(e) => self.folder.write(&format!("{path}.error.txt"), e.to_string()),
         }
@@ -68,7 +75,11 @@ impl ShaderDump {
 
 /// The text in the backend's language, and the extension of its file. Vulkan's text is the driver's
 /// input; the others differ from it in the numbers of bindings.
-fn translated(backend: wgpu::Backend, text: &Text<'_>) -> Result<(&'static str, String)> {
+fn translated(
+    backend: wgpu::Backend,
+    are_buffers_guarded: bool,
+    text: &Text<'_>,
+) -> Result<(&'static str, String)> {
     let parsed;
     let module = match *text {
         Text::Spirv(words) => return disassembled(words),
@@ -84,7 +95,7 @@ fn translated(backend: wgpu::Backend, text: &Text<'_>) -> Result<(&'static str, 
         wgpu::Backend::Metal => metal(module),
         #[cfg(any(test, windows))]
         wgpu::Backend::Dx12 => hlsl(module),
-        _ => disassembled(&spirv::of(module)?),
+        _ => disassembled(&spirv::of(module, are_buffers_guarded)?),
     }
 }
 
@@ -140,7 +151,7 @@ mod tests {
     #[test]
     fn each_backend_has_its_language() {
         let module = naga::front::wgsl::parse_str(WGSL).unwrap();
-        let words = spirv::of(&module).unwrap();
+        let words = spirv::of(&module, true).unwrap();
         for (backend, text, extension, sign) in [
             (wgpu::Backend::Vulkan, Text::Wgsl(WGSL), "spvasm", "OpEntryPoint GLCompute"),
             (wgpu::Backend::Vulkan, Text::Module(&module), "spvasm", "OpStore"),
@@ -148,7 +159,7 @@ mod tests {
             (wgpu::Backend::Metal, Text::Wgsl(WGSL), "metal", "metal::exp("),
             (wgpu::Backend::Dx12, Text::Module(&module), "hlsl", "[numthreads(64, 1, 1)]"),
         ] {
-            let (found, text) = translated(backend, &text).unwrap();
+            let (found, text) = translated(backend, true, &text).unwrap();
             assert_eq!(found, extension);
             assert!(text.contains(sign), "{text}");
         }
@@ -156,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_shader_that_makes_no_sense_is_an_error() {
-        assert!(translated(wgpu::Backend::Vulkan, &Text::Wgsl("fn")).is_err());
-        assert!(translated(wgpu::Backend::Vulkan, &Text::Spirv(&[1, 2])).is_err());
+        assert!(translated(wgpu::Backend::Vulkan, true, &Text::Wgsl("fn")).is_err());
+        assert!(translated(wgpu::Backend::Vulkan, true, &Text::Spirv(&[1, 2])).is_err());
     }
 }

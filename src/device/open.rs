@@ -28,6 +28,7 @@ use super::{
 use crate::dump;
 use crate::error::{Error, Result};
 use crate::sys::guard::caught_as;
+use crate::sys::trusted_shader;
 
 /// The number of devices that this process has opened.
 static OPENED: AtomicU32 = AtomicU32::new(0);
@@ -267,13 +268,14 @@ impl Device {
         };
         let total = budget::of(adapter, &info, capabilities.max_buffer, 0, settings.sharers).total;
         let cache = directory.map(|directory| DiskCache::open(&raw, &info, directory));
-        let dump =
-            dump::Folder::of_process().map(|folder| ShaderDump::begin(folder, &info, &profile));
+        let guarded = trusted_shader::are_buffers_guarded(adapter);
+        let dump = dump::Folder::of_process()
+            .map(|folder| ShaderDump::begin(folder, &info, &profile, guarded));
         let running = Arc::downgrade(&completion);
         let is_first_run = move || running.upgrade().is_some_and(|c| c.is_first_run());
         let tracing = tracer.clone();
         let refused = RefusedForms::open(&info, kept);
-        let compiler = Compiler::new(raw.clone(), &profile, cache, refused, dump, tracing);
+        let compiler = Compiler::new(raw.clone(), &profile, guarded, cache, refused, dump, tracing);
         let pipelines = Pipelines::new(compiler, is_first_run);
         let device = Arc::new(Self {
             number: OPENED.fetch_add(1, Ordering::Relaxed),

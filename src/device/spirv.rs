@@ -7,12 +7,15 @@ use naga::valid::{ValidationFlags, Validator};
 
 use crate::error::{Error, Result};
 
-/// Like wgpu's own SPIR-V, except that all accesses are checked: only wgpu knows whether the driver
-/// itself checks accesses of buffers. Cooperative matrices need a newer version of SPIR-V, which
-/// their drivers support.
-pub(super) fn of(module: &naga::Module) -> Result<Vec<u32>> {
+/// Like wgpu's own SPIR-V (`sys::trusted_shader`). Cooperative matrices need a newer version of
+/// SPIR-V, which their drivers support.
+pub(super) fn of(module: &naga::Module, are_buffers_guarded: bool) -> Result<Vec<u32>> {
     let info = validated(module)?;
-    let checked = BoundsCheckPolicy::Restrict;
+    let checked = if are_buffers_guarded {
+        BoundsCheckPolicy::Unchecked
+    } else {
+        BoundsCheckPolicy::Restrict
+    };
     let options = spv::Options {
         lang_version: if has_matrices(module) { (1, 6) } else { (1, 3) },
         flags: spv::WriterFlags::empty(),
@@ -60,7 +63,7 @@ mod tests {
 
     /// Word 1 of a module.
     fn version(wgsl: &str) -> u32 {
-        of(&naga::front::wgsl::parse_str(wgsl).unwrap()).unwrap()[1]
+        of(&naga::front::wgsl::parse_str(wgsl).unwrap(), true).unwrap()[1]
     }
 
     #[test]

@@ -29,38 +29,29 @@ pub(crate) fn reported(adapter: &wgpu::Adapter) -> Option<Reported> {
 fn vulkan(adapter: &wgpu::Adapter) -> Option<Reported> {
     use ash::vk;
 
-    // SAFETY: the adapter is only queried, and outlives the call.
-    let hal = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
-    let instance = hal.shared_instance();
-    if instance.instance_api_version() < vk::API_VERSION_1_1
-        || hal.physical_device_capabilities().properties().api_version < vk::API_VERSION_1_1
-    {
-        return None;
-    }
-    let has_budget =
-        hal.physical_device_capabilities().supports_extension(ash::ext::memory_budget::NAME);
-    let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
-    let mut properties = vk::PhysicalDeviceMemoryProperties2::default();
-    if has_budget {
-        properties = properties.push_next(&mut budget);
-    }
-    // SAFETY: instance and device are at least 1.1, where the function is core; the chain holds
-    // only structs that the device supports.
-    unsafe {
-        instance
-            .raw_instance()
-            .get_physical_device_memory_properties2(hal.raw_physical_device(), &mut properties);
-    }
-    let memory = properties.memory_properties;
-    let heaps = &memory.memory_heaps[..memory.memory_heap_count as usize];
-    let (index, heap) = heaps
-        .iter()
-        .enumerate()
-        .filter(|(_, heap)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL))
-        .max_by_key(|(_, heap)| heap.size)?;
-    let free =
-        has_budget.then(|| budget.heap_budget[index].saturating_sub(budget.heap_usage[index]));
-    Some(Reported { total: heap.size, free })
+    use super::vulkan_adapter::{Queried, query};
+
+    query(adapter, |Queried { instance, device, supports }| {
+        let has_budget = supports(ash::ext::memory_budget::NAME);
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut properties = vk::PhysicalDeviceMemoryProperties2::default();
+        if has_budget {
+            properties = properties.push_next(&mut budget);
+        }
+        // SAFETY: instance and device are at least 1.1, where the function is core; the chain holds
+        // only structs that the device supports.
+        unsafe { instance.get_physical_device_memory_properties2(device, &mut properties) };
+        let memory = properties.memory_properties;
+        let heaps = &memory.memory_heaps[..memory.memory_heap_count as usize];
+        let (index, heap) = heaps
+            .iter()
+            .enumerate()
+            .filter(|(_, heap)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL))
+            .max_by_key(|(_, heap)| heap.size)?;
+        let free =
+            has_budget.then(|| budget.heap_budget[index].saturating_sub(budget.heap_usage[index]));
+        Some(Reported { total: heap.size, free })
+    })
 }
 
 #[cfg(target_vendor = "apple")]

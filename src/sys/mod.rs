@@ -17,6 +17,8 @@ pub(crate) mod process;
 pub(crate) mod refusals;
 pub(crate) mod threads;
 pub(crate) mod trusted_shader;
+#[cfg(any(target_os = "linux", windows))]
+mod vulkan_adapter;
 #[cfg(has_examination)]
 pub(crate) mod vulkan_devices;
 pub(crate) mod vulkan_driver;

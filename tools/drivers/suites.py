@@ -1,6 +1,7 @@
-"""The Rust suites on other Vulkan drivers, under preset profiles and with fast mathematics, and
-training under the Khronos validation layer. Compiles them once, runs them with each driver, prints
-one table. Exits with 1 if a test failed, or validation had a message that is not known.
+"""The Rust suites on other Vulkan drivers, under preset profiles, with fast mathematics and with
+checked indices, and training under the Khronos validation layer. Compiles them once, runs them with
+each driver, prints one table. Exits with 1 if a test failed, or validation had a message that is
+not known.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ DRIVERS = ("swiftshader-driver", "mesa25", NEWEST)
 VALIDATION = "validation"
 #: Shaders as a compiler with fast mathematics, such as Metal's, treats them: tests/fault_layer.
 FAST_MATH = "fast-math"
-TARGETS = (*DRIVERS, *PRESETS, FAST_MATH, VALIDATION)
+#: Shaders that check the indices of arrays: tests/fault_layer.
+INDICES = "indices"
+#: The targets behind that layer, with the variables that tell it what to do.
+REWRITTEN = {
+    FAST_MATH: {"FAULT_LAYER_FAST_MATH": "on"},
+    INDICES: {"FAULT_LAYER_INDICES": "on"},
+}
+TARGETS = (*DRIVERS, *PRESETS, *REWRITTEN, VALIDATION)
 
 #: Suites without a device, and suites about processes and files around a device.
 WITHOUT_DEVICE = {
@@ -39,6 +47,7 @@ WITHOUT_DEVICE = {
     "fast_math",
     "faults",
     "graphs",
+    "indices",
     # All suites once more, as one program.
     "kit",
     "house",
@@ -58,6 +67,7 @@ SAMPLE = {
     "swiftshader-driver": ("gather", "reduce", "softmax"),
     "webgpu": ("gather", "reduce", "segment", "softmax"),
     FAST_MATH: ("scalar", "checkup", "softmax", "norm", "linalg determinants"),
+    INDICES: ("matmul", "reduce", "sort"),
     VALIDATION: ("variable", "fused_update"),
     # All of `matmul` takes five minutes.
     NEWEST: ("checkup", "matmul cooperative_matrices"),
@@ -165,10 +175,10 @@ def environment(folder: Path, target: str) -> dict[str, str]:
                 chromium / "libVkLayer_khronos_validation.so",
             )
         }
-    if target == FAST_MATH:
+    if target in REWRITTEN:
         return {
             **layers.behind_faults(folder / "fault-layer"),
-            "FAULT_LAYER_FAST_MATH": "on",
+            **REWRITTEN[target],
             # Shaders compiled this way must not be used elsewhere.
             "TF_WGPU_CACHE": "off",
         }
@@ -283,7 +293,7 @@ def main() -> int:
             fetch.fetch_newest(folder)
     else:
         print("suites: the system's driver alone: others come from packages of Debian 12, x86-64")
-        here = {*PRESETS, FAST_MATH}
+        here = {*PRESETS, *REWRITTEN}
         options.targets = [target for target in options.targets if target in here]
     chosen = {}
     for target in options.targets:

@@ -10,11 +10,10 @@ use std::ffi::{CStr, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::fast_math;
 use crate::functions::{FUNCTIONS, Id};
 use crate::miscompiles::miscompiled;
 use crate::vulkan::{Function, Object, VK_INCOMPLETE, VK_SUCCESS, VkResult};
-use crate::{listings, refusals};
+use crate::{fast_math, indices, listings, refusals};
 
 const MARK: [u8; 8] = *b"compiled";
 /// The bytes of a hash, and of the number of hashes.
@@ -148,7 +147,10 @@ unsafe extern "system" fn create_module(
     // SAFETY: Vulkan's contract.
     unsafe {
         let create = below::<Create>(Id::vkCreateShaderModule);
-        let result = match miscompiled(data(info)).or_else(|| fast_math::rewritten(data(info))) {
+        let rewritten = miscompiled(data(info))
+            .or_else(|| fast_math::rewritten(data(info)))
+            .or_else(|| indices::rewritten(data(info)));
+        let result = match rewritten {
             Some(code) => {
                 let info = Bytes { size: code.len(), data: code.as_ptr(), ..*info };
                 create(device, &info, allocator, module)

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::functions::{COUNT, FUNCTIONS, Id};
+use crate::indices;
 use crate::vulkan::{VK_ERROR_DEVICE_LOST, VkResult};
 
 static CALLS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
@@ -76,6 +77,7 @@ pub unsafe extern "system" fn crash() {
 
 /// Counts a call and returns the result with which it fails, if it does.
 pub fn strike(id: Id) -> Option<VkResult> {
+    indices::stop_if_broken();
     let call = CALLS[id as usize].fetch_add(1, Ordering::SeqCst) + 1;
     let chosen = TARGET.load(Ordering::SeqCst) == id as usize
         && (FIRST.load(Ordering::SeqCst)..=LAST.load(Ordering::SeqCst)).contains(&call);

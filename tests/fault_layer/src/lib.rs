@@ -9,7 +9,8 @@
 //! [`control`]). Two more make pipeline caches keep pipelines (`caches`), three make the driver
 //! refuse shaders (`refusals`), and three simulate a slow GPU (`slow`). A variable makes shaders
 //! compute wrong numbers (`miscompiles`), another one compiles them with fast mathematics
-//! (`fast_math`), a third one prints what the driver's compiler says of each pipeline (`listings`).
+//! (`fast_math`), a third one checks their indices (`indices`), and a fourth one prints what the
+//! driver's compiler says of each pipeline (`listings`).
 //!
 //! [`functions`] is the table of functions that can fail; [`faults`] decides which call does;
 //! [`chain`] is the protocol of layers. The crate has no dependencies, so that it builds in a
@@ -22,6 +23,7 @@ mod counters;
 pub mod fast_math;
 mod faults;
 mod functions;
+pub mod indices;
 mod listings;
 mod miscompiles;
 mod refusals;

@@ -7,11 +7,22 @@ pub const BOUND: usize = 3;
 
 /// The numbers of instructions.
 pub mod op {
+    pub const NAME: u32 = 5;
+    pub const EXTENSION: u32 = 10;
     pub const EXT_INST_IMPORT: u32 = 11;
     pub const EXT_INST: u32 = 12;
+    pub const MEMORY_MODEL: u32 = 14;
+    pub const ENTRY_POINT: u32 = 15;
+    pub const CAPABILITY: u32 = 17;
     pub const TYPE_BOOL: u32 = 20;
+    pub const TYPE_INT: u32 = 21;
     pub const TYPE_FLOAT: u32 = 22;
     pub const TYPE_VECTOR: u32 = 23;
+    pub const TYPE_MATRIX: u32 = 24;
+    pub const TYPE_ARRAY: u32 = 28;
+    pub const TYPE_RUNTIME_ARRAY: u32 = 29;
+    pub const TYPE_STRUCT: u32 = 30;
+    pub const TYPE_POINTER: u32 = 32;
     pub const CONSTANT_TRUE: u32 = 41;
     pub const CONSTANT_FALSE: u32 = 42;
     pub const CONSTANT: u32 = 43;
@@ -23,6 +34,8 @@ pub mod op {
     pub const LOAD: u32 = 61;
     pub const STORE: u32 = 62;
     pub const ACCESS_CHAIN: u32 = 65;
+    pub const IN_BOUNDS_ACCESS_CHAIN: u32 = 66;
+    pub const VECTOR_EXTRACT_DYNAMIC: u32 = 77;
     pub const COPY_OBJECT: u32 = 83;
     pub const BITCAST: u32 = 124;
     pub const FNEGATE: u32 = 127;
@@ -32,6 +45,8 @@ pub mod op {
     pub const FDIV: u32 = 136;
     pub const IS_NAN: u32 = 156;
     pub const IS_INF: u32 = 157;
+    pub const SELECT: u32 = 169;
+    pub const UGREATER_THAN_EQUAL: u32 = 174;
     pub const FORD_EQUAL: u32 = 180;
     pub const FUNORD_EQUAL: u32 = 181;
     pub const FORD_NOT_EQUAL: u32 = 182;
@@ -44,10 +59,14 @@ pub mod op {
     pub const FUNORD_LESS_EQUAL: u32 = 189;
     pub const FORD_GREATER_EQUAL: u32 = 190;
     pub const FUNORD_GREATER_EQUAL: u32 = 191;
+    pub const BITWISE_AND: u32 = 199;
+    pub const ATOMIC_UMAX: u32 = 239;
     pub const LABEL: u32 = 248;
     pub const BRANCH: u32 = 249;
     pub const BRANCH_CONDITIONAL: u32 = 250;
     pub const SWITCH: u32 = 251;
+    pub const RETURN: u32 = 253;
+    pub const RETURN_VALUE: u32 = 254;
 }
 
 /// The numbers of GLSL's functions.
@@ -67,6 +86,20 @@ pub fn words(code: &[u8]) -> Vec<u32> {
 /// The code of a module's words.
 pub fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// A string as words: it ends with a zero byte, and zeros fill the last word.
+pub fn string(text: &str) -> Vec<u32> {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize(text.len() / size_of::<u32>() * size_of::<u32>() + size_of::<u32>(), 0);
+    words(&bytes)
+}
+
+/// The string that words begin with.
+pub fn text(words: &[u32]) -> String {
+    let bytes = bytes(words);
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 /// The blocks to which an instruction can jump.

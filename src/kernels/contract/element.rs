@@ -20,6 +20,11 @@ pub(super) fn registers(dtype: DType, kind: Kind) -> usize {
     if dtype.accumulator() == DType::I32 && kind == Kind::FewRegisters { 2 } else { words(dtype) }
 }
 
+/// Whether a `Vec4` is a vector, and not a struct.
+pub(super) fn has_vectors(dtype: DType) -> bool {
+    !dtype.is_complex() && dtype != DType::I64
+}
+
 /// `x`, `y`, `z` or `w`.
 pub(super) fn lane(k: u32) -> &'static str {
     ["x", "y", "z", "w"][k as usize % 4]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::element::{element, lane, loader};
+use super::element::{element, has_vectors, lane, loader};
 use super::text::{products, stores, tile_defines};
 use super::tile::TileKind;
 use super::{ALayoutKind, BLayoutKind, Lanes, TileVariant, walk};
@@ -80,6 +80,18 @@ pub(super) fn slots(
     rows: &mut String,
 ) -> Vec<Slot> {
     let (threads, k) = (v.tile.threads(), place.k);
+    // The quotient and the remainder of slot t by a width, of the first slot where they differ by
+    // a constant.
+    let split = |name: &str, t: u32, width: u32| {
+        if !threads.is_multiple_of(width) {
+            return (format!("{name}{t} / {width}u"), format!("{name}{t} % {width}u"));
+        }
+        let (quotient, remainder) = (format!("{name}0 / {width}u"), format!("{name}0 % {width}u"));
+        match t * threads / width {
+            0 => (quotient, remainder),
+            more => (format!("({quotient} + {more}u)"), remainder),
+        }
+    };
     let (m, n) = (v.tile.m() as u32, v.tile.n() as u32);
     let mut out = Vec::new();
     let total = m * depth / 4;
@@ -87,10 +99,12 @@ pub(super) fn slots(
         let number = format!("slot_a{t}");
         let (row, own, least) = match v.a.1 {
             Lanes::Edge => {
-                (format!("{number} % {}u * 4u", m / 4), format!("{number} / {}u", m / 4), 4)
+                let (own, quad) = split("slot_a", t, m / 4);
+                (format!("{quad} * 4u"), own, 4)
             }
             _ => {
-                (format!("{number} / {}u", depth / 4), format!("{number} % {}u * 4u", depth / 4), 1)
+                let (row, quad) = split("slot_a", t, depth / 4);
+                (row, format!("{quad} * 4u"), 1)
             }
         };
         let _ = writeln!(rows, "    let {number} = local_index + {}u;", t * threads);
@@ -111,8 +125,8 @@ pub(super) fn slots(
         let (number, name) = (format!("slot_b{t}"), format!("next_b{t}"));
         let _ = writeln!(rows, "    let {number} = local_index + {}u;", t * threads);
         let (ty, fetch, put) = if square {
-            let (step, quad) =
-                (format!("{number} % {}u * 4u", depth / 4), format!("{number} / {}u", depth / 4));
+            let (quad, step) = split("slot_b", t, depth / 4);
+            let step = format!("{step} * 4u");
             let put = (0..4)
                 .map(|j| {
                     (place.b)(None, &format!("({step} + {j}u)"), &quad, &format!("{name}.k{j}"))
@@ -126,7 +140,7 @@ pub(super) fn slots(
                 put,
             )
         } else {
-            let (step, quad) = (format!("{number} / {}u", n / 4), format!("{number} % {}u", n / 4));
+            let (step, quad) = split("slot_b", t, n / 4);
             let put = vec![(place.b)(Some(&number), &step, &quad, &name)];
             (
                 "Vec4",
@@ -223,34 +237,35 @@ pub(super) fn program(shader: Shader, v: &TileVariant, depth: u32) -> Shader {
 }
 
 /// `fetch_a` and `fetch_b`: four neighbours of an operand, zeros beyond `end`. `fetch_b_square`:
-/// four columns of four steps.
+/// four columns of four steps. None of them branches where a quad is a vector, so that the loads of
+/// a step go out together and share their arithmetic: beyond the end, the last step is loaded.
 pub(super) fn fetch_text(v: &TileVariant) -> String {
     let (load_a, load_b) = (loader("a", v.conjugated[0]).0, loader("b", v.conjugated[1]).0);
     let (outer, inner) = match v.a_layout {
-        ALayoutKind::Dense if v.terms == 1 => ("0u", "kk"),
-        _ => ("kk / p.inner", "kk % p.inner"),
+        ALayoutKind::Dense if v.terms == 1 => ("0u", "at"),
+        _ => ("at / p.inner", "at % p.inner"),
     };
-    let inside = match v.a_layout {
-        ALayoutKind::Dense => None,
-        ALayoutKind::Patch | ALayoutKind::Spread => Some("line.inside"),
-        ALayoutKind::Window => Some("line.inside && a_inside(row, i)"),
+    let (is_inside, place) = match v.a_layout {
+        ALayoutKind::Dense => ("", "first + line.at"),
+        ALayoutKind::Patch | ALayoutKind::Spread => (" & line.inside", "first + line.at"),
+        ALayoutKind::Window => {
+            (" & line.inside & a_inside(row, i)", "select(0u, first + line.at, line.inside)")
+        }
     };
-    let checked = |ty: &str, zero: &str, load: &str| {
-        let check = inside.map_or(String::new(), |c| {
-            format!("    if !({c}) {{\n        return {zero};\n    }}\n")
-        });
+    let fetch_at = |ty: &str, steps: u32, load: &str| {
+        let is_inside = format!("(kk < end){is_inside}");
         format!(
-            "fn fetch_a_at(row: Row, first: u32, kk: u32, end: u32) -> {ty} {{\n    if kk >= end \
-             {{\n        return {zero};\n    }}\n    let i = {inner};\n    let line = a_line(row, \
-             {outer});\n{check}    return {load};\n}}\n\n"
+            "fn fetch_a_at(row: Row, first: u32, kk: u32, end: u32) -> {ty} {{\n    let at = \
+             min(kk, end - {steps}u);\n    let i = {inner};\n    let line = a_line(row, \
+             {outer});\n{}    return {};\n}}\n\n",
+            left_early(v, ty, &is_inside),
+            kept(v, ty, load, &is_inside)
         )
     };
     let mut text = match v.a.1 {
-        Lanes::One => {
-            checked("Scalar", "Scalar()", &format!("{load_a}(first + line.at + i * p.a_step)"))
-        }
-        Lanes::Depth => checked("Vec4", "Vec4()", "load4_a(first + line.at + i)"),
-        Lanes::Edge => checked("Vec4", "Vec4()", "load4_a(first + line.at + i * p.a_step)"),
+        Lanes::One => fetch_at("Scalar", 1, &format!("{load_a}({place} + i * p.a_step)")),
+        Lanes::Depth => fetch_at("Vec4", 4, &format!("load4_a({place} + i)")),
+        Lanes::Edge => fetch_at("Vec4", 1, &format!("load4_a({place} + i * p.a_step)")),
     };
     text.push_str("fn fetch_a(row: Row, first: u32, k: u32, end: u32) -> Vec4 {\n    return ");
     if v.a.1 == Lanes::One {
@@ -260,55 +275,67 @@ pub(super) fn fetch_text(v: &TileVariant) -> String {
     } else {
         text.push_str("fetch_a_at(row, first, k, end);\n}\n\n");
     }
+    let steps = if v.b.1 == Lanes::Depth { 4 } else { 1 };
     let line = match v.b_layout {
-        BLayoutKind::Dense => "kk * p.b_step".to_owned(),
-        _ => "b_line(kk / p.inner) + kk % p.inner * p.b_step".to_owned(),
+        BLayoutKind::Dense => "first + at * p.b_step".to_owned(),
+        _ => "first + b_line(at / p.inner) + at % p.inner * p.b_step".to_owned(),
     };
-    match v.b.1 {
-        Lanes::One => {
-            let parts: Vec<_> = (0..4)
-                .map(|j| format!("{load_b}(line + min(n + {j}u, p.n - 1u) * p.b_column)"))
-                .collect();
-            let _ = writeln!(
-                text,
-                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Vec4 {{\n    if kk >= end \
-                 {{\n        return Vec4();\n    }}\n    let line = first + {line};\n    return \
-                 four(\n        {},\n    );\n}}\n",
-                parts.join(",\n        ")
-            );
+    let (name, ty) =
+        if v.b.1 == Lanes::Depth { ("fetch_b_square", "Square") } else { ("fetch_b", "Vec4") };
+    let head = format!(
+        "fn {name}(first: u32, kk: u32, end: u32, n: u32) -> {ty} {{\n    let at = min(kk, end - \
+         {steps}u);\n{}    let line = {line};\n",
+        left_early(v, ty, "kk < end")
+    );
+    let column = |j: u32| format!("line + min(n + {j}u, p.n - 1u) * p.b_column");
+    let kept = |load: &str| kept(v, "Vec4", load, "kk < end");
+    if v.b.1 == Lanes::Depth {
+        let _ = writeln!(
+            text,
+            "struct Square {{\n    k0: Vec4,\n    k1: Vec4,\n    k2: Vec4,\n    k3: \
+             Vec4,\n}}\n\n{}",
+            head.trim_end()
+        );
+        for j in 0..4 {
+            let load = kept(&format!("load4_b({})", column(j)));
+            let _ = writeln!(text, "    let t{j} = {load};");
         }
-        Lanes::Edge => {
-            let _ = writeln!(
-                text,
-                "fn fetch_b(first: u32, kk: u32, end: u32, n: u32) -> Vec4 {{\n    if kk >= end \
-                 {{\n        return Vec4();\n    }}\n    return load4_b(first + {line} + min(n, \
-                 p.n - 4u));\n}}\n"
-            );
-        }
-        Lanes::Depth => {
-            let mut body = String::new();
-            for j in 0..4 {
-                let _ = writeln!(
-                    body,
-                    "        t{j} = load4_b(line + min(n + {j}u, p.n - 1u) * p.b_column);"
-                );
-            }
-            let turned: Vec<_> = (0..4)
-                .map(|k| {
-                    let l = lane(k);
-                    format!("four(t0.{l}, t1.{l}, t2.{l}, t3.{l})")
-                })
-                .collect();
-            let _ = writeln!(
-                text,
-                "struct Square {{\n    k0: Vec4,\n    k1: Vec4,\n    k2: Vec4,\n    k3: \
-                 Vec4,\n}}\n\nfn fetch_b_square(first: u32, kk: u32, end: u32, n: u32) -> Square \
-                 {{\n    var t0 = Vec4();\n    var t1 = Vec4();\n    var t2 = Vec4();\n    var t3 \
-                 = Vec4();\n    if kk < end {{\n        let line = first + {line};\n{body}    \
-                 }}\n    return Square(\n        {},\n    );\n}}\n",
-                turned.join(",\n        ")
-            );
-        }
+        let turned: Vec<_> = (0..4)
+            .map(|k| {
+                let l = lane(k);
+                format!("four(t0.{l}, t1.{l}, t2.{l}, t3.{l})")
+            })
+            .collect();
+        let _ = writeln!(
+            text,
+            "    return Square(\n        {},\n    );\n}}\n",
+            turned.join(",\n        ")
+        );
+    } else {
+        let load = if v.b.1 == Lanes::Edge {
+            "load4_b(line + min(n, p.n - 4u))".to_owned()
+        } else {
+            let parts: Vec<_> = (0..4).map(|j| format!("{load_b}({})", column(j))).collect();
+            format!("four(\n        {},\n    )", parts.join(",\n        "))
+        };
+        let _ = writeln!(text, "{head}    return {};\n}}\n", kept(&load));
     }
     text
+}
+
+/// The value `load` of a fetch if `is_inside`, else zeros.
+fn kept(v: &TileVariant, ty: &str, load: &str, is_inside: &str) -> String {
+    if has_vectors(v.a.0) {
+        format!("select({ty}(), {load}, {is_inside})")
+    } else {
+        load.to_owned()
+    }
+}
+
+/// The branch of a fetch that leaves with zeros unless `is_inside`, where [`kept`] cannot choose.
+fn left_early(v: &TileVariant, ty: &str, is_inside: &str) -> String {
+    if has_vectors(v.a.0) {
+        return String::new();
+    }
+    format!("    if !({is_inside}) {{\n        return {ty}();\n    }}\n")
 }

@@ -10,6 +10,7 @@ use std::{env, fmt};
 
 use super::Capabilities;
 use crate::kind::Kind;
+use crate::sys::cores::cores;
 use crate::sys::integer_dot;
 
 /// The kind of processor that computes.
@@ -95,11 +96,12 @@ pub struct Profile {
 /// having 128: with more registers each SIMD holds one subgroup, which hides no latency.
 const FEW_REGISTERS: u32 = 128;
 
-// Workgroups that run at once. No driver reports through wgpu how many processors a GPU has. So
-// each number is for one card or chip of its kind: the number of processors from its maker's data,
-// times the number of larger tiles that a processor holds. It is not measured: none of these GPUs
-// has run the kernels that use it. A number that is too small leaves a part of a larger GPU idle,
-// one that is too large makes workgroups wait for each other; results are right in any case.
+// Workgroups that run at once, where the driver does not report how many cores the GPU has (see
+// `Profile::with_cores`). Each number is for one card or chip of its kind: the number of cores from
+// its maker's data, times the number of larger tiles that a core holds. It is not measured: none of
+// these GPUs has run the kernels that use it. A number that is too small leaves a part of a larger
+// GPU idle, one that is too large makes workgroups wait for each other; results are right in any
+// case.
 
 /// AMD's RX 7900 XTX: 96 compute units with 64 KiB of workgroup memory each, which is two tiles of
 /// 32 KiB.
@@ -217,7 +219,7 @@ impl Profile {
         let parts = env::var("TF_WGPU_PARTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
         let known = Self::from_parts(&adapter.get_info(), Capabilities::of(adapter));
         let packed_dot = known.packed_dot && integer_dot::is_accelerated(adapter).unwrap_or(true);
-        let own = Self { own_barriers, parts, packed_dot, ..known };
+        let own = Self { own_barriers, parts, packed_dot, ..known.with_cores(cores(adapter)) };
         let Ok(name) = env::var("TF_WGPU_PROFILE") else { return own };
         // An unknown preset is reported once, by `settings::problems`.
         Self::named(&name).map_or(own, |preset| preset.on(own))
@@ -268,6 +270,17 @@ impl Profile {
         Self { name, simd_width, registers, resident_workgroups, packed_dot, capabilities, ..kind }
     }
 
+    /// The profile of a GPU with this many cores, if the number is known: AMD's compute units or
+    /// NVIDIA's multiprocessors. Each holds two workgroups of 256 invocations with a tile in
+    /// workgroup memory.
+    #[must_use]
+    const fn with_cores(self, cores: Option<u32>) -> Self {
+        let Some(cores) = cores else { return self };
+        let resident_workgroups = 2 * cores as usize;
+        let (workgroups, invocations) = (2 * resident_workgroups, 256 * resident_workgroups);
+        Self { resident_workgroups, workgroups, invocations, ..self }
+    }
+
     /// The preset of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::PRESETS.into_iter().find(|p| p.name.eq_ignore_ascii_case(name.trim()))
@@ -316,6 +329,11 @@ impl Profile {
         matches!(self.class, Class::Software)
     }
 
+    /// Whether a workgroup of this many invocations is one subgroup.
+    pub const fn has_subgroups_of(&self, lanes: u32) -> bool {
+        self.capabilities.subgroups && self.simd_width == lanes
+    }
+
     /// Whether eight invocations load one element each and broadcast it to the others, since a load
     /// goes lane by lane and costs more than the subgroup operation.
     pub const fn shares_loads(&self) -> bool {
@@ -361,6 +379,15 @@ mod tests {
         assert_eq!(of(Other, 0x1234, 4), ("integrated", Kind::FewRegisters, 4));
         assert_eq!(of(Cpu, 0x10005, 8), ("llvmpipe", Kind::Software, 8));
         assert_eq!(of(Cpu, 0x1ae0, 4), ("swiftshader", Kind::Software, 4));
+    }
+
+    #[test]
+    fn a_reported_number_of_cores_counts() {
+        let sizes = |p: Profile| (p.resident_workgroups, p.workgroups, p.invocations);
+        let flagship = Profile::NVIDIA.with_cores(Some(128));
+        assert_eq!(sizes(flagship), sizes(Profile::NVIDIA), "the preset is that of one card");
+        assert_eq!(sizes(Profile::NVIDIA.with_cores(Some(28))), (56, 112, 14_336));
+        assert_eq!(Profile::AMD.with_cores(None), Profile::AMD);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! functions. It knows nothing of TensorFlow, devices or kernels.
 
 pub(crate) mod address_range;
+pub(crate) mod cores;
 #[cfg(windows)]
 pub(crate) mod display_drivers;
 #[cfg(any(has_examination, windows))]

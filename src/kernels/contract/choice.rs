@@ -2,13 +2,14 @@
 //! index is cut: the choice that is estimated to finish first.
 //!
 //! An estimate counts products of one invocation, as if a machine ran a fixed number of invocations
-//! at once and all others after them. No adapter reports that number; its profile has it.
+//! at once and all others after them. Its profile has that number, [`CORE`] for each core.
 
 mod schedule;
 
 use smallvec::SmallVec;
 
-use super::tile::{COOPERATIVE_DEPTH, Tile, TileKind};
+use super::shares::CORE;
+use super::tile::{COOPERATIVE_DEPTH, SUBGROUP, Tile, TileKind};
 use super::{Contraction, element, software, tables};
 use crate::device::{Cooperative, Profile, Schedule};
 
@@ -144,7 +145,12 @@ impl Choice {
 }
 
 fn fits(d: &Demand, t: &Tile) -> bool {
-    t.fits(d.words, d.profile.kind())
+    let has_lanes = match t.kind {
+        TileKind::Subgroup => d.profile.is_software() || d.profile.has_subgroups_of(t.lanes_n),
+        _ => true,
+    };
+    has_lanes
+        && t.fits(d.words, d.profile.kind())
         && t.workgroup_memory() <= d.profile.capabilities.workgroup_memory
 }
 
@@ -187,9 +193,17 @@ fn order(d: &Demand, (a, x): &(Choice, f64), (b, y): &(Choice, f64)) -> std::cmp
 const SAME: f64 = 4.0;
 const NEAR: f64 = 8.0;
 const APART: f64 = 24.0;
-/// The cost of a load from workgroup memory. Half of the cost of filling it is hidden where the
-/// next steps are loaded ahead.
+/// The cost of a load from workgroup memory, or from the cache that shares its memory where all
+/// lanes of a subgroup load neighbours. Half of the cost of filling workgroup memory is hidden
+/// where the next steps are loaded ahead.
 const SHARED: f64 = 1.5;
+/// The cost of a sum that goes to memory and comes back. The FMA units of large cards compute 15 to
+/// 41 products in the time in which their memory moves one byte, so that eight bytes cost 120 to
+/// 330; caches hold some of them.
+const MOVED: f64 = 100.0;
+/// The independent sums with which one invocation in four keeps a lane busy: as many products are
+/// on their way at once as of four invocations with a quarter of the sums.
+const BUSY: f64 = 64.0;
 /// The cost of a workgroup before its first step, and of each addition of two groups' sums with its
 /// barrier.
 const START: f64 = 100.0;
@@ -214,7 +228,13 @@ fn step_cost(d: &Demand, t: &Tile) -> f64 {
         _ => 1.0,
     };
     let loads = match t.kind {
-        TileKind::Registers | TileKind::Subgroup | TileKind::Gemv(_) => {
+        TileKind::Subgroup => {
+            // The first tile of the same columns brings them into the cache.
+            let cached = SHARED + (NEAR - SHARED) / d.m.div_ceil(t.m()) as f64;
+            let column = if near { cached } else { APART };
+            SHARED * rows / f64::from(SUBGROUP) + column * columns
+        }
+        TileKind::Registers | TileKind::Gemv(_) => {
             SAME * rows + if near { NEAR } else { APART } * columns
         }
         TileKind::Workgroup { depth, buffers, .. } => {
@@ -235,7 +255,18 @@ fn step_cost(d: &Demand, t: &Tile) -> f64 {
 
 /// The cost of adding up `partial` sums in a second dispatch.
 fn finish_cost(d: &Demand, partial: usize) -> f64 {
-    f64::from(d.profile.dispatch_cost) + NEAR * partial as f64 / d.profile.invocations as f64
+    f64::from(d.profile.dispatch_cost) + MOVED * partial as f64 / d.profile.invocations as f64
+}
+
+/// The least part of a full device's time that a step of a tile takes on a device that is not full:
+/// a core has at least one workgroup, and a lane needs enough products that do not wait for each
+/// other. The loads of tiles without workgroup memory wait for memory, whose time is the same.
+fn least_share(t: &Tile) -> f64 {
+    if t.workgroup_memory() == 0 || t.groups() > 1 {
+        return 1.0;
+    }
+    let sums = f64::from(t.rows * t.vec4s * 4);
+    (BUSY / sums / 4.0).max(f64::from(t.threads()) / CORE as f64).min(1.0)
 }
 
 /// The choices with this tile: the contracted index in one part, and in as many parts as there is
@@ -244,16 +275,16 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
     let width = d.profile.invocations;
     let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize;
     let groups = t.groups();
-    let step = step_cost(d, t);
+    let (step, share) = (step_cost(d, t), least_share(t));
     let adding = f64::from(groups.ilog2() * t.rows * t.vec4s) * BARRIER;
     let cost = |split_k: usize| {
         let waves = (invocations * split_k) as f64 / width as f64;
         let steps = d.depth as f64 / split_k as f64 / f64::from(groups);
         let finish = if split_k > 1 { finish_cost(d, split_k * d.m * d.n * d.batch) } else { 0.0 };
-        waves.max(1.0) * (step * steps + START + adding) + finish
+        waves.max(share) * (step * steps + START + adding) + finish
     };
     let least = if groups > 1 { LEAST_GEMV * groups as usize } else { LEAST };
-    let most = (width / invocations).min(d.depth / least).max(1);
+    let most = ((share * width as f64) as usize / invocations).min(d.depth / least).max(1);
     [Some(1), (most > 1).then_some(most)]
         .map(|split_k| split_k.map(|split_k| (Choice::of_tiles(t, split_k), cost(split_k))))
 }
@@ -311,16 +342,38 @@ mod tests {
     #[test]
     fn large_results_get_large_tiles() {
         let discrete = demand(Profile::NVIDIA, 4096, 4096, 4096);
-        assert_eq!(choose(&discrete).tile.m(), 128);
+        assert!(choose(&discrete).tile.m() >= 64);
         // With as much memory as most adapters have, loads run ahead of products.
         let ahead =
             choose(&Demand { profile: with_memory(Profile::NVIDIA, 32 << 10), ..discrete }).tile;
         assert!(ahead.m() == 128, "{ahead:?}");
         assert!(matches!(ahead.kind, TileKind::Workgroup { buffers: 2, .. }), "{ahead:?}");
-        assert_eq!(choose(&demand(Profile::INTEL, 4096, 4096, 4096)).tile.m(), 64);
+        let wide = choose(&demand(Profile::INTEL, 4096, 4096, 4096)).tile;
+        assert_eq!((wide.kind, wide.m(), wide.n()), (TileKind::Subgroup, 8, 32));
+        // Subgroups of Xe2 have 16 lanes, and those of Apple 32: no tile is that wide.
+        let lanes = |simd_width| Profile { simd_width, ..Profile::INTEL };
+        assert_eq!(choose(&demand(lanes(16), 4096, 4096, 4096)).tile.n(), 64);
+        assert_eq!(choose(&demand(lanes(32), 4096, 4096, 4096)).tile.m(), 64);
         for profile in GPUS {
             assert_eq!(choose(&demand(profile, 4096, 4096, 4096)).split_k, 1);
         }
+    }
+
+    /// A core of a GPU that is not full has workgroups of large tiles; none of them is cut, since
+    /// its sums would go to memory and back.
+    #[test]
+    fn products_that_do_not_fill_a_gpu_take_large_tiles_whole() {
+        let profile = with_memory(Profile::NVIDIA, 32 << 10);
+        let of = |m, n, depth, batch| {
+            let d = Demand { profile, batch, ..demand(profile, m, n, depth) };
+            let Choice { tile, split_k, schedule } = choose(&d);
+            (tile.m(), tile.n(), split_k, schedule)
+        };
+        let wide = (128, 64, 1, Schedule::DataParallel);
+        assert_eq!(of(1024, 1024, 1024, 1), wide);
+        assert_eq!(of(128, 64, 64, 96), wide, "the heads of attention");
+        let filters = of(8 * 56 * 56, 64, 576, 1);
+        assert_eq!((filters.0, filters.1), (128, 64), "a convolution with 64 filters");
     }
 
     /// A vector times a matrix reads the matrix once. What counts is that neighbouring invocations
@@ -341,15 +394,14 @@ mod tests {
                     "{profile:?} {m}: {tile:?}"
                 );
             }
-            // Sixteen rows share the elements of the matrix through workgroup memory, and the
-            // contracted index is cut.
+            // Sixteen rows share the elements of the matrix through workgroup memory or a cache,
+            // and the contracted index is cut.
             let choice = choose(&demand(profile, 16, 4096, 4096));
-            assert!(
-                choice.tile.workgroup_memory() > 0 && choice.tile.groups() == 1,
-                "{profile:?}: {choice:?}"
-            );
+            let is_shared =
+                choice.tile.workgroup_memory() > 0 || choice.tile.kind == TileKind::Subgroup;
+            assert!(is_shared && choice.tile.groups() == 1, "{profile:?}: {choice:?}");
             let is_cut = choice.split_k > 1 || choice.schedule == Schedule::StreamK;
-            assert!(choice.tile.m() == 16 && is_cut, "{profile:?}: {choice:?}");
+            assert!((8..=16).contains(&choice.tile.m()) && is_cut, "{profile:?}: {choice:?}");
         }
     }
 

@@ -63,10 +63,25 @@ impl Work {
     }
 }
 
+/// Invocations that a core (a compute unit, a multiprocessor) runs at once, four for each lane of
+/// its FMA units.
+pub(super) const CORE: usize = 512;
+
+/// The adapter's cores, each of which runs [`CORE`] invocations with tiles in workgroup memory.
+pub(super) fn cores(profile: &Profile) -> usize {
+    (profile.resident_workgroups * 256 / CORE).max(1)
+}
+
+/// The most bytes of a tile that [`Profile::resident_workgroups`] counts. Two of them fill the
+/// memory of a core.
+const LARGEST: u32 = 32 << 10;
+
 /// Workgroups of a tile that the adapter runs at once: the fewer invocations each has, the more
-/// workgroups run.
+/// workgroups run, as far as there is workgroup memory.
 pub(super) fn resident(profile: &Profile, tile: &Tile) -> usize {
-    profile.resident_workgroups * 256 / tile.threads() as usize
+    let by_memory = (2 * LARGEST / tile.workgroup_memory().max(1)) as usize;
+    let by_invocations = profile.resident_workgroups * 256 / tile.threads() as usize;
+    by_invocations.min((profile.resident_workgroups * by_memory).div_ceil(2))
 }
 
 /// The steps of all tiles one after the other, cut into shares whose lengths differ by at most one

@@ -2,7 +2,7 @@
 
 use super::element::registers as registers_of;
 use super::software;
-use super::tile::{Tile, TileKind, cooperative_tile, double, gemv, registers, workgroup};
+use super::tile::{Tile, TileKind, cooperative_tile, double, gemv, registers, subgroup, workgroup};
 use crate::device::{Cooperative, MatrixSize, Profile};
 use crate::dtype::DType;
 use crate::kind::Kind;
@@ -14,6 +14,10 @@ use crate::kind::Kind;
 /// at SIMD8 in workgroup memory and mostly for GEMV, else at SIMD16. With 32 sums (8x1 in 8x16) it
 /// spills 24 to 37 registers, with 64 (8x2 in 16x16) 19 to 130. Four rows of two-word
 /// elements spill 34, so that those take tiles of one row.
+///
+/// In tiles without workgroup memory, whose lanes share the loads of rows, 32 sums fit: none of
+/// their variants spills (dg2, lnl). With 64 (16x1) all but one of those that were tried spill 64
+/// to 87. A workgroup is one subgroup, of 8 invocations up to Xe-HPG and of 16 from Xe2 on.
 pub const FEW_REGISTERS: &[Tile] = &[
     double(4, 1, 16, 16),
     double(4, 1, 8, 8),
@@ -27,6 +31,8 @@ pub const FEW_REGISTERS: &[Tile] = &[
     gemv(1, 16, 16),
     gemv(4, 1, 64),
     gemv(1, 1, 64),
+    subgroup(8, 1, 8),
+    subgroup(8, 1, 16),
 ];
 
 /// Tiles of GPUs with more registers. An adapter does not use a tile that needs more workgroup
@@ -41,6 +47,8 @@ pub const FEW_REGISTERS: &[Tile] = &[
 pub const MANY_REGISTERS: &[Tile] = &[
     double(8, 2, 16, 16),
     workgroup(8, 2, 16, 16),
+    double(8, 2, 16, 8),
+    double(8, 2, 8, 8),
     double(4, 1, 16, 16),
     double(4, 1, 8, 8),
     workgroup(4, 1, 32, 4),

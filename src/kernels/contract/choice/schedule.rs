@@ -1,15 +1,15 @@
 //! How the workgroups of a chosen tile share the tiles of the result: by estimates as in [`super`],
-//! which here count whole waves. A wave is the set of workgroups that run at once. Where each
-//! workgroup computes one tile, the last wave may leave most of a GPU idle.
+//! which here count waves. A wave is the set of workgroups that run at once. Where each workgroup
+//! computes one tile, the last wave may leave most of a GPU idle.
 //!
 //! The profile's number of workgroups is an estimate from data sheets, and none of this has been
 //! measured on a GPU. So another schedule must promise more than a small gain, and under
 //! `TF_WGPU_AUTOTUNE` the data-parallel one is timed against it.
 
 use super::super::Contraction;
-use super::super::shares::resident;
+use super::super::shares::{CORE, cores, resident};
 use super::super::tile::Tile;
-use super::{Choice, Demand, START, finish_cost, step_cost};
+use super::{Choice, Demand, START, finish_cost, least_share, step_cost};
 use crate::device::Schedule;
 
 /// The largest part of the data-parallel schedule's time that stream-K may take: it writes sums of
@@ -49,6 +49,35 @@ pub(super) fn scheduled(d: &Demand, choice: Choice) -> Choice {
     }
 }
 
+/// The cores of a GPU, each of which runs as many workgroups of a tile.
+struct Cores {
+    count: usize,
+    /// Workgroups of the tile on a core.
+    each: usize,
+}
+
+impl Cores {
+    fn of(d: &Demand, tile: &Tile) -> Self {
+        let count = cores(&d.profile);
+        Self { count, each: resident(&d.profile, tile).div_ceil(count) }
+    }
+
+    /// The part of a full device's time that workgroups take of which `most` share a core.
+    fn share(tile: &Tile, most: usize) -> f64 {
+        if most == 0 {
+            return 0.0;
+        }
+        (most as f64 * f64::from(tile.threads()) / CORE as f64).max(least_share(tile))
+    }
+
+    /// The same of one wave after the other. The last one may leave cores with fewer workgroups.
+    fn waves(&self, tile: &Tile, workgroups: usize) -> f64 {
+        let wave = self.count * self.each;
+        let last = (workgroups % wave).div_ceil(self.count);
+        (workgroups / wave) as f64 * Self::share(tile, self.each) + Self::share(tile, last)
+    }
+}
+
 /// The cost of each schedule, in products of one invocation.
 struct Costs {
     data_parallel: f64,
@@ -58,13 +87,13 @@ struct Costs {
 
 impl Costs {
     fn of(d: &Demand, Choice { tile, split_k, .. }: Choice) -> Self {
-        let workgroups = resident(&d.profile, tile);
+        let (workgroups, cores) = (resident(&d.profile, tile), Cores::of(d, tile));
         let (tiles, parts) = (tile.tiles(d.m, d.n) * d.batch, split_k.max(1));
         let step = step_cost(d, tile);
-        let waves = (tiles * parts).div_ceil(workgroups) as f64;
+        let waves = cores.waves(tile, tiles * parts);
         let part = step * d.depth.div_ceil(parts) as f64;
         let finish = if parts > 1 { finish_cost(d, parts * d.m * d.n * d.batch) } else { 0.0 };
-        let all = tiles as f64 / workgroups as f64;
+        let all = tiles as f64 / workgroups as f64 * Cores::share(tile, cores.each);
         let cut = 2 * workgroups * tile.m() * tile.n();
         Self {
             data_parallel: waves * (part + START) + finish,
@@ -101,7 +130,8 @@ mod tests {
         // The same in each of two results.
         let two = Demand { batch: 2, ..demand(Profile::NVIDIA, [13 * 128, 4096, 12 * 128]) };
         assert_eq!(choose(&two).schedule, Schedule::StreamK);
-        let matrices = Demand { cooperative: Some(Cooperative::F16), ..d };
+        // Matrices compute faster, so that the sums that go to memory weigh more.
+        let matrices = Demand { cooperative: Some(Cooperative::F16), depth: 8192, ..d };
         let choice = choose(&matrices);
         assert!(choice.is_cooperative(), "{choice:?}");
         assert_eq!(choice.schedule, Schedule::StreamK, "{choice:?}");

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -307,6 +309,28 @@ def test_the_hot_region_of_a_row_of_bandwidth_moves_most_bytes() -> None:
     text = OUTPUT.replace("@@ done 1024 64 2", "@@ done 0 64 2")
     found, _ = read(text)
     assert (found.computes, found.bound, found.issued_per_16_bytes) == (False, None, 29.0)
+
+
+#: A program in place of `kernels`: its device is lost at the third row of a process, and at row b.
+PROGRAM = """
+import sys
+rows = [f"family {name}" for name in "abcdef" if not sys.argv[1:] or f"family {name}" in sys.argv]
+for number, row in enumerate(rows):
+    print("@@ row", row.replace(" ", ": "))
+    lost = lost or number == 2 or row == "family b" if number else row == "family b"
+    print("@@ failed the GPU was lost" if lost else "@@ done 1 2 3", flush=True)
+"""
+
+
+def test_a_lost_device_does_not_end_the_rows(tmp_path: Path) -> None:
+    program = tmp_path / "kernels.py"
+    program.write_text(PROGRAM)
+    wanted = [f"family: {name}" for name in "abcdef"]
+    core = min(os.sched_getaffinity(0))
+    found = list(rows.run([sys.executable, program], dict(os.environ), wanted, core))
+    assert [(row.row, row.problem) for row in found] == [
+        (name, "the GPU was lost" if name == "family: b" else "") for name in wanted
+    ]
 
 
 def limits(**changes: object) -> Limits:

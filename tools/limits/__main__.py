@@ -71,9 +71,10 @@ def main() -> int:
     folder = options.folder.resolve()
     fetch.fetch_newest(folder)
     mesa = fetch.newest_version(folder)
+    wanted = rows.names(options.program, options.rows)
     started = [
         (
-            [*chips.starter(folder, chips.CHIPS[chip]), options.program, "--once", *options.rows],
+            [*chips.starter(folder, chips.CHIPS[chip]), options.program, "--once"],
             rows.environment(folder, chip),
         )
         for chip in options.chips
@@ -81,8 +82,8 @@ def main() -> int:
     cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
     with ThreadPoolExecutor(options.jobs) as pool:
         parts = [
-            pool.submit(rows.run, command, variables, core, chip, mesa, options.listings)
-            for chip, core, (command, variables) in zip(options.chips, cores, started)
+            pool.submit(rows.limits, *command, wanted, core, chip, mesa, options.listings)
+            for chip, core, command in zip(options.chips, cores, started)
         ]
         found = [limits for part in parts for limits in part.result()]
     for limits in found:

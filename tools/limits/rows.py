@@ -233,32 +233,65 @@ def environment(root: Path, chip: str) -> dict[str, str]:
     return found
 
 
+def names(program: Path, filters: list[str]) -> list[str]:
+    """The rows that the filters choose, in the program's order."""
+    command = [program, "--list", "--batch", "64", *filters]
+    listed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return listed.stdout.splitlines()
+
+
 def run(
     command: list[str | Path],
     variables: dict[str, str],
+    wanted: list[str],
+    core: int,
+) -> Iterator[Enqueued]:
+    """Runs `kernels --once` on a chip with the wanted rows. It gets one core, so that one thread
+    compiles at a time, and debug outputs do not mix. Intel's shim loses the device after some rows;
+    then another process begins with the row that failed.
+    """
+    rest = list(wanted)
+    while rest:
+        filters = [name.replace(": ", " ", 1) for name in rest]
+        process = subprocess.Popen(
+            ["taskset", "--cpu-list", str(core), *command, *filters],
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        first, lost = rest[0], False
+        with process:
+            assert process.stdout is not None
+            for row in enqueued(process.stdout):
+                lost = "lost" in row.problem and row.row != first
+                if lost:
+                    process.kill()
+                    break
+                # A filter may choose more rows than its own.
+                if row.row in rest:
+                    rest = rest[rest.index(row.row) + 1 :]
+                    yield row
+        if not lost:
+            break
+
+
+def limits(
+    command: list[str | Path],
+    variables: dict[str, str],
+    wanted: list[str],
     core: int,
     chip: str,
     mesa: str,
     listings: Path | None,
 ) -> list[Limits]:
-    """Runs `kernels --once` on a chip. It gets one core, so that one thread compiles at a time, and
-    debug outputs do not mix. If `listings` is a folder, each row's listings go there.
-    """
-    process = subprocess.Popen(
-        ["taskset", "--cpu-list", str(core), *command],
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
+    """What limits the wanted rows on a chip. If `listings` is a folder, their listings go there."""
     found = []
-    with process:
-        assert process.stdout is not None
-        for number, row in enumerate(enqueued(process.stdout)):
-            if listings:
-                keep(listings, chip, number, row)
-            found.append(limits_of(row, chip, mesa))
-    if process.returncode and not any(limits.problem for limits in found):
-        raise SystemExit(f"limits: {chip}: the program ended with {process.returncode}")
+    for number, row in enumerate(run(command, variables, wanted, core)):
+        if listings:
+            keep(listings, chip, number, row)
+        found.append(limits_of(row, chip, mesa))
+    if not found:
+        raise SystemExit(f"limits: {chip}: the program enqueued no row")
     return found

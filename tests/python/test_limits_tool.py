@@ -231,6 +231,23 @@ def test_a_loop_around_a_loop_without_a_fixed_number_is_not_hot() -> None:
     assert [(b.name, times) for b, times in loop] == [("outer", 1), ("inner", 3), ("end", 1)]
 
 
+def test_a_counter_of_an_inner_loop_is_not_the_loops_own() -> None:
+    blocks = [
+        block("tiles", "steps"),
+        block("steps", "inner"),
+        block("inner", "inner", "end"),
+        block("end", "steps", "next"),
+        block("next", "tiles"),
+    ]
+    reader = Reader(
+        lambda _: [],
+        lambda _: Counter(),
+        lambda loop: 3 if any(b.name == "inner" for b in loop) else None,
+    )
+    (loop,) = hot_loops(blocks, reader)
+    assert [(b.name, times) for b, times in loop] == [("steps", 1), ("inner", 3), ("end", 1)]
+
+
 def test_bounds_of_rdna() -> None:
     model = bounds.rdna(bounds.RDNA3_MATRIX)
     # 2 clocks for each instruction of 64 lanes; dual issue takes one for 80 of 100.

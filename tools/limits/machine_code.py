@@ -104,7 +104,9 @@ def hot_loops(blocks: list[Block], reader: Reader) -> list[Counted]:
     around it, if that has no other loops.
     """
     all_loops = natural_loops(blocks)
-    fixed = [reader.passes([blocks[i] for i in sorted(loop)]) for loop in all_loops]
+    # Counters of inner loops are not the loop's own.
+    own = [loop.difference(*(other for other in all_loops if other < loop)) for loop in all_loops]
+    fixed = [reader.passes([blocks[i] for i in sorted(loop)]) for loop in own]
     found = []
     for number, loop in enumerate(all_loops):
         inner = [i for i, other in enumerate(all_loops) if other < loop]

@@ -329,11 +329,14 @@ def test_the_hot_region_of_a_row_of_bandwidth_moves_most_bytes() -> None:
 
 
 #: A program in place of `kernels`: its device is lost at the third row of a process, and at row b.
+#: Row e crashes.
 PROGRAM = """
-import sys
+import os, sys
 rows = [f"family {name}" for name in "abcdef" if not sys.argv[1:] or f"family {name}" in sys.argv]
 for number, row in enumerate(rows):
-    print("@@ row", row.replace(" ", ": "))
+    print("@@ row", row.replace(" ", ": "), flush=True)
+    if row == "family e":
+        os.abort()
     lost = lost or number == 2 or row == "family b" if number else row == "family b"
     print("@@ failed the GPU was lost" if lost else "@@ done 1 2 3", flush=True)
 """
@@ -345,8 +348,12 @@ def test_a_lost_device_does_not_end_the_rows(tmp_path: Path) -> None:
     wanted = [f"family: {name}" for name in "abcdef"]
     core = min(os.sched_getaffinity(0))
     found = list(rows.run([sys.executable, program], dict(os.environ), wanted, core))
+    problems = {
+        "family: b": "the GPU was lost",
+        "family: e": "the compiler ended the process",
+    }
     assert [(row.row, row.problem) for row in found] == [
-        (name, "the GPU was lost" if name == "family: b" else "") for name in wanted
+        (name, problems.get(name, "")) for name in wanted
     ]
 
 

@@ -248,9 +248,10 @@ def run(
 ) -> Iterator[Enqueued]:
     """Runs `kernels --once` on a chip with the wanted rows. It gets one core, so that one thread
     compiles at a time, and debug outputs do not mix. Intel's shim loses the device after some rows;
-    then another process begins with the row that failed.
+    then another process begins with the row that failed. A crash costs its row.
     """
     rest = list(wanted)
+    started = []
     while rest:
         filters = [name.replace(": ", " ", 1) for name in rest]
         process = subprocess.Popen(
@@ -261,20 +262,25 @@ def run(
             text=True,
             errors="replace",
         )
-        first, lost = rest[0], False
-        with process:
-            assert process.stdout is not None
-            for row in enqueued(process.stdout):
-                lost = "lost" in row.problem and row.row != first
-                if lost:
-                    process.kill()
-                    break
-                # A filter may choose more rows than its own.
-                if row.row in rest:
-                    rest = rest[rest.index(row.row) + 1 :]
-                    yield row
-        if not lost:
-            break
+        started.append(process)
+        assert process.stdout is not None
+        first = rest[0]
+        for row in enqueued(process.stdout):
+            if "lost" in row.problem and row.row != first:
+                # It may take minutes to give back the shim's memory, so nothing waits for it here.
+                process.kill()
+                break
+            # A filter may choose more rows than its own.
+            if row.row in rest:
+                rest = rest[rest.index(row.row) + 1 :]
+                yield row
+        else:
+            if process.wait() >= 0 or not rest:
+                break
+            # A signal: the compiler crashed.
+            yield Enqueued(rest.pop(0), problem="the compiler ended the process")
+    for process in started:
+        process.communicate()
 
 
 def limits(

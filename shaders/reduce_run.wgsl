@@ -1,7 +1,7 @@
-// Accumulates strided runs for all reductions of a node at once. A run starts at element `e` of the
-// reduced group of run `o`, `k` of the iteration space [outer, p.extent, p.inner]; STATE has the
-// reductions' functions, READ gives a run's elements: values of the node's expression, or states
-// that an earlier step has stored, plane by plane.
+// Accumulates strided runs for all reductions of a program at once. A run starts at element `e` of
+// the reduced group of run `o`, `k` of the iteration space [outer, p.extent, p.inner]. STATE has
+// the reductions' functions, READ gives a run's elements: values of the expression, or states that
+// an earlier step has stored, plane by plane.
 
 {{STATE}}
 {{SOURCE}}

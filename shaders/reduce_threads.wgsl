@@ -1,6 +1,6 @@
 // Reduces the middle of [outer, p.extent, p.inner] to [outer, p.segments, p.inner], one invocation
-// for each state, for each word of packed outputs, or for each vec4 of columns. Segment s merges the
-// s-th of p.segments runs of neighbours. Grid: one invocation for each UNIT of p.count, in one
+// for each state, for each word of packed outputs, or for each vec4 of columns. Segment s merges
+// the s-th of p.segments runs of neighbours. Grid: one invocation for each UNIT of p.count, in one
 // dimension spread over x and y.
 
 const UNIT = {{UNIT}}u;

@@ -1,8 +1,8 @@
-// Accumulates as reduce_run.wgsl does, over runs of vec4s: four neighbouring elements, which are read
-// at once. In rows the reduced group is the innermost one, and a vec4 has four of its elements: e, n
-// and p.extent count vec4s, and FOUR merges their states a, b, c and d. In columns the four elements
-// belong to four neighbouring segments: k and p.inner count vec4s, and FOUR is the struct of their
-// states.
+// Accumulates as reduce_run.wgsl does, over runs of vec4s: four neighbouring elements, which are
+// read at once. In rows the reduced group is the innermost one, and a vec4 has four of its
+// elements: e, n and p.extent count vec4s, and FOUR merges their states a, b, c and d. In columns
+// the four elements belong to four neighbouring segments: k and p.inner count vec4s, and FOUR is
+// the struct of their states.
 
 {{STATE}}
 {{SOURCE}}

@@ -249,6 +249,8 @@ fn vec4s_of_rows_and_columns() {
                     session.misalign = misalign;
                     check(&mut session, Reduction::of(op), dtype, &[n, columns], &[0]);
                     check(&mut session, Reduction::of(op), dtype, &[2, n.min(100), columns], &[1]);
+                    // Neither of the two axes behind the reduced one has whole vec4s.
+                    check(&mut session, Reduction::of(op), dtype, &[n.min(100), 6, 10], &[0, 2]);
                 }
                 session.misalign = 0;
             }

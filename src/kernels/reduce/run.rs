@@ -84,7 +84,11 @@ impl ReductionProgram {
         let Self { expression, text, states, epilogue } = self;
         let accumulator = [states.accumulator()];
         let are_four = |types: &[DType]| types.iter().all(|t| vec4::supports(*t));
-        for reads in [Reads::Elements(expression, text, class), Reads::States] {
+        // Steps over states have the same text for every walk. Steps over vec4s differ between
+        // walks as other steps do, so the flat one suffices.
+        let flat = usize::from(class.is_flat());
+        let sources = [Reads::Elements(expression, text, class), Reads::States];
+        for reads in sources.into_iter().take(1 + flat) {
             let read = match reads {
                 Reads::Elements(..) => expression.inputs(),
                 Reads::States => &accumulator,
@@ -95,12 +99,18 @@ impl ReductionProgram {
             let parts = epilogue.parts(extras, most - read.len());
             let parts = parts.iter().filter(|part| read.len() + part.tensors() <= most);
             let sinks: Vec<_> = [None].into_iter().chain(parts.map(Some)).collect();
-            for vec4s in [Vec4s::None, Vec4s::Rows(mask), Vec4s::Columns(mask)] {
+            let vec4s = [Vec4s::None, Vec4s::Rows(mask), Vec4s::Columns(mask)];
+            for vec4s in vec4s.into_iter().take(1 + 2 * flat) {
                 for (finish, lanes) in sinks.iter().flat_map(|s| [1, 8, 64].map(|l| (*s, l))) {
                     let written = finish.map_or(accumulator.to_vec(), EpiloguePart::types);
-                    let fits = vec4s == Vec4s::None || are_four(read);
-                    if !fits || (vec4s.writes() && !(self.has_small_states() && are_four(&written)))
-                    {
+                    let is_possible = match vec4s {
+                        Vec4s::None => true,
+                        Vec4s::Rows(_) => are_four(read),
+                        Vec4s::Columns(_) => {
+                            are_four(read) && are_four(&written) && self.has_small_states()
+                        }
+                    };
+                    if !is_possible {
                         continue;
                     }
                     let workgroup = if lanes == 8 { 8 } else { WORKGROUP };
@@ -438,22 +448,31 @@ impl Work<'_> {
         StepInputs { class: None, vec4s, bindings: smallvec![states], params }
     }
 
-    /// The vec4s that a step can read along the last axis of a walk; none unless all inputs without
-    /// vec4s have one element for each run of rows, or for four columns.
+    /// The vec4s that a step can read; none unless all inputs without vec4s have one element for
+    /// each run of rows, or for four columns.
     fn vec4s(&self, walk: &Iteration, bases: &Bases, axis: usize, sink: Sink<'_>) -> Vec4s {
-        let last = walk.dims().len() - 1;
-        let is_row = axis == last;
-        if !walk.dims()[last].is_multiple_of(4) || !(is_row || self.stores_vec4s(sink)) {
+        let is_row = axis == walk.dims().len() - 1;
+        // The axes along which neighbours lie, which are one where all inputs walk them as one.
+        let from = if is_row { axis } else { axis + 1 };
+        let neighbours = (0..bases.len())
+            .fold(Iteration::over(&walk.dims()[from..]), |w, k| {
+                w.operand(&walk.strides(k)[from..], 0)
+            })
+            .collapse();
+        let is_whole = |stride: &i64| stride % 4 == 0;
+        if !neighbours.dims().last().is_some_and(|n| n.is_multiple_of(4))
+            || !(is_row || self.stores_vec4s(sink))
+        {
             return Vec4s::None;
         }
         let mut inputs = 0;
         for (k, dtype) in self.program.expression.inputs().iter().enumerate() {
-            match walk.strides(k).split_last() {
+            match neighbours.strides(k).split_last() {
                 Some((0, _)) => {}
                 Some((1, outer))
                     if vec4::supports(*dtype)
                         && bases[k].is_multiple_of(u64::from(vec4::unit(*dtype)))
-                        && outer.iter().all(|stride| stride % 4 == 0) =>
+                        && outer.iter().chain(&walk.strides(k)[..from]).all(is_whole) =>
                 {
                     inputs |= 1 << k;
                 }

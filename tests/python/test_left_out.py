@@ -188,7 +188,7 @@ ALL = os.environ.get("TF_WGPU_FAULTS") == "all"
 def test_every_function_may_crash(
     tmp_path: Path, layer: dict[str, str], function: str, status: str
 ) -> None:
-    """A function that nobody calls here changes nothing."""
+    """A function that is not called here changes nothing."""
     crash = {**layer, "FAULT_LAYER_CRASH": function, "FAULT_LAYER_EXIT": status}
     devices, problem, warnings = found(tmp_path, crash)
     if devices > 0 and not warnings:

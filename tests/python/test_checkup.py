@@ -100,16 +100,14 @@ def test_the_check_can_be_switched_off(environment):
     assert "checked in" not in done.stderr
 
 
-def test_processes_that_start_together_check_once(environment, tmp_path):
-    """The others wait for the verdict of the first one, and agree with it."""
+def test_processes_that_start_together_agree(environment, tmp_path):
+    """The others wait for the first one, for a while, or come to the same verdict by themselves."""
     environment = {**environment, "FAULT_LAYER_MISCOMPILE": "usual"}
     with ThreadPoolExecutor(3) as pool:
         done = list(pool.map(lambda _: python(PROGRAM, **environment), range(3)))
     for process in done:
         assert process.returncode == 0, process.stderr
         assert process.stderr.count("so the simplest ones are used") == 1
-    # One process has checked the adapter's own kernels and the simplest ones.
-    assert sum(process.stderr.count("checked in") for process in done) == 2
     assert [file.suffix for file in tmp_path.iterdir()].count(".checked") == 1
 
 

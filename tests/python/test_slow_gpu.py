@@ -12,9 +12,11 @@ pytestmark = pytest.mark.nightly
 # As in the layer, in milliseconds.
 WATCHDOG = 2000
 STEPS = 4
-# How many times slower than the driver the GPU is. With a GPU's kernels, the driver on two cores is
-# a thousand times slower than a usual GPU.
-FACTOR = 1
+# Operations on floats that the GPU does in a second, in large products: a thousandth of a usual
+# GPU's, and a hundredth of those of the slowest supported one.
+RATE = 4e9
+# The examples of a step.
+EXAMPLES = {"dense": 256, "convolutional": 96, "recurrent": 160}
 
 PROGRAM = """
     import ctypes
@@ -29,7 +31,6 @@ PROGRAM = """
     layer.fault_layer_longest.restype = ctypes.c_uint64
     layer.fault_layer_total.restype = ctypes.c_uint64
     rng = np.random.default_rng(1)
-    # A step takes the slow GPU longer than the watchdog allows for a submission.
     MODELS = {
         "dense": lambda: [layers.Dense(1024, activation="relu") for _ in range(4)],
         "convolutional": lambda: [
@@ -43,8 +44,23 @@ PROGRAM = """
         ],
         "recurrent": lambda: [layers.Reshape((64, 16)), layers.LSTM(128)],
     }
-    x = rng.normal(size=(96, 1024)).astype("float32")
-    y = rng.integers(0, 4, 96)
+    examples = int(os.environ["EXAMPLES"])
+    x = rng.normal(size=(examples, 1024)).astype("float32")
+    y = rng.integers(0, 4, examples)
+
+    def factor():
+        # How many times slower than the driver the GPU is, by the time of products.
+        layer.fault_layer_slow(1)
+        with tf.device("WGPU:0"):
+            a = tf.constant(rng.normal(size=(512, 512)).astype("float32"))
+            float(tf.matmul(a, a)[0, 0])
+            before = layer.fault_layer_total()
+            for _ in range(8):
+                a = tf.matmul(a, a) / 512.0
+            float(a[0, 0])
+        seconds = (layer.fault_layer_total() - before) / 1000
+        return max(1, round(8 * 2 * 512**3 / float(os.environ["RATE"]) / seconds))
+
     losses = []
     for device in ("CPU:0", "WGPU:0"):
         keras.utils.set_random_seed(1)
@@ -53,7 +69,7 @@ PROGRAM = """
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
             model.compile("sgd", loss)
             if device == "WGPU:0":
-                layer.fault_layer_slow(int(os.environ["FACTOR"]))
+                layer.fault_layer_slow(factor())
             # A small step shows how slow the GPU is: a hundred times slower than those that the
             # first submissions are cut for.
             model.train_on_batch(x[:8], y[:8])
@@ -78,10 +94,11 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize("model", ["dense", "convolutional", "recurrent"])
 def test_a_training_passes_the_watchdog(environment: dict[str, str], model: str) -> None:
-    done = python(PROGRAM, **environment, MODEL=model, STEPS=str(STEPS), FACTOR=str(FACTOR))
+    numbers = {"STEPS": STEPS, "RATE": RATE, "EXAMPLES": EXAMPLES[model]}
+    done = python(PROGRAM, **environment, MODEL=model, **{k: str(v) for k, v in numbers.items()})
     assert done.returncode == 0, done.stderr[-3000:]
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("milliseconds"))
     print(line)
     total, longest = map(int, line.split()[1:])
-    assert total > STEPS * WATCHDOG
+    assert total > 2 * WATCHDOG, "the training is longer than any submission may be"
     assert 0 < longest < WATCHDOG

@@ -13,6 +13,11 @@ const MOST_ROWS: u32 = 8;
 /// The same in float64: with four Intel's compiler spills 80 registers.
 const MOST_ROWS_F64: u32 = 2;
 
+/// Loads of weights that an invocation has under way.
+const AHEAD: u32 = 8;
+/// The same in float64, where a load fills twice as many registers.
+const AHEAD_F64: u32 = 2;
+
 /// The properties that the text depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepsVariant {
@@ -243,8 +248,20 @@ impl StepsVariant {
         if self.software {
             return software::sums(self.rows, load, add);
         }
+        let ahead = if self.real == DType::F64 { AHEAD_F64 } else { AHEAD };
+        let (weights, sums): (Vec<String>, Vec<String>) = (0..ahead)
+            .map(|j| {
+                let k = format!("k + {j}u");
+                let add = add.replace("{value}", &load.replace("{k}", &k));
+                let add = self.each_row(&add.replace("{w}", &format!("w{j}")));
+                (format!("let w{j} = weights[weights_at + ({k}) * p.units + unit];"), add)
+            })
+            .unzip();
         let add = add.replace("{value}", &load.replace("{k}", "k")).replace("{w}", "w");
-        SUMS.replace("{add}", &self.each_row(&add))
+        SUMS.replace("{ahead}", &ahead.to_string())
+            .replace("{weights}", &weights.join("\n            "))
+            .replace("{sums}", &sums.join("\n            "))
+            .replace("{add}", &self.each_row(&add))
     }
 
     /// A statement for each existing sequence of an invocation.
@@ -264,9 +281,15 @@ impl StepsVariant {
 
 /// Where an invocation leaves the value of its unit and sequence {i} for other invocations.
 const SHARED: &str = "shared_values[{i}u * UNITS + local_index]";
-/// The sums over other units.
+/// The sums over other units. Loads of several weights are under way at once: with one at a time,
+/// an invocation would wait for memory before the products of each.
 const SUMS: &str = "if unit < p.units {
-        for (var k = 0u; k < others; k += 1u) {
+        let whole = others / {ahead}u * {ahead}u;
+        for (var k = 0u; k < whole; k += {ahead}u) {
+            {weights}
+            {sums}
+        }
+        for (var k = whole; k < others; k += 1u) {
             let w = weights[weights_at + k * p.units + unit];
             {add}
         }

@@ -2,9 +2,10 @@
 //! vectors along the dimension that is contiguous in the source, transposes them in registers and
 //! writes whole vectors along the dimension that is contiguous in the destination.
 //!
-//! Other dimensions may lie in any order. Unlike tiles in workgroup memory, this also serves packed
-//! elements, and software adapters, where an access costs about the same for a vector as for a
-//! word.
+//! Other dimensions may lie in any order. Where there is at most one, the move is a batch of matrix
+//! transposes, and the grid has a dimension for each of theirs, so that no index is divided. Unlike
+//! tiles in workgroup memory, blocks also serve packed elements, and software adapters, where an
+//! access costs about the same for a vector as for a word.
 
 use smallvec::smallvec;
 
@@ -18,6 +19,11 @@ use crate::tensor::Dims;
 /// Blocks that lie side by side are visited together, along both dimensions, so that both sides
 /// touch whole cache lines.
 const NEIGHBOURS: usize = 4;
+/// Blocks along both sides of the matrix that a workgroup of a transpose moves: it touches runs of
+/// 128 bytes of elements of four bytes on both sides.
+const SIDE_OF_WORKGROUP: u32 = 8;
+/// The most workgroups along a dimension of a grid.
+const MOST_GROUPS: u32 = 65_535;
 
 /// A move by blocks.
 #[derive(Debug)]
@@ -30,6 +36,23 @@ pub struct Blocks {
     /// Vectors in the range that each side touches.
     spans: [u64; 2],
     addresses: [u64; 2],
+    matrices: Option<Matrices>,
+}
+
+/// A batch of transposes with enough blocks for whole workgroups.
+#[derive(Debug, Clone, Copy)]
+struct Matrices {
+    /// Blocks along the source's and along the destination's rows, and matrices.
+    extents: [u32; 3],
+    /// Vectors from a matrix to the next one in source and destination.
+    batch_steps: [u32; 2],
+}
+
+impl Matrices {
+    fn grid(&self) -> Grid {
+        let [rows, columns, batches] = self.extents;
+        Grid([rows.div_ceil(SIDE_OF_WORKGROUP), columns.div_ceil(SIDE_OF_WORKGROUP), batches])
+    }
 }
 
 impl Blocks {
@@ -79,9 +102,26 @@ impl Blocks {
             from.push(s);
             to.push(t);
         };
-        for d in (0..last).filter(|d| *d != across) {
-            push(dims[d], in_vectors(d));
+        let others: Vec<usize> = (0..last).filter(|d| *d != across).collect();
+        for d in &others {
+            push(dims[*d], in_vectors(*d));
         }
+        let matrices = || {
+            let (batches, (from, to)) = match others[..] {
+                [] => (1, (0, 0)),
+                [d] => (dims[d], in_vectors(d)),
+                _ => return None,
+            };
+            let extents = [dims[across] / side, dims[last] / side, batches].map(u32::try_from);
+            let [Ok(rows), Ok(columns), Ok(batches)] = extents else { return None };
+            let found = Matrices {
+                extents: [rows, columns, batches],
+                batch_steps: [from, to].map(|n| n as u32),
+            };
+            let fills = rows.min(columns) >= SIDE_OF_WORKGROUP;
+            (fills && found.grid().0.iter().all(|n| *n <= MOST_GROUPS)).then_some(found)
+        };
+        let matrices = matrices();
         let times = |(s, t): (i64, i64), n: usize| (s * n as i64, t * n as i64);
         let split = |d: usize| {
             let blocks = dims[d] / side;
@@ -105,7 +145,13 @@ impl Blocks {
             steps: [(strides[0][last] / whole) as usize, (strides[1][across] / whole) as usize],
             spans: [span(0), span(1)],
             addresses,
+            matrices,
         })
+    }
+
+    /// Whether the move is a batch of transposes of matrices that fill workgroups.
+    pub const fn is_transpose(&self) -> bool {
+        self.matrices.is_some()
     }
 
     /// Enqueues the move.
@@ -118,12 +164,25 @@ impl Blocks {
             bytes: self.spans[k] * u64::from(vector),
             unit: vector,
         };
+        let bindings = smallvec![binding(0), binding(1)];
+        if let Some(matrices) = self.matrices {
+            let [rows, columns, _] = matrices.extents;
+            let numbers = [rows, columns, matrices.batch_steps[0], matrices.batch_steps[1]];
+            let params = numbers.iter().fold(Params::new(), |params, n| params.u32(*n));
+            return device.enqueue(&Program {
+                key: Key::new("transpose blocks").number(unit.key()),
+                shader: &|| transpose_shader(unit),
+                bindings,
+                params: params.u32(self.steps[0]).u32(self.steps[1]),
+                grid: matrices.grid(),
+            });
+        }
         let count = device.check_extent(self.walk.len())?;
         let params = Params::new().u32(count).u32(self.steps[0]).u32(self.steps[1]);
         device.enqueue(&Program {
             key: class.key(Key::new("blocks").number(unit.key())),
             shader: &|| shader(unit, &class),
-            bindings: smallvec![binding(0), binding(1)],
+            bindings,
             params: self.walk.params(params),
             grid: Grid::linear(count as usize, WORKGROUP),
         })
@@ -132,6 +191,26 @@ impl Blocks {
 
 /// The shader of moves by blocks of elements of `unit`, which has less than 16 bytes.
 pub fn shader(unit: Unit, class: &AccessClass) -> Shader {
+    let shader = declared(Shader::new(format!("blocks {}", unit.bytes())), unit);
+    let shader = shader.u32s(&["count", "src_step", "dst_step"]);
+    class
+        .declare(shader, &["src", "dst"])
+        .body(include_str!("../../../shaders/movement/blocks.wgsl"))
+}
+
+/// The shader of batches of transposes by blocks of elements of `unit`, which has less than 16
+/// bytes.
+pub fn transpose_shader(unit: Unit) -> Shader {
+    declared(Shader::new(format!("transpose blocks {}", unit.bytes())), unit)
+        .u32s(&["rows", "columns", "src_batch", "dst_batch", "src_step", "dst_step"])
+        .workgroup([SIDE_OF_WORKGROUP * SIDE_OF_WORKGROUP, 1, 1])
+        .define("WORKGROUP_SIDE", SIDE_OF_WORKGROUP.to_string())
+        .define("BLOCK", Blocks::side(unit).to_string())
+        .body(include_str!("../../../shaders/movement/transpose_blocks.wgsl"))
+}
+
+/// Binds the vectors of both sides, and defines how a block's are read and written.
+fn declared(shader: Shader, unit: Unit) -> Shader {
     let ((name, size), lines) = lines(unit);
     let reads: String = (0..Blocks::side(unit))
         .map(|j| format!("    let v{j} = src[from_block + {j}u * p.src_step];\n"))
@@ -141,15 +220,11 @@ pub fn shader(unit: Unit, class: &AccessClass) -> Shader {
         .enumerate()
         .map(|(m, v)| format!("    dst[to_block + {m}u * p.dst_step] = {v};\n"))
         .collect();
-    let shader = Shader::new(format!("blocks {}", unit.bytes()))
+    shader
         .bind_raw("src", name, size)
         .bind_raw("dst", name, size)
-        .u32s(&["count", "src_step", "dst_step"]);
-    class
-        .declare(shader, &["src", "dst"])
         .define("READS", reads)
         .define("WRITES", writes)
-        .body(include_str!("../../../shaders/movement/blocks.wgsl"))
 }
 
 /// The type and bytes of a vector, and the lines of the block whose columns are `v0` and so on.

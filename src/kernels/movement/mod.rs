@@ -431,8 +431,11 @@ pub fn shaders() -> Vec<Shader> {
             };
             all.push(walk::strided_shader(unit, &walk(&strided, &dense)));
             all.push(walk::strided_shader(unit, &walk(&splat, &dense)));
-            if blocks::Blocks::side(unit) > 1 && rank > 1 {
-                all.push(blocks::shader(unit, &walk(&strided, &strided)));
+            if blocks::Blocks::side(unit) > 1 {
+                all.push(match rank {
+                    1 => blocks::transpose_shader(unit),
+                    _ => blocks::shader(unit, &walk(&strided, &strided)),
+                });
             }
             if unit.bytes() == 4 {
                 let kinds = [vec4s::Four::Repeated, vec4s::Four::Turned, vec4s::Four::Apart(2)];

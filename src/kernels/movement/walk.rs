@@ -18,7 +18,8 @@ use crate::tensor::{Dims, Tensor};
 /// The program that serves transposes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tiling {
-    /// Through workgroup memory where that pays, else by blocks.
+    /// Through registers where the sides are whole blocks, else through workgroup memory where that
+    /// pays.
     Auto,
     /// An element at a time.
     Never,
@@ -113,12 +114,16 @@ impl Walk {
             Tiling::Blocks => (false, true),
             Tiling::Always => (true, false),
         };
-        if let Some(matrices) = walk.matrices().filter(|_| tiles) {
-            return walk.dispatch_tiled(device, &matrices);
-        }
         // A walk that repeats elements along rows gains nothing from reading several rows.
         let repeats = walk.unit.bytes() == 4 && walk.src.strides.last() == Some(&0);
-        match walk.blocks().filter(|_| blocks && !repeats) {
+        let by_blocks = walk.blocks().filter(|_| blocks && !repeats);
+        let by_tiles = walk.matrices().filter(|_| tiles);
+        if let Some(matrices) = by_tiles
+            && !by_blocks.as_ref().is_some_and(Blocks::is_transpose)
+        {
+            return walk.dispatch_tiled(device, &matrices);
+        }
+        match by_blocks {
             Some(blocks) => blocks.enqueue(device),
             None => walk.dispatch(device, blocks),
         }

@@ -4,9 +4,9 @@
 //!
 //! On GPUs each row keeps the maximum and the sum of exponentials of the keys that it has seen, and
 //! scales its sums down when the maximum grows: the online softmax of Milakov and Gimelshein
-//! (2018), whose use for attention is FlashAttention (Dao et al., 2022). Long or few rows are cut
-//! along the keys; a second program puts the pieces together, as in Flash-Decoding (Dao et al.,
-//! 2023).
+//! (2018), whose use for attention is FlashAttention (Dao et al., 2022). Both products are those of
+//! tiles in registers, see [`register_tile`]. Long or few rows are cut along the keys; a second
+//! program puts the pieces together, as in Flash-Decoding (Dao et al., 2023).
 //!
 //! Attributes:
 //! - `layout`: `BNTH` (heads before positions) or `BTNH`; of query, key, value and result. Masks
@@ -28,10 +28,11 @@
 //! dropped.
 
 pub mod grad;
+mod lines;
+mod register_tile;
 mod shape;
 mod staged;
 mod text;
-mod tile;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -47,11 +48,11 @@ use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
+use register_tile::{RegisterTile, Role};
 use shape::rule::{Mask, Method, Rule};
 use shape::{Geometry, Heads};
 use staged::Staged;
-use text::{Loads, Store, Variant};
-use tile::Tile;
+use text::{Loads, Store, TiledText};
 
 /// The op's name.
 pub const OP: &str = "_WgpuFusedAttention";
@@ -107,17 +108,17 @@ pub fn shaders() -> Vec<Shader> {
             out.extend([true, false].map(|vec4s| text::weights(mask, lanes, vec4s)));
         }
     }
-    for (tile, kinds) in tile::all(false) {
+    for (tile, kinds) in register_tile::all(Role::Forward) {
         for loads in [Loads::Exact, Loads::Padded] {
             for (dtype, store) in TYPES
                 .iter()
                 .flat_map(|t| [Store::Result, Store::Saved, Store::Partial].map(|s| (*t, s)))
             {
-                let variant = Variant { dtype, mask: None, loads, store, tile: *tile };
+                let text = TiledText { dtype, mask: None, loads, store, tile };
                 let masks = std::iter::once(None).chain(MASKS.iter().copied().map(Some));
                 // The other masks do not depend on tiles.
                 let masks = masks.take(if tile.vec4s == 4 { usize::MAX } else { 1 });
-                let shaders = masks.map(|mask| Variant { mask, ..variant }.shader());
+                let shaders = masks.map(|mask| TiledText { mask, ..text }.shader());
                 out.extend(shaders.map(|shader| shader.only(kinds.iter().copied())));
             }
         }
@@ -147,9 +148,8 @@ impl Attention {
         Ok(Self { rule: Rule::new(attrs)?, heads, saves })
     }
 
-    fn params(&self, g: &Geometry, split: &Split) -> Params {
-        let numbers =
-            [split.workgroups, split.chunk, g.heads, g.group, g.queries, g.keys, g.depth, g.width];
+    fn params(&self, g: &Geometry, workgroups: usize, chunk: usize) -> Params {
+        let numbers = [workgroups, chunk, g.heads, g.group, g.queries, g.keys, g.depth, g.width];
         let strides = g.strides.iter().flatten().chain(&g.mask);
         self.rule
             .params(numbers.iter().chain(strides).fold(Params::new(), |params, n| params.u32(*n)))
@@ -184,8 +184,8 @@ impl Kernel for Attention {
         }
         let method = Method::new(ctx.device(), &g, &g.packed(self.saves), query.dtype.lanes());
         let saved = if self.saves { Some(ctx.output(1, F32, &g.saved(method))?) } else { None };
-        let tile = match method {
-            Method::Tiled(tile) => tile,
+        let vec4s = match method {
+            Method::Tiled(vec4s) => vec4s,
             Method::Staged(at_once) => {
                 let tensors = [&query, &key, &value, &result];
                 let (extra, saved) = (extra.as_ref(), saved.as_ref());
@@ -194,7 +194,11 @@ impl Kernel for Attention {
             }
         };
         g.share_keys();
-        let split = Split::new(ctx.device().profile().workgroups, tile, &g);
+        let profile = ctx.device().profile();
+        let (rows, matrices) = (g.queries * g.group, g.batch * g.heads / g.group);
+        let tile = RegisterTile::of(&profile, Role::Forward, vec4s, [rows, matrices]);
+        let split =
+            KeySplit::new(profile.workgroups, &tile, g.keys, tile.workgroups(rows, matrices));
         let mut operands = [query, key, value];
         let padded = !is_whole(&g, &operands);
         if padded {
@@ -205,7 +209,7 @@ impl Kernel for Attention {
             g.widen(widths);
         }
         let direct = split.splits == 1 && !padded;
-        let variant = Variant {
+        let text = TiledText {
             dtype: operands[0].dtype,
             mask: extra.as_ref().map(|t| t.dtype),
             loads: if [g.depth, g.width] == [tile.width(); 2] {
@@ -218,61 +222,61 @@ impl Kernel for Attention {
                 (true, false) => Store::Result,
                 (true, true) => Store::Saved,
             },
-            tile: *tile,
+            tile,
         };
         let vec4s = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
         let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(vec4s).collect();
-        let params = self.params(&g, &split);
-        let rows = g.batch * g.heads * g.queries;
+        let all_rows = matrices * rows;
         let partial = if direct {
             bindings.push(vec4s(&result));
             bindings.extend(saved.iter().map(Binding::from));
             None
         } else {
-            let partial = ctx.temp(F32, &[split.splits, rows, g.width])?;
-            let stats = ctx.temp(F32, &[split.splits, rows, 2])?;
+            let partial = ctx.temp(F32, &[split.splits, all_rows, g.width])?;
+            let stats = ctx.temp(F32, &[split.splits, all_rows, 2])?;
             ctx.device().check_extent(partial.len())?;
             bindings.push(vec4s(&partial));
             bindings.push((&stats).into());
             Some((partial, stats))
         };
         bindings.extend(extra.iter().map(Binding::from));
-        let program = Program {
-            key: variant.key(),
-            shader: &|| variant.shader(),
-            bindings,
-            params,
-            grid: Grid::groups(split.workgroups),
+        let few = tile.with_few_registers(Role::Forward).map(|tile| TiledText { tile, ..text });
+        let shaders = [text, few.unwrap_or(text)].map(|text| move || text.shader());
+        let program = |text: TiledText, shader| {
+            let workgroups = split.splits * text.tile.workgroups(rows, matrices);
+            Program {
+                key: text.key(),
+                shader,
+                bindings: bindings.clone(),
+                params: self.params(&g, workgroups, split.chunk),
+                grid: Grid::groups(workgroups),
+            }
         };
+        let reserve = few.map(|few| program(few, &shaders[1]));
         // The products for scores and for weighted values. Where a mask lets few pairs through,
         // there are fewer.
-        let flops = 2 * (rows * g.keys * (g.depth + g.width)) as u64;
-        let few = tile.with_few_registers(false).map(|tile| Variant { tile: *tile, ..variant });
-        let shader = || few.unwrap_or(variant).shader();
-        let reserve = few.map(|few| program.with(few.key(), &shader));
-        ctx.device().enqueue_or(&program, reserve.as_ref(), flops)?;
+        let flops = 2 * (all_rows * g.keys * (g.depth + g.width)) as u64;
+        ctx.device().enqueue_or(&program(text, &shaders[0]), reserve.as_ref(), flops)?;
         let Some((partial, stats)) = partial else { return Ok(()) };
         merge(ctx.device(), &result, &partial, &stats)?;
         saved.map_or(Ok(()), |saved| merge_stats(ctx.device(), &saved, &stats))
     }
 }
 
-/// How the work is shared among workgroups.
-struct Split {
+/// How the keys are shared among workgroups.
+struct KeySplit {
     splits: usize,
     chunk: usize,
-    workgroups: usize,
 }
 
-impl Split {
-    fn new(busy: usize, tile: &Tile, g: &Geometry) -> Self {
-        let tiles = (g.queries * g.group).div_ceil(tile.rows());
-        let matrices = g.batch * g.heads / g.group;
-        let for_work = (busy / (tiles * matrices)).min(g.keys / MIN_CHUNK).max(1);
-        let splits = for_work.max(g.keys.div_ceil(MAX_CHUNK));
-        let chunk = g.keys.div_ceil(splits).next_multiple_of(tile.keys as usize);
-        let splits = g.keys.div_ceil(chunk);
-        Self { splits, chunk, workgroups: tiles * splits * matrices }
+impl KeySplit {
+    /// The splits of `keys` that keep an adapter with `busy` workgroups busy, if there are
+    /// `workgroups` without a split.
+    fn new(busy: usize, tile: &RegisterTile, keys: usize, workgroups: usize) -> Self {
+        let for_work = (busy / workgroups).min(keys / MIN_CHUNK).max(1);
+        let splits = for_work.max(keys.div_ceil(MAX_CHUNK));
+        let chunk = keys.div_ceil(splits).next_multiple_of(tile.keys() as usize);
+        Self { splits: keys.div_ceil(chunk), chunk }
     }
 }
 

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use super::tile::Tile;
+use super::lines::{columns, for_rows, product, row, weighted};
+use super::register_tile::RegisterTile;
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::shader::{Field, Shader, codec, vec4};
@@ -12,7 +13,7 @@ const FLAGS: &str = include_str!("../../../../shaders/fused/attention_flags.wgsl
 const SCORE: &str = include_str!("../../../../shaders/fused/attention_score.wgsl");
 const SCORE_VEC4S: &str = include_str!("../../../../shaders/fused/attention_score_vec4s.wgsl");
 const WEIGHTS: &str = include_str!("../../../../shaders/fused/attention_weights.wgsl");
-const WORKGROUP: &str = include_str!("../../../../shaders/fused/attention_workgroup.wgsl");
+const REGISTERS: &str = include_str!("../../../../shaders/fused/attention_registers.wgsl");
 const PAD: &str = include_str!("../../../../shaders/fused/attention_pad.wgsl");
 const STATS: &str = include_str!("../../../../shaders/fused/attention_stats.wgsl");
 const MERGE: &str = include_str!("../../../../shaders/fused/attention_merge.wgsl");
@@ -37,9 +38,9 @@ pub enum Store {
     Partial,
 }
 
-/// All that shader text depends on.
+/// All that the text of the program with tiles in registers depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Variant {
+pub struct TiledText {
     /// Type of query, key, value and result.
     pub dtype: DType,
     /// Type of the mask: booleans, or a float that is added.
@@ -49,7 +50,7 @@ pub struct Variant {
     /// How the sums are stored.
     pub store: Store,
     /// The part of the result that a workgroup computes.
-    pub tile: Tile,
+    pub tile: RegisterTile,
 }
 
 /// The parameters, in order; then `scale`, `fill` and `lowest`. With the offsets of six bindings
@@ -58,6 +59,10 @@ const PARAMS: &[&str] = &[
     "total", "chunk", "heads", "group", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t",
     "k_b", "k_h", "k_t", "v_b", "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
 ];
+
+/// The function that adds the products of four factors with four vectors.
+pub const SUM_OF_PRODUCTS: &str =
+    include_str!("../../../../shaders/fused/attention_sum_of_products.wgsl");
 
 /// The function that gives the row of the result for row t of a head.
 pub const RESULT_ROW: &str = "fn result_row(b: u32, h: u32, t: u32) -> u32 {\n    return \
@@ -168,14 +173,14 @@ fn sum_of(v: Scores) -> f32 {
 }
 ";
 
-impl Variant {
+impl TiledText {
     /// The key of its pipeline.
     pub fn key(&self) -> Key {
         let key = Key::new("attention")
             .dtype(self.dtype)
             .number(self.loads as u32)
             .number(self.store as u32);
-        let key = key.number(self.tile.vec4s).number(self.tile.loop_id());
+        let key = key.number(self.tile.vec4s).number(self.tile.rows);
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
 
@@ -191,12 +196,10 @@ impl Variant {
     pub fn shader(&self) -> Shader {
         let Self { dtype, mask, loads, tile, .. } = *self;
         let mut shader = Shader::new(format!(
-            "attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} vec4s, {}",
-            self.store,
-            tile.vec4s,
-            tile.loop_text()
+            "attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} vec4s, {} rows of {} lanes",
+            self.store, tile.vec4s, tile.rows, tile.row_lanes
         ))
-        .workgroup([tile.lanes, 1, 1]);
+        .workgroup([tile.lanes(), 1, 1]);
         for (name, extent) in [("query", "depth"), ("key", "depth"), ("value", "width")] {
             shader = operand(shader, name, dtype, loads, extent);
         }
@@ -207,161 +210,112 @@ impl Variant {
         if let Some(mask) = mask {
             shader = shader.bind("extra", mask);
         }
-        shader = score(shader.u32s(PARAMS), mask).body(RESULT_ROW);
-        let own = tile.vec4s / tile.parts;
-        let mut query = String::new();
-        let mut sums = String::new();
-        for c in 0..own {
-            let _ = writeln!(query, "    let q{c} = quad_query(query_at, {});", self.quad(c));
-            let _ = writeln!(sums, "    var sum{c} = vec4<f32>();");
-        }
-        shader = shader.define("QUERY", query.trim_end()).define("SUMS", sums.trim_end());
-        shader
-            .define("PARTS", tile.parts.to_string())
-            .define("KEYS", tile.keys.to_string())
-            .define("TAKEN", if tile.rolled { "min(KEYS, end - s_first)" } else { "KEYS" })
+        score(shader.u32s(PARAMS), mask)
+            .body(RESULT_ROW)
+            .body(SUM_OF_PRODUCTS)
+            .define("ROW_LANES", tile.row_lanes.to_string())
+            .define("LANES", tile.key_lanes.to_string())
+            .define("ROWS", tile.workgroup_rows().to_string())
             .define("VEC4S", tile.vec4s.to_string())
-            .define("STEP_KEYS", tile.step.to_string())
-            .define("PRODUCTS", self.workgroup_products())
-            .define("STEP", self.workgroup_step())
-            .define("STORE", self.store_text())
-            .body(WORKGROUP)
+            .define("KEY_QUADS", tile.key_quads().to_string())
+            .define("VALUES", tile.values().to_string())
+            .define("TILE", tile.part().to_string())
+            .define("SUMS", self.sums())
+            .define("SCORES", for_rows(&tile, 8, |r| format!("var x{r} = vec4<f32>();")))
+            .define("COLUMNS", columns(16))
+            .define(
+                "PRODUCTS",
+                for_rows(&tile, 16, |r| product(&format!("x{r}"), "query_tile[query_at + ", r)),
+            )
+            .define("LARGEST", for_rows(&tile, 8, largest))
+            .define("WEIGHTS", self.weights())
+            .define("WEIGHTED", weighted(&tile, 16, "weights", "sum"))
+            .define(
+                "TOTALS",
+                for_rows(&tile, 4, |r| format!("of_lanes[{}] = total{r};", of_lane(r))),
+            )
+            .define("STORE", for_rows(&tile, 4, |r| self.store(r)))
+            .body(REGISTERS)
     }
 
-    /// The group of four elements that is the invocation's own number `c`.
-    fn quad(&self, c: u32) -> String {
-        if self.tile.parts == 1 {
-            format!("{c}u")
-        } else {
-            format!("{}u + part", c * self.tile.parts)
-        }
-    }
-
-    /// Products of the invocation's own elements with the tile's keys.
-    fn workgroup_products(&self) -> String {
-        let pad = "            ";
-        let (keys, own) = (self.tile.step, self.tile.vec4s / self.tile.parts);
-        let mut out = String::new();
-        for j in 0..keys {
-            let _ = writeln!(out, "{pad}var dot{j} = vec4<f32>();");
-        }
-        for c in 0..own {
-            for j in 0..keys {
-                let quad = self.quad(c);
-                let _ = writeln!(
-                    out,
-                    "{pad}dot{j} = fma(q{c}, key_tile[(j + {j}u) * VEC4S + {quad}], dot{j});"
-                );
-            }
-        }
-        for j in 0..keys {
-            let _ = writeln!(
-                out,
-                "{pad}products[(j + {j}u) * WORKGROUP + local_index] = dot{j}.x + dot{j}.y + \
-                 dot{j}.z + dot{j}.w;"
-            );
-        }
-        out.trim_end().to_owned()
-    }
-
-    /// One step over the tile's keys from `j` on, once their products are computed.
-    fn workgroup_step(&self) -> String {
-        let pad = "            ";
-        let mut out = String::new();
-        for j in 0..self.tile.step {
-            let _ = writeln!(out, "{pad}let s{j} = min(s + {j}u, p.keys - 1u);");
-            let _ = writeln!(
-                out,
-                "{pad}let products{j} = (j + {j}u) * WORKGROUP + local_index - part;"
-            );
-            let sum: Vec<_> =
-                (0..self.tile.parts).map(|i| format!("products[products{j} + {i}u]")).collect();
-            let _ = writeln!(out, "{pad}let kept{j} = is_kept(row, s{j}, mask_at);");
-            let _ = writeln!(
-                out,
-                "{pad}let x{j} = select(p.lowest, score({}, kept{j}, s{j}, mask_at), s + {j}u < \
-                 end);",
-                sum.join(" + ")
-            );
-        }
-        out + &self.online(self.tile.step, pad, |c, j| {
-            format!("value_tile[(j + {j}u) * VEC4S + {}]", self.quad(c))
+    fn sums(&self) -> String {
+        for_rows(&self.tile, 4, |r| {
+            let sums = self.tile.own().map(|c| format!("var sum{r}_{c} = vec4<f32>();"));
+            let own = ["var largest{r} = p.lowest;", "var total{r} = 0.0;"];
+            let own = own.map(|line| line.replace("{r}", &r.to_string()));
+            sums.chain(own).collect::<Vec<_>>().join("\n")
         })
     }
 
-    /// Updates the running maximum, the sum of exponentials and the sums of values by scores `x0`,
-    /// `x1`, ….
-    fn online(&self, keys: u32, pad: &str, value: impl Fn(u32, u32) -> String) -> String {
-        let mut out = String::new();
-        let of_keys = |prefix: &str| (0..keys).map(|j| format!("{prefix}{j}")).collect::<Vec<_>>();
-        let top = of_keys("x")
-            .into_iter()
-            .fold("largest".to_owned(), |top, x| format!("max({top}, {x})"));
-        let _ = writeln!(out, "{pad}let top = {top};");
-        // As long as there is no finite score, minus infinity less itself would be NaN.
-        let _ = writeln!(out, "{pad}let base = select(top, 0.0, top < LOWEST_FINITE);");
-        let _ = writeln!(out, "{pad}let shrink = exp(largest - base);");
-        let _ = writeln!(out, "{pad}largest = top;");
-        for j in 0..keys {
-            let _ = writeln!(out, "{pad}let e{j} = exp(x{j} - base);");
-            let _ = writeln!(
-                out,
-                "{pad}let w{j} = vec4<f32>(select(0.0, e{j}, kept{j} | ((p.flags & ZERO_MASKED) \
-                 == 0u)));"
-            );
-        }
-        let _ = writeln!(out, "{pad}total = fma(total, shrink, {});", of_keys("e").join(" + "));
-        for c in 0..self.tile.vec4s / self.tile.parts {
-            for j in 0..keys {
-                let before = if j == 0 { format!("sum{c} * shrink") } else { format!("sum{c}") };
-                let _ = writeln!(out, "{pad}sum{c} = fma(w{j}, {}, {before});", value(c, j));
-            }
-        }
-        out.trim_end().to_owned()
+    /// Updates the running maximum, the sum of exponentials and the sums of values by the scores
+    /// `x0`, `x1`, ….
+    fn weights(&self) -> String {
+        for_rows(&self.tile, 8, |r| {
+            let lanes = (0..self.tile.key_lanes).map(|i| format!("of_lanes[lanes{r} + {i}u]"));
+            let top = lanes.fold(format!("largest{r}"), |top, x| format!("max({top}, {x})"));
+            let shrunk: String =
+                self.tile.own().map(|c| format!("sum{r}_{c} *= shrink{r};\n")).collect();
+            format!(
+                "let lanes{r} = ({}) * LANES;\nlet top{r} = {top};\nlet base{r} = \
+                 base_of(top{r});\nlet shrink{r} = exp(largest{r} - base{r});\nlargest{r} = \
+                 top{r};\nlet e{r} = exp(x{r} - base{r});\ntotal{r} = fma(total{r}, shrink{r}, \
+                 (e{r}.x + e{r}.y) + (e{r}.z + e{r}.w));\n{shrunk}weights[lane * \
+                 ROW_STRIDE + {0}] = weight_of(e{r}, {0}, s);",
+                row(r)
+            )
+        })
     }
 
-    fn store_text(&self) -> String {
-        let pad = "        ";
-        let mut out = String::new();
-        let finished = |c: u32| match self.store {
-            Store::Result | Store::Saved => {
-                format!(
-                    "select(sum{c} / total, vec4<f32>(not_a_number()), largest < LOWEST_FINITE)"
-                )
-            }
-            Store::Partial => format!("sum{c}"),
-        };
+    fn store(&self, r: u32) -> String {
+        let mut out = format!("if first_row + {} < rows {{\n", row(r));
+        let at = format!("row_of[{}].w", row(r));
+        let totals = (0..self.tile.key_lanes).map(|i| format!("of_lanes[lanes + {i}u]"));
+        let totals = totals.collect::<Vec<_>>().join(" + ");
+        let _ = writeln!(out, "    let lanes = ({}) * LANES;", row(r));
+        let _ = writeln!(out, "    let total = {totals};");
         let _ = match self.store {
-            Store::Result => writeln!(out, "{pad}let start = at;"),
-            Store::Saved => writeln!(
-                out,
-                "{pad}let start = at;\n{pad}let stats_at = at / p.width * \
-                 2u;\n{pad}store_stats(stats_at, largest);\n{pad}store_stats(stats_at + 1u, \
-                 total);"
-            ),
-            Store::Partial => writeln!(
-                out,
-                "{pad}let start = split * (p.total / tiles / splits) * rows * p.width + \
-                 at;\n{pad}let stats_at = start / p.width * 2u;\n{pad}store_stats(stats_at, \
-                 largest);\n{pad}store_stats(stats_at + 1u, total);"
-            ),
+            Store::Partial => {
+                writeln!(out, "    let at = split * (p.total / tiles / splits) * rows + {at};")
+            }
+            Store::Result | Store::Saved => writeln!(out, "    let at = {at};"),
         };
-        for c in 0..self.tile.vec4s / self.tile.parts {
-            let quad = self.quad(c);
-            let value = finished(c);
+        if self.store != Store::Result {
+            let _ = writeln!(
+                out,
+                "    if lane == 0u {{\n        store_stats(at * 2u, largest{r});\n        \
+                 store_stats(at * 2u + 1u, total);\n    }}"
+            );
+        }
+        for c in self.tile.own() {
+            let quad = format!("lane + {}u", c * self.tile.key_lanes);
+            let value = match self.store {
+                Store::Partial => format!("sum{r}_{c}"),
+                Store::Result | Store::Saved => format!("finished(sum{r}_{c}, total, largest{r})"),
+            };
+            let store = format!("store4_result(at * (p.width >> 2u) + {quad}, {value});");
             let _ = match self.loads {
-                Loads::Exact => {
-                    writeln!(out, "{pad}store4_result((start >> 2u) + {quad}, {value});")
+                Loads::Exact => writeln!(out, "    {store}"),
+                Loads::Padded => {
+                    writeln!(out, "    if ({quad}) * 4u < p.width {{\n        {store}\n    }}")
                 }
-                Loads::Padded => writeln!(
-                    out,
-                    "{pad}if ({quad}) * 4u < p.width {{\n{pad}    store4_result((start >> 2u) + \
-                     {quad}, {value});\n{pad}}}"
-                ),
             };
         }
-        out.trim_end().to_owned()
+        out + "}"
     }
+}
+
+/// The place of an invocation's number for its row `r`.
+fn of_lane(r: u32) -> String {
+    format!("({}) * LANES + lane", row(r))
+}
+
+/// Makes scores of the products, and tells the other invocations of the row the largest one.
+fn largest(r: u32) -> String {
+    format!(
+        "x{r} = scores_of(x{r}, row_of[{}], s, inside);\nof_lanes[{}] = largest_of(x{r});",
+        row(r),
+        of_lane(r)
+    )
 }
 
 /// Binds an operand with `quad_NAME(at, c)`: group c of the row that starts at element `at`.

@@ -29,10 +29,10 @@ mod text;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::register_tile::{RegisterTile, Role};
 use super::shape::rule::{Mask, Method, Rule};
 use super::shape::{Geometry, Heads};
 use super::text::Loads;
-use super::tile::Tile;
 use super::{TYPES, is_whole, pad};
 use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType::F32;
@@ -46,7 +46,7 @@ use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 use staged::Staged;
-use text::{Rows, Side, Variant};
+use text::{GradientText, Rows, Side};
 
 /// The op's name.
 pub const OP: &str = "_WgpuFusedAttentionGrad";
@@ -161,7 +161,7 @@ impl AttentionGrad {
         ctx: &mut dyn OpContext,
         t: Tensors,
         mut g: Geometry,
-        tile: &'static Tile,
+        vec4s: u32,
     ) -> Result<()> {
         let rows = ctx.temp(F32, &[g.batch * g.heads * g.queries, 3])?;
         let operands = [&t.query, &t.key, &t.value, &t.gradient, &t.result];
@@ -169,10 +169,13 @@ impl AttentionGrad {
         let bindings = operands.len() + 3 + usize::from(t.extra.is_some());
         let fits = bindings <= ctx.device().capabilities().max_bindings as usize;
         let profile = ctx.device().profile();
-        let tile = *tile.of_gradient(profile.kind());
+        let matrices = g.batch * g.heads;
+        let tile_of =
+            |own: usize| RegisterTile::of(&profile, Role::Gradient, vec4s, [own, matrices]);
+        let tile = tile_of(g.queries);
         // Rows of the other side that one dispatch covers. The results of several dispatches are
         // added up, in float32.
-        let at_once = profile.loop_limit / text::iterations(&tile) * tile.keys as usize;
+        let at_once = profile.loop_limit / tile.iterations(Role::Gradient) * tile.keys() as usize;
         let adds_up = g.queries.max(g.keys) > at_once && t.query.dtype != F32;
         let made = fits && !adds_up && is_whole(&g, operands);
         if !made {
@@ -205,7 +208,8 @@ impl AttentionGrad {
             };
             let cut = others > at_once;
             require!(at_once > 0 || !cut, "{OP}: no loops");
-            let variant = Variant { dtype, mask, loads, side, tile, rows: of_rows, cut };
+            let tile = tile_of(own);
+            let text = GradientText { dtype, mask, loads, side, tile, rows: of_rows, cut };
             let parts: Vec<_> =
                 if cut { windows::ranges(others, at_once).collect() } else { vec![(0, others)] };
             let partial = if cut {
@@ -214,7 +218,6 @@ impl AttentionGrad {
             } else {
                 sums.iter().cloned().collect()
             };
-            let workgroups = own.div_ceil(tile.rows()) * g.batch * g.heads;
             let vec4s = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
             let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(vec4s).collect();
             if made {
@@ -227,26 +230,30 @@ impl AttentionGrad {
                 Side::Queries => 2 * g.depth + g.width,
                 Side::Keys => 2 * (g.depth + g.width),
             };
-            let pairs = g.batch * g.heads * own;
+            let pairs = matrices * own;
             for (k, &(first, count)) in parts.iter().enumerate() {
                 let mut bindings = bindings.clone();
                 bindings.extend(partial.iter().zip(sums).map(|(partial, sum)| {
                     vec4s(&windows::part(partial, k * sum.len(), sum.len()))
                 }));
                 bindings.extend(extra.iter().map(Binding::from));
-                let params = self.params(&g, workgroups);
-                let program = Program {
-                    key: variant.key(),
-                    shader: &|| variant.shader(),
-                    bindings,
-                    params: if cut { params.u32(first).u32(first + count) } else { params },
-                    grid: Grid::groups(workgroups),
+                let few = tile.with_few_registers(Role::Gradient);
+                let few = few.map(|tile| GradientText { tile, ..text });
+                let shaders = [text, few.unwrap_or(text)].map(|text| move || text.shader());
+                let program = |text: GradientText, shader| {
+                    let workgroups = text.tile.workgroups(own, matrices);
+                    let params = self.params(&g, workgroups);
+                    Program {
+                        key: text.key(),
+                        shader,
+                        bindings: bindings.clone(),
+                        params: if cut { params.u32(first).u32(first + count) } else { params },
+                        grid: Grid::groups(workgroups),
+                    }
                 };
-                let few = tile.with_few_registers(true);
-                let few = few.map(|tile| Variant { tile: *tile, ..variant });
-                let shader = || few.unwrap_or(variant).shader();
-                let reserve = few.map(|few| program.with(few.key(), &shader));
+                let reserve = few.map(|few| program(few, &shaders[1]));
                 let flops = 2 * (pairs * count * widths) as u64;
+                let program = program(text, &shaders[0]);
                 ctx.device().enqueue_or(&program, reserve.as_ref(), flops)?;
             }
             if cut {
@@ -286,7 +293,7 @@ impl Kernel for AttentionGrad {
             shape_text(&saved)
         );
         match method {
-            Method::Tiled(tile) => self.tiled(ctx, t, g, tile),
+            Method::Tiled(vec4s) => self.tiled(ctx, t, g, vec4s),
             Method::Staged(at_once) => {
                 Staged { geometry: &g, rule: &self.rule, tensors: &t }.enqueue(ctx, at_once)
             }

@@ -2,21 +2,52 @@
 
 use std::fmt::Write;
 
-use super::super::text::{Loads, RESULT_ROW, operand, score, vec4s_stored};
-use super::super::tile::{self, Tile};
+use super::super::lines::{columns, for_rows, indented, product, row, weighted};
+use super::super::register_tile::{self, RegisterTile, Role};
+use super::super::text::{Loads, RESULT_ROW, SUM_OF_PRODUCTS, operand, score, vec4s_stored};
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::shader::Shader;
 
+const REGISTERS: &str = include_str!("../../../../../shaders/fused/attention_grad_registers.wgsl");
+const PRODUCTS: &str = include_str!("../../../../../shaders/fused/attention_grad_products.wgsl");
+const SUMS: &str = include_str!("../../../../../shaders/fused/attention_grad_sums.wgsl");
 const QUERY: &str = include_str!("../../../../../shaders/fused/attention_grad_query.wgsl");
 const KEY: &str = include_str!("../../../../../shaders/fused/attention_grad_key.wgsl");
-const TILES: &str = include_str!("../../../../../shaders/fused/attention_grad_tiles.wgsl");
 const ROWS: &str = include_str!("../../../../../shaders/fused/attention_grad_rows.wgsl");
 const WEIGHTS: &str = include_str!("../../../../../shaders/fused/attention_grad_weights.wgsl");
 
-/// The numbers of a row, read from where an earlier program has stored them.
-const STORED_ROW: &str = "    let own = vec3<f32>(load_rows(own_row * 3u), load_rows(own_row * 3u \
-                          + 1u),\n        load_rows(own_row * 3u + 2u));";
+/// The numbers of the own rows, read from where an earlier program has stored them.
+const STORED_NUMBERS: &str = "\
+    for (var slot = local_index; slot < ROWS; slot += WORKGROUP) {
+        numbers[slot] = stored_numbers(b, h, min(first_row + slot, count - 1u));
+    }";
+
+/// The numbers of the own rows, computed and stored.
+const MADE_NUMBERS: &str = "\
+    workgroupBarrier();
+    for (var slot = local_index; slot < ROWS; slot += WORKGROUP) {
+        let t = min(first_row + slot, count - 1u);
+        let at = result_row(b, h, t);
+        var own_product = 0.0;
+        for (var quad = 0u; quad < VEC4S; quad += 1u) {
+            own_product += dot(own_width[quad * ROWS + slot], quad_result(at * p.width, quad));
+        }
+        let largest = load_saved(at * 2u);
+        let base = select(largest, 0.0, largest < LOWEST_FINITE);
+        let factor = 1.0 / load_saved(at * 2u + 1u);
+        store_rows(at * 3u, base);
+        store_rows(at * 3u + 1u, factor);
+        store_rows(at * 3u + 2u, own_product);
+        numbers[slot] = vec4<u32>(bitcast<u32>(base), bitcast<u32>(factor),
+            bitcast<u32>(own_product), b * p.m_b + h * p.m_h + t * p.m_t);
+    }";
+
+/// The numbers of the positions.
+const POSITION_NUMBERS: &str = "\
+        for (var slot = local_index; slot < POSITIONS; slot += WORKGROUP) {
+            numbers[slot] = stored_numbers(b, h, min(first + slot, p.queries - 1u));
+        }";
 
 /// The operand whose gradient a program computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +60,7 @@ pub enum Side {
 
 /// All that shader text depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Variant {
+pub struct GradientText {
     /// Type of operands and gradients.
     pub dtype: DType,
     /// Type of the mask.
@@ -39,7 +70,7 @@ pub struct Variant {
     /// The operand whose gradient it computes.
     pub side: Side,
     /// The part of the gradient that a workgroup computes.
-    pub tile: Tile,
+    pub tile: RegisterTile,
     /// How the query's program gets the numbers of each row.
     pub rows: Rows,
     /// Whether a dispatch covers only some of the other side's rows.
@@ -76,18 +107,19 @@ pub fn variants(types: &[DType], masks: &[DType]) -> Vec<Shader> {
         out.extend([8, 256].map(|lanes| weights(mask, lanes)));
     }
     for side in [Side::Queries, Side::Keys] {
-        for (tile, kinds) in tile::all(true) {
+        for (tile, kinds) in register_tile::all(Role::Gradient) {
             for loads in [Loads::Exact, Loads::Padded] {
                 for (dtype, rows) in types.iter().flat_map(|t| rows_of(side).map(|r| (*t, r))) {
                     let variant =
-                        Variant { dtype, mask: None, loads, side, tile: *tile, rows, cut: false };
+                        GradientText { dtype, mask: None, loads, side, tile, rows, cut: false };
                     let masks = std::iter::once(None).chain(masks.iter().copied().map(Some));
                     let masks = masks.take(if tile.vec4s == 4 { usize::MAX } else { 1 });
-                    let mut all: Vec<_> = masks.map(|mask| Variant { mask, ..variant }).collect();
+                    let mut all: Vec<_> =
+                        masks.map(|mask| GradientText { mask, ..variant }).collect();
                     if dtype == DType::F32 && tile.vec4s == 4 {
-                        all.push(Variant { cut: true, ..variant });
+                        all.push(GradientText { cut: true, ..variant });
                     }
-                    let shaders = all.iter().map(Variant::shader);
+                    let shaders = all.iter().map(GradientText::shader);
                     out.extend(shaders.map(|shader| shader.only(kinds.iter().copied())));
                 }
             }
@@ -96,12 +128,7 @@ pub fn variants(types: &[DType], masks: &[DType]) -> Vec<Shader> {
     out
 }
 
-/// Iterations of an invocation for each tile of the other side's rows.
-pub const fn iterations(tile: &Tile) -> usize {
-    (1 + (tile.keys * tile.vec4s).div_ceil(tile.lanes) + 2 * tile.keys / tile.step) as usize
-}
-
-impl Variant {
+impl GradientText {
     /// The key of its pipeline.
     pub fn key(&self) -> Key {
         let key = Key::new("attention_grad")
@@ -110,7 +137,7 @@ impl Variant {
             .number(self.side as u32)
             .number(self.rows as u32)
             .number(u32::from(self.cut));
-        let key = key.number(self.tile.vec4s).number(self.tile.loop_id());
+        let key = key.number(self.tile.vec4s).number(self.tile.rows);
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
 
@@ -119,11 +146,10 @@ impl Variant {
         let Self { dtype, mask, loads, side, tile, rows, cut } = *self;
         let mut shader = Shader::new(format!(
             "attention gradient {dtype}, mask {mask:?}, {loads:?}, {side:?}, rows {rows:?}, cut \
-             {cut}, {} vec4s, {}",
-            tile.vec4s,
-            tile.loop_text()
+             {cut}, {} vec4s, {} rows of {} lanes",
+            tile.vec4s, tile.rows, tile.row_lanes
         ))
-        .workgroup([tile.lanes, 1, 1]);
+        .workgroup([tile.lanes(), 1, 1]);
         for (name, extent) in
             [("query", "depth"), ("key", "depth"), ("value", "width"), ("gradient", "width")]
         {
@@ -133,190 +159,173 @@ impl Variant {
             shader = operand(shader, "result", dtype, loads, "width").bind("saved", DType::F32);
         }
         shader = shader.bind("rows", DType::F32);
-        let results: &[&str] = match side {
-            Side::Queries => &["query_gradient"],
-            Side::Keys => &["key_gradient", "value_gradient"],
-        };
-        for name in results {
-            shader = vec4s_stored(shader, name, dtype);
+        for sum in side.sums() {
+            shader = vec4s_stored(shader, sum.gradient, dtype);
         }
         if let Some(mask) = mask {
             shader = shader.bind("extra", mask);
         }
-        shader = score(shader.u32s(PARAMS), mask).body(RESULT_ROW);
+        shader = score(shader.u32s(PARAMS), mask).body(RESULT_ROW).body(SUM_OF_PRODUCTS);
         if cut {
             shader = shader.u32s(&["low", "high"]);
         }
-        let (first, end) = match (side, cut) {
-            (Side::Queries, false) => ("0u", "end"),
-            (Side::Queries, true) => ("p.low", "min(end, p.high)"),
-            (Side::Keys, false) => ("start", "p.queries"),
-            (Side::Keys, true) => ("max(start, p.low)", "min(p.queries, p.high)"),
+        let (first, end) = if cut {
+            ("max(first_position(first_row), p.low)", "min(end, p.high)")
+        } else {
+            ("first_position(first_row)", "end")
         };
-        // The invocation's own rows of operands, and their places in the other side's tiles.
-        let taken = match side {
-            _ if !tile.rolled => "POSITIONS",
-            Side::Queries => "min(POSITIONS, end - first)",
-            Side::Keys => "min(POSITIONS, p.queries - first)",
+        let (weights, numbers, functions) = match side {
+            Side::Queries => ("", "ROWS", QUERY),
+            Side::Keys => (
+                "// The weights of the same.\nvar<workgroup> weights: array<vec4<f32>, LANES * \
+                 ROW_STRIDE>;",
+                "POSITIONS",
+                KEY,
+            ),
         };
-        let (own, body) = match side {
-            Side::Queries => {
-                ([("q", "query", "query_at"), ("g", "gradient", "gradient_at")], QUERY)
-            }
-            Side::Keys => ([("q", "key", "key_at"), ("g", "value", "value_at")], KEY),
+        let (own, of_positions) = match (side, rows) {
+            (Side::Keys, _) => ("", POSITION_NUMBERS),
+            (Side::Queries, Rows::Stored) => (STORED_NUMBERS, ""),
+            (Side::Queries, Rows::Made) => (MADE_NUMBERS, ""),
         };
-        let mut loaded = String::new();
-        for (own, name, at) in own {
-            for c in 0..tile.vec4s / tile.parts {
-                let _ = writeln!(loaded, "    let {own}{c} = quad_{name}({at}, {});", self.quad(c));
-            }
-        }
-        let sums = (0..tile.vec4s / tile.parts).fold(String::new(), |mut out, c| {
-            let _ = match side {
-                Side::Queries => writeln!(out, "    var sum{c} = vec4<f32>();"),
-                Side::Keys => writeln!(
-                    out,
-                    "    var sum{c} = vec4<f32>();\n    var value_sum{c} = vec4<f32>();"
-                ),
-            };
-            out
+        let products = |width: &str, sum: &str| {
+            let own = format!("own_{width}[own_at + ");
+            let lines = for_rows(&tile, 16, |r| product(&format!("{sum}{r}"), &own, r));
+            PRODUCTS
+                .replace("{{WIDTH}}", width)
+                .replace("{{COLUMNS}}", &columns(16))
+                .replace("{{PRODUCTS}}", &lines)
+        };
+        let zeros = |r| format!("var score{r} = vec4<f32>();\nvar change{r} = vec4<f32>();");
+        let added = side.sums().iter().map(|sum| {
+            SUMS.replace("{{WIDTH}}", sum.width)
+                .replace("{{WEIGHTED}}", &weighted(&tile, 16, sum.weights, sum.name))
         });
         shader
-            .define("PARTS", tile.parts.to_string())
-            .define("POSITIONS", tile.keys.to_string())
-            .define("TAKEN", taken)
+            .define("ROW_LANES", tile.row_lanes.to_string())
+            .define("LANES", tile.key_lanes.to_string())
+            .define("ROWS", tile.workgroup_rows().to_string())
+            .define("VEC4S", tile.vec4s.to_string())
+            .define("QUADS", tile.key_quads().to_string())
+            .define("WHOLE", tile.values().to_string())
+            .define("TILE", tile.part().to_string())
+            .define("WEIGHTS", weights)
+            .define("NUMBERS", numbers)
+            .define("SIDE", functions)
+            .define("OWN_NUMBERS", own)
+            .define("POSITION_NUMBERS", of_positions)
             .define("FIRST", first)
             .define("END", end)
-            .define("VEC4S", tile.vec4s.to_string())
-            .define("STEP_POSITIONS", tile.step.to_string())
-            .define("OWN", loaded.trim_end())
-            .define("ROW", if rows == Rows::Made { self.row() } else { STORED_ROW.to_owned() })
-            .define("SUMS", sums.trim_end())
-            .define("PRODUCTS", self.products())
-            .define("STEP", self.step())
-            .define("STORE", self.store())
-            .body(TILES)
-            .body(body)
+            .define("SUMS", self.sums())
+            .define("ZEROS", for_rows(&tile, 8, zeros))
+            .define("PRODUCTS", products("depth", "score") + &products("width", "change"))
+            .define("PAIRS", for_rows(&tile, 8, |r| self.pairs(r)))
+            .define("ADD", added.collect::<String>())
+            .define("STORE", for_rows(&tile, 4, |r| self.store(r)))
+            .body(REGISTERS)
     }
 
-    /// The group of four elements that is the invocation's own number `c`.
-    fn quad(&self, c: u32) -> String {
-        if self.tile.parts == 1 {
-            format!("{c}u")
-        } else {
-            format!("{}u + part", c * self.tile.parts)
-        }
+    fn sums(&self) -> String {
+        let names = self.side.sums().iter().map(|sum| sum.name);
+        let sums = names.flat_map(|name| {
+            let own = (0..self.tile.rows).flat_map(|r| self.tile.own().map(move |c| (r, c)));
+            own.map(move |(r, c)| format!("var {name}{r}_{c} = vec4<f32>();"))
+        });
+        indented(4, sums)
     }
 
-    /// The numbers of the row. Its invocations add up the product of result and gradient together.
-    fn row(&self) -> String {
-        let products: Vec<_> = (0..self.tile.vec4s / self.tile.parts)
-            .map(|c| format!("dot(g{c}, quad_result(gradient_at, {}))", self.quad(c)))
-            .collect();
-        let parts: Vec<_> =
-            (0..self.tile.parts).map(|i| format!("scores[local_index - part + {i}u]")).collect();
-        format!(
-            "    scores[local_index] = {};\n    workgroupBarrier();\n    let largest = \
-             load_saved(own_row * 2u);\n    let own = vec3<f32>(select(largest, 0.0, largest < \
-             LOWEST_FINITE),\n        1.0 / load_saved(own_row * 2u + 1u), {});\n    if part == \
-             0u {{\n        store_rows(own_row * 3u, own.x);\n        store_rows(own_row * 3u + \
-             1u, own.y);\n        store_rows(own_row * 3u + 2u, own.z);\n    }}",
-            products.join("\n        + "),
-            parts.join("\n        + ")
-        )
-    }
-
-    /// The part of the invocation's own elements in the products of its rows with those of both
-    /// tiles.
-    fn products(&self) -> String {
-        let pad = "            ";
-        let mut out = String::new();
-        for j in 0..self.tile.step {
+    /// The gradients of scores, and the weights, of a row and four positions.
+    fn pairs(&self, r: u32) -> String {
+        let row = row(r);
+        let mut out = format!("let row{r} = min(first_row + {row}, count - 1u);\n");
+        for (j, part) in ["x", "y", "z", "w"].into_iter().enumerate() {
             let _ = writeln!(
                 out,
-                "{pad}var score{j} = vec4<f32>();\n{pad}var change{j} = vec4<f32>();"
+                "let pair{r}_{j} = pair_of(score{r}.{part}, change{r}.{part}, row{r}, {row}, \
+                 first + 4u * lane + {j}u, 4u * lane + {j}u, end);"
             );
         }
-        for c in 0..self.tile.vec4s / self.tile.parts {
-            for j in 0..self.tile.step {
-                let at = format!("(j + {j}u) * VEC4S + {}", self.quad(c));
-                let _ = writeln!(out, "{pad}score{j} = fma(q{c}, depth_tile[{at}], score{j});");
-                let _ = writeln!(out, "{pad}change{j} = fma(g{c}, width_tile[{at}], change{j});");
-            }
-        }
-        for j in 0..self.tile.step {
-            for (name, array) in [("score", "scores"), ("change", "changes")] {
-                let _ = writeln!(
-                    out,
-                    "{pad}{array}[(j + {j}u) * WORKGROUP + local_index] = {name}{j}.x + \
-                     {name}{j}.y + {name}{j}.z + {name}{j}.w;"
-                );
-            }
-        }
-        out.trim_end().to_owned()
-    }
-
-    /// One step over the positions of the tiles from `j` on, once their products are computed.
-    fn step(&self) -> String {
-        let pad = "            ";
-        let mut out = String::new();
-        for j in 0..self.tile.step {
-            let _ = writeln!(out, "{pad}let at{j} = (j + {j}u) * WORKGROUP + local_index - part;");
-            let sum = |array: &str| {
-                let parts: Vec<_> =
-                    (0..self.tile.parts).map(|i| format!("{array}[at{j} + {i}u]")).collect();
-                parts.join(" + ")
-            };
+        for sum in self.side.sums() {
+            let parts: Vec<_> = (0..4).map(|j| format!("pair{r}_{j}.{}", sum.part)).collect();
             let _ = writeln!(
                 out,
-                "{pad}let weight{j} = {}({}, {}, first + j + {j}u{});",
-                if self.side == Side::Queries { "of_key" } else { "of_query" },
-                sum("scores"),
-                sum("changes"),
-                if self.side == Side::Queries { ", row, mask_at, end, own" } else { ", s, b, h" },
+                "{}[lane * ROW_STRIDE + {row}] = vec4<f32>({});",
+                sum.weights,
+                parts.join(", ")
             );
-            for c in 0..self.tile.vec4s / self.tile.parts {
-                let at = format!("(j + {j}u) * VEC4S + {}", self.quad(c));
-                let _ = writeln!(
-                    out,
-                    "{pad}sum{c} = fma(vec4<f32>(weight{j}.x), depth_tile[{at}], sum{c});"
-                );
-                if self.side == Side::Keys {
-                    let _ = writeln!(
-                        out,
-                        "{pad}value_sum{c} = fma(vec4<f32>(weight{j}.y), width_tile[{at}], \
-                         value_sum{c});"
-                    );
-                }
-            }
         }
-        out.trim_end().to_owned()
+        out
     }
 
-    fn store(&self) -> String {
-        let pad = "        ";
-        let mut out = String::new();
-        let stores: &[(&str, &str, &str, &str)] = match self.side {
-            Side::Queries => &[("query_gradient", "query_at", "depth", "sum{c} * p.scale")],
-            Side::Keys => &[
-                ("key_gradient", "key_at", "depth", "sum{c} * p.scale"),
-                ("value_gradient", "value_at", "width", "value_sum{c}"),
-            ],
-        };
-        for (name, at, extent, value) in stores {
-            for c in 0..self.tile.vec4s / self.tile.parts {
-                let (quad, value) = (self.quad(c), value.replace("{c}", &c.to_string()));
-                let store = format!("store4_{name}(({at} >> 2u) + {quad}, {value});");
+    fn store(&self, r: u32) -> String {
+        let mut out = format!("if first_row + {} < count {{\n", row(r));
+        for sum in self.side.sums() {
+            let (gradient, width) = (sum.gradient, sum.width);
+            let _ = writeln!(
+                out,
+                "    let {gradient}_at = own_{width}_at(b, h, first_row + {}) >> 2u;",
+                row(r)
+            );
+            for c in self.tile.own() {
+                let quad = format!("lane + {}u", c * self.tile.key_lanes);
+                let store = format!(
+                    "store4_{gradient}({gradient}_at + {quad}, {}{r}_{c}{});",
+                    sum.name, sum.factor
+                );
                 let _ = match self.loads {
-                    Loads::Exact => writeln!(out, "{pad}{store}"),
+                    Loads::Exact => writeln!(out, "    {store}"),
                     Loads::Padded => writeln!(
                         out,
-                        "{pad}if ({quad}) * 4u < p.{extent} {{\n{pad}    {store}\n{pad}}}"
+                        "    if ({quad}) * 4u < p.{} {{\n        {store}\n    }}",
+                        sum.width
                     ),
                 };
             }
         }
-        out.trim_end().to_owned()
+        out + "}"
+    }
+}
+
+/// Sums of a program, which become one gradient.
+struct Sum {
+    /// The gradient's binding.
+    gradient: &'static str,
+    /// The beginning of the sums' names.
+    name: &'static str,
+    /// The weights of the positions.
+    weights: &'static str,
+    /// The part of a pair that is the weight.
+    part: &'static str,
+    /// The operand of each position, which is as wide as keys (`depth`) or as values (`width`).
+    width: &'static str,
+    /// A last factor.
+    factor: &'static str,
+}
+
+const OF_SCORES: Sum = Sum {
+    gradient: "query_gradient",
+    name: "sum",
+    weights: "changes",
+    part: "x",
+    width: "depth",
+    factor: " * p.scale",
+};
+
+const OF_WEIGHTS: Sum = Sum {
+    gradient: "value_gradient",
+    name: "value_sum",
+    weights: "weights",
+    part: "y",
+    width: "width",
+    factor: "",
+};
+
+impl Side {
+    const fn sums(self) -> &'static [Sum] {
+        match self {
+            Self::Queries => &[OF_SCORES],
+            Self::Keys => &[Sum { gradient: "key_gradient", ..OF_SCORES }, OF_WEIGHTS],
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! How scores become weights: the attributes that the op and its gradient share, and which form of
 //! the kernels runs.
 
-use super::super::tile::Tile;
+use super::super::register_tile::vec4s_of;
 use super::{Geometry, Layout, is_choice};
 use crate::device::{Device, Params};
 use crate::error::Result;
@@ -111,8 +111,8 @@ impl Rule {
 pub enum Method {
     /// Scores go through memory, with this many batches at once.
     Staged(usize),
-    /// Tiles in workgroup memory.
-    Tiled(&'static Tile),
+    /// Tiles in registers or in workgroup memory, for rows of this many groups of four elements.
+    Tiled(u32),
 }
 
 /// Whether scores belong in memory even where rows fit a tile: tiles save a GPU the memory traffic,
@@ -132,9 +132,9 @@ impl Method {
             .min(g.batch);
         let whole = at_once == g.batch || packed.iter().all(|n| n.is_multiple_of(lanes as usize));
         let at_once = (at_once > 0 && whole).then_some(at_once);
-        match (Tile::of(device.profile().kind(), g.depth.max(g.width)), at_once) {
-            (Some(tile), None) => Self::Tiled(tile),
-            (Some(tile), _) if !prefers_staged(device) => Self::Tiled(tile),
+        match (vec4s_of(g.depth.max(g.width)), at_once) {
+            (Some(vec4s), None) => Self::Tiled(vec4s),
+            (Some(vec4s), _) if !prefers_staged(device) => Self::Tiled(vec4s),
             (_, at_once) => Self::Staged(at_once.unwrap_or(1)),
         }
     }

@@ -445,7 +445,7 @@ impl<'g> Groups<'g> {
         }
     }
 
-    /// Whether a fused node has something to gain: it replaces more than one node, or one that would
+    /// Whether a fused node gains anything: it replaces more than one node, or one that would
     /// compute on the host.
     fn is_enough(&self, region: &Region) -> bool {
         is_more_than_one(region) || region.members.iter().any(|id| self.integers.contains(id))

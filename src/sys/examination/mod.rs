@@ -19,7 +19,7 @@ use std::io::Read;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{instance, memory_budget};
+use super::{cores, instance, integer_dot, memory_budget, trusted_shader};
 
 /// The outcome of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +88,8 @@ fn finished(mut child: Child) -> std::io::Result<Option<(String, ExitStatus)>> {
 fn query(descriptor: wgpu::InstanceDescriptor) {
     for adapter in instance::adapters(descriptor) {
         let _ = (adapter.get_info(), adapter.features(), adapter.limits());
-        let _ = memory_budget::reported(&adapter);
+        let _ = (memory_budget::reported(&adapter), cores::cores(&adapter));
+        let _ = trusted_shader::are_buffers_guarded(&adapter);
+        let _ = integer_dot::is_accelerated(&adapter);
     }
 }

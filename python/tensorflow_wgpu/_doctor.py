@@ -145,7 +145,7 @@ def advice_for_no_device(library: dict[str, Any]) -> str:
     """Advice if there is no device."""
     for name, value in library["environment"].items():
         if name == "TF_WGPU_VISIBLE_DEVICES" and value.strip() == "-1":
-            return f"Unset {name}, which switches WGPU off, to use the GPU."
+            return f"Unset {name} to use the GPU: its value switches WGPU off."
         if name in library["problem"]:
             return f"Unset {name}, which is {value!r}, or correct it."
     if library["adapters"]:

@@ -153,12 +153,12 @@ def _notes(
     ]
     if len(device.rows) > limit:
         rest = sum(row.seconds for row in device.rows[limit:])
-        notes.append(f"{len(device.rows) - limit} more rows take {rest * 1e3:.2f} ms")
+        notes.append(f"{len(device.rows) - limit} more rows take {rest * 1e3:.2f} ms in all")
     if device.pipelines:
         pipelines = "1 pipeline" if device.pipelines == 1 else f"{device.pipelines} pipelines"
         notes.append(
-            f"{pipelines} compiled in {device.compile:.2f} s of all threads: run a step before "
-            "profiling, or tensorflow_wgpu.warmup"
+            f"{pipelines} compiled in {device.compile:.2f} s, the sum of all threads: run a step, "
+            "or tensorflow_wgpu.warmup, before profiling"
         )
     if rates is not None:
         notes.append(
@@ -174,7 +174,7 @@ def _notes(
         notes.append(f"the largest tensor: {shape}, {size / 1e6:.2f} MB, of {op} ({node})")
     if device.dropped:
         notes.append(f"{device.dropped} events were too many to keep")
-    notes += [f"on the CPU: {line}" for line in fallbacks]
+    notes += fallbacks
     return notes
 
 

@@ -1,5 +1,4 @@
-"""Trains a small CNN on handwritten digits, on WGPU and on the CPU, and says what ran where and how
-fast.
+"""Trains a small CNN on WGPU and on the CPU, and says what ran where and how fast.
 
 The model is compiled and fitted as on any other device: no `tf.device`, no environment variables.
 The CPU's run is a second process in which the plug-in is hidden.
@@ -228,8 +227,8 @@ def main() -> int:
     )
     if first["type"] == "Cpu":
         print(
-            "               WGPU:0 is a software adapter: your CPU behind a graphics driver, which "
-            "is slower\n               than TensorFlow's own code for CPUs."
+            "                WGPU:0 is a software adapter: your CPU behind a graphics driver, which"
+            "\n                is slower than TensorFlow's own code for CPUs."
         )
     print("One training step ran")
     for device, ops in sorted(ran.items(), reverse=True):

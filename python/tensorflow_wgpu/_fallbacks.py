@@ -17,6 +17,7 @@ import functools
 import logging
 import os
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -228,6 +229,11 @@ def observed() -> Iterator[list[Fallback]]:
     report += _explained(found, nodes)
 
 
+#: The lists of the bodies of `collected` that run. A body may run within another one.
+_COLLECTING: list[list[Any]] = []
+_COLLECTING_LOCK = threading.Lock()
+
+
 @contextlib.contextmanager
 def collected() -> Iterator[list[Any]]:
     """A list that, after the body, holds the placed graphs of the functions that the body was the
@@ -236,14 +242,27 @@ def collected() -> Iterator[list[Any]]:
     context = sys.modules["tensorflow.python.eager.context"].context()
     context.ensure_initialized()
     graphs: list[Any] = []
-    context.enable_graph_collection()
-    # Keras's TensorBoard callback leaves graphs of its own.
-    context.export_run_metadata()
+    with _COLLECTING_LOCK:
+        context.enable_graph_collection()
+        # Those so far belong to the bodies around this one, or to none: Keras's TensorBoard
+        # callback leaves graphs of its own.
+        _collect(context)
+        _COLLECTING.append(graphs)
     try:
         yield graphs
-        graphs += context.export_run_metadata().function_graphs
     finally:
-        context.disable_graph_collection()
+        with _COLLECTING_LOCK:
+            _collect(context)
+            _COLLECTING[:] = [others for others in _COLLECTING if others is not graphs]
+            if not _COLLECTING:
+                context.disable_graph_collection()
+
+
+def _collect(context: Any) -> None:
+    """Moves the graphs that TensorFlow has collected to all bodies that run."""
+    found = context.export_run_metadata().function_graphs
+    for graphs in _COLLECTING:
+        graphs += found
 
 
 def has_floats(node: Any) -> bool:

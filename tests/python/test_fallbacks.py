@@ -138,6 +138,18 @@ def test_log_mode_writes_one_line_for_each_op(call):
     assert "sum 30.0" in done.stdout
 
 
+def test_log_mode_leaves_the_answer_complete():
+    """The process's own watch looks at the same functions, within the run of `fallbacks`."""
+    call = (
+        "import tensorflow_wgpu; print(tensorflow_wgpu.fallbacks("
+        "tf.function(lambda x: tf.nn.ctc_greedy_decoder(x, [3, 3])[1]), x))"
+    )
+    done = python(PROGRAM.format(call=call), TF_WGPU_FALLBACK="log")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("CTCGreedyDecoder(T=float32) on the CPU") == 1
+    assert done.stdout.count("1 x CTCGreedyDecoder(T=float32) on the CPU") == 2, done.stdout
+
+
 @pytest.mark.parametrize("call", [EAGER, GRAPH], ids=["eager", "function"])
 def test_error_mode_raises_every_time(call):
     done = python(PROGRAM.format(call=call), TF_WGPU_FALLBACK="error")

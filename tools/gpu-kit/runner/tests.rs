@@ -16,6 +16,7 @@ const LEFT_OUT: &[&str] = &[
     "fast_math",          // rewrites shaders
     "faults",             // needs a Vulkan layer that fails calls
     "graphs",             // the optimizer, which needs no adapter
+    "indices",            // rewrites shaders
     "kit",                // the suites themselves
     "optimizer_limits",   // memory and time of the optimizer
     "optimizer_scale",    // the optimizer

@@ -240,7 +240,7 @@ impl Kernel for Attention {
             Some((partial, stats))
         };
         bindings.extend(extra.iter().map(Binding::from));
-        let few = tile.with_few_registers(Role::Forward).map(|tile| TiledText { tile, ..text });
+        let few = tile.with_fewer_rows(Role::Forward).map(|tile| TiledText { tile, ..text });
         let shaders = [text, few.unwrap_or(text)].map(|text| move || text.shader());
         let program = |text: TiledText, shader| {
             let workgroups = split.splits * text.tile.workgroups(rows, matrices);

@@ -108,12 +108,12 @@ impl RegisterTile {
         tile
     }
 
-    /// The tile with the same lanes whose invocations have at most as many rows as GPUs with few
-    /// registers allow, if it differs from this one: for drivers that refuse this one's shader.
-    pub fn with_few_registers(&self, role: Role) -> Option<Self> {
+    /// The tile with the same lanes whose invocations have fewer rows, and at most as many as GPUs
+    /// with few registers allow: for drivers that refuse this one's shader. None for one row.
+    pub fn with_fewer_rows(&self, role: Role) -> Option<Self> {
         let width = Self::width_of(self.vec4s);
-        let most = width.most(role, Kind::FewRegisters);
-        (self.rows > most).then(|| width.tile(most))
+        let rows = width.most(role, Kind::FewRegisters).min(self.rows / 2);
+        (rows > 0).then(|| width.tile(rows))
     }
 
     fn width_of(vec4s: u32) -> &'static Width {
@@ -211,8 +211,9 @@ mod tests {
             assert!(memory <= 32 << 10, "{role:?} {t:?}: {memory} bytes");
             let chunk = MAX_CHUNK / t.keys() as usize * t.iterations(Role::Forward);
             assert!(chunk < 65_535, "{t:?}: {chunk} iterations");
-            let few = t.with_few_registers(role);
-            assert!(few.is_none_or(|few| few.with_few_registers(role).is_none()));
+            let fewer = t.with_fewer_rows(role);
+            assert_eq!(fewer.is_some(), t.rows > 1, "{t:?}");
+            assert!(fewer.is_none_or(|other| other.rows < t.rows && other.memory(role) < memory));
         }
     }
 

@@ -237,7 +237,7 @@ impl AttentionGrad {
                     vec4s(&windows::part(partial, k * sum.len(), sum.len()))
                 }));
                 bindings.extend(extra.iter().map(Binding::from));
-                let few = tile.with_few_registers(Role::Gradient);
+                let few = tile.with_fewer_rows(Role::Gradient);
                 let few = few.map(|tile| GradientText { tile, ..text });
                 let shaders = [text, few.unwrap_or(text)].map(|text| move || text.shader());
                 let program = |text: GradientText, shader| {

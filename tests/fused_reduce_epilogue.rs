@@ -84,6 +84,16 @@ fn normalization(dtype: DType) -> String {
     )
 }
 
+/// The results of [`normalization`] for a channel's values, with 0.25 as its parameter.
+fn normalized(values: &[f64], gamma: f64, beta: f64) -> [f64; 5] {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
+    let inverse = 1.0 / (variance + 0.25).sqrt();
+    let scale = gamma * inverse;
+    [mean, variance, inverse, scale, beta - mean * scale]
+}
+
 fn supported(session: &Session, types: &[DType]) -> Vec<DType> {
     types.iter().copied().filter(|t| session.runs(*t)).collect()
 }
@@ -128,16 +138,8 @@ fn a_normalization_in_every_type_and_extent() {
                 let mut wanted = vec![Vec::new(); 5];
                 for c in 0..channels {
                     let column: Vec<f64> = x.iter().skip(c).step_by(channels).copied().collect();
-                    let mean = column.iter().sum::<f64>() / n as f64;
-                    let variance =
-                        column.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n as f64;
-                    let inverse = 1.0 / (variance + 0.25).sqrt();
-                    let scale = gamma[c] * inverse;
-                    let shift = beta[c] - mean * scale;
-                    wanted
-                        .iter_mut()
-                        .zip([mean, variance, inverse, scale, shift])
-                        .for_each(|(w, v)| w.push(v));
+                    let results = normalized(&column, gamma[c], beta[c]);
+                    wanted.iter_mut().zip(results).for_each(|(w, v)| w.push(v));
                 }
                 for (k, (y, w)) in out.iter().zip(&wanted).enumerate() {
                     assert_eq!((y.dtype, &y.dims[..]), (dtype, &[1, channels][..]), "{what}");
@@ -318,6 +320,37 @@ fn a_reduction_and_its_epilogue_are_one_dispatch() {
                 wanted,
                 "{dims:?}, wide: {wide}"
             );
+        }
+    }
+}
+
+#[test]
+fn rows_beyond_one_binding_whose_results_begin_within_a_word() {
+    let mut session = Session::binding(1 << 16).unwrap();
+    for dtype in supported(&session, &[F32, F16, BF16]) {
+        let (expression, epilogue) = (format!("x: {dtype}; c: 0; return x0"), normalization(dtype));
+        let case = Case {
+            expression: &expression,
+            reductions: "Moments",
+            epilogue: &epilogue,
+            constants: &[0.25],
+            results: 2,
+            axes: &[1],
+            keep_dims: true,
+        };
+        let (rows, n) = (5, 70_001);
+        let [x, gamma, beta] =
+            [(n, 1), (1, 2), (1, 3)].map(|(n, seed)| array(dtype, &[rows, n], seed));
+        let inputs: [Input; 3] = [x.clone().into(), gamma.clone().into(), beta.clone().into()];
+        let out = session.run(&case.node(), &inputs).unwrap();
+        let (x, gamma, beta) = (x.to_f64(), gamma.to_f64(), beta.to_f64());
+        let mut wanted = vec![Vec::new(); 5];
+        for (r, row) in x.chunks(n).enumerate() {
+            let results = normalized(row, gamma[r], beta[r]);
+            wanted.iter_mut().zip(results).for_each(|(w, v)| w.push(v));
+        }
+        for (k, (got, wanted)) in out.iter().zip(&wanted).enumerate() {
+            assert_close(got, wanted, tolerance(dtype), &format!("{dtype}, output {k}"));
         }
     }
 }

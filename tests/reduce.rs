@@ -488,6 +488,24 @@ fn tensors_beyond_one_binding_are_reduced_in_windows() {
 }
 
 #[test]
+fn single_rows_beyond_one_binding() {
+    let session = &mut Session::binding(1 << 16).unwrap();
+    for row in ["Sum", "Max", "All"].map(Reduction::of) {
+        for dtype in supported(session, row.types) {
+            for (dims, axes) in [
+                (&[3, 70_001][..], &[1][..]),
+                (&[2, 35_002, 2], &[1]),
+                (&[5, 9001, 3], &[0, 2]),
+                (&[2, 3, 35_001], &[1]),
+                (&[70_001, 3], &[0]),
+            ] {
+                check(session, row, dtype, dims, axes);
+            }
+        }
+    }
+}
+
+#[test]
 fn axes_are_checked() {
     let session = &mut sessions()[0];
     let mut message = |dims: &[usize], axes: &[i32]| {

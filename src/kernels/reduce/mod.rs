@@ -14,6 +14,7 @@ pub mod program;
 pub mod run;
 pub mod states;
 pub mod table;
+pub mod windows;
 
 use std::sync::LazyLock;
 

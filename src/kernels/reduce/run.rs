@@ -1,27 +1,25 @@
-//! Runs a reduction: the axes that each step reduces, the number of its segments, and its windows.
+//! Runs a reduction: the axes that each step reduces, and the number of its segments.
 //!
 //! The first step evaluates the expression over the group of reduced axes that is largest among
 //! those along which every input has one stride; later steps merge its states as
-//! [`plan`](super::plan) cuts them. If a tensor exceeds the adapter's largest binding, the walk is
-//! cut along an axis until its parts fit.
+//! [`plan`](super::plan) cuts them. [`windows`](super::windows) cuts tensors beyond one binding.
 
 use smallvec::{SmallVec, smallvec};
 
 use super::epilogue::{Epilogue, EpiloguePart, Extra};
 use super::plan::{Group, Groups, Step, cut, push};
-use super::program::{MAX_BINDINGS, MAX_INPUTS, Reads, StepProgram, Vec4s, part, window_bytes};
+use super::program::{MAX_BINDINGS, MAX_INPUTS, Reads, StepProgram, Vec4s, part};
 use super::states::States;
+use super::windows::{outputs, span, walk_outputs};
 use crate::device::{Binding, Device, Grid, Params, Profile, Program};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::expression::Expression;
 use crate::kernels::op::OpContext;
 use crate::layout::{AccessClass, Iteration, Strides, dense_strides};
 use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::{Dims, Tensor};
 
-/// The most parts of a walk whose states are kept together; with more, their states are too large.
-const MAX_PARTS: u64 = 64;
 /// The most bytes of a state of which an invocation has four: a workgroup's states must fit 16 KiB.
 const MAX_STATE_OF_FOUR: usize = 16;
 
@@ -141,21 +139,24 @@ pub struct Operands<'a> {
 }
 
 /// A program that runs.
-struct Work<'a> {
-    program: &'a ReductionProgram,
-    operands: Operands<'a>,
+#[derive(Clone, Copy)]
+pub struct Work<'a> {
+    /// The program.
+    pub program: &'a ReductionProgram,
+    /// Its operands behind the inputs.
+    pub operands: Operands<'a>,
     /// How steps are cut.
-    profile: Profile,
+    pub profile: Profile,
     /// Number of elements behind each output.
-    total: u32,
+    pub total: u32,
 }
 
 /// Addresses of the inputs.
-type Bases = SmallVec<[u64; 6]>;
+pub type Bases = SmallVec<[u64; 6]>;
 
 /// Where results go.
 #[derive(Debug, Clone, Copy)]
-enum Sink<'a> {
+pub enum Sink<'a> {
     /// To the outputs, from this element on.
     Outputs(usize),
     /// To states, in planes of this many elements, from this element of each plane on.
@@ -163,7 +164,8 @@ enum Sink<'a> {
 }
 
 impl Sink<'_> {
-    const fn skip(self, count: usize) -> Self {
+    /// The sink of the results behind the first `count`.
+    pub const fn skip(self, count: usize) -> Self {
         match self {
             Self::Outputs(first) => Self::Outputs(first + count),
             Self::States(tensor, plane, first) => Self::States(tensor, plane, first + count),
@@ -172,8 +174,9 @@ impl Sink<'_> {
 }
 
 /// The first step of a walk.
-struct First {
-    step: Step,
+pub struct First {
+    /// The step.
+    pub step: Step,
     /// The axis that it reduces.
     axis: Option<usize>,
     /// The axes that remain.
@@ -193,7 +196,7 @@ struct StepInputs {
 
 impl Work<'_> {
     /// Reduces the elements of `walk`, whose operands are the inputs, then the outputs, to `sink`.
-    fn reduce(
+    pub fn reduce(
         &self,
         ctx: &mut dyn OpContext,
         walk: &Iteration,
@@ -254,17 +257,18 @@ impl Work<'_> {
         self.merge(ctx, &states, rest, sink)
     }
 
-    const fn accumulator(&self) -> DType {
+    /// The element type of the states.
+    pub const fn accumulator(&self) -> DType {
         self.program.states.accumulator()
     }
 
     /// Numbers in a state.
-    fn planes(&self) -> usize {
+    pub fn planes(&self) -> usize {
         self.program.states.planes()
     }
 
     /// Reduces states, whose extents form `left`, to `sink`.
-    fn merge(
+    pub fn merge(
         &self,
         ctx: &mut dyn OpContext,
         states: &Tensor,
@@ -297,7 +301,8 @@ impl Work<'_> {
         }
     }
 
-    fn first(&self, walk: &Iteration) -> First {
+    /// The first step of a walk.
+    pub fn first(&self, walk: &Iteration) -> First {
         let dims = walk.dims();
         let kept = walk.strides(walk_outputs(walk));
         let Some(axis) = (0..dims.len()).filter(|d| kept[*d] == 0).max_by_key(|d| dims[*d]) else {
@@ -315,92 +320,6 @@ impl Work<'_> {
             );
         }
         First { step: Step { outer, extent, inner, segments, lanes }, axis: Some(axis), rest }
-    }
-
-    /// Whether indices and bindings suffice for the walk.
-    fn fits(&self, device: &Device, walk: &Iteration, first: &First) -> bool {
-        let limit = window_bytes(device);
-        let states = first.step.outputs() * self.planes() * self.accumulator().size();
-        let mut inputs = self.program.expression.inputs().iter().enumerate();
-        walk.len() < u32::MAX as usize
-            && states as u64 <= limit
-            && inputs.all(|(k, dtype)| span(walk, k) * dtype.size() as u64 <= limit)
-    }
-
-    /// Bytes of the states of all outputs of a walk.
-    fn state_bytes(&self, walk: &Iteration) -> u64 {
-        (outputs(walk) * self.planes() * self.accumulator().size()) as u64
-    }
-
-    /// Reduces parts of the walk along one axis, each on its own. That is the outermost axis, or
-    /// the outermost kept axis if the states of several parts would be too large.
-    fn cut(
-        &self,
-        ctx: &mut dyn OpContext,
-        walk: &Iteration,
-        bases: &Bases,
-        sink: Sink<'_>,
-    ) -> Result<()> {
-        let marker = walk_outputs(walk);
-        let device = ctx.device();
-        let is_small =
-            |walk: &Iteration| self.state_bytes(walk) <= window_bytes(device) / MAX_PARTS;
-        let kept = (0..walk.dims().len()).find(|d| walk.strides(marker)[*d] != 0);
-        let axis = kept.filter(|_| !is_small(walk)).unwrap_or(0);
-        let too_large = || {
-            Error::ResourceExhausted(format!(
-                "a reduction of {:?} elements exceeds this adapter's largest storage binding",
-                walk.dims()
-            ))
-        };
-        let Some(&extent) = walk.dims().get(axis) else { return Err(too_large()) };
-        let sub = |rows: usize| {
-            let mut dims = Dims::from_slice(walk.dims());
-            dims[axis] = rows;
-            (0..=marker)
-                .fold(Iteration::over(&dims), |w, k| w.operand(walk.strides(k), 0))
-                .collapse()
-        };
-        let suffices = |part: &Iteration| {
-            self.fits(device, part, &self.first(part)) || (axis > 0 && is_small(part))
-        };
-        let mut rows = extent;
-        while rows > 1 && !suffices(&sub(rows)) {
-            rows = rows.div_ceil(2);
-        }
-        let at = |start: usize| -> Bases {
-            let inputs = self.program.expression.inputs().iter().enumerate();
-            let strides = inputs.map(|(k, t)| walk.strides(k)[axis] as usize * t.size());
-            bases.iter().zip(strides).map(|(base, stride)| base + (start * stride) as u64).collect()
-        };
-        let row_outputs = walk.strides(marker)[axis] as usize;
-        if row_outputs > 0 {
-            // Outputs of a part start at a whole word.
-            if matches!(sink, Sink::Outputs(..)) && !row_outputs.is_multiple_of(4) {
-                rows = rows / 4 * 4;
-                if rows == 0 {
-                    return Err(too_large());
-                }
-            }
-            for start in (0..extent).step_by(rows) {
-                let part = sub(rows.min(extent - start));
-                self.reduce(ctx, &part, &at(start), sink.skip(start * row_outputs))?;
-            }
-            return Ok(());
-        }
-        let (parts, kept) = (extent.div_ceil(rows), outputs(walk));
-        let states = ctx.temp(self.accumulator(), &[self.planes() * parts * kept])?;
-        if states.bytes() > window_bytes(ctx.device()) {
-            return Err(too_large());
-        }
-        for (p, start) in (0..extent).step_by(rows).enumerate() {
-            let part = sub(rows.min(extent - start));
-            self.reduce(ctx, &part, &at(start), Sink::States(&states, parts * kept, p * kept))?;
-        }
-        let mut left = Groups::new();
-        push(&mut left, Group { extent: parts, reduced: true });
-        push(&mut left, Group { extent: kept, reduced: false });
-        self.merge(ctx, &states, left, sink)
     }
 
     /// The inputs of a step that evaluates the expression.
@@ -578,24 +497,7 @@ impl Work<'_> {
                 params,
                 grid: Grid::linear(units * step.lanes.count as usize, workgroup),
             },
-            states.accumulator().flops(operations * elements),
+            states.accumulator().operations(operations * elements),
         )
     }
-}
-
-/// The operand of a walk that stands for the outputs.
-fn walk_outputs(walk: &Iteration) -> usize {
-    walk.operands() - 1
-}
-
-/// Number of outputs: the product of the extents that are kept.
-fn outputs(walk: &Iteration) -> usize {
-    let kept = walk.strides(walk_outputs(walk));
-    walk.dims().iter().zip(kept).filter(|(_, stride)| **stride != 0).map(|(dim, _)| dim).product()
-}
-
-/// Elements from the first to the last that operand `k` of a walk reads.
-fn span(walk: &Iteration, k: usize) -> u64 {
-    walk.dims().iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64).sum::<u64>()
-        + 1
 }

@@ -1,9 +1,9 @@
 // Reduces the middle of [outer, p.extent, p.inner] to [outer, p.segments, p.inner]: LANES
 // invocations of a workgroup share a segment and merge their states through workgroup memory, as a
 // tree. They compute one stored unit: one state, a word of packed outputs, or a vec4 of columns.
-// Neighbouring invocations read neighbours: those of a segment where p.inner is 1, else those of
-// neighbouring segments. MERGE merges two states. Grid: LANES invocations for each UNIT of p.count,
-// in one dimension spread over x and y.
+// Neighbouring invocations read neighbouring elements, which belong to one segment if p.inner is 1,
+// else to neighbouring segments. MERGE merges two states. Grid: LANES invocations for each UNIT of
+// p.count, in one dimension spread over x and y.
 
 const LANES = {{LANES}}u;
 // The distance from one lane of a segment to the next.

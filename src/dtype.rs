@@ -257,7 +257,7 @@ impl Operations {
         self.flops.saturating_add(self.others)
     }
 
-    /// Those of one of `count` equal parts.
+    /// The operations of a part, if the work has `count` equal parts.
     pub const fn part(self, count: u64) -> Self {
         Self { flops: self.flops.div_ceil(count), others: self.others.div_ceil(count) }
     }

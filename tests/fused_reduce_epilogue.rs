@@ -195,7 +195,7 @@ fn more_outputs_than_one_dispatch_binds() {
         keep_dims: false,
     };
     for mut session in sessions() {
-        for (n, m) in [(3, 7), (40, 6), (3000, 5)] {
+        for (n, m) in [(3, 7), (40, 6), (3000, 5), (1, 6), (1, 1), (5, 1)] {
             let x = [array(F32, &[n, m], 1), array(F32, &[n, m], 2)];
             let e: Vec<HostTensor> = (3..8).map(|seed| array(F32, &[m], seed)).collect();
             let inputs: Vec<Input> = x.iter().chain(&e).map(|t| t.clone().into()).collect();

@@ -81,8 +81,8 @@ pub(super) fn multiply_add(v: &TileVariant, a: &str, b: &str, c: &str) -> String
     }
 }
 
-/// Binds `b` with `load4_b(i)`: the words of four columns, whose first bytes are those from byte
-/// `i` on, in the first of four rows.
+/// Binds `b` with `load4_b(i)`: the words of four columns. Each word has a byte of each of four
+/// rows; byte `i` is the one of the first row and the first column.
 pub(super) fn bind_rows(shader: Shader) -> Shader {
     shader.bind_raw("b", codec::storage(DType::I8), vec4::unit(DType::I8)).body(ROWS)
 }

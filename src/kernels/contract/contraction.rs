@@ -88,7 +88,7 @@ pub enum Store {
 /// Where the four bytes of a word of `b` lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// Next to each other, as those of `a` do.
+    /// In a row, next to each other: the bytes of `a` lie like this.
     Words,
     /// In four rows. Strides and indices of `b` count bytes.
     Rows,

@@ -16,8 +16,9 @@ use crate::kind::Kind;
 /// elements spill 34, so that those take tiles of one row.
 ///
 /// In tiles without workgroup memory, whose lanes share the loads of rows, 32 sums fit: none of
-/// their variants spills (dg2, lnl). With 64 (16x1) all but one of those that were tried spill 64
-/// to 87. A workgroup is one subgroup, of 8 invocations up to Xe-HPG and of 16 from Xe2 on.
+/// their variants spills (dg2, lnl). With 64 sums (16x1) every variant that was tried spills 64
+/// to 87 registers, except one. A workgroup is one subgroup, of 8 invocations up to Xe-HPG and of
+/// 16 from Xe2 on.
 pub const FEW_REGISTERS: &[Tile] = &[
     double(4, 1, 16, 16),
     double(4, 1, 8, 8),

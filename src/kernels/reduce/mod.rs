@@ -2,19 +2,20 @@
 //! and ArgMin.
 //!
 //! A reduction is a row of [`table::REDUCTIONS`]. One engine runs plain and fused reductions:
-//! [`plan`] cuts them into steps, [`program`] has the steps' texts, and [`run`] enqueues them. The
-//! program of a plain reduction is constant: its expression is the element itself. Results do not
-//! depend on timing: no atomics, and every order of combination is fixed by the shapes.
+//! [`plan`] cuts them into steps, [`program`] has the steps' texts, and [`steps`] enqueues them.
+//! The program of a plain reduction is constant: its expression is the element itself. Results do
+//! not depend on timing: no atomics, and every order of combination is fixed by the shapes.
 
 pub mod arg;
 pub mod epilogue;
 pub mod integers;
 pub mod plan;
 pub mod program;
-pub mod run;
+pub mod reduction;
+mod run;
 pub mod states;
+pub mod steps;
 pub mod table;
-pub mod windows;
 
 use std::sync::LazyLock;
 
@@ -33,8 +34,9 @@ use crate::tensor::{Dims, Tensor};
 use crate::{invalid, require};
 
 use integers::{INTEGER_REDUCTIONS, every_row};
-use run::{Operands, ReductionProgram};
+use reduction::ReductionProgram;
 use states::States;
+use steps::Operands;
 use table::Reduction;
 
 /// Registers the family.

@@ -2,47 +2,25 @@
 //!
 //! The first step evaluates the expression over the group of reduced axes that is largest among
 //! those along which every input has one stride; later steps merge its states as
-//! [`plan`](super::plan) cuts them. [`windows`](super::windows) cuts tensors beyond one binding.
+//! [`plan`](super::plan) cuts them. If a tensor exceeds the adapter's largest binding, the walk is
+//! cut along an axis until its parts fit.
 
-use smallvec::{SmallVec, smallvec};
-
-use super::epilogue::{Epilogue, EpiloguePart, Extra};
+use super::epilogue::Extra;
 use super::plan::{Group, Groups, Step, cut, push};
-use super::program::{MAX_BINDINGS, MAX_INPUTS, Reads, StepProgram, Vec4s, part};
-use super::states::States;
-use super::windows::{outputs, span, walk_outputs};
-use crate::device::{Binding, Device, Grid, Params, Profile, Program};
-use crate::dtype::DType;
-use crate::error::Result;
-use crate::kernels::expression::Expression;
+use super::program::window_bytes;
+use super::reduction::ReductionProgram;
+use super::steps::{Bases, Operands, Sink, Work, outputs, span, walk_outputs};
+use crate::device::Device;
+use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
-use crate::layout::{AccessClass, Iteration, Strides, dense_strides};
-use crate::shader::{Shader, WORKGROUP, vec4};
+use crate::kernels::windows::{Scratch, part, ranges};
+use crate::layout::{Iteration, Strides, dense_strides};
 use crate::tensor::{Dims, Tensor};
 
-/// The most bytes of a state of which an invocation has four: a workgroup's states must fit 16 KiB.
-const MAX_STATE_OF_FOUR: usize = 16;
-
-/// Reductions of an expression's values for every element of a walk, over the same axes, with an
-/// epilogue. Plain ops have constant programs.
-pub struct ReductionProgram {
-    /// The values of an element.
-    pub expression: Expression,
-    /// Its text.
-    text: String,
-    /// Their reductions.
-    pub states: States,
-    /// The epilogue of the results.
-    pub epilogue: Epilogue,
-}
+/// The most parts of a walk whose states are kept together; with more, their states are too large.
+const MAX_PARTS: u64 = 64;
 
 impl ReductionProgram {
-    /// The program of an expression, whose results are the outputs.
-    pub fn new(expression: Expression, states: States) -> Self {
-        let epilogue = Epilogue::none(&states);
-        Self { text: expression.to_string(), expression, states, epilogue }
-    }
-
     /// Enqueues the program for inputs that broadcast to `dims`, whose axis `d` is reduced if
     /// `reduced[d]`.
     pub fn run<'a>(
@@ -73,130 +51,21 @@ impl ReductionProgram {
         let bases = inputs.map(|x| x.address).collect();
         work.reduce(ctx, &walk.operand(&strides, 0).collapse(), &bases, Sink::Outputs(0))
     }
-
-    /// The texts of steps over a walk of class `class`, for `tests/shaders.rs`: every kind of
-    /// source, sink and vec4s.
-    pub fn shaders(&self, extras: &[Extra], class: &AccessClass, out: &mut Vec<Shader>) {
-        // Every second input is read in vec4s.
-        const READ: u32 = 0b0101_0101;
-        let Self { expression, text, states, epilogue } = self;
-        let accumulator = [states.accumulator()];
-        let are_four = |types: &[DType]| types.iter().all(|t| vec4::supports(*t));
-        // Steps over states have the same text for every walk. Steps over vec4s differ between
-        // walks as other steps do, so the flat one suffices.
-        let flat = usize::from(class.is_flat());
-        let sources = [Reads::Elements(expression, text, class), Reads::States];
-        for reads in sources.into_iter().take(1 + flat) {
-            let read = match reads {
-                Reads::Elements(..) => expression.inputs(),
-                Reads::States => &accumulator,
-            };
-            // Parameters may take a buffer, as in `room`.
-            let most = if read.len() > MAX_INPUTS { 2 * MAX_BINDINGS } else { MAX_BINDINGS - 1 };
-            let mask = READ & ((1 << read.len()) - 1);
-            let parts = epilogue.parts(extras, most - read.len());
-            let parts = parts.iter().filter(|part| read.len() + part.tensors() <= most);
-            let sinks: Vec<_> = [None].into_iter().chain(parts.map(Some)).collect();
-            let vec4s = [Vec4s::None, Vec4s::Rows(mask), Vec4s::Columns(mask)];
-            for vec4s in vec4s.into_iter().take(1 + 2 * flat) {
-                for (finish, lanes) in sinks.iter().flat_map(|s| [1, 8, 64].map(|l| (*s, l))) {
-                    let written = finish.map_or(accumulator.to_vec(), EpiloguePart::types);
-                    let is_possible = match vec4s {
-                        Vec4s::None => true,
-                        Vec4s::Rows(_) => are_four(read),
-                        Vec4s::Columns(_) => {
-                            are_four(read) && are_four(&written) && self.has_small_states()
-                        }
-                    };
-                    if !is_possible {
-                        continue;
-                    }
-                    let workgroup = if lanes == 8 { 8 } else { WORKGROUP };
-                    let columns = lanes == 64 && !matches!(vec4s, Vec4s::Rows(_));
-                    let program =
-                        StepProgram { states, reads, finish, vec4s, lanes, columns, workgroup };
-                    out.push(program.shader());
-                }
-            }
-        }
-    }
-
-    /// Whether an invocation may have four states.
-    fn has_small_states(&self) -> bool {
-        self.states.planes() * self.states.accumulator().size() <= MAX_STATE_OF_FOUR
-    }
-}
-
-/// The operands of a program behind its inputs.
-#[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
-    /// The values of the expression's parameters.
-    pub constants: &'a [f32],
-    /// The epilogue's operands.
-    pub extras: &'a [Extra],
-    /// The outputs, in the order of the epilogue's.
-    pub outputs: &'a [Tensor],
-}
-
-/// A program that runs.
-#[derive(Clone, Copy)]
-pub struct Work<'a> {
-    /// The program.
-    pub program: &'a ReductionProgram,
-    /// Its operands behind the inputs.
-    pub operands: Operands<'a>,
-    /// How steps are cut.
-    pub profile: Profile,
-    /// Number of elements behind each output.
-    pub total: u32,
-}
-
-/// Addresses of the inputs.
-pub type Bases = SmallVec<[u64; 6]>;
-
-/// Where results go.
-#[derive(Debug, Clone, Copy)]
-pub enum Sink<'a> {
-    /// To the outputs, from this element on.
-    Outputs(usize),
-    /// To states, in planes of this many elements, from this element of each plane on.
-    States(&'a Tensor, usize, usize),
-}
-
-impl Sink<'_> {
-    /// The sink of the results behind the first `count`.
-    pub const fn skip(self, count: usize) -> Self {
-        match self {
-            Self::Outputs(first) => Self::Outputs(first + count),
-            Self::States(tensor, plane, first) => Self::States(tensor, plane, first + count),
-        }
-    }
 }
 
 /// The first step of a walk.
-pub struct First {
+struct First {
     /// The step.
-    pub step: Step,
+    step: Step,
     /// The axis that it reduces.
     axis: Option<usize>,
     /// The axes that remain.
     rest: Groups,
 }
 
-/// The tensors that a step reads.
-struct StepInputs {
-    /// How the expression's inputs are read, where it is evaluated.
-    class: Option<AccessClass>,
-    vec4s: Vec4s,
-    bindings: SmallVec<[Binding; 8]>,
-    /// Parameters in the order in which the text declares them, up to those of the tensors that it
-    /// writes.
-    params: Params,
-}
-
 impl Work<'_> {
     /// Reduces the elements of `walk`, whose operands are the inputs, then the outputs, to `sink`.
-    pub fn reduce(
+    fn reduce(
         &self,
         ctx: &mut dyn OpContext,
         walk: &Iteration,
@@ -257,18 +126,8 @@ impl Work<'_> {
         self.merge(ctx, &states, rest, sink)
     }
 
-    /// The element type of the states.
-    pub const fn accumulator(&self) -> DType {
-        self.program.states.accumulator()
-    }
-
-    /// Numbers in a state.
-    pub fn planes(&self) -> usize {
-        self.program.states.planes()
-    }
-
     /// Reduces states, whose extents form `left`, to `sink`.
-    pub fn merge(
+    fn merge(
         &self,
         ctx: &mut dyn OpContext,
         states: &Tensor,
@@ -302,11 +161,12 @@ impl Work<'_> {
     }
 
     /// The first step of a walk.
-    pub fn first(&self, walk: &Iteration) -> First {
+    fn first(&self, walk: &Iteration) -> First {
         let dims = walk.dims();
         let kept = walk.strides(walk_outputs(walk));
         let Some(axis) = (0..dims.len()).filter(|d| kept[*d] == 0).max_by_key(|d| dims[*d]) else {
-            return First { step: Step::each(walk.len(), 1), axis: None, rest: Groups::new() };
+            let rest = Groups::from_slice(&[Group { extent: walk.len(), reduced: false }]);
+            return First { step: Step::each(walk.len(), 1), axis: None, rest };
         };
         let product = |range: &[usize]| range.iter().product::<usize>();
         let (outer, extent, inner) =
@@ -322,182 +182,125 @@ impl Work<'_> {
         First { step: Step { outer, extent, inner, segments, lanes }, axis: Some(axis), rest }
     }
 
-    /// The inputs of a step that evaluates the expression.
-    fn elements(
+    /// Whether indices and bindings suffice for the walk.
+    fn fits(&self, device: &Device, walk: &Iteration, first: &First) -> bool {
+        let limit = window_bytes(device);
+        let states = first.step.outputs() * self.planes() * self.accumulator().size();
+        let mut inputs = self.program.expression.inputs().iter().enumerate();
+        walk.len() < u32::MAX as usize
+            && states as u64 <= limit
+            && inputs.all(|(k, dtype)| span(walk, k) * dtype.size() as u64 <= limit)
+    }
+
+    /// Bytes of the states of all outputs of a walk.
+    fn state_bytes(&self, walk: &Iteration) -> u64 {
+        (outputs(walk) * self.planes() * self.accumulator().size()) as u64
+    }
+
+    /// Reduces parts of the walk along one axis, each on its own. That is the outermost axis, or
+    /// the outermost kept axis if the states of several parts would be too large.
+    fn cut(
         &self,
-        step: &Step,
+        ctx: &mut dyn OpContext,
         walk: &Iteration,
         bases: &Bases,
-        axis: Option<usize>,
         sink: Sink<'_>,
-    ) -> StepInputs {
-        let inputs = (0..bases.len())
-            .fold(Iteration::over(walk.dims()), |w, k| w.operand(walk.strides(k), 0))
-            .collapse();
-        let vec4s = axis.map_or(Vec4s::None, |axis| self.vec4s(walk, bases, axis, sink));
-        let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
-        let mut params = self.params(&vec4s.step(step));
-        for (k, dtype) in self.program.expression.inputs().iter().enumerate() {
-            let elements = if step.extent == 0 { 0 } else { span(walk, k) };
-            let size = dtype.size() as u64;
-            let unit = if vec4s.has(k) { vec4::unit(*dtype) } else { size as u32 };
-            bindings.push(Binding { address: bases[k], bytes: elements * size, unit });
-            let stride = axis.map_or(0, |axis| walk.strides(k)[axis] as u32);
-            let in_vec4s = vec4s.writes() && vec4s.has(k);
-            params = params.u32(if in_vec4s { stride / vec4::WIDTH } else { stride });
-        }
-        let params = self.operands.constants.iter().fold(params, |p, c| p.f32(*c));
-        StepInputs { class: Some(inputs.class()), vec4s, bindings, params: inputs.params(params) }
-    }
-
-    /// The inputs of a step that reads `before`, states in planes of `plane` elements.
-    fn earlier(&self, step: &Step, before: &Tensor, plane: usize, sink: Sink<'_>) -> StepInputs {
-        let vec4s = match (step.extent, step.inner) {
-            _ if !vec4::aligned(&[before]) => Vec4s::None,
-            (4.., 1) if step.extent.is_multiple_of(4) => Vec4s::Rows(1),
-            (_, 4..) if step.inner.is_multiple_of(4) && self.stores_vec4s(sink) => {
-                Vec4s::Columns(1)
-            }
-            _ => Vec4s::None,
-        };
-        let width = if vec4s == Vec4s::None { 1 } else { vec4::WIDTH };
-        let mut states = Binding::from(before);
-        states.unit *= width;
-        let params = self.params(&vec4s.step(step)).u32(plane / width as usize);
-        StepInputs { class: None, vec4s, bindings: smallvec![states], params }
-    }
-
-    /// The vec4s that a step can read; none unless all inputs without vec4s have one element for
-    /// each run of rows, or for four columns.
-    fn vec4s(&self, walk: &Iteration, bases: &Bases, axis: usize, sink: Sink<'_>) -> Vec4s {
-        let is_row = axis == walk.dims().len() - 1;
-        // The axes along which neighbours lie, which are one where all inputs walk them as one.
-        let from = if is_row { axis } else { axis + 1 };
-        let neighbours = (0..bases.len())
-            .fold(Iteration::over(&walk.dims()[from..]), |w, k| {
-                w.operand(&walk.strides(k)[from..], 0)
-            })
-            .collapse();
-        let is_whole = |stride: &i64| stride % 4 == 0;
-        if !neighbours.dims().last().is_some_and(|n| n.is_multiple_of(4))
-            || !(is_row || self.stores_vec4s(sink))
-        {
-            return Vec4s::None;
-        }
-        let mut inputs = 0;
-        for (k, dtype) in self.program.expression.inputs().iter().enumerate() {
-            match neighbours.strides(k).split_last() {
-                Some((0, _)) => {}
-                Some((1, outer))
-                    if vec4::supports(*dtype)
-                        && bases[k].is_multiple_of(u64::from(vec4::unit(*dtype)))
-                        && outer.iter().chain(&walk.strides(k)[..from]).all(is_whole) =>
-                {
-                    inputs |= 1 << k;
-                }
-                _ => return Vec4s::None,
-            }
-        }
-        match inputs {
-            0 => Vec4s::None,
-            _ if is_row => Vec4s::Rows(inputs),
-            _ => Vec4s::Columns(inputs),
-        }
-    }
-
-    /// Whether the states or outputs of a step over columns can be written in vec4s.
-    fn stores_vec4s(&self, sink: Sink<'_>) -> bool {
-        let is_whole = |t: &Tensor, first: usize| vec4::aligned(&[t]) && first.is_multiple_of(4);
-        self.program.has_small_states()
-            && match sink {
-                Sink::Outputs(first) => self.operands.outputs.iter().all(|y| is_whole(y, first)),
-                Sink::States(states, plane, first) => {
-                    plane.is_multiple_of(4) && is_whole(states, first)
-                }
-            }
-    }
-
-    /// Bindings that a step has left for the epilogue's operands and the outputs.
-    fn room(&self, device: &Device, source: &StepInputs) -> usize {
-        let own =
-            MAX_BINDINGS + source.params.scalars.len() + self.program.epilogue.constants().len();
-        let bytes = 4 * (own.next_multiple_of(4) + source.params.vec4s.len());
-        let buffer = bytes > device.capabilities().immediates as usize;
-        let all = match self.program.expression.inputs().len() > MAX_INPUTS {
-            true => device.capabilities().max_bindings as usize,
-            false => MAX_BINDINGS,
-        };
-        all - source.bindings.len() - usize::from(buffer)
-    }
-
-    fn params(&self, step: &Step) -> Params {
-        let params =
-            Params::new().u32(step.outputs()).u32(step.extent).u32(step.inner).u32(step.segments);
-        let parameters = self.program.states.parameters().into_iter();
-        parameters.fold(params.u32(self.total), |p, (_, v)| p.u32(v))
-    }
-
-    /// Enqueues a step that writes states, or some of the outputs.
-    fn enqueue(
-        &self,
-        device: &Device,
-        step: &Step,
-        inputs: StepInputs,
-        sink: Sink<'_>,
-        finish: Option<&EpiloguePart>,
     ) -> Result<()> {
-        let StepInputs { class, vec4s, mut bindings, mut params } = inputs;
-        let ReductionProgram { expression, text, states, epilogue } = self.program;
-        let count = step.outputs();
-        let width = if vec4s.writes() { vec4::WIDTH } else { 1 };
-        device.check_extent(count * states.planes())?;
-        let written = |t: &Tensor, first: usize, count: usize| {
-            let written = part(t, first, count);
-            Binding { unit: written.unit * width, ..written }
+        let marker = walk_outputs(walk);
+        let device = ctx.device();
+        let is_small =
+            |walk: &Iteration| self.state_bytes(walk) <= window_bytes(device) / MAX_PARTS;
+        let kept = (0..walk.dims().len()).find(|d| walk.strides(marker)[*d] != 0);
+        let axis = kept.filter(|_| !is_small(walk)).unwrap_or(0);
+        let too_large = || {
+            Error::ResourceExhausted(format!(
+                "a reduction of {:?} elements exceeds this adapter's largest storage binding",
+                walk.dims()
+            ))
         };
-        match (sink, finish) {
-            (Sink::Outputs(first), Some(finish)) => {
-                let extras = finish.extras.iter();
-                bindings.extend(extras.map(|e| {
-                    if e.whole { part(&e.tensor, first, count) } else { (&e.tensor).into() }
-                }));
-                let outputs = finish.outputs.iter().map(|y| &self.operands.outputs[*y]);
-                bindings.extend(outputs.map(|y| written(y, first, count)));
-                params = epilogue.constants().iter().fold(params, |p, c| p.f32(*c));
-            }
-            (Sink::States(kept, plane, first), _) => {
-                bindings.push(written(kept, first, (states.planes() - 1) * plane + count));
-                params = params.u32(plane / width as usize);
-            }
-            (Sink::Outputs(_), None) => unreachable!("outputs are written in parts"),
+        let Some(&extent) = walk.dims().get(axis) else { return Err(too_large()) };
+        let sub = |rows: usize| {
+            let mut dims = Dims::from_slice(walk.dims());
+            dims[axis] = rows;
+            (0..=marker)
+                .fold(Iteration::over(&dims), |w, k| w.operand(walk.strides(k), 0))
+                .collapse()
+        };
+        let suffices = |part: &Iteration| {
+            self.fits(device, part, &self.first(part)) || (axis > 0 && is_small(part))
+        };
+        let mut rows = extent;
+        while rows > 1 && !suffices(&sub(rows)) {
+            rows = rows.div_ceil(2);
         }
-        let reads =
-            class.as_ref().map_or(Reads::States, |class| Reads::Elements(expression, text, class));
-        let workgroup = step.lanes.workgroup;
-        let program = StepProgram {
-            states,
-            reads,
-            finish,
-            vec4s,
-            lanes: step.lanes.count,
-            columns: step.columns(),
-            workgroup,
+        let at = |start: usize| -> Bases {
+            let inputs = self.program.expression.inputs().iter().enumerate();
+            let strides = inputs.map(|(k, t)| walk.strides(k)[axis] as usize * t.size());
+            bases.iter().zip(strides).map(|(base, stride)| base + (start * stride) as u64).collect()
         };
-        let units = vec4s.step(step).outputs().div_ceil(program.unit() as usize);
-        let operations = match reads {
-            Reads::Elements(..) => expression.operations() as usize + states.reductions(),
-            Reads::States => states.planes(),
+        let row_outputs = walk.strides(marker)[axis] as usize;
+        if row_outputs > 0 {
+            // Parts of four rows begin at a whole word of every output.
+            if rows < extent && rows >= 4 {
+                rows = rows / 4 * 4;
+            }
+            let mut scratch = Scratch::new(ctx);
+            for (start, rows) in ranges(extent, rows) {
+                let first = sink.skip(start * row_outputs);
+                self.reduce_apart(scratch.window(), &sub(rows), &at(start), first)?;
+            }
+            return Ok(());
+        }
+        let (parts, kept) = (extent.div_ceil(rows), outputs(walk));
+        let states = ctx.temp(self.accumulator(), &[self.planes() * parts * kept])?;
+        if states.bytes() > window_bytes(ctx.device()) {
+            return Err(too_large());
+        }
+        for (p, (start, rows)) in ranges(extent, rows).enumerate() {
+            let sink = Sink::States(&states, parts * kept, p * kept);
+            self.reduce(ctx, &sub(rows), &at(start), sink)?;
+        }
+        let mut left = Groups::new();
+        push(&mut left, Group { extent: parts, reduced: true });
+        push(&mut left, Group { extent: kept, reduced: false });
+        self.merge(ctx, &states, left, sink)
+    }
+
+    /// Reduces a part. Programs store and bind whole words: where the part of an output or of an
+    /// operand begins within a word, the part gets tensors of its own, which are copied.
+    fn reduce_apart(
+        &self,
+        ctx: &mut dyn OpContext,
+        walk: &Iteration,
+        bases: &Bases,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        let Operands { constants, extras, outputs: all } = self.operands;
+        let first = match sink {
+            Sink::Outputs(first) => first,
+            Sink::States(..) => return self.reduce(ctx, walk, bases, sink),
         };
-        let elements = step.outer * step.extent * step.inner;
-        device.enqueue_counted(
-            &Program {
-                key: program.key(),
-                shader: &|| program.shader(),
-                bindings,
-                params,
-                grid: Grid::linear(units * step.lanes.count as usize, workgroup),
-            },
-            states.accumulator().operations(operations * elements),
-        )
+        let is_whole = |t: &Tensor| (first * t.dtype.size()).is_multiple_of(4);
+        let wholes = extras.iter().filter(|extra| extra.whole).map(|extra| &extra.tensor);
+        if all.iter().chain(wholes).all(is_whole) {
+            return self.reduce(ctx, walk, bases, sink);
+        }
+        let count = outputs(walk);
+        let own = all.iter().map(|y| ctx.temp(y.dtype, &[count])).collect::<Result<Vec<_>>>()?;
+        let extras = extras.iter().map(|extra| {
+            if !extra.whole {
+                return Ok(extra.clone());
+            }
+            let (from, to) =
+                (part(&extra.tensor, first, count), ctx.temp(extra.tensor.dtype, &[count])?);
+            ctx.device().copy(to.address, from.address, from.bytes())?;
+            Ok(Extra { tensor: to, whole: true })
+        });
+        let extras = extras.collect::<Result<Vec<_>>>()?;
+        let operands = Operands { constants, extras: &extras, outputs: &own };
+        Work { operands, ..*self }.reduce(ctx, walk, bases, Sink::Outputs(0))?;
+        own.iter().zip(all).try_for_each(|(from, y)| {
+            ctx.device().copy(part(y, first, count).address, from.address, from.bytes())
+        })
     }
 }

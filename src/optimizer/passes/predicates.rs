@@ -12,8 +12,8 @@ use crate::optimizer::graph::{Graph, NodeId, Output, device_type};
 /// Ops with int32 kernels that compare in host memory.
 const COMPARISONS: &[&str] = &["Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual"];
 
-/// Ops that read this input in host memory.
-const DECISIONS: &[(&str, usize)] =
+/// Ops that read a bool in host memory, and the input that holds it.
+pub const DECISIONS: &[(&str, usize)] =
     &[("If", 0), ("LoopCond", 0), ("StatelessIf", 0), ("Switch", 1)];
 
 /// Runs the pass.

@@ -4,9 +4,9 @@
 //!
 //! On GPUs each row keeps the maximum and the sum of exponentials of the keys that it has seen, and
 //! scales its sums down when the maximum grows: the online softmax of Milakov and Gimelshein
-//! (2018), whose use for attention is FlashAttention (Dao et al., 2022). Both products are those of
-//! tiles in registers, see [`register_tile`]. Long or few rows are cut along the keys; a second
-//! program puts the pieces together, as in Flash-Decoding (Dao et al., 2023).
+//! (2018), whose use for attention is FlashAttention (Dao et al., 2022). Tiles in registers hold
+//! the sums of both products, see [`register_tile`]. Long or few rows are cut along the keys; a
+//! second program puts the pieces together, as in Flash-Decoding (Dao et al., 2023).
 //!
 //! Attributes:
 //! - `layout`: `BNTH` (heads before positions) or `BTNH`; of query, key, value and result. Masks

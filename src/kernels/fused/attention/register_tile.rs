@@ -33,10 +33,11 @@ pub struct RegisterTile {
     pub rows: u32,
 }
 
-/// The tiles of one width. An invocation has the most rows whose tiles still fit the registers of
-/// a GPU with many of them, or of another adapter, and whose workgroup memory is at most 32 KiB.
-/// Intel's compiler for dg2 (Mesa 26.2.6) spills 1 to 88 registers with twice the rows of the
-/// second number, or where it may unroll the loops: so their bounds are `rounds`.
+/// The tiles for one width of heads. Of two numbers, the first is for GPUs with many registers, the
+/// second for other adapters. An invocation has as many rows as the registers and 32 KiB of
+/// workgroup memory can hold. With twice the rows of the second number, or with unrolled loops,
+/// Intel's compiler for dg2 (Mesa 26.2.6) spills 1 to 88 registers: `rounds` as the bound of a loop
+/// prevents unrolling.
 struct Width {
     vec4s: u32,
     lanes: [u32; 2],
@@ -108,8 +109,9 @@ impl RegisterTile {
         tile
     }
 
-    /// The tile with the same lanes whose invocations have fewer rows, and at most as many as GPUs
-    /// with few registers allow: for drivers that refuse this one's shader. None for one row.
+    /// The tile for a driver that refuses this tile's shader. It has the same lanes, at most half
+    /// the rows, and no more rows than GPUs with few registers allow. None if this tile has one
+    /// row.
     pub fn with_fewer_rows(&self, role: Role) -> Option<Self> {
         let width = Self::width_of(self.vec4s);
         let rows = width.most(role, Kind::FewRegisters).min(self.rows / 2);

@@ -11,6 +11,7 @@ use crate::dtype::DType;
 use crate::kernels::fused::elementwise::OP;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::meaning::Meaning;
+use crate::optimizer::passes::predicates::DECISIONS;
 
 /// Ops that make int32 on the device, by the attribute of the result's type.
 const MAKERS: &[(&str, &str)] = &[
@@ -23,11 +24,17 @@ const MAKERS: &[(&str, &str)] = &[
 
 /// Ops that compute with int32.
 const COMPUTED: &[&str] = &[
+    "Abs",
     "AddV2",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
     "Equal",
     "FloorMod",
     "Greater",
     "GreaterEqual",
+    "Invert",
+    "LeftShift",
     "Less",
     "LessEqual",
     "Maximum",
@@ -35,26 +42,55 @@ const COMPUTED: &[&str] = &[
     "Mul",
     "Neg",
     "NotEqual",
+    "RightShift",
     "SelectV2",
+    "Sign",
+    "Square",
+    "SquaredDifference",
     "Sub",
 ];
 
 /// Ops that read indices on the device, and the input that holds them.
 const READERS: &[(&str, usize)] = &[
     ("Cast", 0),
+    ("DenseBincount", 0),
     ("Gather", 1),
     ("GatherNd", 1),
     ("GatherV2", 1),
+    ("InTopKV2", 1),
     ("OneHot", 0),
     ("ResourceGather", 1),
     ("ResourceGatherNd", 1),
+    ("ResourceScatterAdd", 1),
+    ("ResourceScatterDiv", 1),
+    ("ResourceScatterMax", 1),
+    ("ResourceScatterMin", 1),
+    ("ResourceScatterMul", 1),
+    ("ResourceScatterNdAdd", 1),
+    ("ResourceScatterNdMax", 1),
+    ("ResourceScatterNdMin", 1),
+    ("ResourceScatterNdSub", 1),
+    ("ResourceScatterNdUpdate", 1),
+    ("ResourceScatterSub", 1),
+    ("ResourceScatterUpdate", 1),
     ("ScatterNd", 0),
+    ("ScatterNdNonAliasingAdd", 1),
+    ("SegmentMax", 1),
+    ("SegmentMean", 1),
+    ("SegmentMin", 1),
+    ("SegmentProd", 1),
+    ("SegmentSum", 1),
+    ("SparseSoftmaxCrossEntropyWithLogits", 1),
+    ("TensorScatterAdd", 1),
+    ("TensorScatterMax", 1),
+    ("TensorScatterMin", 1),
+    ("TensorScatterSub", 1),
+    ("TensorScatterUpdate", 1),
+    ("UnsortedSegmentMax", 1),
+    ("UnsortedSegmentMin", 1),
+    ("UnsortedSegmentProd", 1),
     ("UnsortedSegmentSum", 1),
 ];
-
-/// Ops that read a bool in host memory, and the input that holds it.
-const DECISIONS: &[(&str, usize)] =
-    &[("If", 0), ("LoopCond", 0), ("StatelessIf", 0), ("Switch", 1)];
 
 /// The nodes that compute with int32 values of the device, and whose results are needed there.
 pub fn on_device(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
@@ -128,7 +164,20 @@ fn makes(node: &Node) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Profile;
     use crate::kernels::expression::Call;
+    use crate::kernels::registry::{Registration, Registry};
+
+    #[test]
+    fn every_reader_has_a_kernel_for_int32() {
+        let registry = Registry::new(Profile::NVIDIA.capabilities);
+        for (op, _) in READERS {
+            let reads = |row: &Registration| {
+                row.op == *op && row.types.iter().any(|(_, dtype)| *dtype == DType::I32)
+            };
+            assert!(registry.rows().iter().any(reads), "{op}");
+        }
+    }
 
     #[test]
     fn every_op_has_a_function_of_int32() {

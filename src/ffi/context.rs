@@ -110,7 +110,8 @@ impl Context {
         let refused = |why: &str, most: u64| {
             let shape = shape_text(dims);
             let message = format!(
-                "out of memory for a {dtype} tensor of shape {shape}: {bytes} bytes; {why} {most}"
+                "out of memory for a {dtype} tensor of shape {shape}: {bytes} bytes; {why} {most} \
+                 bytes"
             );
             Err(Error::ResourceExhausted(message))
         };

@@ -29,7 +29,7 @@ pub enum Refusal {
     Preserved,
     /// A node that cannot be fused with the two reads the value between them.
     ReadElsewhere,
-    /// The kernel of the neighbour cannot read an operand, or lacks the function.
+    /// The kernel of the neighbour cannot read an operand of this shape or type.
     Operand,
     /// The two compute different shapes.
     OtherShape,
@@ -62,7 +62,7 @@ impl fmt::Display for Refusal {
             Self::UnknownAxes => "the axes are not known",
             Self::Preserved => "the result is fetched or must keep its name",
             Self::ReadElsewhere => "other nodes read the value, so that it is stored anyway",
-            Self::Operand => "the kernel cannot read an operand, or lacks the function",
+            Self::Operand => "the kernel cannot read an operand of this shape or type",
             Self::OtherShape => "the two have different shapes",
             Self::SmallValue => {
                 "the smaller value is expensive to compute again, or others read it"

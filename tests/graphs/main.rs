@@ -22,9 +22,12 @@ mod stacks;
 mod variables;
 mod views;
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use expect_test::Expect;
 use tensorflow_wgpu::Error;
+use tensorflow_wgpu::optimizer::decisions::decisions;
 use tensorflow_wgpu::optimizer::graph::{Graph, Output};
 use tensorflow_wgpu::optimizer::passes::{self, Pass};
 use tensorflow_wgpu::optimizer::verify::Verifier;
@@ -50,14 +53,21 @@ fn after(name: &str, text: &str) -> String {
     breaks.iter().fold(broken, |text, (broken, whole)| text.replace(broken, whole))
 }
 
-/// The graph after the pass `name`. Checks two rules for every pass: a second run changes nothing,
-/// and TensorFlow can still read the graph.
+/// The graph after the pass `name`. Checks three rules for every pass: each fused node says which
+/// nodes it replaces, a second run changes nothing, and TensorFlow can still read the graph.
 #[track_caller]
 fn result(name: &str, text: &str) -> String {
     let pass = passes::find(name).expect("the pass exists");
     let mut graph = Graph::from_text(text).unwrap();
+    graph.keep_journal();
     let verifier = Verifier::new(&graph);
+    let before: BTreeSet<String> = graph.ids().map(|id| graph.node(id).name().to_owned()).collect();
     (pass.run)(&mut graph).unwrap();
+    for made in decisions(&graph) {
+        let node = graph.node(made.id);
+        let is_told = !made.replaced.is_empty() || before.contains(node.name());
+        assert!(is_told || !node.is_ours(), "{name}: {} replaces no node", node.name());
+    }
     verifier.check(&graph).unwrap_or_else(|e| panic!("{name}: {e}\n{}", graph.to_text()));
     let once = graph.to_text();
     (pass.run)(&mut graph).unwrap();

@@ -172,6 +172,7 @@ impl Pair {
             infos: vec![info.clone(), info],
         };
         let both = graph.add(new);
+        graph.stand_for(both, &[self.product, self.activation]);
         graph.replace_readers(product, Output { node: both, port: 1 });
         let mut value = first(both);
         if let Some(view) = self.view {

@@ -290,7 +290,7 @@ impl Region {
         if !alone && node.inputs().len() > 2 {
             return Err(Refusal::ReadElsewhere);
         }
-        let element = elementwise(graph, id, &self.space).ok_or(Refusal::Operand)?;
+        let element = elementwise(graph, id, &self.space)?;
         let narrow = match element {
             Element::Call(Scalar { call: Call::Cast(from, to), .. }) => from.size() < to.size(),
             Element::Call(_) => false,

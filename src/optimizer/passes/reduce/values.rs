@@ -8,6 +8,7 @@ use crate::kernels::fused::cost::{self, BOUND};
 use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::{Engine, Meaning, Scalar, number, scalar};
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 
 /// The most constants in one node.
@@ -22,21 +23,23 @@ pub enum Element {
     Same,
 }
 
-/// The element that a node computes in a tensor with the shape of `space`. `None` if the node does
-/// something else, or might.
-pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Option<Element> {
+/// The element that a node computes in a tensor with the shape of `space`.
+///
+/// # Errors
+/// The reason, if the node does something else, or might.
+pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Result<Element, Refusal> {
     let node = graph.node(id);
     let fits = |input: &Output| graph.info(*input).broadcasts_to(space);
     if matches!(Meaning::of(node), Meaning::Repeat) {
-        return fits(&node.inputs()[0]).then_some(Element::Same);
+        return fits(&node.inputs()[0]).then_some(Element::Same).ok_or(Refusal::OtherShape);
     }
-    let scalar = scalar(graph, graph, id, Engine::Reduce).ok()?;
+    let scalar = scalar(graph, graph, id, Engine::Reduce)?;
     let whole = match scalar.call {
         Call::Cast(..) => true,
         Call::Row(..) if scalar.is_sum => graph.info(node.inputs()[0]).same_shape(space),
         Call::Row(..) => node.inputs().iter().all(fits),
     };
-    whole.then_some(Element::Call(scalar))
+    whole.then_some(Element::Call(scalar)).ok_or(Refusal::OtherShape)
 }
 
 /// Translates tensors to values of one expression.
@@ -140,7 +143,7 @@ impl<'g> Values<'g> {
     fn computed(&mut self, id: NodeId) -> Option<Value> {
         let node = self.graph.node(id);
         let element = match self.space {
-            Some(space) => elementwise(self.graph, id, space),
+            Some(space) => elementwise(self.graph, id, space).ok(),
             None => follower(self.graph, id),
         };
         match element? {
@@ -161,6 +164,6 @@ pub fn follower(graph: &Graph, id: NodeId) -> Option<Element> {
     match Meaning::of(graph.node(id)) {
         Meaning::Repeat => None,
         Meaning::View => Some(Element::Same),
-        _ => elementwise(graph, id, graph.info(Output { node: id, port: 0 })),
+        _ => elementwise(graph, id, graph.info(Output { node: id, port: 0 })).ok(),
     }
 }

@@ -143,7 +143,7 @@ impl<'g> Builder<'g> {
 
     fn build(mut self, nodes: &[NodeId]) -> Result<Tail, Refusal> {
         for id in nodes {
-            let value = self.member(*id).ok_or(Refusal::Operand)?;
+            let value = self.member(*id)?;
             self.values.insert(*id, value);
             if self.is_full() {
                 return Err(Refusal::TooManyTensors);
@@ -177,15 +177,16 @@ impl<'g> Builder<'g> {
     }
 
     /// The value of the next node of the tail, and whether it comes after the reshape.
-    fn member(&mut self, id: NodeId) -> Option<(Value, bool)> {
+    fn member(&mut self, id: NodeId) -> Result<(Value, bool), Refusal> {
         let inputs = self.graph.node(id).inputs();
-        let behind = inputs.iter().find_map(|i| self.values.get(&i.node))?.1;
+        let (_, behind) =
+            *inputs.iter().find_map(|i| self.values.get(&i.node)).ok_or(Refusal::Alone)?;
         self.beside(id, behind)?;
         self.node(id)
     }
 
     /// Adds the nodes beside the tail that `id` reads.
-    fn beside(&mut self, id: NodeId, behind: bool) -> Option<()> {
+    fn beside(&mut self, id: NodeId, behind: bool) -> Result<(), Refusal> {
         for input in self.graph.node(id).inputs() {
             if self.sides.contains(&input.node) && !self.values.contains_key(&input.node) {
                 self.beside(input.node, behind)?;
@@ -193,30 +194,31 @@ impl<'g> Builder<'g> {
                 self.values.insert(input.node, (value, behind));
             }
         }
-        Some(())
+        Ok(())
     }
 
     /// The value of an elementwise node that broadcasts, once its inputs in the tail have values.
-    fn scalar(&mut self, id: NodeId, behind: bool) -> Option<Value> {
-        let scalar = row(self.graph, id)?;
+    fn scalar(&mut self, id: NodeId, behind: bool) -> Result<Value, Refusal> {
+        let scalar = row(self.graph, id).ok_or(Refusal::NoFunction)?;
         let mut args = Vec::new();
         for (at, input) in self.graph.node(id).inputs().iter().enumerate() {
             args.push(self.argument(*input, scalar.input_type(at), behind)?);
         }
-        self.draft.scalar(&scalar, &args)
+        self.draft.scalar(&scalar, &args).ok_or(Refusal::Operand)
     }
 
     /// A value of the tail, or an operand from outside.
-    fn argument(&mut self, input: Output, dtype: DType, behind: bool) -> Option<Value> {
-        match self.values.get(&input.node) {
+    fn argument(&mut self, input: Output, dtype: DType, behind: bool) -> Result<Value, Refusal> {
+        let value = match self.values.get(&input.node) {
             Some((value, place)) => (input.port == 0 && *place == behind).then_some(*value),
             None => self.operand(input, dtype, behind),
-        }
+        };
+        value.ok_or(Refusal::Operand)
     }
 
     /// The value of a node, once its inputs in the tail have values, and whether it comes after the
     /// reshape.
-    fn node(&mut self, id: NodeId) -> Option<(Value, bool)> {
+    fn node(&mut self, id: NodeId) -> Result<(Value, bool), Refusal> {
         let node = self.graph.node(id);
         let inner: Vec<(Value, bool)> = node
             .inputs()
@@ -225,10 +227,10 @@ impl<'g> Builder<'g> {
             .filter_map(|i| self.values.get(&i.node))
             .copied()
             .collect();
-        let &(first, behind) = inner.first()?;
+        let &(first, behind) = inner.first().ok_or(Refusal::Alone)?;
         // Values with different extents cannot be combined.
         if inner.iter().any(|(_, other)| *other != behind) {
-            return None;
+            return Err(Refusal::OtherShape);
         }
         let value = match Meaning::of(node) {
             Meaning::View => {
@@ -236,46 +238,56 @@ impl<'g> Builder<'g> {
                     && inner.len() == 1
                     && self.values.contains_key(&node.inputs()[0].node);
                 self.reshape = Some(id);
-                return (is_first && self.keeps_channels(id)).then_some((first, true));
+                let keeps = is_first && self.keeps_channels(id);
+                return keeps.then_some((first, true)).ok_or(Refusal::OtherShape);
             }
             Meaning::Scalar(Scalar { call: Call::Cast(from, to), .. }) => {
                 let of_int8 = self.root.dtype == DType::I32 && from == DType::I32;
-                let known = Engine::Epilogue.holds(from) || of_int8;
-                (known && Engine::Epilogue.holds(to)).then_some(())?;
-                self.draft.call(Call::Cast(from, to), &[first])?
+                if let Some(dtype) = [from, to]
+                    .into_iter()
+                    .find(|t| !(Engine::Epilogue.holds(*t) || of_int8 && *t == from))
+                {
+                    return Err(Refusal::Type(dtype));
+                }
+                self.draft.call(Call::Cast(from, to), &[first]).ok_or(Refusal::Operand)?
             }
-            Meaning::Bias(sum) => {
-                self.values.get(&node.inputs()[0].node)?;
-                self.check_format(node, "NHWC")?;
-                let bias = self.channel_vector(node.inputs()[1], behind)?;
-                self.draft.scalar(&sum, &[first, bias])?
-            }
+            Meaning::Bias(sum) => self.bias(node, &sum, first, behind).ok_or(Refusal::Operand)?,
             Meaning::Scalar(sum) if sum.is_sum => self.sum(id, &sum, behind)?,
             Meaning::Scalar(_) => self.scalar(id, behind)?,
             _ if norm::is_inference(node) => {
-                self.values.get(&node.inputs()[0].node)?;
-                norm::value(self, node, first, behind)?
+                let reads = self.values.contains_key(&node.inputs()[0].node);
+                let value = reads.then(|| norm::value(self, node, first, behind)).flatten();
+                value.ok_or(Refusal::Operand)?
             }
-            _ => return None,
+            _ => return Err(Refusal::NoFunction),
         };
-        Some((value, behind))
+        Ok((value, behind))
+    }
+
+    /// The sum of the value `first` and a bias.
+    fn bias(&mut self, node: &Node, sum: &Scalar, first: Value, behind: bool) -> Option<Value> {
+        self.values.get(&node.inputs()[0].node)?;
+        self.check_format(node, "NHWC")?;
+        let bias = self.channel_vector(node.inputs()[1], behind)?;
+        self.draft.scalar(sum, &[first, bias])
     }
 
     /// A sum of tensors of one shape; TensorFlow makes such sums from additions.
-    fn sum(&mut self, id: NodeId, sum: &Scalar, behind: bool) -> Option<Value> {
+    fn sum(&mut self, id: NodeId, sum: &Scalar, behind: bool) -> Result<Value, Refusal> {
         let dtype = sum.call.output();
         let inputs = self.graph.node(id).inputs();
-        if !dtype.is_float() || sum.broadcasts(inputs, self.graph).is_err() {
-            return None;
+        if !dtype.is_float() {
+            return Err(Refusal::Type(dtype));
         }
+        sum.broadcasts(inputs, self.graph)?;
         let mut terms = Vec::new();
         for input in inputs {
             terms.push(self.argument(*input, dtype, behind)?);
             if self.extras.len() > MAX_EXTRAS {
-                return None;
+                return Err(Refusal::TooManyTensors);
             }
         }
-        self.draft.scalar(sum, &terms)
+        self.draft.scalar(sum, &terms).ok_or(Refusal::Operand)
     }
 
     /// A tensor from outside the tail, as an operand that broadcasts.

@@ -15,7 +15,7 @@ use std::panic::AssertUnwindSafe;
 use numeric::Random;
 use random_graphs::executor::run_with_effects;
 use random_graphs::generate::{Case, Profile, case};
-use random_graphs::run::{OnDevice, assert_same, on_host};
+use random_graphs::run::{OnDevice, assert_same, number, on_host};
 use tensorflow_wgpu::optimizer::graph::{Frame, Graph, NodeId};
 use tensorflow_wgpu::optimizer::passes::{PASSES, Pass, run_all};
 use tensorflow_wgpu::{DType, Error};
@@ -65,10 +65,6 @@ fn check(seed: u64, case: &Case, after: &Graph) {
         assert_same(got, want, *tolerance, &|| what(name));
     }
     assert_eq!(done, wanted, "{}", what("effects"));
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
 #[test]

@@ -4,6 +4,9 @@
 //! The graph of a seed is always the same. Tolerances are bounds of rounding errors that the
 //! generator computes along the way; choices depend only on exact values, so that no rounding can
 //! change them.
+//!
+//! `TF_WGPU_DEVICE_GRAPHS` is the number of graphs that run on the device, `TF_WGPU_GRAPHS_FROM`
+//! their first seed.
 
 #[expect(dead_code, reason = "the products' tests use the rest")]
 mod numeric;
@@ -14,7 +17,7 @@ use std::collections::BTreeSet;
 use numeric::Random;
 use random_graphs::executor::{run, run_with_effects};
 use random_graphs::generate::{Case, Profile, case};
-use random_graphs::run::{OnDevice, assert_same, on_host};
+use random_graphs::run::{OnDevice, assert_same, number, on_host};
 use tensorflow_wgpu::HostTensor;
 use tensorflow_wgpu::optimizer::graph::Graph;
 use tensorflow_wgpu::optimizer::passes::{PASSES, run_all};
@@ -195,8 +198,10 @@ fn branches_and_effects_stay_what_they_are() {
 fn graphs_give_the_same_numbers_on_the_device() {
     let mut made = 0;
     let mut ops: BTreeSet<String> = BTreeSet::new();
-    let layers = (0..60).map(|seed| (seed, LAYERS));
-    for (seed, profile) in (0..150).map(|seed| (seed, EVERYTHING)).chain(layers) {
+    let (first, count) = (number("TF_WGPU_GRAPHS_FROM", 0), number("TF_WGPU_DEVICE_GRAPHS", 150));
+    let everything = (first..first + count).map(|seed| (seed, EVERYTHING));
+    let layers = (first..first + count * 2 / 5).map(|seed| (seed, LAYERS));
+    for (seed, profile) in everything.chain(layers) {
         let case = case(seed, profile);
         let (before, after) = (parsed(&case), optimized(&case));
         made += fused(&after);

@@ -225,3 +225,8 @@ pub fn assert_same(got: &HostTensor, want: &HostTensor, tolerance: f64, what: &d
         assert!(same, "element {i} is {g}, want {w} within {tolerance:e}\n{}", what());
     }
 }
+
+/// The number in a variable of the environment, such as the number of graphs.
+pub fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}

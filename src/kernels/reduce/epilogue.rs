@@ -3,6 +3,8 @@
 //!
 //! A dispatch binds few tensors, so the outputs may be spread over several: [`Epilogue::parts`].
 
+use std::sync::OnceLock;
+
 use smallvec::SmallVec;
 
 use super::states::States;
@@ -24,6 +26,8 @@ const OUTPUTS: [&str; 6] = ["y0", "y1", "y2", "y3", "y4", "y5"];
 pub const MAX_EXTRAS: usize = EXTRAS.len();
 /// The most outputs.
 pub const MAX_OUTPUTS: usize = OUTPUTS.len();
+/// The most operands and outputs.
+const MOST_TENSORS: usize = MAX_EXTRAS + MAX_OUTPUTS;
 /// The most parameters: with all others, those of a step over states fit immediates of 128 bytes.
 pub const MAX_CONSTANTS: usize = 12;
 
@@ -34,6 +38,8 @@ pub struct Epilogue {
     expression: Expression,
     constants: Vec<f32>,
     results: usize,
+    /// [`Self::parts`] by the number of bindings.
+    parts: [OnceLock<Vec<EpiloguePart>>; MOST_TENSORS + 1],
 }
 
 impl Epilogue {
@@ -68,7 +74,7 @@ impl Epilogue {
                 && !expression.outputs().iter().any(|v| matches!(v, Value::Constant(_))),
             "an epilogue beyond what one node computes: {expression}"
         );
-        Ok(Self { expression, constants, results: results.len() })
+        Ok(Self { expression, constants, results: results.len(), parts: Default::default() })
     }
 
     /// The results as they are.
@@ -79,7 +85,7 @@ impl Epilogue {
             expression.output(result);
         }
         let results = expression.inputs().len();
-        Self { expression, constants: Vec::new(), results }
+        Self { expression, constants: Vec::new(), results, parts: Default::default() }
     }
 
     /// Whether it does nothing.
@@ -104,25 +110,30 @@ impl Epilogue {
 
     /// The outputs in groups, each of which one dispatch can write. A dispatch has `bindings`
     /// bindings left for operands and outputs.
-    pub fn parts(&self, extras: &[Extra], bindings: usize) -> Vec<EpiloguePart> {
+    pub fn parts(&self, bindings: usize) -> &[EpiloguePart] {
+        let most = bindings.min(MOST_TENSORS);
+        self.parts[most].get_or_init(|| self.cut(most))
+    }
+
+    fn cut(&self, bindings: usize) -> Vec<EpiloguePart> {
         let mut parts: Vec<EpiloguePart> = Vec::new();
         for output in 0..self.expression.outputs().len() {
             let joined = parts.pop().map(|last| {
                 let which: Vec<usize> = last.outputs.iter().copied().chain([output]).collect();
-                (self.part(&which, extras), last)
+                (self.part(&which), last)
             });
             match joined {
                 Some((both, _)) if both.tensors() <= bindings && both.packs_alike() => {
                     parts.push(both)
                 }
-                Some((_, last)) => parts.extend([last, self.part(&[output], extras)]),
-                None => parts.push(self.part(&[output], extras)),
+                Some((_, last)) => parts.extend([last, self.part(&[output])]),
+                None => parts.push(self.part(&[output])),
             }
         }
         parts
     }
 
-    fn part(&self, which: &[usize], extras: &[Extra]) -> EpiloguePart {
+    fn part(&self, which: &[usize]) -> EpiloguePart {
         let values: Vec<Value> = which.iter().map(|o| self.expression.outputs()[*o]).collect();
         let (expression, inputs) = self.expression.select(&values);
         let (results, operands): (Vec<usize>, Vec<usize>) =
@@ -131,7 +142,7 @@ impl Epilogue {
             text: expression.to_string(),
             expression,
             results,
-            extras: operands.into_iter().map(|i| extras[i - self.results].clone()).collect(),
+            operands: operands.into_iter().map(|i| i - self.results).collect(),
             outputs: which.into(),
         }
     }
@@ -171,8 +182,8 @@ pub struct EpiloguePart {
     text: String,
     /// The results that are its first inputs.
     results: Vec<usize>,
-    /// Its further inputs.
-    pub extras: SmallVec<[Extra; 5]>,
+    /// The epilogue's further operands that are its other inputs.
+    operands: SmallVec<[usize; 5]>,
     /// The node's outputs.
     pub outputs: SmallVec<[usize; 6]>,
 }
@@ -185,7 +196,7 @@ impl EpiloguePart {
 
     /// Number of operands and outputs.
     pub fn tensors(&self) -> usize {
-        self.extras.len() + self.outputs.len()
+        self.operands.len() + self.outputs.len()
     }
 
     /// Elements of the outputs in a stored word.
@@ -198,38 +209,63 @@ impl EpiloguePart {
         self.expression.output_types().iter().all(|t| [1, self.unit()].contains(&t.lanes()))
     }
 
+    /// The operands that it reads.
+    pub fn extras<'e>(&self, all: &'e [Extra]) -> impl Iterator<Item = &'e Extra> {
+        self.operands.iter().map(|k| &all[*k])
+    }
+
+    /// Its text's properties with these operands of the epilogue.
+    pub fn with(&self, all: &[Extra]) -> BoundPart<'_> {
+        let wholes = self.extras(all).enumerate().map(|(k, extra)| u32::from(extra.whole) << k);
+        BoundPart { part: self, wholes: wholes.sum() }
+    }
+}
+
+/// A part of an epilogue, and the shapes of its operands.
+#[derive(Debug, Clone, Copy)]
+pub struct BoundPart<'a> {
+    /// The part.
+    pub part: &'a EpiloguePart,
+    /// A bit for each operand: whether it has an element for each element of the results.
+    wholes: u32,
+}
+
+impl BoundPart<'_> {
     /// The function `epilogue`.
     pub fn named(&self) -> (&'static str, &Expression, Ends) {
-        ("epilogue", &self.expression, Ends { sums: self.results.len(), sink: Sink::Memory })
+        let EpiloguePart { expression, results, .. } = self.part;
+        ("epilogue", expression, Ends { sums: results.len(), sink: Sink::Memory })
     }
 
     /// Adds the part to a pipeline's key.
     pub fn key(&self, key: Key) -> Key {
-        let results = self.results.iter().fold(0, |bits, r| bits | 1 << r);
-        let whole = self.extras.iter().fold(1, |bits, e| bits << 1 | u32::from(e.whole));
-        key.name(&self.text).number(results).number(whole)
+        let results = self.part.results.iter().fold(0, |bits, r| bits | 1 << r);
+        key.name(&self.part.text).number(results).number(self.wholes)
     }
 
     /// Declares bindings and parameters, and the statements for the state `all` of output `i`; of
     /// vec4s, for the states of four neighbouring outputs.
     pub fn declare(&self, mut shader: Shader, states: &States, of_vec4s: bool) -> Shader {
-        let types = self.expression.output_types();
-        for (extra, name) in self.extras.iter().zip(EXTRAS) {
-            shader = shader.bind(name, extra.tensor.dtype);
+        let EpiloguePart { expression, results, .. } = self.part;
+        let types = expression.output_types();
+        let operands = &expression.inputs()[results.len()..];
+        for (dtype, name) in operands.iter().zip(EXTRAS) {
+            shader = shader.bind(name, *dtype);
         }
-        for c in 0..self.expression.constants() {
+        for c in 0..expression.constants() {
             shader = shader.param(format!("t{c}"), Field::F32);
         }
         let (mut words, mut emit, mut emit_words) = (Vec::new(), Vec::new(), Vec::new());
         let all: &[&str] = if of_vec4s { &["all.a", "all.b", "all.c", "all.d"] } else { &["all"] };
         for (j, all) in all.iter().enumerate() {
-            let results = states.results(all);
+            let values = states.results(all);
             let at = if of_vec4s { format!("4u * i + {j}u") } else { "i".to_owned() };
-            let extras = self.extras.iter().zip(EXTRAS).map(|(extra, name)| {
-                format!("load_{name}({})", if extra.whole { &at } else { "0u" })
+            let extras = EXTRAS[..operands.len()].iter().enumerate().map(|(k, name)| {
+                let is_whole = self.wholes >> k & 1 != 0;
+                format!("load_{name}({})", if is_whole { &at } else { "0u" })
             });
-            let arguments = self.results.iter().map(|r| results[*r].clone()).chain(extras);
-            let constants = (0..self.expression.constants()).map(|c| format!("p.t{c}"));
+            let arguments = results.iter().map(|r| values[*r].clone()).chain(extras);
+            let constants = (0..expression.constants()).map(|c| format!("p.t{c}"));
             let arguments = arguments.chain(constants).collect::<Vec<_>>().join(", ");
             emit.push(format!("let v{j} = epilogue({arguments});"));
         }

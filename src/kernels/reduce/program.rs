@@ -1,7 +1,7 @@
 //! The text of a step. It reads elements of the expression or states of an earlier step, and writes
 //! states or outputs.
 
-use super::epilogue::EpiloguePart;
+use super::epilogue::BoundPart;
 use super::plan::Step;
 use super::states::States;
 use crate::device::{Binding, Device, Key};
@@ -82,7 +82,7 @@ pub struct StepProgram<'a> {
     /// The source of its values.
     pub reads: Reads<'a>,
     /// The outputs that it writes; without them it writes states.
-    pub finish: Option<&'a EpiloguePart>,
+    pub finish: Option<BoundPart<'a>>,
     /// The vec4s that it reads.
     pub vec4s: Vec4s,
     /// Invocations for each segment.
@@ -102,7 +102,7 @@ impl StepProgram<'_> {
             Vec4s::Columns(inputs) => inputs << 1 | 1,
         };
         let key = Key::new("reduce")
-            .name(&self.states.text())
+            .name(self.states.text())
             .number(u32::from(self.finish.is_some()))
             .number(vec4s)
             .number(self.lanes)
@@ -117,7 +117,7 @@ impl StepProgram<'_> {
 
     /// States that one invocation computes: the outputs in a stored unit. A vec4 counts as one.
     pub fn unit(&self) -> u32 {
-        if self.vec4s.writes() { 1 } else { self.finish.map_or(1, EpiloguePart::unit) }
+        if self.vec4s.writes() { 1 } else { self.finish.map_or(1, |finish| finish.part.unit()) }
     }
 
     /// The text.

@@ -1,6 +1,6 @@
 //! A reduction with its expression and its epilogue, and the texts of its steps.
 
-use super::epilogue::{Epilogue, EpiloguePart, Extra};
+use super::epilogue::{Epilogue, Extra};
 use super::program::{MAX_BINDINGS, MAX_INPUTS, Reads, StepProgram, Vec4s};
 use super::states::States;
 use crate::dtype::DType;
@@ -50,13 +50,14 @@ impl ReductionProgram {
             // Parameters may take a buffer, as in `room`.
             let most = if read.len() > MAX_INPUTS { 2 * MAX_BINDINGS } else { MAX_BINDINGS - 1 };
             let mask = READ & ((1 << read.len()) - 1);
-            let parts = epilogue.parts(extras, most - read.len());
-            let parts = parts.iter().filter(|part| read.len() + part.tensors() <= most);
-            let sinks: Vec<_> = [None].into_iter().chain(parts.map(Some)).collect();
+            let parts = epilogue.parts(most - read.len()).iter();
+            let parts = parts.filter(|part| read.len() + part.tensors() <= most);
+            let sinks: Vec<_> =
+                [None].into_iter().chain(parts.map(|part| Some(part.with(extras)))).collect();
             let vec4s = [Vec4s::None, Vec4s::Rows(mask), Vec4s::Columns(mask)];
             for vec4s in vec4s.into_iter().take(1 + 2 * flat) {
                 for (finish, lanes) in sinks.iter().flat_map(|s| [1, 8, 64].map(|l| (*s, l))) {
-                    let written = finish.map_or(accumulator.to_vec(), EpiloguePart::types);
+                    let written = finish.map_or(accumulator.to_vec(), |finish| finish.part.types());
                     let is_possible = match vec4s {
                         Vec4s::None => true,
                         Vec4s::Rows(_) => are_four(read),

@@ -111,7 +111,7 @@ impl Work<'_> {
                 Sink::States(..) => return self.enqueue(ctx.device(), &step, elements, sink, None),
                 Sink::Outputs(_) => {
                     let room = self.room(ctx.device(), &elements);
-                    if let [part] = &self.program.epilogue.parts(self.operands.extras, room)[..]
+                    if let [part] = self.program.epilogue.parts(room)
                         && part.tensors() <= room
                     {
                         return self.enqueue(ctx.device(), &step, elements, sink, Some(part));
@@ -147,8 +147,7 @@ impl Work<'_> {
                     return self.enqueue(ctx.device(), &step, states(sink), sink, None);
                 }
                 let room = self.room(ctx.device(), &states(sink));
-                let parts = self.program.epilogue.parts(self.operands.extras, room);
-                return parts.iter().try_for_each(|p| {
+                return self.program.epilogue.parts(room).iter().try_for_each(|p| {
                     self.enqueue(ctx.device(), &step, states(sink), sink, Some(p))
                 });
             }

@@ -50,6 +50,8 @@ impl Member {
 pub struct States {
     members: Vec<Member>,
     accumulator: DType,
+    /// Names and types.
+    text: String,
 }
 
 /// The components of a vec4, and the members of the struct `Four`.
@@ -87,13 +89,20 @@ impl States {
             );
             members.push(member);
         }
-        Ok(Self { members, accumulator: accumulator.expect("there is a name") })
+        Ok(Self::of(members, accumulator.expect("there is a name")))
     }
 
     /// The reductions of some of the values.
     pub fn select(&self, which: &[usize]) -> Self {
-        let members = which.iter().map(|k| self.members[*k]).collect();
-        Self { members, accumulator: self.accumulator }
+        Self::of(which.iter().map(|k| self.members[*k]).collect(), self.accumulator)
+    }
+
+    fn of(members: Vec<Member>, accumulator: DType) -> Self {
+        let one = |member: &Member| {
+            format!("{}<{}>", member.row().map_or(MOMENTS, |row| row.op), member.dtype())
+        };
+        let text = members.iter().map(one).collect::<Vec<_>>().join(", ");
+        Self { members, accumulator, text }
     }
 
     /// The type in which all accumulate.
@@ -122,11 +131,8 @@ impl States {
     }
 
     /// Names and types, for keys and labels.
-    pub fn text(&self) -> String {
-        let one = |member: &Member| {
-            format!("{}<{}>", member.row().map_or(MOMENTS, |row| row.op), member.dtype())
-        };
-        self.members.iter().map(one).collect::<Vec<_>>().join(", ")
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     fn rows(&self) -> impl Iterator<Item = &'static Reduction> {

@@ -222,7 +222,7 @@ impl Work<'_> {
         };
         match (sink, finish) {
             (Sink::Outputs(first), Some(finish)) => {
-                let extras = finish.extras.iter();
+                let extras = finish.extras(self.operands.extras);
                 bindings.extend(extras.map(|e| {
                     if e.whole { part(&e.tensor, first, count) } else { (&e.tensor).into() }
                 }));
@@ -242,7 +242,7 @@ impl Work<'_> {
         let program = StepProgram {
             states,
             reads,
-            finish,
+            finish: finish.map(|part| part.with(self.operands.extras)),
             vec4s,
             lanes: step.lanes.count,
             columns: step.columns(),

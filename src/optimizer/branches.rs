@@ -147,6 +147,18 @@ impl Branches {
         limited(common)
     }
 
+    /// The conditions of a graph whose nodes may run under different ones; else `None`.
+    pub fn of_control_flow(graph: &Graph, order: &[NodeId]) -> Option<Self> {
+        graph.has_control_flow().then(|| Self::of(graph, order))
+    }
+
+    /// Whether two nodes certainly run under the same conditions. A node that a pass has added since
+    /// agrees with none.
+    pub fn agree(&self, a: NodeId, b: NodeId) -> bool {
+        let of = |id: NodeId| self.of.get(id.index());
+        of(a).is_some() && of(a) == of(b)
+    }
+
     /// The conditions of a node. Equal numbers mean equal conditions.
     pub fn conditions(&self, id: NodeId) -> Conditions {
         self.of[id.index()]

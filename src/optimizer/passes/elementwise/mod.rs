@@ -101,7 +101,7 @@ impl<'g> Groups<'g> {
         bypassed.extend(order.iter().filter(|id| matches!(members.get(id), Some(Member::View(_)))));
         let mut groups = Self {
             clusters: Clusters::bypassing(graph, &bypassed)?,
-            branches: graph.has_control_flow().then(|| Branches::of(graph, &order)),
+            branches: Branches::of_control_flow(graph, &order),
             regions: FxHashMap::default(),
             refused: FxHashMap::default(),
             graph,

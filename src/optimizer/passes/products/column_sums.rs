@@ -14,6 +14,7 @@ use crate::kernels::expression::{Expression, Value};
 use crate::kernels::fused::products::{JOINED, JOINED_WITH_SUMS, WITH_SUMS};
 use crate::kernels::fused::reduce::OP as REDUCE;
 use crate::optimizer::attr::Attr;
+use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
 use crate::optimizer::passes::reshape::give_extents;
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
@@ -34,6 +35,7 @@ struct ColumnSums {
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
+    let branches = Branches::of_control_flow(graph, &order);
     let mut known: FxHashMap<(Vec<Output>, usize), ColumnSums> = FxHashMap::default();
     for id in order.iter().copied() {
         if let Some(sums) = sums(graph, id) {
@@ -50,6 +52,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             && let Some(sums) = known.get(&key)
             && sums.dtype == products.dtype
             && graph.node(sums.node).device() == graph.node(id).device()
+            && branches.as_ref().is_none_or(|branches| branches.agree(id, sums.node))
             && are_independent(graph, id, sums.node)
         {
             replace(graph, products, sums);

@@ -13,6 +13,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::siblings::MOST_RESULTS;
 use crate::kernels::fused::products::JOINED;
+use crate::optimizer::branches::{Branches, Conditions};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
@@ -25,6 +26,8 @@ const MAX_ROW: usize = 8;
 struct Shared {
     left: Output,
     device: String,
+    /// The conditions under which it runs, if not all nodes run.
+    conditions: Option<Conditions>,
     dtype: DType,
     transposed: [bool; 2],
     /// The rank and the extents of the right operands.
@@ -41,10 +44,11 @@ struct Shared {
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
+    let branches = Branches::of_control_flow(graph, &order);
     let mut groups: Vec<(Shared, Vec<NodeId>)> = Vec::new();
     let mut known: FxHashMap<Shared, usize> = FxHashMap::default();
     for id in order.iter().copied() {
-        if let Some(key) = shared(graph, id) {
+        if let Some(key) = shared(graph, branches.as_ref(), id) {
             let at = *known.entry(key.clone()).or_insert_with(|| {
                 groups.push((key, Vec::new()));
                 groups.len() - 1
@@ -65,7 +69,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 }
 
 /// The properties of a product, if it may be joined.
-fn shared(graph: &Graph, id: NodeId) -> Option<Shared> {
+fn shared(graph: &Graph, branches: Option<&Branches>, id: NodeId) -> Option<Shared> {
     let product = MatrixProduct::of(graph, id)?;
     let shape = |tensor: Output| {
         let shape = graph.info(tensor).shape.clone()?;
@@ -80,6 +84,7 @@ fn shared(graph: &Graph, id: NodeId) -> Option<Shared> {
     Some(Shared {
         left,
         device: graph.node(id).device().to_owned(),
+        conditions: branches.map(|branches| branches.conditions(id)),
         dtype: product.dtype,
         transposed: product.transposed,
         right: shape(right)?,

@@ -12,6 +12,7 @@ use rustc_hash::FxHashSet;
 use super::values::{Element, Translation, Values, follower};
 use crate::dtype::DType;
 use crate::kernels::fused::reduce::{MAX_CONSTANTS, MAX_EXTRAS, MAX_OUTPUTS};
+use crate::optimizer::branches::Branches;
 use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::meaning::{is_elementwise, is_view, number};
@@ -37,6 +38,8 @@ pub struct EpilogueNodes {
 pub struct Search<'g> {
     pub graph: &'g Graph,
     pub order: &'g Order,
+    /// The conditions under which nodes run, if not all of them run.
+    pub branches: Option<&'g Branches>,
     /// Nodes that only updates of variables read.
     pub updates: &'g FxHashSet<NodeId>,
     /// The weight of the reduced values.
@@ -139,7 +142,8 @@ impl Search<'_> {
         let info = graph.info(Output { node: id, port: 0 });
         let own = node.on_wgpu()
             && node.device() == graph.node(self.region[0]).device()
-            && !graph.is_preserved(id);
+            && !graph.is_preserved(id)
+            && self.branches.is_none_or(|branches| branches.agree(id, self.region[0]));
         if !own
             || self.updates.contains(&id)
             || !same_elements(info, self.kept)

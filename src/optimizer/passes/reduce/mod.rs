@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::kernels::expression::Call;
 use crate::kernels::fused::cost;
 use crate::kernels::fused::reduce::{MAX_INPUTS, MAX_OUTPUTS, MAX_PLANES, MOMENTS, OP, States};
+use crate::optimizer::branches::Branches;
 use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::meaning::{Scalar, is_view};
@@ -59,12 +60,13 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
     }
     let updates = epilogue::updates(graph, &order);
+    let branches = Branches::of_control_flow(graph, &order);
     let mut order = Order::of(graph, &order);
     // The last ones come first: nodes after them may read values that the epilogue of an earlier
     // region takes in.
-    for region in merged(graph, &order, regions).into_iter().rev() {
+    for region in merged(graph, &order, branches.as_ref(), regions).into_iter().rev() {
         let Some(mut plan) = region.plan(graph, &order) else { continue };
-        plan.epilogue = region.epilogue(graph, &plan, &updates, &order);
+        plan.epilogue = region.epilogue(graph, &plan, &updates, branches.as_ref(), &order);
         if plan.is_worth_it() {
             let closes = || {
                 Error::Internal(format!("a cycle through the reduction of {:?}", region.results()))
@@ -119,7 +121,12 @@ fn maker(graph: &Graph, tensor: Output) -> NodeId {
 }
 
 /// Joins regions that can share a pass and read a common tensor, or outputs of one node.
-fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
+fn merged(
+    graph: &Graph,
+    order: &Order,
+    branches: Option<&Branches>,
+    regions: Vec<Region>,
+) -> Vec<Region> {
     // Each region, with the nodes that it takes in.
     let mut all: Vec<(Region, Vec<NodeId>)> = Vec::new();
     let mut full: Vec<bool> = Vec::new();
@@ -143,7 +150,9 @@ fn merged(graph: &Graph, order: &Order, regions: Vec<Region>) -> Vec<Region> {
         near.dedup();
         let joined = near.into_iter().find_map(|at| {
             let (other, members) = &all[at];
-            if !other.space.same_shape(&region.space) {
+            let [a, b] = [other, &region].map(|region| region.roots[0].nodes[0]);
+            let alike = branches.is_none_or(|branches| branches.agree(a, b));
+            if !alike || !other.space.same_shape(&region.space) {
                 return None;
             }
             let keep_dims = other.over.keep_dims || region.over.keep_dims;
@@ -237,6 +246,7 @@ impl Region {
         graph: &Graph,
         plan: &Replacement,
         updates: &FxHashSet<NodeId>,
+        branches: Option<&Branches>,
         order: &Order,
     ) -> Option<EpilogueNodes> {
         // All results of an epilogue must have the same shape.
@@ -246,8 +256,17 @@ impl Region {
         let results: Vec<_> = self.results().into_iter().zip(plan.states.types()).collect();
         let kept = graph.info(results[results.len() - 1].0);
         let reduced = cost::expression(&plan.values.draft.expression);
-        Search { graph, order, updates, reduced, results: &results, region: &plan.members, kept }
-            .find()
+        Search {
+            graph,
+            order,
+            branches,
+            updates,
+            reduced,
+            results: &results,
+            region: &plan.members,
+            kept,
+        }
+        .find()
     }
 
     /// The results of the reductions.

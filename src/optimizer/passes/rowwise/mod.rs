@@ -15,6 +15,7 @@ mod region;
 use rustc_hash::FxHashSet;
 
 use crate::error::{Error, Result};
+use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NewNode, NodeId};
 use crate::optimizer::order::Order;
 use build::Replacement;
@@ -24,6 +25,7 @@ use region::{Region, Scene};
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(nodes) = graph.order() else { return Ok(()) };
+    let branches = Branches::of_control_flow(graph, &nodes);
     let mut order = Order::of(graph, &nodes);
     // Gradients come first, for they are last in the order. They recompute cheap values, so that
     // the forward pass need not keep these.
@@ -33,7 +35,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         if !graph.contains(seed) {
             continue;
         }
-        if let Some((region, new)) = plan(graph, &order, seed) {
+        if let Some((region, new)) = plan(graph, &order, branches.as_ref(), seed) {
             let new = replace(graph, &region, new);
             let closes = || Error::Internal(format!("a cycle through {}", graph.node(new).name()));
             order.enter(graph, new).ok_or_else(closes)?;
@@ -43,9 +45,14 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 }
 
 /// The region around `seed`, and its replacement.
-fn plan(graph: &Graph, order: &Order, seed: NodeId) -> Option<(Region, Replacement)> {
+fn plan(
+    graph: &Graph,
+    order: &Order,
+    branches: Option<&Branches>,
+    seed: NodeId,
+) -> Option<(Region, Replacement)> {
     let space = Space::of(graph, seed)?;
-    let scene = Scene::new(graph, order, &space);
+    let scene = Scene::new(graph, order, branches, &space);
     let region = scene.region(seed)?;
     let new = build::build(&scene, &region)?;
     is_acyclic(graph, order, &region, &new.node).then_some((region, new))

@@ -18,7 +18,7 @@ const MAX_VISITS: usize = 2048;
 /// allows.
 pub fn grow(scene: &Scene<'_>, seed: NodeId) -> Region {
     let region = Region { members: Nodes::from_iter([seed]), copies: Nodes::default() };
-    let mut growth = Growth { scene, region, joined: Vec::new(), is_full: false };
+    let mut growth = Growth { scene, seed, region, joined: Vec::new(), is_full: false };
     loop {
         let before = growth.joined.len();
         growth.down();
@@ -53,6 +53,8 @@ fn is_wide(scene: &Scene<'_>, id: NodeId) -> bool {
 
 struct Growth<'s, 'g> {
     scene: &'s Scene<'g>,
+    /// The reduction with which it begins.
+    seed: NodeId,
     region: Region,
     /// The members except the first one, in the order in which they joined.
     joined: Vec<NodeId>,
@@ -171,6 +173,12 @@ impl Growth<'_, '_> {
         if self.is_full || !self.can_join(id) {
             return false;
         }
+        // The program runs once all its inputs exist, so that an input that exists in one branch
+        // alone would take the other results away.
+        if !self.scene.run_alike(self.seed, id) {
+            self.scene.graph.refuse("rowwise", id, self.seed, Refusal::OtherConditions);
+            return false;
+        }
         self.region.members.insert(id);
         if self.scene.cost(&self.region) > BOUND {
             self.region.members.remove(&id);
@@ -232,7 +240,7 @@ impl Growth<'_, '_> {
     /// The region, if its cost was within the limit. Otherwise the smaller region with the least
     /// traffic, among those that use at least half of the allowed cost.
     fn cut(self) -> Region {
-        let Self { scene, mut region, joined, is_full } = self;
+        let Self { scene, mut region, joined, is_full, .. } = self;
         if !is_full {
             return region;
         }

@@ -12,6 +12,7 @@ use super::member::{Extent, Role, Space, parameter};
 use crate::kernels::fused::cost::BOUND;
 use crate::kernels::fused::rowwise::program::reduction;
 use crate::kernels::fused::rowwise::text::MAX_TENSORS;
+use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::order::Order;
 use grow::grow;
@@ -43,15 +44,34 @@ pub struct Scene<'g> {
     pub space: &'g Space,
     /// The topological order of the nodes.
     pub order: &'g Order,
+    /// The conditions under which nodes run, if not all of them run.
+    branches: Option<&'g Branches>,
     /// Roles and tensors found so far.
     roles: RefCell<FxHashMap<NodeId, Option<(Role, Extent)>>>,
     tensors: RefCell<FxHashMap<NodeId, Vec<Output>>>,
 }
 
 impl<'g> Scene<'g> {
-    /// A scene for a graph, an order of its nodes, and rows.
-    pub fn new(graph: &'g Graph, order: &'g Order, space: &'g Space) -> Self {
-        Self { graph, space, order, roles: RefCell::default(), tensors: RefCell::default() }
+    /// A scene for a graph, an order of its nodes, their conditions, and rows.
+    pub fn new(
+        graph: &'g Graph,
+        order: &'g Order,
+        branches: Option<&'g Branches>,
+        space: &'g Space,
+    ) -> Self {
+        Self {
+            graph,
+            space,
+            order,
+            branches,
+            roles: RefCell::default(),
+            tensors: RefCell::default(),
+        }
+    }
+
+    /// Whether two nodes run under the same conditions.
+    fn run_alike(&self, a: NodeId, b: NodeId) -> bool {
+        self.branches.is_none_or(|branches| branches.agree(a, b))
     }
 
     /// The role of a node in a program.

@@ -4,7 +4,7 @@
 
 use std::marker::PhantomData;
 
-use smallvec::SmallVec;
+use smallvec::{Array, SmallVec};
 
 use super::program::{Binding, Grid, Key, Params, Program};
 use crate::dtype::DType;
@@ -61,11 +61,24 @@ impl<T: KeyPart> KeyPart for Option<T> {
     }
 }
 
-/// A parameter of a program, or several parameters that programs share.
-pub trait Parameter {
+/// Makes [`KeyPart`]s of enums without fields.
+macro_rules! enum_key_parts {
+    ($($Enum:ty),+) => {
+        $(impl $crate::device::KeyPart for $Enum {
+            fn add_to(&self, key: $crate::device::Key) -> $crate::device::Key {
+                key.number(*self as u32)
+            }
+        })+
+    };
+}
+pub(crate) use enum_key_parts;
+
+/// A parameter of a program, or several parameters that programs share. Its declaration may depend
+/// on an `Of`, such as the length of a list.
+pub trait Parameter<Of = ()> {
     /// Declares it in `shader`. Several parameters bring names of their own.
     #[must_use]
-    fn declare(shader: Shader, name: &'static str) -> Shader;
+    fn declare(of: Of, shader: Shader, name: &'static str) -> Shader;
 
     /// Appends its value.
     #[must_use]
@@ -73,7 +86,7 @@ pub trait Parameter {
 }
 
 impl Parameter for u32 {
-    fn declare(shader: Shader, name: &'static str) -> Shader {
+    fn declare((): (), shader: Shader, name: &'static str) -> Shader {
         shader.param(name, Field::U32)
     }
 
@@ -85,7 +98,7 @@ impl Parameter for u32 {
 /// A `u32` in WGSL. A call panics beyond 2^32: callers check extents with
 /// [`crate::device::Device::check_extent`].
 impl Parameter for usize {
-    fn declare(shader: Shader, name: &'static str) -> Shader {
+    fn declare((): (), shader: Shader, name: &'static str) -> Shader {
         shader.param(name, Field::U32)
     }
 
@@ -96,7 +109,7 @@ impl Parameter for usize {
 
 /// A `u32` in WGSL: 0 or 1.
 impl Parameter for bool {
-    fn declare(shader: Shader, name: &'static str) -> Shader {
+    fn declare((): (), shader: Shader, name: &'static str) -> Shader {
         shader.param(name, Field::U32)
     }
 
@@ -106,7 +119,7 @@ impl Parameter for bool {
 }
 
 impl Parameter for i32 {
-    fn declare(shader: Shader, name: &'static str) -> Shader {
+    fn declare((): (), shader: Shader, name: &'static str) -> Shader {
         shader.param(name, Field::I32)
     }
 
@@ -116,7 +129,7 @@ impl Parameter for i32 {
 }
 
 impl Parameter for f32 {
-    fn declare(shader: Shader, name: &'static str) -> Shader {
+    fn declare((): (), shader: Shader, name: &'static str) -> Shader {
         shader.param(name, Field::F32)
     }
 
@@ -125,9 +138,42 @@ impl Parameter for f32 {
     }
 }
 
+/// Two words in WGSL: `NAME` and `NAME_high`.
+impl Parameter for u64 {
+    fn declare((): (), shader: Shader, name: &'static str) -> Shader {
+        shader.param(name, Field::U32).param(format!("{name}_high"), Field::U32)
+    }
+
+    fn append_to(self, params: Params) -> Params {
+        params.u32(self as u32).u32(self >> 32)
+    }
+}
+
+/// A parameter that only some texts have.
+impl<T: Parameter> Parameter<bool> for Option<T> {
+    fn declare(is_given: bool, shader: Shader, name: &'static str) -> Shader {
+        if is_given { T::declare((), shader, name) } else { shader }
+    }
+
+    fn append_to(self, params: Params) -> Params {
+        self.into_iter().fold(params, |params, given| given.append_to(params))
+    }
+}
+
+/// An `array<vec4<u32>, …>` in WGSL, for a list of the given length.
+impl<A: Array<Item: TryInto<u32> + Copy>> Parameter<usize> for SmallVec<A> {
+    fn declare(len: usize, shader: Shader, name: &'static str) -> Shader {
+        shader.param(name, Field::Vec4s(len.div_ceil(4)))
+    }
+
+    fn append_to(self, params: Params) -> Params {
+        params.list(&self)
+    }
+}
+
 /// An `array<vec4<u32>, …>` in WGSL.
 impl<T: TryInto<u32> + Copy, const N: usize> Parameter for [T; N] {
-    fn declare(shader: Shader, name: &'static str) -> Shader {
+    fn declare((): (), shader: Shader, name: &'static str) -> Shader {
         shader.param(name, Field::Vec4s(N.div_ceil(4)))
     }
 
@@ -141,7 +187,7 @@ impl<T: TryInto<u32> + Copy, const N: usize> Parameter for [T; N] {
 pub struct Axes<const N: usize>(pub [usize; N]);
 
 impl<const N: usize> Parameter for Axes<N> {
-    fn declare(shader: Shader, name: &'static str) -> Shader {
+    fn declare((): (), shader: Shader, name: &'static str) -> Shader {
         (0..N).fold(shader, |shader, axis| shader.param(format!("{name}{axis}"), Field::U32))
     }
 
@@ -197,21 +243,25 @@ impl<P, F: Fn() -> Shader> Specialization<P, F> {
 ///
 /// The text depends on the values in parentheses, which are the key, and on nothing else: `shader`
 /// gets them alone. Behind the name of a binding stands its [`Element`](crate::shader::Element),
-/// behind the name of a parameter its [`Parameter`]. A section `optional` may follow the bindings:
-/// its elements are options, and a call gives an option of a binding for each. `table NAME;` in
-/// front of the bindings declares the table of
+/// behind the name of a parameter its [`Parameter`], and `= …` if its declaration depends on a
+/// value of the key. A section `optional` may follow the bindings: its elements are options, and a
+/// call gives an option of a binding for each. A section `lists` may precede the bindings: its
+/// elements declare several bindings each, such as [`List`](crate::shader::List), and a call gives
+/// as many. `table NAME;` in front of all bindings declares the table of
 /// [`Device::enqueue_table`](crate::device::Device::enqueue_table).
 macro_rules! declare_program {
     (
         $(#[$about:meta])*
         $vis:vis struct $Program:ident = $family:literal($($of:ident: $Of:ty),*);
         $(table $table:ident;)?
+        $(lists { $($list:ident: $listed:expr),* $(,)? })?
         bindings { $($binding:ident: $element:expr),* $(,)? }
         $(optional { $($option:ident: $given:expr),* $(,)? })?
-        params { $($param:ident: $Param:ty),* $(,)? }
+        params { $($param:ident: $Param:ty $(= $of_param:expr)?),* $(,)? }
     ) => {
         $(#[$about])*
         $vis struct $Program {
+            $($($vis $list: smallvec::SmallVec<[$crate::device::Binding; 8]>,)*)?
             $($vis $binding: $crate::device::Binding,)*
             $($($vis $option: Option<$crate::device::Binding>,)*)?
             $($vis $param: $Param,)*
@@ -223,12 +273,17 @@ macro_rules! declare_program {
                 let shader = $crate::shader::Shader::new(label);
                 $(let _ = $of;)*
                 $(let shader = shader.bind(stringify!($table), $crate::dtype::DType::U32);)?
+                $($(let shader =
+                    $crate::shader::Element::bind($listed, shader, stringify!($list));)*)?
                 $(let shader =
                     $crate::shader::Element::bind($element, shader, stringify!($binding));)*
                 $($(let shader =
                     $crate::shader::Element::bind($given, shader, stringify!($option));)*)?
-                $(let shader =
-                    <$Param as $crate::device::Parameter>::declare(shader, stringify!($param));)*
+                $(let shader = <$Param as $crate::device::Parameter<_>>::declare(
+                    { $($of_param)? },
+                    shader,
+                    stringify!($param),
+                );)*
                 shader
             }
 
@@ -247,10 +302,13 @@ macro_rules! declare_program {
                 of: &$crate::device::Specialization<Self, F>,
                 grid: $crate::device::Grid,
             ) -> $crate::device::Program<'_> {
-                let bindings = [$(Some(self.$binding),)* $($(self.$option,)*)?];
+                let bindings = std::iter::empty();
+                $($(let bindings = bindings.chain(self.$list);)*)?
+                $(let bindings = bindings.chain([self.$binding]);)*
+                $($(let bindings = bindings.chain(self.$option);)*)?
                 let params = $crate::device::Params::new();
                 $(let params = $crate::device::Parameter::append_to(self.$param, params);)*
-                of.program(bindings.into_iter().flatten().collect(), params, grid)
+                of.program(bindings.collect(), params, grid)
             }
         }
     };
@@ -270,9 +328,16 @@ macro_rules! declare_params {
         }
 
         impl $crate::device::Parameter for $Params {
-            fn declare(shader: $crate::shader::Shader, _: &'static str) -> $crate::shader::Shader {
-                $(let shader =
-                    <$Param as $crate::device::Parameter>::declare(shader, stringify!($param));)*
+            fn declare(
+                (): (),
+                shader: $crate::shader::Shader,
+                _: &'static str,
+            ) -> $crate::shader::Shader {
+                $(let shader = <$Param as $crate::device::Parameter>::declare(
+                    (),
+                    shader,
+                    stringify!($param),
+                );)*
                 shader
             }
 
@@ -289,7 +354,7 @@ pub(crate) use declare_params;
 mod tests {
     use super::*;
     use crate::dtype::DType::{F32, I32};
-    use crate::shader::Raw;
+    use crate::shader::{List, Raw};
 
     declare_params! {
         struct Extents { rows: usize, columns: u32 }
@@ -298,9 +363,13 @@ mod tests {
     declare_program! {
         struct Example = "example"(dtype: DType, masked: bool);
         table starts;
+        lists { parts: List([("first", I32), ("second", dtype)]) }
         bindings { x: dtype, y: Raw("vec4<f32>", 16) }
         optional { mask: masked.then_some(I32) }
-        params { count: usize, extents: Extents, list: [usize; 3], low: i32, scale: f32 }
+        params {
+            count: usize, extents: Extents, list: [usize; 3], low: i32, scale: f32,
+            seed: Option<u64> = masked, steps: SmallVec<[u32; 4]> = 1 + usize::from(masked),
+        }
     }
 
     impl Example {
@@ -312,8 +381,10 @@ mod tests {
     fn example(mask: Option<Binding>) -> Example {
         let binding = |unit| Binding { address: 256, bytes: 64, unit };
         let extents = Extents { rows: 3, columns: 4 };
-        let (x, y) = (binding(4), binding(16));
-        Example { x, y, mask, count: 12, extents, list: [5, 6, 7], low: -1, scale: 0.5 }
+        let (x, y, parts) = (binding(4), binding(16), SmallVec::from_slice(&[binding(4); 2]));
+        let (seed, steps) = (mask.map(|_| 8 + (9 << 32)), SmallVec::from_slice(&[1, 2]));
+        let list = [5, 6, 7];
+        Example { parts, x, y, mask, count: 12, extents, list, low: -1, scale: 0.5, seed, steps }
     }
 
     #[test]
@@ -324,6 +395,8 @@ mod tests {
         let text = (program.shader)().render(0);
         let declared = "struct Params {
     off_starts: u32,
+    off_first: u32,
+    off_second: u32,
     off_x: u32,
     off_y: u32,
     off_mask: u32,
@@ -332,15 +405,19 @@ mod tests {
     columns: u32,
     low: i32,
     scale: f32,
+    seed: u32,
+    seed_high: u32,
     list: array<vec4<u32>, 1>,
+    steps: array<vec4<u32>, 1>,
 }
 ";
         assert!(text.contains(declared), "{text}");
-        assert_eq!(&program.params.scalars[..], [12, 3, 4, u32::MAX, 0.5_f32.to_bits()]);
-        assert_eq!(&program.params.vec4s[..], [5, 6, 7, 0]);
+        let scale = 0.5_f32.to_bits();
+        assert_eq!(&program.params.scalars[..], [12, 3, 4, u32::MAX, scale, 8, 9]);
+        assert_eq!(&program.params.vec4s[..], [5, 6, 7, 0, 1, 2, 0, 0]);
         // The table travels with the submission.
-        assert_eq!((program.shader)().units(), [4, 4, 16, 4]);
-        assert_eq!(program.bindings.iter().map(|b| b.unit).collect::<Vec<_>>(), [4, 16, 4]);
+        assert_eq!((program.shader)().units(), [4, 4, 4, 4, 16, 4]);
+        assert_eq!(program.bindings.iter().map(|b| b.unit).collect::<Vec<_>>(), [4, 4, 4, 16, 4]);
         assert_eq!(program.key, Key::new("example").dtype(F32).number(1));
     }
 
@@ -348,7 +425,7 @@ mod tests {
     fn an_optional_binding_may_be_left_out() {
         let of = Example::of(F32, false);
         let program = example(None).program(&of, Grid::groups(1));
-        assert_eq!((program.shader)().units(), [4, 4, 16]);
-        assert_eq!(program.bindings.len(), 2);
+        assert_eq!((program.shader)().units(), [4, 4, 4, 4, 16]);
+        assert_eq!(program.bindings.len(), 4);
     }
 }

@@ -61,7 +61,7 @@ pub use adapters::{AdapterReport, Selection};
 pub use capabilities::{Capabilities, Timestamps};
 pub use completion::Serial;
 pub use declaration::{Axes, KeyPart, Parameter, Specialization};
-pub(crate) use declaration::{declare_params, declare_program};
+pub(crate) use declaration::{declare_params, declare_program, enum_key_parts};
 pub use enqueue::Dispatches;
 pub use matrices::{Cooperative, Matrices, MatrixSize, Means};
 pub use matrix_units::{Finding, MatrixUnits, Policy, Verdict};

@@ -47,7 +47,7 @@ pub const PART: &[&str] =
     &["low0", "low1", "low2", "high0", "high1", "high2", "is_first", "is_last"];
 
 impl Parameter for Part {
-    fn declare(shader: Shader, _: &'static str) -> Shader {
+    fn declare((): (), shader: Shader, _: &'static str) -> Shader {
         shader.u32s(PART)
     }
 

@@ -27,6 +27,15 @@ impl<E: Element> Element for Option<E> {
     }
 }
 
+/// Several bindings with their names.
+pub struct List<I>(pub I);
+
+impl<E: Element, I: IntoIterator<Item = (&'static str, E)>> Element for List<I> {
+    fn bind(self, shader: Shader, _: &'static str) -> Shader {
+        self.0.into_iter().fold(shader, |shader, (name, element)| element.bind(shader, name))
+    }
+}
+
 /// A binding with accessors, or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {

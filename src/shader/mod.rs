@@ -29,7 +29,7 @@ pub mod vec4;
 
 use std::fmt::Write;
 
-pub use element::{Access, Element, Raw, Storage};
+pub use element::{Access, Element, List, Raw, Storage};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};

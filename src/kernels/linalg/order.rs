@@ -1,7 +1,7 @@
 //! Sorts the eigenvalues or singular values of each matrix; the vectors then follow the same order.
 
 use super::number::{NUMBERS, Numbers, real, zero};
-use crate::device::{Binding, Device, Grid, Key, KeyPart, declare_program};
+use crate::device::{Binding, Device, Grid, declare_program, enum_key_parts};
 use crate::dtype::DType::{self, I32};
 use crate::dtype::Operations;
 use crate::error::Result;
@@ -96,11 +96,7 @@ impl Picked {
     }
 }
 
-impl KeyPart for Picked {
-    fn add_to(&self, key: Key) -> Key {
-        key.number(*self as u32)
-    }
-}
+enum_key_parts!(Picked);
 
 declare_program! {
     /// The values of a permuted matrix, `y[matrix, i, c]` for `c < cols`. Columns from `k` on are

@@ -1,7 +1,7 @@
 //! The programs that the decompositions share: element-wise matrix maps and `C -= A B`.
 
 use super::number::{NUMBERS, Numbers};
-use crate::device::{Binding, Device, Grid, Key, KeyPart, declare_program};
+use crate::device::{Binding, Device, Grid, declare_program, enum_key_parts};
 use crate::dtype::DType::{self, F32, I32};
 use crate::error::Result;
 use crate::shader::{Raw, Shader};
@@ -243,11 +243,7 @@ pub enum Map {
     Triangle,
 }
 
-impl KeyPart for Map {
-    fn add_to(&self, key: Key) -> Key {
-        key.number(*self as u32)
-    }
-}
+enum_key_parts!(Map);
 
 impl Map {
     const ALL: [Self; 9] = [

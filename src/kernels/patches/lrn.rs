@@ -4,7 +4,7 @@
 //! TensorFlow's GPU kernels refuse parameters that cuDNN lacks (a radius over 7, a small beta);
 //! these kernels, like the CPU's, accept all.
 
-use crate::device::{Grid, Key, KeyPart, declare_program};
+use crate::device::{Grid, declare_program, enum_key_parts};
 use crate::dtype::DType::*;
 use crate::error::Result;
 use crate::kernels::iterations::{STEPS, steps};
@@ -180,17 +180,7 @@ impl Normalization {
 /// Channels of an invocation.
 const RUN: usize = 4;
 
-impl KeyPart for LrnProgram {
-    fn add_to(&self, key: Key) -> Key {
-        key.number(*self as u32)
-    }
-}
-
-impl KeyPart for Power {
-    fn add_to(&self, key: Key) -> Key {
-        key.number(*self as u32)
-    }
-}
+enum_key_parts!(LrnProgram, Power);
 
 declare_program! {
     /// A step of the normalization, with `steps` neighbours in an iteration.

@@ -1,7 +1,7 @@
 //! The two programs of every scatter: one chains the indices of each row, the other folds each
 //! chain into the destination in place.
 
-use crate::device::{Binding, Grid, Key, KeyPart, declare_program};
+use crate::device::{Binding, Grid, declare_program, enum_key_parts};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::gather::index::{AnyIndices, IndexParams, Indices};
@@ -237,17 +237,7 @@ impl Columns {
     }
 }
 
-impl KeyPart for Columns {
-    fn add_to(&self, key: Key) -> Key {
-        key.number(*self as u32)
-    }
-}
-
-impl KeyPart for Fold {
-    fn add_to(&self, key: Key) -> Key {
-        key.number(*self as u32)
-    }
-}
+enum_key_parts!(Columns, Fold);
 
 declare_program! {
     /// Folds chains of updates of `dtype` into the destination.

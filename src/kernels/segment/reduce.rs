@@ -4,7 +4,7 @@
 //! Rows are reduced in chunks, level by level, so no invocation walks one huge segment or a million
 //! small ones. Half types are accumulated in float32.
 
-use crate::device::{Binding, Grid, Key, KeyPart, declare_program};
+use crate::device::{Binding, Grid, declare_program, enum_key_parts};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -27,11 +27,7 @@ pub enum Fold {
     Max,
 }
 
-impl KeyPart for Fold {
-    fn add_to(&self, key: Key) -> Key {
-        key.number(*self as u32)
-    }
-}
+enum_key_parts!(Fold);
 
 impl Fold {
     /// Every fold.

@@ -2,7 +2,7 @@
 //! segments' sizes, and rounded.
 
 use super::TYPES;
-use crate::device::{Binding, Grid, Key, KeyPart, declare_program};
+use crate::device::{Binding, Grid, declare_program, enum_key_parts};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -21,11 +21,7 @@ pub enum Scale {
     SqrtN,
 }
 
-impl KeyPart for Scale {
-    fn add_to(&self, key: Key) -> Key {
-        key.number(*self as u32)
-    }
-}
+enum_key_parts!(Scale);
 
 impl Scale {
     const ALL: [Self; 3] = [Self::One, Self::Mean, Self::SqrtN];

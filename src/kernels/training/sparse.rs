@@ -206,7 +206,7 @@ impl Update<'_> {
 
 /// Declares the binding `indices` with `row_of` and its parameters.
 fn declare_indices(shader: Shader) -> Shader {
-    IndexParams::declare(AnyIndices.bind(shader, "indices"), "index")
+    IndexParams::declare((), AnyIndices.bind(shader, "indices"), "index")
 }
 
 /// The shader that puts chains in order.

@@ -3,17 +3,15 @@
 //! The range comes from the inputs, or from the values themselves. The device computes the scale
 //! from the range; TensorFlow waits for the range and computes the scale on the host.
 
-use smallvec::smallvec;
-
 use super::window;
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Device, Grid, declare_params, declare_program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::program::part;
 use crate::kernels::reduce::reduce;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{HostTensor, Tensor, shape_text};
 
 /// The sources of the range and the number of bits.
@@ -185,67 +183,46 @@ impl Kernel for Quantize {
         let [low, high] = self.bounds(ctx, &x, channels)?;
         let ranges = ctx.temp(self.dtype, &[channels, 4])?;
         let power = 2.0_f32.powi((bits - i64::from(self.signed)) as i32);
-        let dtype = self.dtype;
-        ctx.device().enqueue(&Program {
-            key: Key::new("quantize range").dtype(dtype),
-            shader: &|| range_shader(dtype),
-            bindings: smallvec![(&low).into(), (&high).into(), (&ranges).into()],
-            params: Params::new()
-                .u32(channels)
-                .u32(u32::from(self.signed))
-                .u32(u32::from(self.narrow))
-                .f32(power),
-            grid: Grid::linear(channels, WORKGROUP),
-        })?;
-        let (clamped, half_up) = (self.range_given, self.half_up);
-        run(
-            ctx,
-            dtype,
-            [&x, &y, &y],
-            &ranges,
-            channels,
-            inner,
-            &|| value_shader(dtype, clamped, half_up),
-            {
-                Key::new("quantize")
-                    .dtype(dtype)
-                    .number(u32::from(clamped))
-                    .number(u32::from(half_up))
-            },
-        )
+        let (dtype, device) = (self.dtype, ctx.device());
+        let call = QuantizeRanges {
+            low: (&low).into(),
+            high: (&high).into(),
+            ranges: (&ranges).into(),
+            count: channels,
+            is_signed: self.signed,
+            narrow: self.narrow,
+            power,
+        };
+        let grid = Grid::linear(channels, WORKGROUP);
+        device.enqueue(&call.program(&QuantizeRanges::of(dtype), grid))?;
+        let of = QuantizeValues::of(dtype, self.range_given, self.half_up);
+        windows(device, &x, channels, inner, |params, grid| {
+            let [x, y] = [&x, &y].map(|t| part(t, params.first, params.count));
+            let call = QuantizeValues { x, y, ranges: (&ranges).into(), params };
+            device.enqueue(&call.program(&of, grid))
+        })
     }
 }
 
-/// Runs a program over elements whose channel is `t / inner % channels`. If the second and third
-/// tensors are the same, the program has no gradient.
-#[expect(clippy::too_many_arguments, reason = "one call site for each program")]
-fn run(
-    ctx: &dyn OpContext,
-    dtype: DType,
-    [x, g, y]: [&Tensor; 3],
-    ranges: &Tensor,
+declare_params! {
+    /// A window of elements. The channel of element `t` is `t / inner % channels`.
+    struct ChannelParams { count: usize, first: usize, channels: usize, inner: usize }
+}
+
+/// Calls `enqueue` for each window of the elements of `x`.
+fn windows(
+    device: &Device,
+    x: &Tensor,
     channels: usize,
     inner: usize,
-    shader: &dyn Fn() -> Shader,
-    key: Key,
+    enqueue: impl Fn(ChannelParams, Grid) -> Result<()>,
 ) -> Result<()> {
-    let device = ctx.device();
     device.check_extent(x.len())?;
-    let window = window(device, dtype.size());
+    let window = window(device, x.dtype.size());
     for first in (0..x.len()).step_by(window) {
         let count = window.min(x.len() - first);
-        let mut bindings = smallvec![part(x, first, count)];
-        if g != y {
-            bindings.push(part(g, first, count));
-        }
-        bindings.extend([part(y, first, count), ranges.into()]);
-        device.enqueue(&Program {
-            key: key.clone(),
-            shader,
-            bindings,
-            params: Params::new().u32(count).u32(first).u32(channels).u32(inner),
-            grid: Grid::linear(count, WORKGROUP),
-        })?;
+        let params = ChannelParams { count, first, channels, inner };
+        enqueue(params, Grid::linear(count, WORKGROUP))?;
     }
     Ok(())
 }
@@ -306,10 +283,12 @@ impl Kernel for QuantizeGrad {
         }
         let dtype = self.dtype;
         let ranges = ctx.temp(dtype, &[2, channels])?;
-        ctx.device()
-            .upload(ranges.address, &[&given[0].bytes[..], &given[1].bytes[..]].concat())?;
-        run(ctx, dtype, [&x, &g, &y], &ranges, channels, inner, &|| gradient_shader(dtype), {
-            Key::new("quantize gradient").dtype(dtype)
+        let device = ctx.device();
+        device.upload(ranges.address, &[&given[0].bytes[..], &given[1].bytes[..]].concat())?;
+        windows(device, &x, channels, inner, |params, grid| {
+            let [x, g, y] = [&x, &g, &y].map(|t| part(t, params.first, params.count));
+            let call = QuantizeGradient { x, g, y, ranges: (&ranges).into(), params };
+            device.enqueue(&call.program(&QuantizeGradient::of(dtype), grid))
         })
     }
 }
@@ -318,65 +297,79 @@ impl Kernel for QuantizeGrad {
 pub fn shaders(types: &[DType]) -> Vec<Shader> {
     let mut all = Vec::new();
     for &dtype in types {
-        all.extend([range_shader(dtype), gradient_shader(dtype)]);
+        all.extend([QuantizeRanges::shader(dtype), QuantizeGradient::shader(dtype)]);
         for clamped in [false, true] {
-            all.extend([false, true].map(|half_up| value_shader(dtype, clamped, half_up)));
+            let half_ups = [false, true];
+            all.extend(half_ups.map(|half_up| QuantizeValues::shader(dtype, clamped, half_up)));
         }
     }
     all
 }
 
-fn range_shader(dtype: DType) -> Shader {
-    Shader::new(format!("quantize range {dtype}"))
-        .bind("low", dtype)
-        .bind("high", dtype)
-        .bind("ranges", dtype)
-        .u32s(&["count", "is_signed", "narrow"])
-        .param("power", Field::F32)
-        .define("T", dtype.value())
-        .define(
-            "LARGEST",
-            if dtype == DType::F64 { "1.7976931348623157e308lf" } else { "3.40282346e38f" },
-        )
-        .body(include_str!("../../../shaders/quantize/range.wgsl"))
+declare_program! {
+    /// Computes the scale of each channel from its range.
+    struct QuantizeRanges = "quantize range"(dtype: DType);
+    bindings { low: dtype, high: dtype, ranges: dtype }
+    params { count: usize, is_signed: bool, narrow: bool, power: f32 }
 }
 
-fn value_shader(dtype: DType, clamped: bool, half_up: bool) -> Shader {
-    let x = if clamped { "max(min(x, load_ranges(r + 1u)), load_ranges(r))" } else { "x" };
-    let scaled = format!("{x} * load_ranges(r + 2u)");
-    let rounded = match dtype {
-        _ if half_up => format!("floor({scaled} + {}(0.5))", dtype.value()),
-        DType::F64 => format!("round_f64({scaled})"),
-        _ => format!("round({scaled})"),
-    };
-    let shader = Shader::new(format!("quantize {dtype}, clamped {clamped}, half up {half_up}"))
-        .bind("x", dtype)
-        .bind("y", dtype)
-        .bind("ranges", dtype)
-        .u32s(&["count", "first", "channels", "inner"])
-        .define(
-            "STATEMENTS",
-            format!("let r = channel * 4u;\n    store_y(t, {rounded} * load_ranges(r + 3u));"),
-        )
-        .body(include_str!("../../../shaders/quantize/channels.wgsl"));
-    if dtype == DType::F64 { shader.library("round_f64") } else { shader }
+impl QuantizeRanges {
+    fn shader(dtype: DType) -> Shader {
+        let largest =
+            if dtype == DType::F64 { "1.7976931348623157e308lf" } else { "3.40282346e38f" };
+        Self::declare(format!("quantize range {dtype}"), dtype)
+            .define("T", dtype.value())
+            .define("LARGEST", largest)
+            .body(include_str!("../../../shaders/quantize/range.wgsl"))
+    }
 }
 
-fn gradient_shader(dtype: DType) -> Shader {
-    let value = dtype.value();
-    Shader::new(format!("quantize gradient {dtype}"))
-        .bind("x", dtype)
-        .bind("g", dtype)
-        .bind("y", dtype)
-        .bind("ranges", dtype)
-        .u32s(&["count", "first", "channels", "inner"])
-        .define(
-            "STATEMENTS",
-            format!(
-                "let inside = x >= load_ranges(channel) && x <= load_ranges(p.channels + \
-                 channel);\n    store_y(t, load_g(t) * select({value}(0.0), {value}(1.0), \
-                 inside));"
-            ),
-        )
-        .body(include_str!("../../../shaders/quantize/channels.wgsl"))
+declare_program! {
+    /// Rounds elements to the steps of their channels.
+    struct QuantizeValues = "quantize"(dtype: DType, clamped: bool, half_up: bool);
+    bindings { x: dtype, y: dtype, ranges: dtype }
+    params { params: ChannelParams }
+}
+
+impl QuantizeValues {
+    fn shader(dtype: DType, clamped: bool, half_up: bool) -> Shader {
+        let x = if clamped { "max(min(x, load_ranges(r + 1u)), load_ranges(r))" } else { "x" };
+        let scaled = format!("{x} * load_ranges(r + 2u)");
+        let rounded = match dtype {
+            _ if half_up => format!("floor({scaled} + {}(0.5))", dtype.value()),
+            DType::F64 => format!("round_f64({scaled})"),
+            _ => format!("round({scaled})"),
+        };
+        let label = format!("quantize {dtype}, clamped {clamped}, half up {half_up}");
+        let shader = Self::declare(label, dtype, clamped, half_up)
+            .define(
+                "STATEMENTS",
+                format!("let r = channel * 4u;\n    store_y(t, {rounded} * load_ranges(r + 3u));"),
+            )
+            .body(include_str!("../../../shaders/quantize/channels.wgsl"));
+        if dtype == DType::F64 { shader.library("round_f64") } else { shader }
+    }
+}
+
+declare_program! {
+    /// Passes gradients where the input is within the range of its channel.
+    struct QuantizeGradient = "quantize gradient"(dtype: DType);
+    bindings { x: dtype, g: dtype, y: dtype, ranges: dtype }
+    params { params: ChannelParams }
+}
+
+impl QuantizeGradient {
+    fn shader(dtype: DType) -> Shader {
+        let value = dtype.value();
+        Self::declare(format!("quantize gradient {dtype}"), dtype)
+            .define(
+                "STATEMENTS",
+                format!(
+                    "let inside = x >= load_ranges(channel) && x <= load_ranges(p.channels + \
+                     channel);\n    store_y(t, load_g(t) * select({value}(0.0), {value}(1.0), \
+                     inside));"
+                ),
+            )
+            .body(include_str!("../../../shaders/quantize/channels.wgsl"))
+    }
 }

@@ -3,17 +3,15 @@
 //! The range is widened a little on the host, where its bounds are, so that zero is one of its
 //! steps. Channels are the last dimension.
 
-use smallvec::smallvec;
-
 use super::window;
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program, enum_key_parts};
 use crate::dtype::DType::F32;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::program::part;
 use crate::kernels::reduce::reduce;
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{List, Shader, WORKGROUP};
 use crate::tensor::{Tensor, shape_text};
 
 /// The source of the bounds.
@@ -235,39 +233,42 @@ fn dispatch(
     let len = tensors[0].len();
     let device = ctx.device();
     device.check_extent(len)?;
+    let of = FakeQuantization::of(pass);
     // Windows have whole rows of channels, so that each begins with the first channel.
     let window = (window(device, 4) / channels.max(1)).max(1) * channels.max(1);
     for first in (0..len).step_by(window) {
         let count = window.min(len - first);
-        let mut bindings: smallvec::SmallVec<[_; 8]> = smallvec![];
-        bindings.extend(tensors.iter().map(|t| part(t, first, count)));
-        bindings.push(ranges.into());
-        device.enqueue_counted(
-            &Program {
-                key: Key::new("fake quant").number(pass as u32),
-                shader: &|| shader(pass),
-                bindings,
-                params: Params::new().u32(count).u32(channels),
-                grid: Grid::linear(count, WORKGROUP),
-            },
-            F32.flops(5 * count),
-        )?;
+        let call = FakeQuantization {
+            tensors: tensors.iter().map(|t| part(t, first, count)).collect(),
+            ranges: ranges.into(),
+            count,
+            channels,
+        };
+        let grid = Grid::linear(count, WORKGROUP);
+        device.enqueue_counted(&call.program(&of, grid), F32.flops(5 * count))?;
     }
     Ok(())
 }
 
 /// Every variant.
 pub fn shaders() -> Vec<Shader> {
-    [Pass::Forward, Pass::Gradient, Pass::Bounds].map(shader).to_vec()
+    [Pass::Forward, Pass::Gradient, Pass::Bounds].map(FakeQuantization::shader).to_vec()
 }
 
-fn shader(pass: Pass) -> Shader {
-    let start = Shader::new(format!("fake quant {pass:?}"));
-    pass.bindings()
-        .iter()
-        .fold(start, |shader, name| shader.bind(name, F32))
-        .bind("ranges", F32)
-        .u32s(&["count", "channels"])
-        .define("BODY", pass.body())
-        .body(include_str!("../../../shaders/quantize/fake.wgsl"))
+enum_key_parts!(Pass);
+
+declare_program! {
+    /// Simulates the quantization of elements, or computes gradients of it.
+    struct FakeQuantization = "fake quant"(pass: Pass);
+    lists { tensors: List(pass.bindings().iter().map(|name| (*name, F32))) }
+    bindings { ranges: F32 }
+    params { count: usize, channels: usize }
+}
+
+impl FakeQuantization {
+    fn shader(pass: Pass) -> Shader {
+        Self::declare(format!("fake quant {pass:?}"), pass)
+            .define("BODY", pass.body())
+            .body(include_str!("../../../shaders/quantize/fake.wgsl"))
+    }
 }

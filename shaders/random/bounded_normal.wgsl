@@ -67,10 +67,10 @@ fn bounded(low: {{F}}, high: {{F}}, start: vec4<u32>, key: vec2<u32>) -> {{F}} {
 
 fn value(i: u32) -> {{F}} {
     let place = i / p.each % p.places;
-    let mean = load_means(min(place, p.means_count - 1u));
-    let deviation = load_deviations(min(place, p.deviations_count - 1u));
-    let least = load_minvals(min(place, p.minvals_count - 1u));
-    let most = load_maxvals(min(place, p.maxvals_count - 1u));
+    let mean = load_means(min(place, p.counts0 - 1u));
+    let deviation = load_stddevs(min(place, p.counts1 - 1u));
+    let least = load_minvals(min(place, p.counts2 - 1u));
+    let most = load_maxvals(min(place, p.counts3 - 1u));
     if !(deviation > {{F}}(0.0) && least < most) || (is_open(least) && is_open(most)) {
         return nan_like_{{F}}(mean);
     }

@@ -15,7 +15,7 @@
     }
     let g = generator();
     let before = vec2<u32>(group << {{SAMPLES_LOG2}}u, {{GROUP_HIGH}});
-    let counter = philox_skip(philox_skip(g.counter, vec2<u32>(p.first_low, p.first_high)), before);
+    let counter = philox_skip(philox_skip(g.counter, vec2<u32>(p.first, p.first_high)), before);
     let words = draw(counter, g.key);
     store(group, words, p.words - first);
 }

@@ -34,8 +34,8 @@ fn wins(score: f32, candidate: u32, best_score: f32, best_class: u32) -> bool {
     let first = row * p.classes;
     let low = first + first_class();
     let high = first + end_class();
-    let start = vec4<u32>(p.counter_0, p.counter_1, p.counter_2, p.counter_3);
-    let key = vec2<u32>(p.key_0, p.key_1);
+    let start = p.counter[0];
+    let key = p.key[0].xy;
 
     // Each invocation takes whole samples of four numbers; parts of the row's first and last
     // samples may belong to its neighbours.

@@ -6,13 +6,10 @@
 //! same distribution; they depend only on seed and place. As on TensorFlow's GPU, invalid
 //! parameters give NaN.
 
-use parking_lot::Mutex;
-use smallvec::{SmallVec, smallvec};
-
-use super::distribution::{Source, generator};
+use super::distribution::generator;
 use super::inputs;
 use super::philox::Generator;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Axes, Grid, declare_program};
 use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::movement::walk::copy_strided;
@@ -20,8 +17,9 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::layout::{Iteration, broadcast_dims};
 use crate::require;
-use crate::shader::{Shader, library};
+use crate::shader::{List, Shader, library};
 use crate::tensor::{Dims, Tensor};
+use parking_lot::Mutex;
 
 const TYPES: &[DType] = types::FLOATS_BUT_BF16;
 const NOTE: &str = "other numbers than TensorFlow's, of the same distribution";
@@ -57,8 +55,8 @@ struct Stateless {
     dtype: DType,
 }
 
-fn parameters(ctx: &mut dyn OpContext, first: usize) -> Result<Vec<Tensor>> {
-    (first..first + 4).map(|i| ctx.input(i)).collect()
+fn parameters(ctx: &mut dyn OpContext, first: usize) -> Result<[Tensor; 4]> {
+    Ok([ctx.input(first)?, ctx.input(first + 1)?, ctx.input(first + 2)?, ctx.input(first + 3)?])
 }
 
 impl Kernel for Stateful {
@@ -123,49 +121,43 @@ impl Kernel for Stateless {
 fn draw(
     ctx: &dyn OpContext,
     output: &Tensor,
-    parameters: &[Tensor],
+    parameters: &[Tensor; 4],
     each: usize,
     places: usize,
     generator: Generator,
 ) -> Result<()> {
     let device = ctx.device();
-    let mut bindings: SmallVec<[Binding; 8]> = smallvec![];
-    let mut params = Params::new().u32(device.check_extent(output.len())?).u32(each).u32(places);
-    for t in parameters {
-        bindings.push(t.into());
-        params = params.u32(t.len());
-    }
-    bindings.push(output.into());
-    let params = Source::Host(generator).add(params, &mut bindings);
+    device.check_extent(output.len())?;
+    let (count, counts) = (output.len(), Axes(parameters.each_ref().map(Tensor::len)));
+    let (parameters, y) = (parameters.iter().map(Into::into).collect(), output.into());
+    let call = BoundedNormal { parameters, y, count, each, places, counts, generator };
     let dtype = output.dtype;
-    device.enqueue(&Program {
-        key: Key::new("random").name("bounded normal").dtype(dtype),
-        shader: &|| shader(dtype),
-        bindings,
-        params,
-        grid: Grid::map(output.len(), dtype),
-    })
+    device.enqueue(&call.program(&BoundedNormal::of(dtype), Grid::map(output.len(), dtype)))
 }
 
 /// The shader variants.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().map(|t| shader(*t)).collect()
+    TYPES.iter().map(|t| BoundedNormal::shader(*t)).collect()
 }
 
-fn shader(dtype: DType) -> Shader {
-    let wide = dtype == DType::F64;
-    let s = Shader::new(format!("random bounded normal {dtype}"))
-        .bind("means", dtype)
-        .bind("deviations", dtype)
-        .bind("minvals", dtype)
-        .bind("maxvals", dtype)
-        .bind("y", dtype)
-        .u32s(&["count", "each", "places"])
-        .u32s(&["means_count", "deviations_count", "minvals_count", "maxvals_count"])
-        .library("philox")
-        .library(if wide { "box_muller_wide_f64" } else { "box_muller_wide" })
-        .library(library::of_type("special", dtype))
-        .define("F", dtype.value())
-        .define("WIDE", if wide { "1.3lf" } else { "1.3" });
-    generator(s, false).body(include_str!("../../../shaders/random/bounded_normal.wgsl")).map("y")
+declare_program! {
+    /// Draws `each` numbers for each of `places`, repeatedly.
+    struct BoundedNormal = "random bounded normal"(dtype: DType);
+    lists { parameters: List(NAMES.map(|name| (name, dtype))) }
+    bindings { y: dtype }
+    params { count: usize, each: usize, places: usize, counts: Axes<4>, generator: Generator }
+}
+
+impl BoundedNormal {
+    fn shader(dtype: DType) -> Shader {
+        let wide = dtype == DType::F64;
+        let s = Self::declare(format!("random bounded normal {dtype}"), dtype)
+            .library("philox")
+            .library(if wide { "box_muller_wide_f64" } else { "box_muller_wide" })
+            .library(library::of_type("special", dtype))
+            .define("F", dtype.value())
+            .define("WIDE", if wide { "1.3lf" } else { "1.3" });
+        let text = include_str!("../../../shaders/random/bounded_normal.wgsl");
+        generator(s, false).body(text).map("y")
+    }
 }

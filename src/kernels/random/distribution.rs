@@ -2,13 +2,11 @@
 
 use std::fmt::Write;
 
-use smallvec::{SmallVec, smallvec};
-
 use super::philox::Generator;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, declare_params, declare_program, enum_key_parts};
 use crate::dtype::{DType, types};
 use crate::error::Result;
-use crate::shader::{Shader, WORKGROUP, codec};
+use crate::shader::{Raw, Shader, Storage, WORKGROUP, codec};
 use crate::tensor::Tensor;
 
 /// The distribution to draw from.
@@ -26,14 +24,13 @@ pub enum Distribution {
     UniformFullInt,
 }
 
-/// The integers `low <= x < low + range`; the range is not 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Bounds {
-    /// Smallest value.
-    pub low: i64,
-    /// Number of values.
-    pub range: u64,
+declare_params! {
+    /// The integers `low <= x < low + range`; the range is not 0.
+    #[derive(Debug, Default)]
+    pub struct Bounds { low: u64, range: u64 }
 }
+
+enum_key_parts!(Distribution);
 
 /// The place of the generator's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,20 +93,18 @@ const fn words(dtype: DType) -> usize {
     if dtype.size() == 2 { 2 } else { 4 }
 }
 
-/// Declares the output and `fn store`. An output is `aligned` if whole groups of words can be
-/// bound.
-fn output(s: Shader, words: usize, aligned: bool) -> Shader {
+/// A binding of groups of `words` words, or of single words unless outputs are `aligned`.
+const fn groups(words: usize, aligned: bool) -> Storage {
+    match (aligned, words) {
+        (false, _) => Raw("u32", 4),
+        (true, 2) => Raw("vec2<u32>", 8),
+        (true, _) => Raw("vec4<u32>", 16),
+    }
+}
+
+/// `fn store` for an output of [`groups`].
+fn store(words: usize, aligned: bool) -> String {
     let components = &["x", "y", "z", "w"][..words];
-    let (s, at) = match (aligned, words) {
-        (false, _) => (
-            s.bind_raw("y", "u32", 4),
-            "y[p.off_y + WORDSu * group + {place}u]".replace("WORDS", &words.to_string()),
-        ),
-        (true, 2) => (s.bind_raw("y", "vec2<u32>", 8), "y[p.off_y + group].{component}".to_owned()),
-        (true, _) => {
-            (s.bind_raw("y", "vec4<u32>", 16), "y[p.off_y + group].{component}".to_owned())
-        }
-    };
     let mut text = "fn store(group: u32, words: vec4<u32>, n: u32) {\n".to_owned();
     if aligned {
         let whole = components.concat();
@@ -120,81 +115,93 @@ fn output(s: Shader, words: usize, aligned: bool) -> Shader {
         );
     }
     for (place, component) in components.iter().enumerate() {
-        let at = at.replace("{component}", component).replace("{place}", &place.to_string());
+        let at = if aligned {
+            format!("y[p.off_y + group].{component}")
+        } else {
+            format!("y[p.off_y + {words}u * group + {place}u]")
+        };
         let _ = writeln!(text, "    if n > {place}u {{\n        {at} = words.{component};\n    }}");
     }
-    s.body(&(text + "}\n"))
+    text + "}\n"
 }
 
-/// The shader that draws `distribution` in `dtype`. It depends on whether the output is `aligned`
-/// to whole groups of words, on whether the generator is `on_device` or in the parameters, and on
-/// whether the adapter has 64-bit integers.
-pub fn shader(
-    distribution: Distribution,
-    dtype: DType,
-    on_device: bool,
-    aligned: bool,
-    int64: bool,
-) -> Shader {
-    let samples_log2 = distribution.samples_log2(dtype);
-    let s = Shader::new(format!(
-        "random {} {dtype} on_device={on_device} aligned={aligned} int64={int64}",
-        distribution.name()
-    ));
-    let mut s = output(s, words(dtype), aligned)
-        .u32s(&["words", "first_low", "first_high"])
-        .library(if int64 { "mul_wide_u64" } else { "mul_wide" })
-        .library("philox")
-        .define("WORDS", words(dtype).to_string())
-        .define("SAMPLES_LOG2", samples_log2.to_string())
-        .define(
-            "GROUP_HIGH",
-            if samples_log2 == 0 {
-                "0u".to_owned()
-            } else {
-                format!("group >> {}u", 32 - samples_log2)
-            },
+declare_program! {
+    /// Draws `distribution` in `dtype`. The output may be `aligned` to whole groups of words; the
+    /// generator is `on_device` or in the parameters; the adapter may have 64-bit integers.
+    pub struct RandomNumbers = "random numbers"(
+        distribution: Distribution, dtype: DType, on_device: bool, aligned: bool, int64: bool
+    );
+    bindings { y: groups(words(dtype), aligned) }
+    optional { counter: state(on_device), key: state(on_device) }
+    params {
+        words: usize, first: u64,
+        bounds: Option<Bounds> = distribution == Distribution::UniformInt,
+        generator: Option<Generator> = !on_device,
+    }
+}
+
+impl RandomNumbers {
+    pub fn shader(
+        distribution: Distribution,
+        dtype: DType,
+        on_device: bool,
+        aligned: bool,
+        int64: bool,
+    ) -> Shader {
+        let samples_log2 = distribution.samples_log2(dtype);
+        let label = format!(
+            "random {} {dtype} on_device={on_device} aligned={aligned} int64={int64}",
+            distribution.name()
         );
-    s = match (distribution, dtype.size()) {
-        (Distribution::UniformInt, 8) => s.u32s(&["low", "low_high", "range", "range_high"]),
-        (Distribution::UniformInt, _) => s.u32s(&["low", "range"]),
-        _ => s,
-    };
-    s = generator(s, on_device).body(include_str!("../../../shaders/random/fill.wgsl"));
-    match distribution {
-        Distribution::Uniform if dtype == DType::F64 => {
-            encoder(s, dtype).body(include_str!("../../../shaders/random/uniform_f64.wgsl"))
-        }
-        Distribution::Normal if dtype == DType::F64 => {
-            encoder(s, dtype).body(include_str!("../../../shaders/random/normal_f64.wgsl"))
-        }
-        Distribution::TruncatedNormal if dtype == DType::F64 => encoder(s, dtype)
-            .body(include_str!("../../../shaders/random/truncated_normal_f64.wgsl")),
-        Distribution::Uniform => {
-            // The number of bits is that of the significand.
-            let (bits, unit) = match dtype {
-                DType::F16 => ("10", "0.0009765625"),
-                DType::BF16 => ("7", "0.0078125"),
-                _ => ("23", "1.1920928955078125e-7"),
-            };
-            let s = s.define("BITS", bits).define("UNIT", unit);
-            encoder(s, dtype).body(include_str!("../../../shaders/random/uniform.wgsl"))
-        }
-        Distribution::Normal => encoder(s, dtype)
-            .library("box_muller")
-            .body(include_str!("../../../shaders/random/normal.wgsl")),
-        Distribution::TruncatedNormal => {
-            let s = encoder(s, dtype).library("box_muller");
-            s.body(include_str!("../../../shaders/random/truncated_normal.wgsl"))
-        }
-        Distribution::UniformInt if dtype.size() == 8 => {
-            s.body(JOIN).body(include_str!("../../../shaders/random/uniform_int64.wgsl"))
-        }
-        Distribution::UniformInt => {
-            s.body(include_str!("../../../shaders/random/uniform_int32.wgsl"))
-        }
-        Distribution::UniformFullInt => {
-            s.body(include_str!("../../../shaders/random/uniform_full_int.wgsl"))
+        let s = Self::declare(label, distribution, dtype, on_device, aligned, int64)
+            .body(&store(words(dtype), aligned))
+            .library(if int64 { "mul_wide_u64" } else { "mul_wide" })
+            .library("philox")
+            .define("WORDS", words(dtype).to_string())
+            .define("SAMPLES_LOG2", samples_log2.to_string())
+            .define(
+                "GROUP_HIGH",
+                if samples_log2 == 0 {
+                    "0u".to_owned()
+                } else {
+                    format!("group >> {}u", 32 - samples_log2)
+                },
+            );
+        let s = generator(s, on_device).body(include_str!("../../../shaders/random/fill.wgsl"));
+        match distribution {
+            Distribution::Uniform if dtype == DType::F64 => {
+                encoder(s, dtype).body(include_str!("../../../shaders/random/uniform_f64.wgsl"))
+            }
+            Distribution::Normal if dtype == DType::F64 => {
+                encoder(s, dtype).body(include_str!("../../../shaders/random/normal_f64.wgsl"))
+            }
+            Distribution::TruncatedNormal if dtype == DType::F64 => encoder(s, dtype)
+                .body(include_str!("../../../shaders/random/truncated_normal_f64.wgsl")),
+            Distribution::Uniform => {
+                // The number of bits is that of the significand.
+                let (bits, unit) = match dtype {
+                    DType::F16 => ("10", "0.0009765625"),
+                    DType::BF16 => ("7", "0.0078125"),
+                    _ => ("23", "1.1920928955078125e-7"),
+                };
+                let s = s.define("BITS", bits).define("UNIT", unit);
+                encoder(s, dtype).body(include_str!("../../../shaders/random/uniform.wgsl"))
+            }
+            Distribution::Normal => encoder(s, dtype)
+                .library("box_muller")
+                .body(include_str!("../../../shaders/random/normal.wgsl")),
+            Distribution::TruncatedNormal => encoder(s, dtype)
+                .library("box_muller")
+                .body(include_str!("../../../shaders/random/truncated_normal.wgsl")),
+            Distribution::UniformInt if dtype.size() == 8 => {
+                s.body(JOIN).body(include_str!("../../../shaders/random/uniform_int64.wgsl"))
+            }
+            Distribution::UniformInt => {
+                s.body(include_str!("../../../shaders/random/uniform_int32.wgsl"))
+            }
+            Distribution::UniformFullInt => {
+                s.body(include_str!("../../../shaders/random/uniform_full_int.wgsl"))
+            }
         }
     }
 }
@@ -203,12 +210,17 @@ pub fn shader(
 const JOIN: &str =
     "fn join(low: u32, high: u32) -> u64 {\n    return (u64(high) << 32u) | u64(low);\n}\n";
 
-/// Declares the generator's state and `fn generator`, which reads it.
+/// The binding of the generator's counter, or of its key.
+pub fn state(on_device: bool) -> Option<Storage> {
+    on_device.then_some(Raw("u32", 4))
+}
+
+/// Appends `fn generator`, which reads the bindings `counter` and `key` of a generator `on_device`,
+/// or the parameters of a [`Generator`].
 pub fn generator(s: Shader, on_device: bool) -> Shader {
     let s = s.body("struct Generator {\n    counter: vec4<u32>,\n    key: vec2<u32>,\n}\n");
-    if on_device {
-        s.bind_raw("counter", "u32", 4).bind_raw("key", "u32", 4).body(
-            "fn generator() -> Generator {
+    s.body(if on_device {
+        "fn generator() -> Generator {
     let c = p.off_counter;
     let k = p.off_key;
     return Generator(
@@ -216,14 +228,10 @@ pub fn generator(s: Shader, on_device: bool) -> Shader {
         vec2<u32>(key[k], key[k + 1u]),
     );
 }
-",
-        )
+"
     } else {
-        s.u32s(&["counter_0", "counter_1", "counter_2", "counter_3", "key_0", "key_1"]).body(
-            "fn generator() -> Generator {\n    return Generator(vec4<u32>(p.counter_0, \
-             p.counter_1, p.counter_2, p.counter_3), vec2<u32>(p.key_0, p.key_1));\n}\n",
-        )
-    }
+        "fn generator() -> Generator {\n    return Generator(p.counter[0], p.key[0].xy);\n}\n"
+    })
 }
 
 impl Source<'_> {
@@ -232,21 +240,28 @@ impl Source<'_> {
         matches!(self, Self::Device { .. })
     }
 
-    /// Adds the parameters and bindings that [`generator`] declared.
-    pub fn add(&self, mut params: Params, bindings: &mut SmallVec<[Binding; 8]>) -> Params {
+    /// The state on the host.
+    pub const fn generator(&self) -> Option<Generator> {
+        match *self {
+            Self::Host(generator) => Some(generator),
+            Self::Device { .. } => None,
+        }
+    }
+
+    /// The bindings of the counter and the key on the device.
+    pub fn bindings(&self) -> [Option<Binding>; 2] {
         match self {
-            Self::Host(generator) => {
-                for word in generator.counter.into_iter().chain(generator.key) {
-                    params = params.u32(word);
-                }
-            }
+            Self::Host(_) => [None; 2],
             Self::Device { counter, key } => {
-                bindings.push(Binding { address: counter.address, bytes: 16, unit: 4 });
-                bindings.push(Binding { address: key.address, bytes: 8, unit: 4 });
+                [(counter, 16), (key, 8)].map(|(t, bytes)| Some(words_of(t, bytes)))
             }
         }
-        params
     }
+}
+
+/// The first `bytes` bytes of `t` in words.
+pub const fn words_of(t: &Tensor, bytes: u64) -> Binding {
+    Binding { address: t.address, bytes, unit: 4 }
 }
 
 /// Adds `fn encode`, which packs four floats into a group's words.
@@ -280,61 +295,46 @@ pub fn fill(
     let on_device = source.on_device();
     let int64 = device.capabilities().int64;
     let aligned = output.address.is_multiple_of(4 * words(dtype) as u64);
-    let key = Key::new("random")
-        .name(distribution.name())
-        .dtype(dtype)
-        .number(on_device.into())
-        .number(u32::from(aligned) + 2 * u32::from(int64));
+    let of = RandomNumbers::of(distribution, dtype, on_device, aligned, int64);
+    let [counter, key] = source.bindings();
+    let (is_bounded, generator) = (distribution == Distribution::UniformInt, source.generator());
+    let bounds = is_bounded.then_some(bounds);
     // Word indices stay far below 2^32, however much the adapter can bind.
     let window = (device.capabilities().max_binding.min(1 << 30) / 32 * 8) as usize;
     let total = (output.bytes() as usize).div_ceil(4);
     for first in (0..total).step_by(window) {
         let count = window.min(total - first);
-        let samples_before = ((first / words(dtype)) as u64) << distribution.samples_log2(dtype);
-        let mut params =
-            Params::new().u32(count).u32(samples_before as u32).u32(samples_before >> 32);
-        if distribution == Distribution::UniformInt {
-            let (low, range) = (bounds.low.cast_unsigned(), bounds.range);
-            params = match dtype.size() {
-                8 => params.u32(low as u32).u32(low >> 32).u32(range as u32).u32(range >> 32),
-                _ => params.u32(low as u32).u32(range as u32),
-            };
-        }
         let y = Binding {
             address: output.address + 4 * first as u64,
             bytes: 4 * count as u64,
             unit: if aligned { 4 * words(dtype) as u32 } else { 4 },
         };
-        let mut bindings: SmallVec<[Binding; 8]> = smallvec![y];
-        params = source.add(params, &mut bindings);
-        device.enqueue(&Program {
-            key: key.clone(),
-            shader: &|| shader(distribution, dtype, on_device, aligned, int64),
-            bindings,
-            params,
-            grid: Grid::linear(count.div_ceil(words(dtype)), WORKGROUP),
-        })?;
+        let first = ((first / words(dtype)) as u64) << distribution.samples_log2(dtype);
+        let grid = Grid::linear(count.div_ceil(words(dtype)), WORKGROUP);
+        let call = RandomNumbers { y, counter, key, words: count, first, bounds, generator };
+        device.enqueue(&call.program(&of, grid))?;
     }
     Ok(())
 }
 
-/// The shader of [`advance`].
-pub fn advance_shader() -> Shader {
-    Shader::new("random advance")
-        .bind_raw("state", "u32", 4)
-        .u32s(&["low", "high"])
-        .library("philox")
-        .workgroup([1, 1, 1])
-        .body(include_str!("../../../shaders/random/advance.wgsl"))
+declare_program! {
+    /// Moves the counter at the start of `state` on.
+    pub struct Advance = "random advance"();
+    bindings { state: Raw("u32", 4) }
+    params { samples: u64 }
+}
+
+impl Advance {
+    pub fn shader() -> Shader {
+        Self::declare("random advance")
+            .library("philox")
+            .workgroup([1, 1, 1])
+            .body(include_str!("../../../shaders/random/advance.wgsl"))
+    }
 }
 
 /// Moves the counter at the start of `state` on by `samples`.
 pub fn advance(device: &Device, state: &Tensor, samples: u64) -> Result<()> {
-    device.enqueue(&Program {
-        key: Key::new("random").name("advance"),
-        shader: &advance_shader,
-        bindings: smallvec![Binding { address: state.address, bytes: 16, unit: 4 }],
-        params: Params::new().u32(samples as u32).u32(samples >> 32),
-        grid: Grid([1, 1, 1]),
-    })
+    let call = Advance { state: words_of(state, 16), samples };
+    device.enqueue(&call.program(&Advance::of(), Grid([1, 1, 1])))
 }

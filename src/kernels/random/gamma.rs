@@ -2,12 +2,10 @@
 //! to rounding: TensorFlow computes in float64, this in float32 unless the output is float64, so
 //! that one try in millions is rejected by one of them and accepted by the other.
 
-use smallvec::{SmallVec, smallvec};
-
-use super::distribution::{Source, generator};
+use super::distribution::{Source, generator, state};
 use super::inputs;
 use super::philox::Generator;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{DType, types};
 use crate::error::{Error, Result};
 use crate::kernels::op::{Kernel, OpContext};
@@ -35,22 +33,34 @@ pub fn register(registry: &mut Registry) {
 
 /// The shader variants.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().flat_map(|t| [false, true].map(|on_device| shader(*t, on_device))).collect()
+    TYPES
+        .iter()
+        .flat_map(|t| [false, true].map(|on_device| Samples::shader(*t, on_device)))
+        .collect()
 }
 
-fn shader(dtype: DType, on_device: bool) -> Shader {
-    let wide = dtype == DType::F64;
-    let s = Shader::new(format!("random gamma {dtype}"))
-        .bind("alpha", dtype)
-        .bind("y", dtype)
-        .u32s(&["count", "alphas", "per_alpha"])
-        .library("philox")
-        .library(if wide { "box_muller_wide_f64" } else { "box_muller_wide" })
-        .define("F", dtype.value())
-        .define("THIRD", if wide { "0.333333333333333333lf" } else { "0.333333333" })
-        .define("SQUEEZE", if wide { "0.0331lf" } else { "0.0331" })
-        .define("HALF", if wide { "0.5lf" } else { "0.5" });
-    generator(s, on_device).body(include_str!("../../../shaders/random/gamma.wgsl")).map("y")
+declare_program! {
+    /// Draws `per_alpha` times a number for each alpha.
+    struct Samples = "random gamma"(dtype: DType, on_device: bool);
+    bindings { alpha: dtype, y: dtype }
+    optional { counter: state(on_device), key: state(on_device) }
+    params {
+        count: usize, alphas: usize, per_alpha: usize, generator: Option<Generator> = !on_device,
+    }
+}
+
+impl Samples {
+    fn shader(dtype: DType, on_device: bool) -> Shader {
+        let wide = dtype == DType::F64;
+        let s = Self::declare(format!("random gamma {dtype}"), dtype, on_device)
+            .library("philox")
+            .library(if wide { "box_muller_wide_f64" } else { "box_muller_wide" })
+            .define("F", dtype.value())
+            .define("THIRD", if wide { "0.333333333333333333lf" } else { "0.333333333" })
+            .define("SQUEEZE", if wide { "0.0331lf" } else { "0.0331" })
+            .define("HALF", if wide { "0.5lf" } else { "0.5" });
+        generator(s, on_device).body(include_str!("../../../shaders/random/gamma.wgsl")).map("y")
+    }
 }
 
 /// Inputs: shape, seed, alpha; or shape, key, counter, alg, alpha.
@@ -97,20 +107,12 @@ impl Gamma {
         );
         require!(!alpha.is_empty(), "Input alpha should have non-zero element count, got: 0");
         let device = ctx.device();
-        let count = device.check_extent(output.len())?;
-        let (dtype, on_device) = (self.dtype, source.on_device());
-        let mut bindings: SmallVec<[Binding; 8]> = smallvec![(&alpha).into(), output.into()];
-        let params = Params::new()
-            .u32(count)
-            .u32(alpha.len() as u32)
-            .u32((output.len() / alpha.len()) as u32);
-        let params = source.add(params, &mut bindings);
-        device.enqueue(&Program {
-            key: Key::new("random").name("gamma").dtype(dtype).number(on_device.into()),
-            shader: &|| shader(dtype, on_device),
-            bindings,
-            params,
-            grid: Grid::map(output.len(), dtype),
-        })
+        device.check_extent(output.len())?;
+        let (count, alphas, generator) = (output.len(), alpha.len(), source.generator());
+        let ([counter, key], per_alpha) = (source.bindings(), count / alphas);
+        let (alpha, y) = ((&alpha).into(), output.into());
+        let call = Samples { alpha, y, counter, key, count, alphas, per_alpha, generator };
+        let of = Samples::of(self.dtype, source.on_device());
+        device.enqueue(&call.program(&of, Grid::map(output.len(), self.dtype)))
     }
 }

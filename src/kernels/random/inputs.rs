@@ -47,7 +47,7 @@ pub fn bounds(ctx: &mut dyn OpContext, i: usize) -> Result<Bounds> {
     };
     let (low, high) = (scalar(i, "minval")?, scalar(i + 1, "maxval")?);
     require!(low < high, "Need minval < maxval, got {low} >= {high}");
-    Ok(Bounds { low, range: high.wrapping_sub(low).cast_unsigned() })
+    Ok(Bounds { low: low.cast_unsigned(), range: high.wrapping_sub(low).cast_unsigned() })
 }
 
 /// Checks that host input `i` names the Philox generator. `threefry` gives the error for algorithm

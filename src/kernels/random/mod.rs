@@ -43,7 +43,7 @@ pub fn register(registry: &mut Registry) {
 /// The family's shader variants.
 pub fn shaders() -> Vec<Shader> {
     let mut shaders = multinomial::shaders();
-    shaders.push(distribution::advance_shader());
+    shaders.push(distribution::Advance::shader());
     shaders.extend(stateless::shaders());
     shaders.extend(gamma::shaders());
     shaders.extend(bounded_normal::shaders());
@@ -52,7 +52,7 @@ pub fn shaders() -> Vec<Shader> {
         for &dtype in types {
             for aligned in [false, true] {
                 for [on_device, int64] in [[false; 2], [true; 2]] {
-                    let shader = distribution::shader;
+                    let shader = distribution::RandomNumbers::shader;
                     shaders.push(shader(distribution, dtype, on_device, aligned, int64));
                 }
             }

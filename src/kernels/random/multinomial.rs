@@ -2,12 +2,9 @@
 //! which also depend on its threads; the numbers here are those of its GPU kernel, except for ties
 //! within rounding.
 
-use parking_lot::Mutex;
-use smallvec::{SmallVec, smallvec};
-
 use super::inputs;
 use super::philox::Generator;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::{DType, Operations, types};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
@@ -15,6 +12,7 @@ use crate::kernels::registry::Registry;
 use crate::kernels::windows::ranges;
 use crate::require;
 use crate::shader::Shader;
+use parking_lot::Mutex;
 
 /// Types of the logits. TensorFlow's GPU kernel rounds float64 to float32, too.
 const LOGITS: &[DType] = types::FLOATS_BUT_BF16;
@@ -51,34 +49,44 @@ pub fn shaders() -> Vec<Shader> {
     let mut shaders = Vec::new();
     for logits in LOGITS {
         for output in types::INDEX {
-            shaders.extend(WORKGROUPS.map(|workgroup| shader(*logits, *output, workgroup, false)));
-            shaders.push(shader(*logits, *output, WORKGROUPS[1], true));
+            let shader = |workgroup, is_cut| Sample::shader(*logits, *output, workgroup, is_cut);
+            shaders.extend(WORKGROUPS.map(|workgroup| shader(workgroup, false)));
+            shaders.push(shader(WORKGROUPS[1], true));
         }
     }
     shaders
 }
 
-fn shader(logits: DType, output: DType, workgroup: u32, is_cut: bool) -> Shader {
-    let mut shader = Shader::new(format!("random multinomial {logits} {output} cut={is_cut}"))
-        .bind("logits", logits)
-        .bind("y", output);
-    if is_cut {
-        shader = shader.bind("best_scores", DType::F32).bind("best_classes", DType::U32);
+declare_program! {
+    /// Samples a class from a row of logits. If rows are cut, the best score so far and its class
+    /// are kept from one dispatch to the next.
+    struct Sample = "random multinomial"(
+        logits_type: DType, output: DType, workgroup: u32, is_cut: bool
+    );
+    bindings { logits: logits_type, y: output }
+    optional {
+        best_scores: is_cut.then_some(DType::F32), best_classes: is_cut.then_some(DType::U32),
     }
-    shader = shader
-        .u32s(&["rows", "samples", "classes"])
-        .u32s(&["counter_0", "counter_1", "counter_2", "counter_3", "key_0", "key_1"])
-        .library("box_muller")
-        .workgroup([workgroup, 1, 1])
-        .define("CLASS", output.value());
-    shader = if is_cut {
-        shader
-            .u32s(&["first_class", "end_class"])
-            .body(include_str!("../../../shaders/random/multinomial_cut.wgsl"))
-    } else {
-        shader.body(include_str!("../../../shaders/random/multinomial_whole.wgsl"))
-    };
-    shader.body(include_str!("../../../shaders/random/multinomial.wgsl"))
+    params {
+        rows: usize, samples: usize, classes: usize, generator: Generator,
+        first_class: Option<usize> = is_cut, end_class: Option<usize> = is_cut,
+    }
+}
+
+impl Sample {
+    fn shader(logits: DType, output: DType, workgroup: u32, is_cut: bool) -> Shader {
+        let label = format!("random multinomial {logits} {output} cut={is_cut}");
+        Self::declare(label, logits, output, workgroup, is_cut)
+            .library("box_muller")
+            .workgroup([workgroup, 1, 1])
+            .define("CLASS", output.value())
+            .body(if is_cut {
+                include_str!("../../../shaders/random/multinomial_cut.wgsl")
+            } else {
+                include_str!("../../../shaders/random/multinomial_whole.wgsl")
+            })
+            .body(include_str!("../../../shaders/random/multinomial.wgsl"))
+    }
 }
 
 /// Inputs: logits, num_samples[, seed].
@@ -124,38 +132,32 @@ impl Kernel for Multinomial {
             (None, seed) => Generator::scrambled(seed.unwrap_or_default()),
         };
         let at_once = classes_at_once(ctx.device().profile().loop_limit);
-        let (logits_type, output_type, is_cut) = (self.logits, self.output, classes > at_once);
-        let mut bindings: SmallVec<[Binding; 8]> =
-            smallvec![Binding::from(&logits), Binding::from(&output)];
-        if is_cut {
-            for dtype in [DType::F32, DType::U32] {
-                bindings.push((&ctx.temp(dtype, &[output.len()])?).into());
-            }
-        }
+        let is_cut = classes > at_once;
+        let mut temp = |dtype| -> Result<Option<Binding>> {
+            let best = is_cut.then(|| ctx.temp(dtype, &[output.len()])).transpose()?;
+            Ok(best.as_ref().map(Binding::from))
+        };
+        let (best_scores, best_classes) = (temp(DType::F32)?, temp(DType::U32)?);
         let device = ctx.device();
         // The shader's indices of random numbers run a little past the last class.
         device.check_extent((output.len() * classes).saturating_add(4 * WORKGROUPS[1] as usize))?;
         let workgroup = WORKGROUPS[usize::from(is_cut || classes > 128)];
-        let mut params = Params::new().u32(output.len()).u32(samples).u32(classes);
-        for word in generator.counter.into_iter().chain(generator.key) {
-            params = params.u32(word);
-        }
+        let of = Sample::of(self.logits, self.output, workgroup, is_cut);
         for (first, count) in ranges(classes, at_once) {
-            let params = params.clone();
-            let program = Program {
-                key: Key::new("random")
-                    .name("multinomial")
-                    .dtype(logits_type)
-                    .dtype(output_type)
-                    .number(workgroup)
-                    .number(u32::from(is_cut)),
-                shader: &|| shader(logits_type, output_type, workgroup, is_cut),
-                bindings: bindings.clone(),
-                params: if is_cut { params.u32(first).u32(first + count) } else { params },
-                grid: Grid::groups(output.len()),
+            let call = Sample {
+                logits: (&logits).into(),
+                y: (&output).into(),
+                best_scores,
+                best_classes,
+                rows: output.len(),
+                samples,
+                classes,
+                generator,
+                first_class: is_cut.then_some(first),
+                end_class: is_cut.then_some(first + count),
             };
             let operations = Operations::unreported(OPERATIONS * output.len() * count);
-            device.enqueue_counted(&program, operations)?;
+            device.enqueue_counted(&call.program(&of, Grid::groups(output.len())), operations)?;
         }
         Ok(())
     }

@@ -3,14 +3,14 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A counter and a key; least significant words first. One counter value stands for a sample of 128
-/// random bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Generator {
-    /// The number of the next sample.
-    pub counter: [u32; 4],
-    /// The number of the stream, one of 2^64.
-    pub key: [u32; 2],
+use crate::device::declare_params;
+
+declare_params! {
+    /// A counter and a key; least significant words first. One counter value stands for a sample of
+    /// 128 random bits. `counter` is the number of the next sample, `key` the number of the stream,
+    /// one of 2^64.
+    #[derive(Debug, PartialEq, Eq)]
+    pub struct Generator { counter: [u32; 4], key: [u32; 2] }
 }
 
 const fn words(v: u64) -> [u32; 2] {

@@ -5,18 +5,16 @@
 //! `tf.random` uses, makes them on the device: Keras keeps the seeds of its layers there, and a
 //! model would wait for the device at each dropout.
 
-use smallvec::SmallVec;
-
 use super::distribution::{Bounds, Distribution, Source, fill};
 use super::inputs;
 use super::philox::Generator;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::Shader;
+use crate::shader::{Raw, Shader};
 use crate::tensor::HostTensor;
 
 /// The op of the first version, the op of the second version, and the distribution.
@@ -146,44 +144,40 @@ impl Kernel for GetKeyCounter {
             inputs::text(&seed.dims)
         );
         let (key, counter) = (ctx.output(0, DType::U64, &[1])?, ctx.output(1, DType::U64, &[2])?);
-        let bindings = [&seed, &key, &counter].map(|t| Binding {
-            address: t.address,
-            bytes: t.bytes(),
-            unit: 4,
-        });
-        ctx.device().enqueue(&Program {
-            key: Key::new("random").name("key and counter").dtype(seed.dtype),
-            shader: &|| key_counter_shader(seed.dtype),
-            bindings: SmallVec::from_slice(&bindings),
-            params: Params::new(),
-            grid: Grid([1, 1, 1]),
-        })
+        let [of_seed, key, counter] = [&seed, &key, &counter].map(|t| Binding::raw(t, 4));
+        let call = KeyCounter { seed: of_seed, key, counter };
+        ctx.device().enqueue(&call.program(&KeyCounter::of(seed.dtype), Grid([1, 1, 1])))
     }
 }
 
-/// The shader that makes a key and a counter of seeds of type `dtype`.
-fn key_counter_shader(dtype: DType) -> Shader {
-    // An int32 has the same effect as the int64 of the same value.
-    let seeds = match dtype {
-        DType::I32 => {
-            "vec4<u32>(seed[s], u32(bitcast<i32>(seed[s]) >> 31u), seed[s + 1u], \
-             u32(bitcast<i32>(seed[s + 1u]) >> 31u))"
-        }
-        _ => "vec4<u32>(seed[s], seed[s + 1u], seed[s + 2u], seed[s + 3u])",
-    };
-    Shader::new("random key and counter")
-        .bind_raw("seed", "u32", 4)
-        .bind_raw("key", "u32", 4)
-        .bind_raw("counter", "u32", 4)
-        .library("philox")
-        .workgroup([1, 1, 1])
-        .define("SEEDS", seeds)
-        .body(include_str!("../../../shaders/random/key_counter.wgsl"))
+declare_program! {
+    /// Makes a key and a counter of seeds of type `dtype`.
+    struct KeyCounter = "random key and counter"(dtype: DType);
+    bindings { seed: Raw("u32", 4), key: Raw("u32", 4), counter: Raw("u32", 4) }
+    params {}
+}
+
+impl KeyCounter {
+    fn shader(dtype: DType) -> Shader {
+        // An int32 has the same effect as the int64 of the same value.
+        let seeds = match dtype {
+            DType::I32 => {
+                "vec4<u32>(seed[s], u32(bitcast<i32>(seed[s]) >> 31u), seed[s + 1u], \
+                 u32(bitcast<i32>(seed[s + 1u]) >> 31u))"
+            }
+            _ => "vec4<u32>(seed[s], seed[s + 1u], seed[s + 2u], seed[s + 3u])",
+        };
+        Self::declare("random key and counter", dtype)
+            .library("philox")
+            .workgroup([1, 1, 1])
+            .define("SEEDS", seeds)
+            .body(include_str!("../../../shaders/random/key_counter.wgsl"))
+    }
 }
 
 /// The shader variants of this module's ops beside the distributions'.
 pub fn shaders() -> Vec<Shader> {
-    [DType::I32, DType::I64].map(key_counter_shader).into()
+    [DType::I32, DType::I64].map(KeyCounter::shader).into()
 }
 
 struct GetAlg;

@@ -2,11 +2,9 @@
 //! vectors; here each element has random bits of its own. Where TensorFlow's clamp overflows
 //! (float16 has no 32767), this saturates.
 
-use smallvec::{SmallVec, smallvec};
-
-use super::distribution::{Source, generator};
+use super::distribution::{generator, words_of};
 use super::inputs;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{
     DType::{self, F64, I8, I16, I32},
     types,
@@ -14,7 +12,7 @@ use crate::dtype::{
 use crate::error::{Error, Result};
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Registry;
-use crate::shader::Shader;
+use crate::shader::{Raw, Shader};
 
 const FROM: &[DType] = types::FLOATS;
 const TO: &[DType] = &[I8, I16, I32];
@@ -28,35 +26,43 @@ pub fn register(registry: &mut Registry) {
 
 /// The shader variants.
 pub fn shaders() -> Vec<Shader> {
-    FROM.iter().flat_map(|x| TO.iter().map(|y| shader(*x, *y))).collect()
+    FROM.iter().flat_map(|x| TO.iter().map(|y| Cast::shader(*x, *y))).collect()
 }
 
-fn shader(input: DType, output: DType) -> Shader {
-    let wide = input == F64;
-    let (min, max) = match output {
-        I8 => ("-128", "127"),
-        I16 => ("-32768", "32767"),
-        _ => ("-2147483648", "2147483647"),
-    };
-    let s = Shader::new(format!("random stochastic cast {input} {output}"))
-        .bind("x", input)
-        .bind("y", output)
-        .u32s(&["count"])
-        .library("philox")
-        .library(if wide { "box_muller_wide_f64" } else { "special" })
-        .define("F", input.value())
-        .define("MIN", min)
-        .define("MAX", max)
-        .define("PER_SAMPLE", if wide { "2" } else { "4" })
-        .define(
-            "UNIFORM",
-            if wide {
-                "wide_unit_f64(select(bits.xy, bits.zw, (i & 1u) != 0u))"
-            } else {
-                "f32(bits[i & 3u] & 0x7fffffu) * 1.1920928955078125e-7"
-            },
-        );
-    generator(s, true).body(include_str!("../../../shaders/random/stochastic_cast.wgsl")).map("y")
+declare_program! {
+    /// Rounds each element up or down by random bits.
+    struct Cast = "random stochastic cast"(input: DType, output: DType);
+    bindings { x: input, y: output, counter: Raw("u32", 4), key: Raw("u32", 4) }
+    params { count: usize }
+}
+
+impl Cast {
+    fn shader(input: DType, output: DType) -> Shader {
+        let wide = input == F64;
+        let (min, max) = match output {
+            I8 => ("-128", "127"),
+            I16 => ("-32768", "32767"),
+            _ => ("-2147483648", "2147483647"),
+        };
+        let label = format!("random stochastic cast {input} {output}");
+        let s = Self::declare(label, input, output)
+            .library("philox")
+            .library(if wide { "box_muller_wide_f64" } else { "special" })
+            .define("F", input.value())
+            .define("MIN", min)
+            .define("MAX", max)
+            .define("PER_SAMPLE", if wide { "2" } else { "4" })
+            .define(
+                "UNIFORM",
+                if wide {
+                    "wide_unit_f64(select(bits.xy, bits.zw, (i & 1u) != 0u))"
+                } else {
+                    "f32(bits[i & 3u] & 0x7fffffu) * 1.1920928955078125e-7"
+                },
+            );
+        let text = include_str!("../../../shaders/random/stochastic_cast.wgsl");
+        generator(s, true).body(text).map("y")
+    }
 }
 
 /// Inputs: input, key, counter, alg.
@@ -78,17 +84,11 @@ impl Kernel for StochasticCast {
             return Ok(());
         }
         let device = ctx.device();
-        let count = device.check_extent(x.len())?;
-        let mut bindings: SmallVec<[Binding; 8]> = smallvec![(&x).into(), (&y).into()];
-        let params = Source::Device { counter: &counter, key: &key }
-            .add(Params::new().u32(count), &mut bindings);
-        let (input, output) = (self.input, self.output);
-        device.enqueue(&Program {
-            key: Key::new("random").name("stochastic_cast").dtype(input).dtype(output),
-            shader: &|| shader(input, output),
-            bindings,
-            params,
-            grid: Grid::map(x.len(), output),
-        })
+        device.check_extent(x.len())?;
+        let (of, count) = (Cast::of(self.input, self.output), x.len());
+        let ([x, y], counter, key) =
+            ([&x, &y].map(Into::into), words_of(&counter, 16), words_of(&key, 8));
+        let call = Cast { x, y, counter, key, count };
+        device.enqueue(&call.program(&of, Grid::map(count, self.output)))
     }
 }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use smallvec::SmallVec;
 
-use crate::device::{Key, Params};
+use crate::device::{Key, KeyPart, Parameter, Params};
 use crate::error::Result;
 use crate::invalid;
 use crate::shader::{Field, Shader};
@@ -239,6 +239,23 @@ impl Iteration {
             }
         }
         params
+    }
+}
+
+impl KeyPart for &AccessClass {
+    fn add_to(&self, key: Key) -> Key {
+        self.key(key)
+    }
+}
+
+/// Of a class and the names of its operands.
+impl Parameter<(&AccessClass, &[&str])> for Iteration {
+    fn declare((class, names): (&AccessClass, &[&str]), shader: Shader, _: &'static str) -> Shader {
+        class.declare(shader, names)
+    }
+
+    fn append_to(self, params: Params) -> Params {
+        self.params(params)
     }
 }
 

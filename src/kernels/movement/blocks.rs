@@ -7,13 +7,11 @@
 //! tiles in workgroup memory, blocks also serve packed elements, and software adapters, where an
 //! access costs about the same for a vector as for a word.
 
-use smallvec::smallvec;
-
 use super::unit::Unit;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, declare_params, declare_program};
 use crate::error::Result;
 use crate::layout::{AccessClass, Iteration, Strides};
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, Storage, WORKGROUP};
 use crate::tensor::Dims;
 
 /// Blocks that lie side by side are visited together, along both dimensions, so that both sides
@@ -164,94 +162,103 @@ impl Blocks {
             bytes: self.spans[k] * u64::from(vector),
             unit: vector,
         };
-        let bindings = smallvec![binding(0), binding(1)];
+        let (src, dst) = (binding(0), binding(1));
+        let [src_step, dst_step] = self.steps;
+        let steps = StepParams { src_step, dst_step };
         if let Some(matrices) = self.matrices {
-            let [rows, columns, _] = matrices.extents;
-            let numbers = [rows, columns, matrices.batch_steps[0], matrices.batch_steps[1]];
-            let params = numbers.iter().fold(Params::new(), |params, n| params.u32(*n));
-            return device.enqueue(&Program {
-                key: Key::new("transpose blocks").number(unit.key()),
-                shader: &|| transpose_shader(unit),
-                bindings,
-                params: params.u32(self.steps[0]).u32(self.steps[1]),
-                grid: matrices.grid(),
-            });
+            let ([rows, columns, _], [src_batch, dst_batch]) =
+                (matrices.extents, matrices.batch_steps);
+            let call = TransposeBlocks { src, dst, rows, columns, src_batch, dst_batch, steps };
+            return device.enqueue(&call.program(&TransposeBlocks::of(unit), matrices.grid()));
         }
-        let count = device.check_extent(self.walk.len())?;
-        let params = Params::new().u32(count).u32(self.steps[0]).u32(self.steps[1]);
-        device.enqueue(&Program {
-            key: class.key(Key::new("blocks").number(unit.key())),
-            shader: &|| shader(unit, &class),
-            bindings,
-            params: self.walk.params(params),
-            grid: Grid::linear(count as usize, WORKGROUP),
-        })
+        let (count, walk) = (device.check_extent(self.walk.len())?, self.walk.clone());
+        let grid = Grid::linear(count as usize, WORKGROUP);
+        let call = MoveBlocks { src, dst, count, steps, walk };
+        device.enqueue(&call.program(&MoveBlocks::of(unit, &class), grid))
     }
 }
 
-/// The shader of moves by blocks of elements of `unit`, which has less than 16 bytes.
-pub fn shader(unit: Unit, class: &AccessClass) -> Shader {
-    let shader = declared(Shader::new(format!("blocks {}", unit.bytes())), unit);
-    let shader = shader.u32s(&["count", "src_step", "dst_step"]);
-    class
-        .declare(shader, &["src", "dst"])
-        .body(include_str!("../../../shaders/movement/blocks.wgsl"))
+declare_params! {
+    /// Vectors from one line of a block to the next.
+    pub struct StepParams { src_step: usize, dst_step: usize }
 }
 
-/// The shader of batches of transposes by blocks of elements of `unit`, which has less than 16
-/// bytes.
-pub fn transpose_shader(unit: Unit) -> Shader {
-    declared(Shader::new(format!("transpose blocks {}", unit.bytes())), unit)
-        .u32s(&["rows", "columns", "src_batch", "dst_batch", "src_step", "dst_step"])
-        .workgroup([SIDE_OF_WORKGROUP * SIDE_OF_WORKGROUP, 1, 1])
-        .define("WORKGROUP_SIDE", SIDE_OF_WORKGROUP.to_string())
-        .define("BLOCK", Blocks::side(unit).to_string())
-        .body(include_str!("../../../shaders/movement/transpose_blocks.wgsl"))
+declare_program! {
+    /// Moves by blocks of elements of `unit`, which has less than 16 bytes.
+    pub struct MoveBlocks = "blocks"(unit: Unit, class: &AccessClass);
+    bindings { src: vector(unit), dst: vector(unit) }
+    params { count: u32, steps: StepParams, walk: Iteration = (class, &["src", "dst"]) }
 }
 
-/// Binds the vectors of both sides, and defines how a block's are read and written.
-fn declared(shader: Shader, unit: Unit) -> Shader {
-    let ((name, size), lines) = lines(unit);
+impl MoveBlocks {
+    pub fn shader(unit: Unit, class: &AccessClass) -> Shader {
+        define_block(Self::declare(format!("blocks {}", unit.bytes()), unit, class), unit)
+            .body(include_str!("../../../shaders/movement/blocks.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Batches of transposes by blocks of elements of `unit`, which has less than 16 bytes.
+    pub struct TransposeBlocks = "transpose blocks"(unit: Unit);
+    bindings { src: vector(unit), dst: vector(unit) }
+    params { rows: u32, columns: u32, src_batch: u32, dst_batch: u32, steps: StepParams }
+}
+
+impl TransposeBlocks {
+    pub fn shader(unit: Unit) -> Shader {
+        define_block(Self::declare(format!("transpose blocks {}", unit.bytes()), unit), unit)
+            .workgroup([SIDE_OF_WORKGROUP * SIDE_OF_WORKGROUP, 1, 1])
+            .define("WORKGROUP_SIDE", SIDE_OF_WORKGROUP.to_string())
+            .define("BLOCK", Blocks::side(unit).to_string())
+            .body(include_str!("../../../shaders/movement/transpose_blocks.wgsl"))
+    }
+}
+
+/// Defines how a block's vectors are read and written.
+fn define_block(shader: Shader, unit: Unit) -> Shader {
     let reads: String = (0..Blocks::side(unit))
         .map(|j| format!("    let v{j} = src[from_block + {j}u * p.src_step];\n"))
         .collect();
-    let writes: String = lines
+    let writes: String = lines(unit)
         .iter()
         .enumerate()
         .map(|(m, v)| format!("    dst[to_block + {m}u * p.dst_step] = {v};\n"))
         .collect();
-    shader
-        .bind_raw("src", name, size)
-        .bind_raw("dst", name, size)
-        .define("READS", reads)
-        .define("WRITES", writes)
+    shader.define("READS", reads).define("WRITES", writes)
 }
 
-/// The type and bytes of a vector, and the lines of the block whose columns are `v0` and so on.
-fn lines(unit: Unit) -> ((&'static str, u32), Vec<String>) {
+/// The binding of vectors.
+const fn vector(unit: Unit) -> Storage {
+    match unit.bytes() {
+        1 => Raw("u32", 4),
+        2 => Raw("vec2<u32>", 8),
+        _ => Raw("vec4<u32>", 16),
+    }
+}
+
+/// The lines of the block whose columns are `v0` and so on.
+fn lines(unit: Unit) -> Vec<String> {
     let all = |text: &dyn Fn(usize) -> String| (0..4).map(text).collect::<Vec<_>>();
     let joined = |text: &dyn Fn(usize) -> String, by: &str| all(text).join(by);
     match unit.bytes() {
-        1 => (("u32", 4), {
+        1 => {
             let byte =
                 |m: usize, j: usize| format!("(extractBits(v{j}, {}u, 8u) << {}u)", 8 * m, 8 * j);
             all(&|m| joined(&|j| byte(m, j), " | "))
+        }
+        2 => all(&|m| {
+            let part = ["x", "y"][m / 2];
+            let half = |j: usize| format!("extractBits(v{j}.{part}, {}u, 16u)", 16 * (m % 2));
+            let [a, b, c, d] = [0, 1, 2, 3].map(half);
+            format!("vec2({a} | ({b} << 16u), {c} | ({d} << 16u))")
         }),
-        2 => (("vec2<u32>", 8), {
-            all(&|m| {
-                let part = ["x", "y"][m / 2];
-                let half = |j: usize| format!("extractBits(v{j}.{part}, {}u, 16u)", 16 * (m % 2));
-                let [a, b, c, d] = [0, 1, 2, 3].map(half);
-                format!("vec2({a} | ({b} << 16u), {c} | ({d} << 16u))")
-            })
-        }),
-        4 => (("vec4<u32>", 16), {
+        4 => {
             let parts = ["x", "y", "z", "w"];
             all(&|m| format!("vec4({})", joined(&|j| format!("v{j}.{}", parts[m]), ", ")))
-        }),
+        }
         _ => {
             let pair = |part: &str| format!("vec4(v0.{part}, v1.{part})");
-            (("vec4<u32>", 16), vec![pair("xy"), pair("zw")])
+            vec![pair("xy"), pair("zw")]
         }
     }
 }

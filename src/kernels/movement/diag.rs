@@ -1,15 +1,13 @@
 //! Diagonals: MatrixDiag, MatrixDiagPart and MatrixSetDiag (V1 to V3), Diag, DiagPart and
 //! MatrixBandPart.
 
-use smallvec::smallvec;
-
 use super::remap::Background;
 use super::unit::Unit;
 use super::{checked_product, shape};
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program, enum_key_parts};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, OpContext, OpContextExt};
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, Tensor};
 use crate::{invalid, require};
 
@@ -129,50 +127,53 @@ fn run(
         return Ok(());
     }
     let unit = Unit::of(dst.dtype);
-    let count = ctx.device().check_extent(dst.len())?;
-    let words: [u32; 4] = bytemuck::pod_read_unaligned(&background);
-    ctx.device().enqueue(&Program {
-        key: Key::new("diagonals").number(kind as u32).number(unit.key()),
-        shader: &|| shader(kind, unit),
-        bindings: smallvec![
-            unit.binding(src.address, src.len() as u64),
-            unit.binding(dst.address, u64::from(count))
-        ],
-        params: Params::new()
-            .u32(count)
-            .u32(d.rows)
-            .u32(d.columns)
-            .u32(d.band())
-            .u32(d.longest())
-            .i32(d.low as i32)
-            .i32(d.high as i32)
-            .u32(d.align)
-            .list(&words),
-        grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
-    })
+    let count = u64::from(ctx.device().check_extent(dst.len())?);
+    let (src, dst) =
+        (unit.binding(src.address, src.len() as u64), unit.binding(dst.address, count));
+    let call = DiagonalsProgram {
+        src,
+        dst,
+        count: count as usize,
+        rows: d.rows,
+        columns: d.columns,
+        band: d.band(),
+        longest: d.longest(),
+        low: d.low as i32,
+        high: d.high as i32,
+        align: d.align,
+        background: bytemuck::pod_read_unaligned(&background),
+    };
+    let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
+    ctx.device().enqueue(&call.program(&DiagonalsProgram::of(kind, unit), grid))
 }
 
-/// The shader of one kind for elements of `unit`.
-pub fn shader(kind: Kind, unit: Unit) -> Shader {
-    let shader = Shader::new(format!("diagonals {kind:?} {}", unit.bytes()))
-        .u32s(&["count", "rows", "columns", "band", "longest"])
-        .param("low", Field::I32)
-        .param("high", Field::I32)
-        .param("align", Field::U32)
-        .param("background", Field::Vec4s(1));
-    let background = match unit.bytes() {
-        8 => "p.background[0].xy",
-        16 => "p.background[0]",
-        _ => "p.background[0].x",
-    };
-    let shader = unit
-        .bind(unit.bind(shader, "src"), "dst")
-        .define("VALUE", kind.text())
-        .define("OUTSIDE", if kind == Kind::Set { "load_dst(i)" } else { "background()" })
-        .define("BACKGROUND", background)
-        .define("ELEMENT", unit.wgsl())
-        .body(include_str!("../../../shaders/movement/diagonals.wgsl"));
-    unit.map(shader)
+enum_key_parts!(Kind);
+
+declare_program! {
+    /// The work of `kind` on elements of `unit`.
+    pub struct DiagonalsProgram = "diagonals"(kind: Kind, unit: Unit);
+    bindings { src: unit, dst: unit }
+    params {
+        count: usize, rows: usize, columns: usize, band: usize, longest: usize, low: i32, high: i32,
+        align: u32, background: [u32; 4],
+    }
+}
+
+impl DiagonalsProgram {
+    pub fn shader(kind: Kind, unit: Unit) -> Shader {
+        let background = match unit.bytes() {
+            8 => "p.background[0].xy",
+            16 => "p.background[0]",
+            _ => "p.background[0].x",
+        };
+        let shader = Self::declare(format!("diagonals {kind:?} {}", unit.bytes()), kind, unit)
+            .define("VALUE", kind.text())
+            .define("OUTSIDE", if kind == Kind::Set { "load_dst(i)" } else { "background()" })
+            .define("BACKGROUND", background)
+            .define("ELEMENT", unit.wgsl())
+            .body(include_str!("../../../shaders/movement/diagonals.wgsl"));
+        unit.map(shader)
+    }
 }
 
 /// The `align` attribute of the V3 ops as the shader's bits; the ops before V3 align left.

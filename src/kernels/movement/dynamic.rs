@@ -1,17 +1,15 @@
 //! `XlaDynamicSlice` and `XlaDynamicUpdateSlice`: a box at a place that only the device knows. A
 //! place where the box would not lie inside is moved to the nearest one where it does.
 
-use smallvec::smallvec;
-
 use super::unit::Unit;
 use super::{index_values, shape};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, declare_program, enum_key_parts};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, Tensor};
 
 /// The most dimensions that a shader handles.
@@ -34,7 +32,7 @@ pub fn register(r: &mut Registry, types: &'static [DType], indices: &'static [DT
 pub fn shaders() -> Vec<Shader> {
     Unit::ALL
         .into_iter()
-        .flat_map(|unit| [Way::Read, Way::of(unit)].map(|w| w.shader(unit)))
+        .flat_map(|unit| [Way::Read, Way::of(unit)].map(|way| DynamicSlice::shader(way, unit)))
         .collect()
 }
 
@@ -109,29 +107,35 @@ impl Way {
     const fn of(unit: Unit) -> Self {
         if unit.is_packed() { Self::Merge } else { Self::Write }
     }
+}
 
-    fn shader(self, unit: Unit) -> Shader {
-        let shader = Shader::new(format!("dynamic slice {self:?} {}", unit.bytes()))
+enum_key_parts!(Way);
+
+declare_program! {
+    /// Reads or writes a box. `part` is the box beside the whole of [`Way::Merge`].
+    struct DynamicSlice = "dynamic slice"(way: Way, unit: Unit);
+    bindings { src: unit, start: DType::U32, dst: unit }
+    optional { part: (way == Way::Merge).then_some(unit) }
+    params {
+        count: usize, rank: usize, index_words: usize, extents: [usize; MAX_RANK],
+        sizes: [usize; MAX_RANK],
+    }
+}
+
+impl DynamicSlice {
+    fn shader(way: Way, unit: Unit) -> Shader {
+        let shader = Self::declare(format!("dynamic slice {way:?} {}", unit.bytes()), way, unit)
             .library("quotient")
-            .u32s(&["count", "rank", "index_words"])
-            .param("extents", Field::Vec4s(MAX_RANK / 4))
-            .param("sizes", Field::Vec4s(MAX_RANK / 4));
-        let shader = unit.bind(shader, "src").bind("start", DType::U32);
-        let shader = if self == Self::Merge { unit.bind(shader, "part") } else { shader };
-        let shader = unit
-            .bind(shader, "dst")
             .define("ELEMENT", unit.wgsl())
             .body(include_str!("../../../shaders/movement/dynamic.wgsl"));
-        match self {
-            Self::Read => {
+        match way {
+            Way::Read => {
                 unit.map(shader.body(include_str!("../../../shaders/movement/dynamic_read.wgsl")))
             }
-            Self::Merge => {
+            Way::Merge => {
                 unit.map(shader.body(include_str!("../../../shaders/movement/dynamic_merge.wgsl")))
             }
-            Self::Write => {
-                shader.body(include_str!("../../../shaders/movement/dynamic_write.wgsl"))
-            }
+            Way::Write => shader.body(include_str!("../../../shaders/movement/dynamic_write.wgsl")),
         }
     }
 }
@@ -176,7 +180,7 @@ fn run(device: &Device, write: bool, [whole, start, part, y]: [&Tensor; 4]) -> R
     }
     device.check_extent(whole.len())?;
     let addresses = [whole.address, part.address, y.address];
-    let Wide { unit, mut extents, mut sizes } =
+    let Wide { unit, extents, sizes } =
         Wide::of(Unit::of(y.dtype), &whole.dims, &part.dims, &addresses);
     let way = if write { Way::of(unit) } else { Way::Read };
     let rank = extents.len();
@@ -189,28 +193,22 @@ fn run(device: &Device, write: bool, [whole, start, part, y]: [&Tensor; 4]) -> R
         device.copy(y.address, whole.address, whole.bytes())?;
     }
     let count = |dims: &[usize]| dims.iter().product::<usize>();
-    let counted = count(if way == Way::Merge { &extents } else { &sizes });
+    let count = count(if way == Way::Merge { &extents } else { &sizes });
     let binding = |t: &Tensor| unit.binding(t.address, t.bytes() / unit.bytes());
-    let place = Binding { address: start.address, bytes: start.bytes(), unit: 4 };
-    let bindings = match way {
-        Way::Read => smallvec![binding(whole), place, binding(y)],
-        Way::Write => smallvec![binding(part), place, binding(y)],
-        Way::Merge => smallvec![binding(whole), place, binding(part), binding(y)],
+    let padded = |dims: &[usize]| std::array::from_fn(|d| dims.get(d).copied().unwrap_or(1));
+    let call = DynamicSlice {
+        src: binding(if way == Way::Write { part } else { whole }),
+        start: Binding::raw(start, 4),
+        dst: binding(y),
+        part: (way == Way::Merge).then(|| binding(part)),
+        count,
+        rank,
+        index_words: start.dtype.size() / 4,
+        extents: padded(&extents),
+        sizes: padded(&sizes),
     };
-    extents.resize(MAX_RANK, 1);
-    sizes.resize(MAX_RANK, 1);
-    device.enqueue(&Program {
-        key: Key::new("dynamic slice").number(way as u32).number(unit.key()),
-        shader: &|| way.shader(unit),
-        bindings,
-        params: Params::new()
-            .u32(counted)
-            .u32(rank)
-            .u32(start.dtype.size() / 4)
-            .list(&extents)
-            .list(&sizes),
-        grid: Grid::linear(unit.invocations(counted), WORKGROUP),
-    })
+    let grid = Grid::linear(unit.invocations(count), WORKGROUP);
+    device.enqueue(&call.program(&DynamicSlice::of(way, unit), grid))
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! The gradient of MirrorPad: mirrored elements flow back, one padded axis after the other.
 
-use smallvec::smallvec;
-
 use super::pad::{check_mirror, paddings};
 use super::remap::Rule;
 use super::shape;
-use crate::device::{Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
@@ -59,30 +57,29 @@ fn fold_axis(
         return Ok(());
     }
     let dtype = src.dtype;
-    let count = ctx.device().check_extent(dst.len().max(src.len())).map(|_| dst.len())?;
-    ctx.device().enqueue(&Program {
-        key: Key::new("mirror_grad").dtype(dtype),
-        shader: &|| shader(dtype),
-        bindings: smallvec![src.into(), dst.into()],
-        params: Params::new()
-            .u32(count)
-            .u32(dst.dims[d + 1..].iter().product::<usize>())
-            .u32(dst.dims[d])
-            .u32(src.dims[d])
-            .u32(pads[0])
-            .u32(pads[1])
-            .u32(u32::from(rule == Rule::Reflect)),
-        grid: Grid::map(count, dtype),
-    })
+    ctx.device().check_extent(dst.len().max(src.len()))?;
+    let (count, inner) = (dst.len(), dst.dims[d + 1..].iter().product());
+    let (extent, padded, [before, after]) = (dst.dims[d], src.dims[d], pads);
+    let (src, dst, skip) = (src.into(), dst.into(), rule == Rule::Reflect);
+    let call = FoldAxis { src, dst, count, inner, extent, padded, before, after, skip };
+    ctx.device().enqueue(&call.program(&FoldAxis::of(dtype), Grid::map(count, dtype)))
 }
 
-/// The shader of one axis.
-pub fn shader(dtype: DType) -> Shader {
-    Shader::new(format!("mirror_grad {dtype}"))
-        .bind("src", dtype)
-        .bind("dst", dtype)
-        .u32s(&["count", "inner", "extent", "padded", "before", "after", "skip"])
-        .define("VALUE", dtype.value())
-        .body(include_str!("../../../shaders/movement/mirror_grad.wgsl"))
-        .map("dst")
+declare_program! {
+    /// Adds the elements mirrored beyond the ends of one axis.
+    pub struct FoldAxis = "mirror_grad"(dtype: DType);
+    bindings { src: dtype, dst: dtype }
+    params {
+        count: usize, inner: usize, extent: usize, padded: usize, before: usize, after: usize,
+        skip: bool,
+    }
+}
+
+impl FoldAxis {
+    pub fn shader(dtype: DType) -> Shader {
+        Self::declare(format!("mirror_grad {dtype}"), dtype)
+            .define("VALUE", dtype.value())
+            .body(include_str!("../../../shaders/movement/mirror_grad.wgsl"))
+            .map("dst")
+    }
 }

@@ -416,11 +416,12 @@ fn register_space(registry: &mut Registry) {
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
     use remap::Rule;
-    let mut all: Vec<Shader> = mirror_grad::TYPES.iter().map(|t| mirror_grad::shader(*t)).collect();
+    let mut all: Vec<Shader> =
+        mirror_grad::TYPES.iter().map(|t| mirror_grad::FoldAxis::shader(*t)).collect();
     all.extend(reverse_sequence::shaders());
     all.extend(dynamic::shaders());
     for unit in Unit::ALL {
-        all.extend(diag::Kind::ALL.map(|kind| diag::shader(kind, unit)));
+        all.extend(diag::Kind::ALL.map(|kind| diag::DiagonalsProgram::shader(kind, unit)));
         for rank in [1usize, 5] {
             let dims: Dims = (2..2 + rank).collect();
             let strided: Vec<i64> = (0..rank as i64).map(|d| 3 + d).collect();
@@ -429,40 +430,42 @@ pub fn shaders() -> Vec<Shader> {
             let walk = |src: &[i64], dst: &[i64]| {
                 Iteration::over(&dims).operand(src, 0).operand(dst, 0).class()
             };
-            all.push(walk::strided_shader(unit, &walk(&strided, &dense)));
-            all.push(walk::strided_shader(unit, &walk(&splat, &dense)));
+            all.push(walk::Strided::shader(unit, &walk(&strided, &dense)));
+            all.push(walk::Strided::shader(unit, &walk(&splat, &dense)));
             if blocks::Blocks::side(unit) > 1 {
                 all.push(match rank {
-                    1 => blocks::transpose_shader(unit),
-                    _ => blocks::shader(unit, &walk(&strided, &strided)),
+                    1 => blocks::TransposeBlocks::shader(unit),
+                    _ => blocks::MoveBlocks::shader(unit, &walk(&strided, &strided)),
                 });
             }
             if unit.bytes() == 4 {
                 let kinds = [vec4s::Four::Repeated, vec4s::Four::Turned, vec4s::Four::Apart(2)];
-                all.extend(kinds.map(|four| four.shader(&walk(&strided, &dense))));
-                all.push(kinds[0].shader(&walk(&splat, &dense)));
+                all.extend(
+                    kinds.map(|four| vec4s::StridedVec4s::shader(four, &walk(&strided, &dense))),
+                );
+                all.push(vec4s::StridedVec4s::shader(kinds[0], &walk(&splat, &dense)));
             }
             if !unit.is_packed() && rank == 1 {
                 let directions = [together::Direction::Split, together::Direction::Join];
                 all.extend(
                     [2, 5, together::MOST]
                         .iter()
-                        .flat_map(|n| directions.map(|d| together::shader(unit, *n, d))),
+                        .flat_map(|n| directions.map(|d| together::Together::shader(unit, *n, d))),
                 );
             }
             if !unit.is_packed() {
-                all.push(walk::strided_shader(unit, &walk(&dense, &strided)));
-                all.push(walk::strided_shader(unit, &walk(&strided, &strided)));
-                all.push(walk::strided_shader(unit, &walk(&splat, &strided)));
-                all.push(walk::transpose_shader(unit));
+                all.push(walk::Strided::shader(unit, &walk(&dense, &strided)));
+                all.push(walk::Strided::shader(unit, &walk(&strided, &strided)));
+                all.push(walk::Strided::shader(unit, &walk(&splat, &strided)));
+                all.push(walk::Transpose::shader(unit));
             }
             for rule in [Rule::Place, Rule::Roll, Rule::Symmetric, Rule::Reflect] {
-                all.push(remap::remap_shader(unit, rule, rank, false, false));
+                all.push(remap::RemapProgram::shader(unit, rule, rank, false, false));
             }
-            all.push(remap::remap_shader(unit, Rule::Place, rank, false, true));
+            all.push(remap::RemapProgram::shader(unit, Rule::Place, rank, false, true));
             all.extend(
                 [false, true]
-                    .map(|steps| remap::remap_shader(unit, Rule::Place, rank, true, steps)),
+                    .map(|steps| remap::RemapProgram::shader(unit, Rule::Place, rank, true, steps)),
             );
         }
     }

@@ -7,14 +7,14 @@
 
 use std::fmt::Write;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::unit::Unit;
 use super::walk::{copy_strided, window_limit};
-use crate::device::{Device, Grid, Key, Params, Program};
+use crate::device::{Device, Grid, declare_program, enum_key_parts};
 use crate::error::Result;
 use crate::layout::{Iteration, Strides, dense_strides};
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, Tensor};
 
 /// How an output coordinate `c` becomes a source coordinate.
@@ -240,107 +240,106 @@ impl Mapped {
         let count = device.check_extent(remap.axes.iter().map(|a| a.out).product())?;
         let (rank, keep) = (remap.axes.len(), remap.background == Background::Keep);
         let steps = remap.axes.iter().any(|a| a.step != 1);
-        let list =
-            |f: fn(&Axis) -> u32| -> SmallVec<[u32; 8]> { remap.axes.iter().map(f).collect() };
-        let background: [u32; 4] = match remap.background {
-            Background::Element(bytes) => bytemuck::pod_read_unaligned(&bytes),
-            Background::Keep => [0; 4],
-        };
+        let list = |f: fn(&Axis) -> u32| -> Numbers { remap.axes.iter().map(f).collect() };
         let bytes = unit.bytes();
-        device.enqueue(&Program {
-            key: remap_key(*unit, remap.rule, rank, keep).number(u32::from(steps)),
-            shader: &|| remap_shader(*unit, remap.rule, rank, keep, steps),
-            bindings: smallvec![
-                unit.binding(src.address, src.bytes() / bytes),
-                unit.binding(dst.address, dst.bytes() / bytes)
-            ],
-            params: Params::new()
-                .u32(count)
-                .u32(remap.offset as u32)
-                .list(&background)
-                .list(&list(|a| a.out as u32))
-                .list(&list(|a| a.extent as u32))
-                .list(&list(|a| a.begin as u32))
-                .list(&list(|a| a.step as u32))
-                .list(&list(|a| a.stride as u32)),
-            grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
-        })
-    }
-}
-
-fn remap_key(unit: Unit, rule: Rule, rank: usize, keep: bool) -> Key {
-    Key::new("remap")
-        .number(unit.key())
-        .number(rule as u32)
-        .number(rank as u32)
-        .number(u32::from(keep))
-}
-
-/// The shader of a map of `rank` dimensions. With `steps` any of them may have a step above 1.
-pub fn remap_shader(unit: Unit, rule: Rule, rank: usize, keep: bool, steps: bool) -> Shader {
-    let vec4s = rank.div_ceil(4);
-    let mut shader = Shader::new(format!("remap {rule:?} {} rank {rank} {steps}", unit.bytes()))
-        .library("quotient")
-        .u32s(&["count", "offset"])
-        .param("background", Field::Vec4s(1));
-    for list in ["out_dims", "extents", "begins", "steps", "strides"] {
-        shader = shader.param(list, Field::Vec4s(vec4s));
-    }
-    let shader = unit.bind(unit.bind(shader, "src"), "dst");
-    let background = match (keep, unit.bytes()) {
-        (true, _) => "load_dst(i)",
-        (_, 8) => "p.background[0].xy",
-        (_, 16) => "p.background[0]",
-        _ => "p.background[0].x",
-    };
-    let mut text = format!(
-        "fn value(i: u32) -> {} {{\n    var rest = i;\n    var at = p.offset;\n    var inside = \
-         true;\n",
-        unit.wgsl()
-    );
-    for d in (0..rank).rev() {
-        let lane = |list: &str| format!("p.{list}[{}].{}", d / 4, ["x", "y", "z", "w"][d % 4]);
-        let (out, extent, begin) = (lane("out_dims"), lane("extents"), lane("begins"));
-        let _ = writeln!(
-            text,
-            "    let q{d} = quotient(rest, {out});\n    let c{d} = rest - q{d} * {out};\n    rest \
-             = q{d};"
-        );
-        let _ = match rule {
-            // Coordinates before the first one wrap and become large.
-            Rule::Place if !steps => {
-                writeln!(text, "    let k{d} = c{d} - {begin};\n    inside &= k{d} < {extent};")
-            }
-            Rule::Place => writeln!(
-                text,
-                "    let s{d} = c{d} - {begin};\n    let k{d} = quotient(s{d}, {step});\n    \
-                 inside &= (c{d} >= {begin}) & (s{d} == k{d} * {step}) & (k{d} < {extent});",
-                step = lane("steps")
-            ),
-            Rule::Roll => {
-                writeln!(
-                    text,
-                    "    let s{d} = c{d} + {begin};\n    let k{d} = select(s{d}, s{d} - {out}, \
-                     s{d} >= {out});"
-                )
-            }
-            Rule::Symmetric | Rule::Reflect => {
-                // Distances from the edge start at 1 outside; the edge element itself is skipped by
-                // Reflect.
-                let (low, high) = if rule == Rule::Symmetric { (1, 1) } else { (0, 2) };
-                writeln!(
-                    text,
-                    "    var k{d} = c{d} - {begin};\n    if c{d} < {begin} {{\n        k{d} = \
-                     {begin} - c{d} - {low}u;\n    }} else if k{d} >= {extent} {{\n        k{d} = \
-                     2u * {extent} - {high}u - k{d};\n    }}",
-                )
-            }
+        let call = RemapProgram {
+            src: unit.binding(src.address, src.bytes() / bytes),
+            dst: unit.binding(dst.address, dst.bytes() / bytes),
+            count,
+            offset: remap.offset as u32,
+            background: match remap.background {
+                Background::Element(bytes) => bytemuck::pod_read_unaligned(&bytes),
+                Background::Keep => [0; 4],
+            },
+            out_dims: list(|a| a.out as u32),
+            extents: list(|a| a.extent as u32),
+            begins: list(|a| a.begin as u32),
+            steps: list(|a| a.step as u32),
+            strides: list(|a| a.stride as u32),
         };
-        let _ = writeln!(text, "    at += k{d} * {};", lane("strides"));
+        let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
+        let of = RemapProgram::of(*unit, remap.rule, rank, keep, steps);
+        device.enqueue(&call.program(&of, grid))
     }
-    if rule == Rule::Place {
-        let _ = writeln!(text, "    if !inside {{\n        return {background};\n    }}");
+}
+
+/// A number for each dimension.
+type Numbers = SmallVec<[u32; 8]>;
+
+enum_key_parts!(Rule);
+
+declare_program! {
+    /// A map of `rank` dimensions. If it `has_steps`, any of them may have a step above 1.
+    pub struct RemapProgram = "remap"(
+        unit: Unit, rule: Rule, rank: usize, keep: bool, has_steps: bool
+    );
+    bindings { src: unit, dst: unit }
+    params {
+        count: u32, offset: u32, background: [u32; 4], out_dims: Numbers = rank,
+        extents: Numbers = rank, begins: Numbers = rank, steps: Numbers = rank,
+        strides: Numbers = rank,
     }
-    text.push_str("    return load_src(at);\n}\n");
-    unit.map(shader.body(&text))
+}
+
+impl RemapProgram {
+    pub fn shader(unit: Unit, rule: Rule, rank: usize, keep: bool, has_steps: bool) -> Shader {
+        let label = format!("remap {rule:?} {} rank {rank} {has_steps}", unit.bytes());
+        let shader = Self::declare(label, unit, rule, rank, keep, has_steps).library("quotient");
+        let background = match (keep, unit.bytes()) {
+            (true, _) => "load_dst(i)",
+            (_, 8) => "p.background[0].xy",
+            (_, 16) => "p.background[0]",
+            _ => "p.background[0].x",
+        };
+        let mut text = format!(
+            "fn value(i: u32) -> {} {{\n    var rest = i;\n    var at = p.offset;\n    var inside \
+             = true;\n",
+            unit.wgsl()
+        );
+        for d in (0..rank).rev() {
+            let lane = |list: &str| format!("p.{list}[{}].{}", d / 4, ["x", "y", "z", "w"][d % 4]);
+            let (out, extent, begin) = (lane("out_dims"), lane("extents"), lane("begins"));
+            let _ = writeln!(
+                text,
+                "    let q{d} = quotient(rest, {out});\n    let c{d} = rest - q{d} * {out};\n    \
+                 rest = q{d};"
+            );
+            let _ = match rule {
+                // Coordinates before the first one wrap and become large.
+                Rule::Place if !has_steps => {
+                    writeln!(text, "    let k{d} = c{d} - {begin};\n    inside &= k{d} < {extent};")
+                }
+                Rule::Place => writeln!(
+                    text,
+                    "    let s{d} = c{d} - {begin};\n    let k{d} = quotient(s{d}, {step});\n    \
+                     inside &= (c{d} >= {begin}) & (s{d} == k{d} * {step}) & (k{d} < {extent});",
+                    step = lane("steps")
+                ),
+                Rule::Roll => {
+                    writeln!(
+                        text,
+                        "    let s{d} = c{d} + {begin};\n    let k{d} = select(s{d}, s{d} - {out}, \
+                         s{d} >= {out});"
+                    )
+                }
+                Rule::Symmetric | Rule::Reflect => {
+                    // Distances from the edge start at 1 outside; the edge element itself is
+                    // skipped by Reflect.
+                    let (low, high) = if rule == Rule::Symmetric { (1, 1) } else { (0, 2) };
+                    writeln!(
+                        text,
+                        "    var k{d} = c{d} - {begin};\n    if c{d} < {begin} {{\n        k{d} = \
+                         {begin} - c{d} - {low}u;\n    }} else if k{d} >= {extent} {{\n        \
+                         k{d} = 2u * {extent} - {high}u - k{d};\n    }}",
+                    )
+                }
+            };
+            let _ = writeln!(text, "    at += k{d} * {};", lane("strides"));
+        }
+        if rule == Rule::Place {
+            let _ = writeln!(text, "    if !inside {{\n        return {background};\n    }}");
+        }
+        text.push_str("    return load_src(at);\n}\n");
+        unit.map(shader.body(&text))
+    }
 }

@@ -1,13 +1,12 @@
 //! ReverseSequence: reverses the first elements of each sequence, up to its length.
 
-use smallvec::smallvec;
-
 use super::shape;
 use super::walk::window_limit;
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Grid, declare_program};
 use crate::dtype::{DType, types, union};
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::windows::part;
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
@@ -72,27 +71,15 @@ impl Kernel for ReverseSequence {
         } else {
             (fitting / 4 * 4).max(1)
         };
-        let (dtype, index) = (x.dtype, lengths.dtype);
+        let (of, lengths) = (Reverse::of(x.dtype, lengths.dtype), (&lengths).into());
+        let (extent, batch, stride, batch_stride) =
+            (x.dims[sequence], x.dims[batch], stride(sequence), stride(batch));
         for first in (0..x.dims[0]).step_by(window) {
-            let count = window.min(x.dims[0] - first) * row;
-            let part = |t: &Tensor| Binding {
-                address: t.address + (first * row * size) as u64,
-                bytes: (count * size) as u64,
-                unit: size as u32,
-            };
-            device.enqueue(&Program {
-                key: Key::new("reverse sequence").dtype(dtype).dtype(index),
-                shader: &|| shader(dtype, index),
-                bindings: smallvec![part(&x), (&lengths).into(), part(&y)],
-                params: Params::new()
-                    .u32(count)
-                    .u32(first * row)
-                    .u32(stride(sequence))
-                    .u32(x.dims[sequence])
-                    .u32(stride(batch))
-                    .u32(x.dims[batch]),
-                grid: Grid::map(count, dtype),
-            })?;
+            let (count, first) = (window.min(x.dims[0] - first) * row, first * row);
+            let [x, y] = [&x, &y].map(|t| part(t, first, count));
+            let (grid, x, y) = (Grid::map(count, x.dtype), (&x).into(), (&y).into());
+            let call = Reverse { x, lengths, y, count, first, stride, extent, batch_stride, batch };
+            device.enqueue(&call.program(&of, grid))?;
         }
         Ok(())
     }
@@ -100,16 +87,24 @@ impl Kernel for ReverseSequence {
 
 /// Every variant.
 pub fn shaders() -> Vec<Shader> {
-    TYPES.iter().flat_map(|t| LENGTHS.iter().map(|l| shader(*t, *l))).collect()
+    TYPES.iter().flat_map(|t| LENGTHS.iter().map(|l| Reverse::shader(*t, *l))).collect()
 }
 
-fn shader(dtype: DType, index: DType) -> Shader {
-    Shader::new(format!("reverse sequence {dtype} {index}"))
-        .bind("x", dtype)
-        .bind("lengths", index)
-        .bind("y", dtype)
-        .u32s(&["count", "first", "stride", "extent", "batch_stride", "batch"])
-        .define("VALUE", dtype.value())
-        .body(include_str!("../../../shaders/movement/reverse_sequence.wgsl"))
-        .map("y")
+declare_program! {
+    /// Reverses elements from `first` on.
+    struct Reverse = "reverse sequence"(dtype: DType, index: DType);
+    bindings { x: dtype, lengths: index, y: dtype }
+    params {
+        count: usize, first: usize, stride: usize, extent: usize, batch_stride: usize,
+        batch: usize,
+    }
+}
+
+impl Reverse {
+    fn shader(dtype: DType, index: DType) -> Shader {
+        Self::declare(format!("reverse sequence {dtype} {index}"), dtype, index)
+            .define("VALUE", dtype.value())
+            .body(include_str!("../../../shaders/movement/reverse_sequence.wgsl"))
+            .map("y")
+    }
 }

@@ -2,13 +2,13 @@
 //! and Pack write. A dispatch for each part costs more than the bytes of a small one, and a GPU
 //! waits at the barrier between any two dispatches that write to one buffer.
 
-use smallvec::smallvec;
+use smallvec::SmallVec;
 
 use super::unit::Unit;
 use super::walk::window_limit;
-use crate::device::{Device, Grid, Key, Params, Program};
+use crate::device::{Device, Grid, declare_program, enum_key_parts};
 use crate::error::Result;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{List, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// The most parts of one dispatch: one of its eight bindings is the whole.
@@ -65,61 +65,63 @@ pub fn enqueue(
     let units = |n: usize| n as u64 * size / unit.bytes();
     for sections in sections.chunks(MOST) {
         let begin = sections[0].begin;
-        let ends: Vec<u64> = sections.iter().map(|s| units(s.begin + s.row - begin)).collect();
-        let columns = ends[ends.len() - 1];
-        let count = device.check_extent((outer as u64 * columns) as usize)?;
-        let parts =
-            sections.iter().map(|s| unit.binding(s.tensor.address, outer as u64 * units(s.row)));
-        let mut bindings = smallvec![unit.binding(whole.address, outer as u64 * units(total))];
-        bindings.extend(parts);
-        device.enqueue(&Program {
-            key: Key::new("together")
-                .number(unit.key())
-                .number(sections.len() as u32)
-                .number(direction as u32),
-            shader: &|| shader(unit, sections.len(), direction),
-            bindings,
-            params: Params::new()
-                .u32(count)
-                .u32(columns)
-                .u32(units(total))
-                .u32(units(begin))
-                .list(&ends),
-            grid: Grid::linear(count as usize, WORKGROUP),
-        })?;
+        let ends: SmallVec<[u64; 8]> =
+            sections.iter().map(|s| units(s.begin + s.row - begin)).collect();
+        let columns = ends[ends.len() - 1] as usize;
+        let count = device.check_extent(outer * columns)? as usize;
+        let part = |s: &&Section| unit.binding(s.tensor.address, outer as u64 * units(s.row));
+        let call = Together {
+            parts: sections.iter().map(part).collect(),
+            whole: unit.binding(whole.address, outer as u64 * units(total)),
+            count,
+            columns,
+            total: units(total) as usize,
+            begin: units(begin) as usize,
+            ends,
+        };
+        let of = Together::of(unit, sections.len(), direction);
+        device.enqueue(&call.program(&of, Grid::linear(count, WORKGROUP)))?;
     }
     Ok(true)
 }
 
-/// The shader of `n` parts in elements of `unit`, which are not packed.
-pub fn shader(unit: Unit, n: usize, direction: Direction) -> Shader {
-    const NAMES: [&str; MOST] =
-        ["part_0", "part_1", "part_2", "part_3", "part_4", "part_5", "part_6"];
-    let names = &NAMES[..n];
-    let end = |k: usize| format!("p.ends[{}].{}", k / 4, ["x", "y", "z", "w"][k % 4]);
-    let moves: Vec<String> = names
-        .iter()
-        .enumerate()
-        .map(|(k, name)| {
-            let at = match k {
-                0 => format!("row * {} + column", end(0)),
-                _ => format!("row * ({} - {}) + column - {}", end(k), end(k - 1), end(k - 1)),
-            };
-            let line = match direction {
-                Direction::Split => format!("store_{name}({at}, load_whole(at));"),
-                Direction::Join => format!("store_whole(at, load_{name}({at}));"),
-            };
-            let condition =
-                if k + 1 < n { format!("if column < {} ", end(k)) } else { String::new() };
-            format!("{condition}{{\n        {line}\n    }}")
-        })
-        .collect();
-    let shader = Shader::new(format!("together {direction:?} {n} of {}", unit.bytes()));
-    let shader =
-        names.iter().fold(unit.bind(shader, "whole"), |shader, name| unit.bind(shader, name));
-    shader
-        .u32s(&["count", "columns", "total", "begin"])
-        .param("ends", Field::Vec4s(n.div_ceil(4)))
-        .define("MOVES", moves.join(" else "))
-        .body(include_str!("../../../shaders/movement/together.wgsl"))
+enum_key_parts!(Direction);
+
+declare_program! {
+    /// Moves between a whole and `n` parts in elements of `unit`, which are not packed.
+    pub struct Together = "together"(unit: Unit, n: usize, direction: Direction);
+    lists { parts: List(NAMES[..n].iter().map(|name| (*name, unit))) }
+    bindings { whole: unit }
+    params {
+        count: usize, columns: usize, total: usize, begin: usize, ends: SmallVec<[u64; 8]> = n,
+    }
+}
+
+const NAMES: [&str; MOST] = ["part_0", "part_1", "part_2", "part_3", "part_4", "part_5", "part_6"];
+
+impl Together {
+    pub fn shader(unit: Unit, n: usize, direction: Direction) -> Shader {
+        let end = |k: usize| format!("p.ends[{}].{}", k / 4, ["x", "y", "z", "w"][k % 4]);
+        let moves: Vec<String> = NAMES[..n]
+            .iter()
+            .enumerate()
+            .map(|(k, name)| {
+                let at = match k {
+                    0 => format!("row * {} + column", end(0)),
+                    _ => format!("row * ({} - {}) + column - {}", end(k), end(k - 1), end(k - 1)),
+                };
+                let line = match direction {
+                    Direction::Split => format!("store_{name}({at}, load_whole(at));"),
+                    Direction::Join => format!("store_whole(at, load_{name}({at}));"),
+                };
+                let condition =
+                    if k + 1 < n { format!("if column < {} ", end(k)) } else { String::new() };
+                format!("{condition}{{\n        {line}\n    }}")
+            })
+            .collect();
+        let label = format!("together {direction:?} {n} of {}", unit.bytes());
+        Self::declare(label, unit, n, direction)
+            .define("MOVES", moves.join(" else "))
+            .body(include_str!("../../../shaders/movement/together.wgsl"))
+    }
 }

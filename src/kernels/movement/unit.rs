@@ -39,11 +39,6 @@ impl Unit {
         if self.0 < 16 { Some(Self(self.0 * 2)) } else { None }
     }
 
-    /// The size as a number for keys.
-    pub const fn key(self) -> u32 {
-        self.0
-    }
-
     /// The WGSL type that a shader computes with.
     pub const fn wgsl(self) -> &'static str {
         match self.0 {
@@ -113,6 +108,6 @@ impl Element for Unit {
 
 impl KeyPart for Unit {
     fn add_to(&self, key: Key) -> Key {
-        key.number(self.key())
+        key.number(self.0)
     }
 }

@@ -2,13 +2,11 @@
 //! invocation reads four elements, or a single element for all four, or four in reverse, and writes
 //! them at once.
 
-use smallvec::smallvec;
-
 use super::unit::Unit;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, Key, KeyPart, declare_program};
 use crate::error::Result;
 use crate::layout::{Access, AccessClass, Iteration};
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, Storage, WORKGROUP};
 
 /// How the four elements lie in the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,47 +48,52 @@ impl Four {
         src: Binding,
         dst: Binding,
     ) -> Result<()> {
-        let class = walk.class();
-        let (kind, step) = match self {
-            Self::Repeated => (0, 0),
-            Self::Turned => (1, -1),
-            Self::Apart(step) => (2, step),
-        };
+        let (class, vec4s) = (walk.class(), count / 4);
+        // Negative steps wrap, as indices do.
+        let step = if let Self::Apart(step) = self { step as u32 } else { 0 };
         let src = if self == Self::Turned { Binding { unit: 16, ..src } } else { src };
-        let vec4s = count / 4;
-        device.enqueue(&Program {
-            key: class.key(Key::new("strided vec4s").number(kind)),
-            shader: &|| self.shader(&class),
-            bindings: smallvec![src, Binding { unit: 16, ..dst }],
-            // Negative steps wrap, as indices do.
-            params: walk.params(Params::new().u32(vec4s).u32(step as u32)),
-            grid: Grid::linear(vec4s as usize, WORKGROUP),
-        })
+        let (dst, walk) = (Binding { unit: 16, ..dst }, walk.clone());
+        let call = StridedVec4s { src, dst, count: vec4s, step, walk };
+        let grid = Grid::linear(vec4s as usize, WORKGROUP);
+        device.enqueue(&call.program(&StridedVec4s::of(self, &class), grid))
     }
 
-    /// The shader, whose text is the same for all distances.
-    pub fn shader(self, class: &AccessClass) -> Shader {
-        // The distance is a parameter: the key does not hold it, so the label must not.
-        let shader = Shader::new(match self {
-            Self::Repeated => "strided, repeated",
-            Self::Turned => "strided, turned",
-            Self::Apart(_) => "strided, apart",
-        });
-        let (shader, four) = match self {
-            Self::Repeated => (shader.bind_raw("src", "u32", 4), "vec4(src[p.off_src + at])"),
-            Self::Turned => {
-                (shader.bind_raw("src", "vec4<u32>", 16), "src[p.off_src + at / 4u].wzyx")
-            }
-            Self::Apart(_) => (
-                shader.bind_raw("src", "u32", 4),
+    const fn source(self) -> Storage {
+        if matches!(self, Self::Turned) { Raw("vec4<u32>", 16) } else { Raw("u32", 4) }
+    }
+}
+
+/// The distance is a parameter, so that the text is the same for all.
+impl KeyPart for Four {
+    fn add_to(&self, key: Key) -> Key {
+        key.number(match self {
+            Self::Repeated => 0,
+            Self::Turned => 1,
+            Self::Apart(_) => 2,
+        })
+    }
+}
+
+declare_program! {
+    /// Writes four elements, which lie in the source as `four` says.
+    pub struct StridedVec4s = "strided vec4s"(four: Four, class: &AccessClass);
+    bindings { src: four.source(), dst: Raw("vec4<u32>", 16) }
+    params { count: u32, step: u32, walk: Iteration = (class, &["src", "dst"]) }
+}
+
+impl StridedVec4s {
+    pub fn shader(four: Four, class: &AccessClass) -> Shader {
+        let (label, text) = match four {
+            Four::Repeated => ("strided, repeated", "vec4(src[p.off_src + at])"),
+            Four::Turned => ("strided, turned", "src[p.off_src + at / 4u].wzyx"),
+            Four::Apart(_) => (
+                "strided, apart",
                 "vec4(src[p.off_src + at], src[p.off_src + at + p.step], src[p.off_src + at + 2u \
                  * p.step], src[p.off_src + at + 3u * p.step])",
             ),
         };
-        let shader = shader.bind_raw("dst", "vec4<u32>", 16).u32s(&["count", "step"]);
-        class
-            .declare(shader, &["src", "dst"])
-            .define("FOUR", four)
+        Self::declare(label, four, class)
+            .define("FOUR", text)
             .body(include_str!("../../../shaders/movement/vec4s.wgsl"))
     }
 }

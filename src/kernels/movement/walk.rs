@@ -4,12 +4,10 @@
 //! its element is widened up to 16 bytes where rows allow it; it becomes a plain copy if both sides
 //! are dense; and it is cut into windows if a side exceeds the adapter's largest binding.
 
-use smallvec::smallvec;
-
 use super::blocks::Blocks;
 use super::unit::Unit;
 use super::vec4s::Four;
-use crate::device::{Device, Grid, Key, Params, Program};
+use crate::device::{Device, Grid, declare_program};
 use crate::error::{Error, Result};
 use crate::layout::{Access, AccessClass, Iteration, Strides, dense_strides};
 use crate::shader::{Shader, WORKGROUP};
@@ -117,11 +115,11 @@ impl Walk {
         // A walk that repeats elements along rows gains nothing from reading several rows.
         let repeats = walk.unit.bytes() == 4 && walk.src.strides.last() == Some(&0);
         let by_blocks = walk.blocks().filter(|_| blocks && !repeats);
-        let by_tiles = walk.matrices().filter(|_| tiles);
-        if let Some(matrices) = by_tiles
+        let by_tiles = walk.transposed().filter(|_| tiles);
+        if let Some(transpose) = by_tiles
             && !by_blocks.as_ref().is_some_and(Blocks::is_transpose)
         {
-            return walk.dispatch_tiled(device, &matrices);
+            return walk.dispatch_tiled(device, transpose);
         }
         match by_blocks {
             Some(blocks) => blocks.enqueue(device),
@@ -234,17 +232,12 @@ impl Walk {
         if let Some(four) = four {
             return four.enqueue(device, &walk, count, src, dst);
         }
-        device.enqueue(&Program {
-            key: class.key(Key::new("strided").number(unit.key())),
-            shader: &|| strided_shader(unit, &class),
-            bindings: smallvec![src, dst],
-            params: walk.params(Params::new().u32(count)),
-            grid: Grid::linear(unit.invocations(count as usize), WORKGROUP),
-        })
+        let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
+        device.enqueue(&Strided { src, dst, count, walk }.program(&Strided::of(unit, &class), grid))
     }
 
     /// The walk as a batch of matrix transposes, if it is one and would fill the tiles.
-    fn matrices(&self) -> Option<Matrices> {
+    fn transposed(&self) -> Option<Transpose> {
         const TILED: usize = 32;
         let (batches, batch_stride, rest) = match self.dims[..] {
             [b, _, _] => (b, self.src.strides[0], 1),
@@ -255,46 +248,25 @@ impl Walk {
         let (across, row_stride) = (self.src.strides[rest], self.src.strides[rest + 1]);
         let fits =
             across == 1 && row_stride > 0 && batch_stride >= 0 && rows >= TILED && columns >= TILED;
-        (fits && !self.unit.is_packed() && self.dst.is_dense(&self.dims)).then_some(Matrices {
-            batches: batches as u32,
-            rows: rows as u32,
-            columns: columns as u32,
-            batch_stride: batch_stride as u32,
-            row_stride: row_stride as u32,
+        let side = |side: &Side| self.unit.binding(side.address, side.span(&self.dims).1);
+        (fits && !self.unit.is_packed() && self.dst.is_dense(&self.dims)).then(|| Transpose {
+            src: side(&self.src),
+            dst: side(&self.dst),
+            batches,
+            rows,
+            columns,
+            batch_stride: batch_stride as usize,
+            row_stride: row_stride as usize,
         })
     }
 
-    fn dispatch_tiled(&self, device: &Device, m: &Matrices) -> Result<()> {
+    fn dispatch_tiled(&self, device: &Device, transpose: Transpose) -> Result<()> {
         self.count(device)?;
-        let unit = self.unit;
-        let side = tile(unit);
-        let tiles =
-            m.rows.div_ceil(side) as usize * m.columns.div_ceil(side) as usize * m.batches as usize;
-        device.enqueue(&Program {
-            key: Key::new("transpose").number(unit.key()),
-            shader: &|| transpose_shader(unit),
-            bindings: smallvec![
-                unit.binding(self.src.address, self.src.span(&self.dims).1),
-                unit.binding(self.dst.address, self.dst.span(&self.dims).1),
-            ],
-            params: Params::new()
-                .u32(m.batches)
-                .u32(m.rows)
-                .u32(m.columns)
-                .u32(m.batch_stride)
-                .u32(m.row_stride),
-            grid: Grid::groups(tiles),
-        })
+        let side = tile(self.unit) as usize;
+        let matrix = transpose.rows.div_ceil(side) * transpose.columns.div_ceil(side);
+        let grid = Grid::groups(matrix * transpose.batches);
+        device.enqueue(&transpose.program(&Transpose::of(self.unit), grid))
     }
-}
-
-/// `dst[b, r, c] = src[b * batch_stride + c * row_stride + r]`.
-struct Matrices {
-    batches: u32,
-    rows: u32,
-    columns: u32,
-    batch_stride: u32,
-    row_stride: u32,
 }
 
 /// The side of a tile, whose elements must fit 16 KiB of workgroup memory.
@@ -309,29 +281,38 @@ pub fn window_limit(device: &Device) -> u64 {
     (device.capabilities().max_binding - 512).min(1 << 31)
 }
 
-/// The shader of the strided copy of elements of `unit`.
-pub fn strided_shader(unit: Unit, class: &AccessClass) -> Shader {
-    let shader = Shader::new(format!("strided {}", unit.bytes())).u32s(&["count"]);
-    let shader = class.declare(unit.bind(unit.bind(shader, "src"), "dst"), &["src", "dst"]);
-    if unit.is_packed() {
-        return shader
-            .body("fn value(i: u32) -> u32 {\n    return load_src(index_src(i));\n}\n")
-            .map("dst");
-    }
-    shader.body(include_str!("../../../shaders/movement/strided.wgsl"))
+declare_program! {
+    /// The strided copy of elements of `unit`.
+    pub struct Strided = "strided"(unit: Unit, class: &AccessClass);
+    bindings { src: unit, dst: unit }
+    params { count: u32, walk: Iteration = (class, &["src", "dst"]) }
 }
 
-/// The shader of the tiled transpose of elements of `unit`, which is not packed.
-pub fn transpose_shader(unit: Unit) -> Shader {
-    let shader = Shader::new(format!("transpose {}", unit.bytes())).u32s(&[
-        "batches",
-        "rows",
-        "columns",
-        "batch_stride",
-        "row_stride",
-    ]);
-    unit.bind(unit.bind(shader, "src"), "dst")
-        .define("TILE", tile(unit).to_string())
-        .define("ELEMENT", unit.wgsl())
-        .body(include_str!("../../../shaders/movement/transpose.wgsl"))
+impl Strided {
+    pub fn shader(unit: Unit, class: &AccessClass) -> Shader {
+        let shader = Self::declare(format!("strided {}", unit.bytes()), unit, class);
+        if unit.is_packed() {
+            return shader
+                .body("fn value(i: u32) -> u32 {\n    return load_src(index_src(i));\n}\n")
+                .map("dst");
+        }
+        shader.body(include_str!("../../../shaders/movement/strided.wgsl"))
+    }
+}
+
+declare_program! {
+    /// The tiled transpose of elements of `unit`, which is not packed:
+    /// `dst[b, r, c] = src[b * batch_stride + c * row_stride + r]`.
+    pub struct Transpose = "transpose"(unit: Unit);
+    bindings { src: unit, dst: unit }
+    params { batches: usize, rows: usize, columns: usize, batch_stride: usize, row_stride: usize }
+}
+
+impl Transpose {
+    pub fn shader(unit: Unit) -> Shader {
+        Self::declare(format!("transpose {}", unit.bytes()), unit)
+            .define("TILE", tile(unit).to_string())
+            .define("ELEMENT", unit.wgsl())
+            .body(include_str!("../../../shaders/movement/transpose.wgsl"))
+    }
 }

@@ -289,7 +289,7 @@ declare_program! {
 
 impl PickValues {
     fn shader(unit: Unit) -> Shader {
-        unit.map(Self::declare(format!("ragged pick {}", unit.key()), unit).body(&format!(
+        unit.map(Self::declare(format!("ragged pick {}", unit.bytes()), unit).body(&format!(
             "fn value(i: u32) -> {} {{\n    let at = load_places(i);\n    if at == p.values \
                  {{\n        return load_other(0u);\n    }}\n    return load_src(at);\n}}",
             unit.wgsl()

@@ -414,7 +414,7 @@ declare_program! {
 
 impl PadRows {
     fn shader(unit: Unit) -> Shader {
-        unit.map(Self::declare(format!("ragged to tensor {}", unit.key()), unit).body(&format!(
+        unit.map(Self::declare(format!("ragged to tensor {}", unit.bytes()), unit).body(&format!(
             "fn value(i: u32) -> {} {{\n    let row = load_places(i / p.inner);\n    if row == \
          {NO_ROW}u {{\n        return load_other(i % p.others);\n    }}\n    return load_src((row \
          - p.first_row) * p.inner + i % p.inner);\n}}",

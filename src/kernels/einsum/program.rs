@@ -1,9 +1,7 @@
 //! The two programs that only Einsum uses: products without a sum, and results on a diagonal.
 
-use smallvec::smallvec;
-
 use super::TYPES;
-use crate::device::{Device, Grid, Key, Params, Program};
+use crate::device::{Device, Grid, declare_program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::windows::{largest, limit, part, ranges, too_large};
@@ -11,23 +9,27 @@ use crate::layout::{AccessClass, Iteration, Strides, dense_strides};
 use crate::shader::Shader;
 use crate::tensor::Tensor;
 
-fn product_shader(dtype: DType, result: DType, class: &AccessClass) -> Shader {
-    let product = if dtype.is_complex() {
-        format!("{}(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)", dtype.value())
-    } else {
-        "a * b".to_owned()
-    };
-    let shader = Shader::new(format!("einsum product {dtype} {result} {class:?}"))
-        .bind("a", dtype)
-        .bind("b", dtype)
-        .bind("y", result)
-        .u32s(&["count"]);
-    class
-        .declare(shader, &["a", "b"])
-        .define("T", dtype.value())
-        .define("PRODUCT", product)
-        .body(include_str!("../../../shaders/einsum/product.wgsl"))
-        .map("y")
+declare_program! {
+    /// The product of `a` and `b`, which are walked.
+    struct Product = "einsum product"(dtype: DType, result: DType, class: &AccessClass);
+    bindings { a: dtype, b: dtype, y: result }
+    params { count: usize, walk: Iteration = (class, &["a", "b"]) }
+}
+
+impl Product {
+    fn shader(dtype: DType, result: DType, class: &AccessClass) -> Shader {
+        let product = if dtype.is_complex() {
+            format!("{}(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)", dtype.value())
+        } else {
+            "a * b".to_owned()
+        };
+        let label = format!("einsum product {dtype} {result} {class:?}");
+        Self::declare(label, dtype, result, class)
+            .define("T", dtype.value())
+            .define("PRODUCT", product)
+            .body(include_str!("../../../shaders/einsum/product.wgsl"))
+            .map("y")
+    }
 }
 
 /// Enqueues `y[i] = a * b`, where `walk` has the operands `a` and `b`. `y` is dense, of the
@@ -46,17 +48,11 @@ pub(super) fn product(
     for t in [a, b, y] {
         device.check_extent(t.len())?;
     }
-    let (dtype, result, class) = (a.dtype, y.dtype, walk.class());
-    device.enqueue_counted(
-        &Program {
-            key: class.key(Key::new("einsum product").dtype(dtype).dtype(result)),
-            shader: &|| product_shader(dtype, result, &class),
-            bindings: smallvec![a.into(), b.into(), y.into()],
-            params: walk.params(Params::new().u32(y.len())),
-            grid: Grid::map(y.len(), result),
-        },
-        dtype.product_flops(y.len()) / 2,
-    )
+    let (class, count, walk) = (walk.class(), y.len(), walk.clone());
+    let of = Product::of(a.dtype, y.dtype, &class);
+    let (grid, operations) = (Grid::map(count, y.dtype), a.dtype.product_flops(count) / 2);
+    let call = Product { a: a.into(), b: b.into(), y: y.into(), count, walk };
+    device.enqueue_counted(&call.program(&of, grid), operations)
 }
 
 /// The same in windows of the outermost dimension.
@@ -94,16 +90,20 @@ fn product_windows(
     Ok(())
 }
 
-fn diagonal_shader(dtype: DType, class: &AccessClass) -> Shader {
-    let shader = Shader::new(format!("einsum diagonal {dtype} {class:?}"))
-        .bind("x", dtype)
-        .bind("y", dtype)
-        .u32s(&["count"]);
-    class
-        .declare(shader, &["x", "apart"])
-        .define("T", dtype.value())
-        .body(include_str!("../../../shaders/einsum/diagonal.wgsl"))
-        .map("y")
+declare_program! {
+    /// The element of `x` where the walk over distances gives 0, else zero.
+    struct Diagonal = "einsum diagonal"(dtype: DType, class: &AccessClass);
+    bindings { x: dtype, y: dtype }
+    params { count: usize, walk: Iteration = (class, &["x", "apart"]) }
+}
+
+impl Diagonal {
+    fn shader(dtype: DType, class: &AccessClass) -> Shader {
+        Self::declare(format!("einsum diagonal {dtype} {class:?}"), dtype, class)
+            .define("T", dtype.value())
+            .body(include_str!("../../../shaders/einsum/diagonal.wgsl"))
+            .map("y")
+    }
 }
 
 /// Enqueues the result whose dimension d is dimension `axes[d]` of `x`, zero where coordinates of
@@ -111,14 +111,9 @@ fn diagonal_shader(dtype: DType, class: &AccessClass) -> Shader {
 pub(super) fn diagonal(device: &Device, x: &Tensor, axes: &[usize], y: &Tensor) -> Result<()> {
     let walk = diagonal_walk(&x.dims, axes);
     device.check_extent(y.len())?;
-    let (dtype, class) = (x.dtype, walk.class());
-    device.enqueue(&Program {
-        key: class.key(Key::new("einsum diagonal").dtype(dtype)),
-        shader: &|| diagonal_shader(dtype, &class),
-        bindings: smallvec![x.into(), y.into()],
-        params: walk.params(Params::new().u32(y.len())),
-        grid: Grid::map(y.len(), dtype),
-    })
+    let (class, count) = (walk.class(), y.len());
+    let (of, grid) = (Diagonal::of(x.dtype, &class), Grid::map(count, x.dtype));
+    device.enqueue(&Diagonal { x: x.into(), y: y.into(), count, walk }.program(&of, grid))
 }
 
 /// A walk over the result with `x` and the weighted distances of coordinates. Distances of extent n
@@ -153,9 +148,9 @@ pub(super) fn shaders() -> Vec<Shader> {
                 .broadcast(&[2, 1, 2, 1, 2])
                 .broadcast(&[1, 2, 1, 2, 1]),
         ] {
-            out.push(product_shader(dtype, dtype, &walk.class()));
+            out.push(Product::shader(dtype, dtype, &walk.class()));
         }
-        out.push(diagonal_shader(dtype, &diagonal_walk(&[2, 2], &[0, 1, 0, 0, 1]).class()));
+        out.push(Diagonal::shader(dtype, &diagonal_walk(&[2, 2], &[0, 1, 0, 0, 1]).class()));
     }
     out
 }

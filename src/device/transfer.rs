@@ -3,18 +3,17 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use smallvec::smallvec;
-
 use super::belt::Belt;
 use super::checked::checked;
+use super::declaration::declare_program;
 use super::gpu::Sink;
 use super::process;
-use super::program::{Binding, Grid, Key, Params, Program};
+use super::program::{Binding, Grid};
 use super::trace::HostWork;
 use super::{Device, Timestamps};
 use crate::error::{Error, Result};
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Raw, Shader, WORKGROUP};
+use parking_lot::Mutex;
 
 /// The bytes of the largest part of a copy between host and device: data on its way takes host
 /// memory a second time.
@@ -148,58 +147,16 @@ impl Device {
         self.windows(bytes, |at, count| {
             let fits =
                 |unit: u64| [from + at, to + at, count].iter().all(|n| n.is_multiple_of(unit));
-            if let Some((storage, unit)) =
-                [("vec4<u32>", 16), ("u32", 4)].into_iter().find(|(_, unit)| fits(*unit))
-            {
-                return self.copy_units(to + at, from + at, count, storage, unit as u32);
+            let binding = |address, unit| Binding { address: address + at, bytes: count, unit };
+            if let Some(unit) = [16, 4].into_iter().find(|unit| fits(u64::from(*unit))) {
+                let units = (count / u64::from(unit)) as usize;
+                let (src, dst) = (binding(from, unit), binding(to, unit));
+                let (of, grid) = (CopyUnits::of(unit), Grid::linear(units, WORKGROUP));
+                return self.enqueue(&CopyUnits { src, dst, count: units }.program(&of, grid));
             }
-            let count32 = count as u32;
-            self.enqueue(&Program {
-                key: Key::new("copy"),
-                shader: &|| {
-                    Shader::new("copy")
-                        .copying()
-                        .bind_raw("src", "u32", 1)
-                        .bind_raw("dst", "u32", 1)
-                        .param("count", Field::U32)
-                        .body(include_str!("../../shaders/copy.wgsl"))
-                },
-                bindings: smallvec![
-                    Binding { address: from + at, bytes: count, unit: 1 },
-                    Binding { address: to + at, bytes: count, unit: 1 },
-                ],
-                params: Params::new().u32(count32),
-                grid: word_grid(count),
-            })
-        })
-    }
-
-    /// Copies a window that begins and ends at multiples of `unit` bytes in both places.
-    fn copy_units(
-        &self,
-        to: u64,
-        from: u64,
-        bytes: u64,
-        storage: &'static str,
-        unit: u32,
-    ) -> Result<()> {
-        let count = (bytes / u64::from(unit)) as usize;
-        self.enqueue(&Program {
-            key: Key::new("copy units").number(unit),
-            shader: &|| {
-                Shader::new(format!("copy {storage}"))
-                    .copying()
-                    .bind_raw("src", storage, unit)
-                    .bind_raw("dst", storage, unit)
-                    .param("count", Field::U32)
-                    .body(include_str!("../../shaders/copy_units.wgsl"))
-            },
-            bindings: smallvec![
-                Binding { address: from, bytes, unit },
-                Binding { address: to, bytes, unit },
-            ],
-            params: Params::new().u32(count),
-            grid: Grid::linear(count, WORKGROUP),
+            let call =
+                CopyBytes { src: binding(from, 1), dst: binding(to, 1), count: count as u32 };
+            self.enqueue(&call.program(&CopyBytes::of(), word_grid(count)))
         })
     }
 
@@ -209,32 +166,15 @@ impl Device {
         let pattern = pattern.rotate_left((address % 4) as u32 * 8);
         self.refresh(address, bytes);
         self.windows(bytes, |at, count| {
+            let dst = |unit| Binding { address: address + at, bytes: count, unit };
             if (address + at).is_multiple_of(16) && count.is_multiple_of(16) {
-                return self.enqueue(&Program {
-                    key: Key::new("fill vectors"),
-                    shader: &|| {
-                        Shader::new("fill vectors")
-                            .bind_raw("dst", "vec4<u32>", 16)
-                            .u32s(&["count", "pattern"])
-                            .body(include_str!("../../shaders/fill_vectors.wgsl"))
-                    },
-                    bindings: smallvec![Binding { address: address + at, bytes: count, unit: 16 }],
-                    params: Params::new().u32((count / 16) as u32).u32(pattern),
-                    grid: Grid::linear((count / 16) as usize, WORKGROUP),
-                });
+                let vectors = (count / 16) as usize;
+                let call = FillVectors { dst: dst(16), count: vectors, pattern };
+                let grid = Grid::linear(vectors, WORKGROUP);
+                return self.enqueue(&call.program(&FillVectors::of(), grid));
             }
-            self.enqueue(&Program {
-                key: Key::new("fill"),
-                shader: &|| {
-                    Shader::new("fill")
-                        .bind_raw("dst", "u32", 1)
-                        .u32s(&["count", "pattern"])
-                        .body(include_str!("../../shaders/fill.wgsl"))
-                },
-                bindings: smallvec![Binding { address: address + at, bytes: count, unit: 1 }],
-                params: Params::new().u32(count as u32).u32(pattern),
-                grid: word_grid(count),
-            })
+            let call = FillBytes { dst: dst(1), count: count as u32, pattern };
+            self.enqueue(&call.program(&FillBytes::of(), word_grid(count)))
         })
     }
 
@@ -271,6 +211,65 @@ impl Device {
             None
         };
         Timer { queries, elapsed: Arc::default(), started: Mutex::default() }
+    }
+}
+
+declare_program! {
+    /// Copies bytes.
+    struct CopyBytes = "copy"();
+    bindings { src: Raw("u32", 1), dst: Raw("u32", 1) }
+    params { count: u32 }
+}
+
+impl CopyBytes {
+    fn shader() -> Shader {
+        Self::declare("copy").copying().body(include_str!("../../shaders/copy.wgsl"))
+    }
+}
+
+/// The type of units of 4 or 16 bytes.
+const fn storage(unit: u32) -> &'static str {
+    if unit == 16 { "vec4<u32>" } else { "u32" }
+}
+
+declare_program! {
+    /// Copies units of 4 or 16 bytes.
+    struct CopyUnits = "copy units"(unit: u32);
+    bindings { src: Raw(storage(unit), unit), dst: Raw(storage(unit), unit) }
+    params { count: usize }
+}
+
+impl CopyUnits {
+    fn shader(unit: u32) -> Shader {
+        Self::declare(format!("copy {}", storage(unit)), unit)
+            .copying()
+            .body(include_str!("../../shaders/copy_units.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Fills bytes.
+    struct FillBytes = "fill"();
+    bindings { dst: Raw("u32", 1) }
+    params { count: u32, pattern: u32 }
+}
+
+impl FillBytes {
+    fn shader() -> Shader {
+        Self::declare("fill").body(include_str!("../../shaders/fill.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Fills units of 16 bytes.
+    struct FillVectors = "fill vectors"();
+    bindings { dst: Raw("vec4<u32>", 16) }
+    params { count: usize, pattern: u32 }
+}
+
+impl FillVectors {
+    fn shader() -> Shader {
+        Self::declare("fill vectors").body(include_str!("../../shaders/fill_vectors.wgsl"))
     }
 }
 

@@ -2,10 +2,12 @@
 
 use super::butterfly;
 use super::plan::RADICES;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{
+    Binding, Device, Grid, Key, KeyPart, declare_params, declare_program, enum_key_parts,
+};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{List, Shader, WORKGROUP};
 
 /// How a program reads the elements of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +61,7 @@ impl Stage {
 
 /// The properties that a program's text depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Variant {
+pub struct StageVariant {
     /// The stage.
     pub stage: Stage,
     /// The type of a part.
@@ -70,77 +72,89 @@ pub struct Variant {
     pub keep: Keep,
 }
 
-/// The parameters of a program; the stage decides which of them matter.
-#[derive(Debug, Clone, Copy)]
-pub struct Lines {
-    /// Lines before the axis.
-    pub outer: usize,
-    /// Lines within an element of the axis.
-    pub inner: usize,
-    /// Length of the transform.
-    pub n: usize,
-    /// Product of the radices of earlier passes.
-    pub span: usize,
-    /// Extent of the axis in x.
-    pub stride: usize,
-    /// Elements of a line of x that are used; zeros follow them.
-    pub available: usize,
-    /// Extent of the axis in y.
-    pub kept: usize,
-    /// The divisor of the results.
-    pub divisor: usize,
-    /// Size of the convolution.
-    pub size: usize,
-    /// Whether the root is conjugated.
-    pub inverse: bool,
+declare_params! {
+    /// The parameters of a program; the stage decides which of them matter: the lines within an
+    /// element of the axis, the length of the transform, the product of the radices of earlier
+    /// passes, the extent of the axis in x, the elements of a line of x that are used (zeros follow
+    /// them), the extent of the axis in y, the divisor of the results, the size of the convolution,
+    /// and -1 if the root is conjugated, else 1.
+    #[derive(Debug)]
+    pub struct Lines {
+        inner: usize, n: usize, span: usize, stride: usize, available: usize, kept: usize,
+        divisor: usize, size: usize, sign: i32,
+    }
 }
 
-impl Variant {
-    fn key(&self) -> Key {
-        let (name, radix) = match self.stage {
-            Stage::Pass(radix) => ("pass", radix),
-            Stage::Halves => ("halves", 0),
-            Stage::Chirp => ("chirp", 0),
-            Stage::ChirpIn => ("chirp in", 0),
-            Stage::ChirpMul => ("chirp mul", 0),
-            Stage::ChirpOut => ("chirp out", 0),
+enum_key_parts!(Load, Keep);
+
+impl KeyPart for StageVariant {
+    fn add_to(&self, key: Key) -> Key {
+        let key = match self.stage {
+            Stage::Pass(radix) => radix.add_to(key),
+            Stage::Halves => key.name("halves"),
+            Stage::Chirp => key.name("chirp"),
+            Stage::ChirpIn => key.name("chirp in"),
+            Stage::ChirpMul => key.name("chirp mul"),
+            Stage::ChirpOut => key.name("chirp out"),
         };
-        Key::new("fft")
-            .name(name)
-            .dtype(self.part)
-            .number(radix as u32)
-            .number(self.load as u32)
-            .number(self.keep as u32)
+        self.keep.add_to(self.load.add_to(self.part.add_to(key)))
+    }
+}
+
+declare_program! {
+    /// A stage on x, the filter and y, as far as it has them.
+    struct StageProgram = "fft"(variant: StageVariant);
+    lists { tensors: List(variant.bindings()) }
+    bindings {}
+    params { count: u32, lines: Lines }
+}
+
+impl StageVariant {
+    /// The names and types of its bindings.
+    fn bindings(self) -> impl Iterator<Item = (&'static str, DType)> {
+        let Self { stage, part, load, keep } = self;
+        let has_x = !matches!(stage, Stage::Chirp | Stage::ChirpMul);
+        let has_chirp = matches!(stage, Stage::ChirpIn | Stage::ChirpMul | Stage::ChirpOut);
+        let complex = part.complex();
+        let x = has_x.then_some(("x", if load == Load::Real { part } else { complex }));
+        let chirp = has_chirp.then_some(("chirp", complex));
+        let y = ("y", if keep == Keep::Real { part } else { complex });
+        x.into_iter().chain(chirp).chain([y])
     }
 
-    /// The program's text.
-    pub fn shader(&self) -> Shader {
-        let complex = self.part.complex();
-        let input = if self.load == Load::Real { self.part } else { complex };
-        let output = if self.keep == Keep::Real { self.part } else { complex };
-        let label =
-            format!("fft {:?} {} {:?} to {:?}", self.stage, self.part, self.load, self.keep);
-        let mut shader = Shader::new(label);
-        if matches!(self.stage, Stage::Pass(_) | Stage::Halves | Stage::ChirpIn | Stage::ChirpOut) {
-            shader = shader.bind("x", input);
-        }
-        if matches!(self.stage, Stage::ChirpIn | Stage::ChirpMul | Stage::ChirpOut) {
-            shader = shader.bind("chirp", complex);
-        }
-        shader = declared(shader.bind("y", output))
-            .define("ELEMENT", element(self.load))
-            .define("KEEP", keep(self.keep))
-            .define("TURN", turn(self.part));
+    /// Enqueues `count` invocations on the bindings.
+    pub fn enqueue(
+        self,
+        device: &Device,
+        lines: Lines,
+        count: usize,
+        bindings: &[Binding],
+    ) -> Result<()> {
+        let tensors = bindings.iter().copied().collect();
+        let call = StageProgram { tensors, count: device.check_extent(count)?, lines };
+        let (of, grid) = (StageProgram::of(self), Grid::linear(count, WORKGROUP));
+        let operations = self.part.flops(count * self.stage.operations());
+        device.enqueue_counted(&call.program(&of, grid), operations)
+    }
+}
+
+impl StageProgram {
+    fn shader(variant: StageVariant) -> Shader {
+        let StageVariant { stage, part, load, keep } = variant;
+        let shader = Self::declare(format!("fft {stage:?} {part} {load:?} to {keep:?}"), variant)
+            .define("ELEMENT", element(load))
+            .define("KEEP", kept(keep))
+            .define("TURN", turn(part));
         const COMMON: &str = include_str!("../../../shaders/fft/common.wgsl");
-        let shader = match self.stage {
+        let shader = match stage {
             Stage::Pass(radix) => shader
                 .body(COMMON)
-                .body(turn(self.part))
+                .body(turn(part))
                 .body(include_str!("../../../shaders/fft/pass.wgsl"))
                 .define("BUTTERFLY", butterfly::body(radix))
                 .define("RADIX", radix.to_string()),
             Stage::Halves => {
-                shader.body(include_str!("../../../shaders/fft/halves.wgsl")).body(turn(self.part))
+                shader.body(include_str!("../../../shaders/fft/halves.wgsl")).body(turn(part))
             }
             Stage::Chirp => shader.body(include_str!("../../../shaders/fft/chirp.wgsl")).map("y"),
             Stage::ChirpIn => shader
@@ -154,46 +168,8 @@ impl Variant {
                 shader.body(COMMON).body(include_str!("../../../shaders/fft/chirp_out.wgsl"))
             }
         };
-        shader.define("REAL", self.part.value())
+        shader.define("REAL", part.value())
     }
-
-    /// Enqueues `count` invocations on the bindings: x, the filter and y, as far as the stage has
-    /// them.
-    pub fn enqueue(
-        &self,
-        device: &Device,
-        lines: &Lines,
-        count: usize,
-        bindings: &[Binding],
-    ) -> Result<()> {
-        device.enqueue_counted(
-            &Program {
-                key: self.key(),
-                shader: &|| self.shader(),
-                bindings: bindings.iter().copied().collect(),
-                params: Params::new()
-                    .u32(device.check_extent(count)?)
-                    .u32(lines.inner)
-                    .u32(lines.n)
-                    .u32(lines.span)
-                    .u32(lines.stride)
-                    .u32(lines.available)
-                    .u32(lines.kept)
-                    .u32(lines.divisor)
-                    .u32(lines.size)
-                    .i32(if lines.inverse { -1 } else { 1 }),
-                grid: Grid::linear(count, WORKGROUP),
-            },
-            self.part.flops(count * self.stage.operations()),
-        )
-    }
-}
-
-/// The parameters of all programs.
-fn declared(shader: Shader) -> Shader {
-    shader
-        .u32s(&["count", "inner", "n", "span", "stride", "available", "kept", "divisor", "size"])
-        .param("sign", Field::I32)
 }
 
 const fn turn(part: DType) -> &'static str {
@@ -222,7 +198,7 @@ const fn element(load: Load) -> &'static str {
     }
 }
 
-const fn keep(keep: Keep) -> &'static str {
+const fn kept(keep: Keep) -> &'static str {
     match keep {
         Keep::Complex => {
             "store_y((o * p.kept + k) * p.inner + c, Complex(z.x, z.y * Real(p.sign)));"
@@ -243,7 +219,8 @@ pub fn shaders() -> Vec<Shader> {
     ];
     let mut out = Vec::new();
     for part in [F32, F64] {
-        let variant = |stage, (load, keep)| Variant { stage, part, load, keep }.shader();
+        let variant =
+            |stage, (load, keep)| StageProgram::shader(StageVariant { stage, part, load, keep });
         for radix in RADICES {
             out.extend(ends.map(|e| variant(Stage::Pass(*radix), e)));
         }

@@ -2,7 +2,7 @@
 //! algorithm around them.
 
 use super::plan::{MAX_LENGTH, Plan, factor};
-use super::program::{Keep, Lines, Load, Stage, Variant};
+use super::program::{Keep, Lines, Load, Stage, StageVariant};
 use crate::device::{Binding, Device};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -95,11 +95,11 @@ impl Axis<'_> {
             let y = End { binding: part(self.y, first * writes, rows * writes), extent: self.kept };
             match (&plan, &filter) {
                 (Plan::Passes(radices), _) => {
-                    let lines = Lines { available: self.extent.min(self.n), ..self.lines(rows) };
+                    let lines = Lines { available: self.extent.min(self.n), ..self.lines() };
                     self.passes(
                         ctx.device(),
                         radices,
-                        lines,
+                        (rows, lines),
                         (x, self.load),
                         (y, self.keep),
                         &temps,
@@ -141,16 +141,15 @@ impl Axis<'_> {
         let count = self.outer * (h / 2 + 1);
         self.stage(Stage::Halves).enqueue(
             ctx.device(),
-            &self.lines(self.outer),
+            self.lines(),
             count,
             &[half.into(), self.y.into()],
         )
     }
 
     /// The parameters that all programs of the transform share.
-    fn lines(&self, rows: usize) -> Lines {
+    fn lines(&self) -> Lines {
         Lines {
-            outer: rows,
             inner: self.inner,
             n: self.n,
             span: 1,
@@ -159,17 +158,17 @@ impl Axis<'_> {
             kept: self.n,
             divisor: if self.inverse { self.n } else { 1 },
             size: self.n,
-            inverse: self.inverse,
+            sign: if self.inverse { -1 } else { 1 },
         }
     }
 
-    /// Passes of `radices` over lines of `lines.n` elements, of which the first `lines.available`
-    /// are read. The divisor applies once.
+    /// Passes of `radices` over `outer` times lines of `lines.n` elements, of which the first
+    /// `lines.available` are read. The divisor applies once.
     fn passes(
         &self,
         device: &Device,
         radices: &[usize],
-        lines: Lines,
+        (outer, lines): (usize, Lines),
         (x, load): (End, Load),
         (y, keep): (End, Keep),
         temps: &[Tensor],
@@ -182,11 +181,11 @@ impl Axis<'_> {
                 y
             } else {
                 End {
-                    binding: part(&temps[i % 2], 0, lines.outer * lines.n * lines.inner),
+                    binding: part(&temps[i % 2], 0, outer * lines.n * lines.inner),
                     extent: lines.n,
                 }
             };
-            let variant = Variant {
+            let variant = StageVariant {
                 stage: Stage::Pass(radix),
                 part: self.part(),
                 load: if i == 0 { load } else { Load::Complex },
@@ -200,8 +199,8 @@ impl Axis<'_> {
                 divisor: if last { lines.divisor } else { 1 },
                 ..lines
             };
-            let count = lines.outer * (lines.n / radix) * lines.inner;
-            variant.enqueue(device, &told, count, &[source.binding, target.binding])?;
+            let count = outer * (lines.n / radix) * lines.inner;
+            variant.enqueue(device, told, count, &[source.binding, target.binding])?;
             span *= radix;
             source = target;
         }
@@ -213,19 +212,19 @@ impl Axis<'_> {
         let complex = self.part().complex();
         let [chirp, transformed, a, b] = [(); 4].map(|()| ctx.temp(complex, &[size]));
         let (chirp, transformed, temps) = (chirp?, transformed?, [a?, b?]);
-        let lines = Lines { size, divisor: 1, inverse: false, ..self.lines(1) };
+        let lines = Lines { size, divisor: 1, sign: 1, ..self.lines() };
         let list = factor(size).expect("a size of small factors");
-        self.stage(Stage::Chirp).enqueue(ctx.device(), &lines, size, &[Binding::from(&chirp)])?;
+        self.stage(Stage::Chirp).enqueue(ctx.device(), lines, size, &[Binding::from(&chirp)])?;
         let whole = Lines { n: size, inner: 1, available: size, ..lines };
         let end = |t: &Tensor| End { binding: Binding::from(t), extent: size };
         let ends = ((end(&chirp), Load::Complex), (end(&transformed), Keep::Complex));
-        self.passes(ctx.device(), &list, whole, ends.0, ends.1, &temps)?;
+        self.passes(ctx.device(), &list, (1, whole), ends.0, ends.1, &temps)?;
         Ok((chirp, transformed))
     }
 
     /// A program that reads and keeps complex elements.
-    fn stage(&self, stage: Stage) -> Variant {
-        Variant { stage, part: self.part(), load: Load::Complex, keep: Keep::Complex }
+    fn stage(&self, stage: Stage) -> StageVariant {
+        StageVariant { stage, part: self.part(), load: Load::Complex, keep: Keep::Complex }
     }
 
     /// Transforms some lines as a convolution with the filter.
@@ -241,21 +240,21 @@ impl Axis<'_> {
         let count = rows * size * self.inner;
         let [a, b] = [0, 1].map(|i| End { binding: part(&temps[i], 0, count), extent: size });
         let (chirp, transformed) = (Binding::from(chirp), Binding::from(transformed));
-        let lines = Lines { size, available: self.extent.min(self.n), ..self.lines(rows) };
-        let load = Variant { load: self.load, ..self.stage(Stage::ChirpIn) };
-        load.enqueue(device, &lines, count, &[x.binding, chirp, a.binding])?;
+        let lines = Lines { size, available: self.extent.min(self.n), ..self.lines() };
+        let load = StageVariant { load: self.load, ..self.stage(Stage::ChirpIn) };
+        load.enqueue(device, lines, count, &[x.binding, chirp, a.binding])?;
         let list = factor(size).expect("a size of small factors");
-        let whole = Lines { n: size, available: size, divisor: 1, inverse: false, ..lines };
+        let whole = Lines { n: size, available: size, divisor: 1, sign: 1, ..lines };
         let complex = |end: End| (end, Load::Complex);
         let kept = |end: End| (end, Keep::Complex);
         // A source is free for later passes once it has been read.
         let spare = |source: usize| [temps[2].clone(), temps[source].clone()];
-        self.passes(device, &list, whole, complex(a), kept(b), &spare(0))?;
-        self.stage(Stage::ChirpMul).enqueue(device, &whole, count, &[transformed, b.binding])?;
-        let back = Lines { divisor: size, inverse: true, ..whole };
-        self.passes(device, &list, back, complex(b), kept(a), &spare(1))?;
+        self.passes(device, &list, (rows, whole), complex(a), kept(b), &spare(0))?;
+        self.stage(Stage::ChirpMul).enqueue(device, whole, count, &[transformed, b.binding])?;
+        let back = Lines { divisor: size, sign: -1, ..whole };
+        self.passes(device, &list, (rows, back), complex(b), kept(a), &spare(1))?;
         let told = Lines { stride: size, kept: y.extent, ..lines };
-        let keep = Variant { keep: self.keep, ..self.stage(Stage::ChirpOut) };
-        keep.enqueue(device, &told, rows * y.extent * self.inner, &[a.binding, chirp, y.binding])
+        let keep = StageVariant { keep: self.keep, ..self.stage(Stage::ChirpOut) };
+        keep.enqueue(device, told, rows * y.extent * self.inner, &[a.binding, chirp, y.binding])
     }
 }

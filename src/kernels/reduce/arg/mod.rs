@@ -3,10 +3,8 @@
 
 pub(super) mod vec4s;
 
-use smallvec::smallvec;
-
 use super::program::part;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, Key, KeyPart, declare_params, declare_program};
 use crate::dtype::{
     DType::{self, *},
     types, union,
@@ -83,55 +81,51 @@ fn compute(ctx: &mut dyn OpContext, row: &'static ArgReduction, output: DType) -
     arg_reduce(ctx, row, &x, [outer, extent, inner], &y)
 }
 
-/// The properties that the text depends on.
-#[derive(Debug, Clone, Copy)]
-struct ArgProgram {
-    row: &'static ArgReduction,
-    input: DType,
-    output: DType,
-    /// Whether indices come with the values, from an earlier step.
-    pairs: bool,
-    /// Whether only the indices are kept.
-    last: bool,
+impl KeyPart for &ArgReduction {
+    fn add_to(&self, key: Key) -> Key {
+        key.name(self.op)
+    }
 }
 
-impl ArgProgram {
-    fn key(&self) -> Key {
-        Key::new("arg_reduce")
-            .name(self.row.op)
-            .dtype(self.input)
-            .dtype(self.output)
-            .number(u32::from(self.pairs) + 2 * u32::from(self.last))
-    }
+declare_params! {
+    /// The number of invocations, the extents in front of the outputs, and the segments of each
+    /// row.
+    pub(super) struct ArgParams { count: usize, extent: usize, inner: usize, segments: usize }
+}
 
-    fn shader(&self) -> Shader {
-        let value = |t: DType| if t == Bool { "u32" } else { t.value() };
-        let mut shader = Shader::new(format!("{} {} to {}", self.row.op, self.input, self.output))
-            .bind("x", self.input);
-        if self.pairs {
-            shader = shader.bind("at", I32);
-        }
-        if !self.last {
-            shader = shader.bind("best", self.input.accumulator());
-        }
-        let is_nan = match self.input {
+declare_program! {
+    /// A step of a reduction of `input`. It begins with `pairs` if indices come with the values,
+    /// from an earlier step. The `last` step keeps the indices alone.
+    struct ArgStep = "arg_reduce"(
+        row: &'static ArgReduction, input: DType, output: DType, pairs: bool, last: bool
+    );
+    bindings { x: input, y: output }
+    optional { at: pairs.then_some(I32), best: (!last).then_some(input.accumulator()) }
+    params { params: ArgParams }
+}
+
+impl ArgStep {
+    fn shader(
+        row: &'static ArgReduction,
+        input: DType,
+        output: DType,
+        pairs: bool,
+        last: bool,
+    ) -> Shader {
+        let is_nan = match input {
             t if t.is_single() => "(bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u",
             F64 => "a != a",
             _ => "false",
         };
-        shader
-            .bind("y", self.output)
-            .u32s(&["count", "extent", "inner", "segments"])
-            .define("VALUE", value(self.input))
-            .define(
-                "LOAD",
-                if self.input == Bool { "select(0u, 1u, load_x(e))" } else { "load_x(e)" },
-            )
+        let label = format!("{} {input} to {output}", row.op);
+        Self::declare(label, row, input, output, pairs, last)
+            .define("VALUE", if input == Bool { "u32" } else { input.value() })
+            .define("LOAD", if input == Bool { "select(0u, 1u, load_x(e))" } else { "load_x(e)" })
             .define("IS_NAN", is_nan)
-            .define("BEATS", self.row.beats)
-            .define("INDEX", if self.pairs { "u32(load_at(e))" } else { "r" })
-            .define("KEEP_BEST", if self.last { "" } else { "store_best(i, best_value);" })
-            .define("OUTPUT", self.output.value())
+            .define("BEATS", row.beats)
+            .define("INDEX", if pairs { "u32(load_at(e))" } else { "r" })
+            .define("KEEP_BEST", if last { "" } else { "store_best(i, best_value);" })
+            .define("OUTPUT", output.value())
             .body(include_str!("../../../../shaders/arg_reduce.wgsl"))
     }
 }
@@ -142,17 +136,10 @@ pub(super) fn shaders() -> Vec<Shader> {
     for row in ARG_REDUCTIONS {
         for &dtype in TYPES {
             for &output in OUTPUTS {
-                out.push(
-                    ArgProgram { row, input: dtype, output, pairs: false, last: true }.shader(),
-                );
-                out.push(
-                    ArgProgram { row, input: dtype.accumulator(), output, pairs: true, last: true }
-                        .shader(),
-                );
+                out.push(ArgStep::shader(row, dtype, output, false, true));
+                out.push(ArgStep::shader(row, dtype.accumulator(), output, true, true));
             }
-            out.push(
-                ArgProgram { row, input: dtype, output: I32, pairs: false, last: false }.shader(),
-            );
+            out.push(ArgStep::shader(row, dtype, I32, false, false));
         }
     }
     out
@@ -176,11 +163,7 @@ fn arg_reduce(
     if segments < 2 {
         return match layout {
             Some(layout) => vec4s(ctx.device(), row, layout, x, [outer, extent, inner, 1], None, y),
-            None => {
-                let variant =
-                    ArgProgram { row, input: x.dtype, output: y.dtype, pairs: false, last: true };
-                run(ctx.device(), variant, x, None, [outer, extent, inner, 1], None, y)
-            }
+            None => run(ctx.device(), row, x, None, [outer, extent, inner, 1], None, y),
         };
     }
     let best = ctx.temp(x.dtype.accumulator(), &[outer * segments * inner])?;
@@ -189,13 +172,9 @@ fn arg_reduce(
     let extents = [outer, extent, inner, segments];
     match layout {
         Some(layout) => vec4s(device, row, layout, x, extents, Some(&best), &at)?,
-        None => {
-            let first = ArgProgram { row, input: x.dtype, output: I32, pairs: false, last: false };
-            run(device, first, x, None, extents, Some(&best), &at)?;
-        }
+        None => run(device, row, x, None, extents, Some(&best), &at)?,
     }
-    let second = ArgProgram { row, input: best.dtype, output: y.dtype, pairs: true, last: true };
-    run(device, second, &best, Some(&at), [outer, segments, inner, 1], None, y)
+    run(device, row, &best, Some(&at), [outer, segments, inner, 1], None, y)
 }
 
 /// Enqueues the first step by vec4s, in windows along `outer` if it exceeds a binding. Without
@@ -217,24 +196,17 @@ fn vec4s(
         let (to, count) = (o * segments * inner, rows * segments * inner);
         device.check_extent(reads)?;
         let invocations = rows * segments * layout.invocations(inner);
-        let last = best.is_none();
-        let variant = vec4s::ArgVec4sProgram { row, input: x.dtype, output: y.dtype, last, layout };
-        let mut bindings =
-            smallvec![Binding { unit: vec4::unit(x.dtype), ..part(x, o * extent * inner, reads) }];
-        bindings.extend(best.map(|t| part(t, to, count)));
-        bindings.push(part(y, to, count));
-        device.enqueue_counted(
-            &Program {
-                key: variant.key(),
-                shader: &|| variant.shader(),
-                bindings,
-                params: variant.params(
-                    Params::new().u32(invocations).u32(units).u32(inner_units).u32(segments),
-                ),
-                grid: Grid::linear(invocations, WORKGROUP),
-            },
-            x.dtype.flops(reads),
-        )?;
+        let of = vec4s::ArgVec4s::of(row, x.dtype, y.dtype, best.is_none(), layout);
+        let call = vec4s::ArgVec4s {
+            x: Binding { unit: vec4::unit(x.dtype), ..part(x, o * extent * inner, reads) },
+            y: part(y, to, count),
+            best: best.map(|t| part(t, to, count)),
+            params: ArgParams { count: invocations, extent: units, inner: inner_units, segments },
+            worst: if (row.reference)(1.0, 0.0) { f32::NEG_INFINITY } else { f32::INFINITY },
+            nan: f32::NAN,
+        };
+        let grid = Grid::linear(invocations, WORKGROUP);
+        device.enqueue_counted(&call.program(&of, grid), x.dtype.flops(reads))?;
     }
     Ok(())
 }
@@ -252,7 +224,7 @@ fn window_rows(
 /// Enqueues one step, in windows along `outer` if it exceeds a binding.
 fn run(
     device: &Device,
-    variant: ArgProgram,
+    row: &'static ArgReduction,
     x: &Tensor,
     at: Option<&Tensor>,
     [outer, extent, inner, segments]: [usize; 4],
@@ -265,20 +237,16 @@ fn run(
         let (from, reads) = (o * extent * inner, rows * extent * inner);
         let (to, count) = (o * segments * inner, rows * segments * inner);
         device.check_extent(reads)?;
-        let mut bindings = smallvec![part(x, from, reads)];
-        bindings.extend(at.map(|t| part(t, from, reads)));
-        bindings.extend(best.map(|t| part(t, to, count)));
-        bindings.push(part(y, to, count));
-        device.enqueue_counted(
-            &Program {
-                key: variant.key(),
-                shader: &|| variant.shader(),
-                bindings,
-                params: Params::new().u32(count).u32(extent).u32(inner).u32(segments),
-                grid: Grid::map(count, y.dtype),
-            },
-            x.dtype.flops(reads),
-        )?;
+        let call = ArgStep {
+            x: part(x, from, reads),
+            y: part(y, to, count),
+            at: at.map(|t| part(t, from, reads)),
+            best: best.map(|t| part(t, to, count)),
+            params: ArgParams { count, extent, inner, segments },
+        };
+        let of = ArgStep::of(row, x.dtype, y.dtype, at.is_some(), best.is_none());
+        let grid = Grid::map(count, y.dtype);
+        device.enqueue_counted(&call.program(&of, grid), x.dtype.flops(reads))?;
     }
     Ok(())
 }

@@ -4,10 +4,10 @@
 
 use std::fmt::Write;
 
-use super::ArgReduction;
-use crate::device::{Key, Params};
+use super::{ArgParams, ArgReduction};
+use crate::device::{declare_program, enum_key_parts};
 use crate::dtype::DType::{self, *};
-use crate::shader::{Field, Shader, vec4};
+use crate::shader::{Access, Shader};
 
 /// The vec4s that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,54 +47,34 @@ impl Layout {
     }
 }
 
-/// The properties that the text depends on.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::kernels::reduce) struct ArgVec4sProgram {
-    pub row: &'static ArgReduction,
-    pub input: DType,
-    pub output: DType,
-    /// Whether only the indices are kept.
-    pub last: bool,
-    pub layout: Layout,
+enum_key_parts!(Layout);
+
+declare_program! {
+    /// The first step of a reduction by vec4s of `layout`, which may be the `last`. `worst` is the
+    /// value that every number beats or equals.
+    pub(in crate::kernels::reduce) struct ArgVec4s = "arg_vec4s"(
+        row: &'static ArgReduction, input: DType, output: DType, last: bool, layout: Layout
+    );
+    bindings { x: Access::ReadVec4s(input), y: output }
+    optional { best: (!last).then_some(F32) }
+    params { params: ArgParams, worst: f32, nan: f32 }
 }
 
-impl ArgVec4sProgram {
-    pub fn key(&self) -> Key {
-        Key::new("arg_vec4s")
-            .name(self.row.op)
-            .dtype(self.input)
-            .dtype(self.output)
-            .number(u32::from(self.last))
-            .number(self.layout as u32)
-    }
-
-    /// The parameters behind the extents: the value that every number beats or equals, and a NaN.
-    pub fn params(&self, params: Params) -> Params {
-        let worst = if (self.row.reference)(1.0, 0.0) { f32::NEG_INFINITY } else { f32::INFINITY };
-        params.f32(worst).f32(f32::NAN)
-    }
-
-    pub fn shader(&self) -> Shader {
-        let shader = Shader::new(format!(
-            "{} {} to {} {:?}",
-            self.row.op, self.input, self.output, self.layout
-        ));
-        let mut shader = vec4::bind_read(shader, "x", self.input);
-        if !self.last {
-            shader = shader.bind("best", F32);
-        }
-        shader
-            .bind("y", self.output)
-            .u32s(&["count", "extent", "inner", "segments"])
-            .param("worst", Field::F32)
-            .param("nan", Field::F32)
-            .define("BEATS", self.row.beats.replace('a', "v").replace('b', "best"))
-            .define("OUTPUT", self.output.value())
-            .define(
-                "KEEP_BEST",
-                if self.last { "" } else { "store_best(i, select(p.nan, best, found));" },
-            )
-            .define("MAIN", if self.layout == Layout::Rows { rows() } else { COLUMNS.to_owned() })
+impl ArgVec4s {
+    fn shader(
+        row: &'static ArgReduction,
+        input: DType,
+        output: DType,
+        last: bool,
+        layout: Layout,
+    ) -> Shader {
+        let label = format!("{} {input} to {output} {layout:?}", row.op);
+        let keep = if last { "" } else { "store_best(i, select(p.nan, best, found));" };
+        Self::declare(label, row, input, output, last, layout)
+            .define("BEATS", row.beats.replace('a', "v").replace('b', "best"))
+            .define("OUTPUT", output.value())
+            .define("KEEP_BEST", keep)
+            .define("MAIN", if layout == Layout::Rows { rows() } else { COLUMNS.to_owned() })
             .body(include_str!("../../../../shaders/arg_vec4s.wgsl"))
     }
 }
@@ -147,7 +127,7 @@ pub(in crate::kernels::reduce) fn shaders() -> Vec<Shader> {
         for input in [F32, F16, BF16] {
             for layout in [Layout::Rows, Layout::Columns] {
                 for (output, last) in [(I32, true), (I64, true), (I32, false)] {
-                    out.push(ArgVec4sProgram { row, input, output, last, layout }.shader());
+                    out.push(ArgVec4s::shader(row, input, output, last, layout));
                 }
             }
         }

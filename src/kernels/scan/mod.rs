@@ -13,9 +13,7 @@
 
 mod text;
 
-use smallvec::smallvec;
-
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::{types, union};
 use crate::error::Result;
@@ -23,9 +21,9 @@ use crate::kernels::op::{OpContext, OpContextExt};
 use crate::kernels::registry::Registry;
 use crate::kernels::windows::{Scratch, largest, limit, part, ranges, write};
 use crate::require;
-use crate::shader::{Field, Shader, WORKGROUP, vec4};
+use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
-use text::Variant;
+use text::{ScanProgram, ScanVariant};
 
 /// From this number of invocations on, each scans whole lines.
 const MANY: usize = 4096;
@@ -101,7 +99,7 @@ pub fn register(registry: &mut Registry) {
 
 /// The shader variants.
 pub fn shaders() -> Vec<Shader> {
-    let mut shaders: Vec<_> = [F16, BF16].map(round_shader).into();
+    let mut shaders: Vec<_> = [F16, BF16].map(Round::shader).into();
     for row in ROWS {
         for &dtype in row.types {
             let computed = dtype.accumulator();
@@ -111,20 +109,17 @@ pub fn shaders() -> Vec<Shader> {
                 (Pass::Apply, true),
                 (Pass::Whole, true),
             ] {
-                let of = |y: DType, vec4s: Vec4s| Variant {
-                    row,
-                    dtype,
-                    loaded: dtype,
-                    stored: y,
-                    pass,
-                    exclusive,
-                    vec4s,
+                let shader = |stored: DType, vec4s: Vec4s| {
+                    let loaded = dtype;
+                    let variant =
+                        ScanVariant { row, dtype, loaded, stored, pass, exclusive, vec4s };
+                    ScanProgram::shader(variant)
                 };
-                shaders.push(of(computed, Vec4s::None).shader());
+                shaders.push(shader(computed, Vec4s::None));
                 if vec4::supports(dtype) {
                     let stored = if pass == Pass::Totals { computed } else { dtype };
                     let vec4s = [Vec4s::Lines, Vec4s::Elements];
-                    shaders.extend(vec4s.map(|vec4s| of(stored, vec4s).shader()));
+                    shaders.extend(vec4s.map(|vec4s| shader(stored, vec4s)));
                 }
             }
         }
@@ -167,16 +162,10 @@ impl Scan {
         self.scan(ctx, &x, &wide, lines, self.exclusive, self.reverse)?;
         let most = (limit(ctx.device().capabilities()) as usize / F32.size()) & !63;
         for (first, len) in ranges(x.len(), most) {
-            ctx.device().enqueue(&Program {
-                key: Key::new("scan round").dtype(self.dtype),
-                shader: &|| round_shader(self.dtype),
-                bindings: smallvec![
-                    Binding::from(&part(&wide, first, len)),
-                    Binding::from(&part(&y, first, len))
-                ],
-                params: Params::new().u32(len),
-                grid: Grid::map(len, self.dtype),
-            })?;
+            let (x, y) = (part(&wide, first, len), part(&y, first, len));
+            let call = Round { x: (&x).into(), y: (&y).into(), count: len };
+            let grid = Grid::map(len, self.dtype);
+            ctx.device().enqueue(&call.program(&Round::of(self.dtype), grid))?;
         }
         Ok(())
     }
@@ -383,7 +372,7 @@ impl Scan {
             Vec4s::Elements => (n, chunk) = (n / 4, chunk / 4),
         }
         let count = outer * chunks * inner;
-        let variant = Variant {
+        let variant = ScanVariant {
             row: self.row,
             dtype: self.dtype,
             loaded: tensors[0].dtype,
@@ -392,27 +381,16 @@ impl Scan {
             exclusive,
             vec4s,
         };
-        let binding = |(k, t): (usize, &&Tensor)| {
-            let in_vec4s = variant.in_vec4s()[k];
-            if in_vec4s { Binding::raw(t, vec4::unit(t.dtype)) } else { Binding::from(*t) }
+        let binding = |k: usize| {
+            let (t, in_vec4s) = (tensors[k], variant.in_vec4s()[k]);
+            if in_vec4s { Binding::raw(t, vec4::unit(t.dtype)) } else { Binding::from(t) }
         };
-        ctx.device().enqueue_counted(
-            &Program {
-                key: variant.key(),
-                shader: &|| variant.shader(),
-                bindings: tensors.iter().enumerate().map(binding).collect(),
-                params: Params::new()
-                    .u32(count)
-                    .u32(n)
-                    .u32(inner)
-                    .u32(chunks)
-                    .u32(chunk)
-                    .u32(u32::from(reverse))
-                    .u32(f32::NEG_INFINITY.to_bits()),
-                grid: Grid::linear(count, WORKGROUP),
-            },
-            operations,
-        )
+        let (x, y, starts) = (binding(0), binding(1), (tensors.len() > 2).then(|| binding(2)));
+        let minus_infinity = f32::NEG_INFINITY.to_bits();
+        let call =
+            ScanProgram { x, y, starts, count, n, inner, chunks, chunk, reverse, minus_infinity };
+        let (of, grid) = (ScanProgram::of(variant), Grid::linear(count, WORKGROUP));
+        ctx.device().enqueue_counted(&call.program(&of, grid), operations)
     }
 }
 
@@ -428,12 +406,17 @@ struct Dispatch {
     vec4s: Vec4s,
 }
 
-/// Rounds float32 to a half type.
-fn round_shader(dtype: DType) -> Shader {
-    Shader::new(format!("round to {dtype}"))
-        .bind("x", F32)
-        .bind("y", dtype)
-        .param("count", Field::U32)
-        .body("fn value(i: u32) -> f32 {\n    return load_x(i);\n}")
-        .map("y")
+declare_program! {
+    /// Rounds float32 to a half type.
+    struct Round = "scan round"(dtype: DType);
+    bindings { x: F32, y: dtype }
+    params { count: usize }
+}
+
+impl Round {
+    fn shader(dtype: DType) -> Shader {
+        Self::declare(format!("round to {dtype}"), dtype)
+            .body("fn value(i: u32) -> f32 {\n    return load_x(i);\n}")
+            .map("y")
+    }
 }

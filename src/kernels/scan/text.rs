@@ -1,13 +1,13 @@
-//! The shader of scans.
+//! The program of scans.
 
 use super::{Pass, Row, Vec4s};
-use crate::device::Key;
+use crate::device::{Key, KeyPart, declare_program, enum_key_parts};
 use crate::dtype::DType;
-use crate::shader::{Shader, library, vec4};
+use crate::shader::{Access, Shader, library};
 
 /// The properties that a program's text depends on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Variant {
+pub(super) struct ScanVariant {
     pub row: &'static Row,
     /// The op's type, which decides the identity.
     pub dtype: DType,
@@ -18,18 +18,30 @@ pub(super) struct Variant {
     pub vec4s: Vec4s,
 }
 
-impl Variant {
-    pub fn key(&self) -> Key {
-        Key::new("scan")
-            .name(self.row.op)
-            .dtype(self.dtype)
-            .dtype(self.loaded)
-            .dtype(self.stored)
-            .number(self.pass as u32)
-            .number(u32::from(self.exclusive))
-            .number(self.vec4s as u32)
-    }
+enum_key_parts!(Pass, Vec4s);
 
+impl KeyPart for ScanVariant {
+    fn add_to(&self, key: Key) -> Key {
+        let key = key.name(self.row.op).dtype(self.dtype).dtype(self.loaded).dtype(self.stored);
+        self.vec4s.add_to(self.exclusive.add_to(self.pass.add_to(key)))
+    }
+}
+
+declare_program! {
+    /// Scans chunks of lines. `starts` holds the values in front of the chunks of [`Pass::Apply`].
+    pub(super) struct ScanProgram = "scan"(variant: ScanVariant);
+    bindings {
+        x: Access::read(variant.loaded, variant.in_vec4s()[0]),
+        y: Access::write(variant.stored, variant.in_vec4s()[1]),
+    }
+    optional { starts: variant.starts() }
+    params {
+        count: usize, n: usize, inner: usize, chunks: usize, chunk: usize, reverse: bool,
+        minus_infinity: u32,
+    }
+}
+
+impl ScanVariant {
     /// Whether x, y and the starts are accessed in vec4s.
     pub fn in_vec4s(&self) -> [bool; 3] {
         match self.vec4s {
@@ -39,25 +51,23 @@ impl Variant {
         }
     }
 
-    pub fn shader(&self) -> Shader {
-        let Self { row, loaded, stored, pass, exclusive, vec4s, .. } = *self;
-        let computed = self.dtype.accumulator();
-        let [x, y, starts] = self.in_vec4s();
-        let read = |shader: Shader, name, dtype, in_vec4s| {
-            if in_vec4s { vec4::bind_read(shader, name, dtype) } else { shader.bind(name, dtype) }
-        };
-        let shader = Shader::new(format!("{} {loaded} {pass:?} {vec4s:?}", row.op));
-        let shader = read(shader, "x", loaded, x);
-        let mut shader =
-            if y { vec4::bind_write(shader, "y", stored) } else { shader.bind("y", stored) };
+    fn starts(&self) -> Option<Access> {
+        let in_vec4s = self.in_vec4s()[2];
+        (self.pass == Pass::Apply).then(|| Access::read(self.dtype.accumulator(), in_vec4s))
+    }
+}
+
+impl ScanProgram {
+    pub fn shader(variant: ScanVariant) -> Shader {
+        let ScanVariant { row, dtype, loaded, pass, exclusive, vec4s, .. } = variant;
+        let computed = dtype.accumulator();
+        let [x, y, starts] = variant.in_vec4s();
+        let mut shader = Self::declare(format!("{} {loaded} {pass:?} {vec4s:?}", row.op), variant);
         let start = match (pass, starts) {
             (Pass::Apply, true) => "read_starts(place)",
             (Pass::Apply, false) => "load_starts(place)",
             _ => "State(identity())",
         };
-        if pass == Pass::Apply {
-            shader = read(shader, "starts", computed, starts);
-        }
         if let Some(library) = row.library {
             shader = shader.library(library::of_type(library, computed));
         }
@@ -99,10 +109,9 @@ impl Variant {
             _ => (computed.value().to_owned(), "combine_values(a, b)".to_owned()),
         };
         shader
-            .u32s(&["count", "n", "inner", "chunks", "chunk", "reverse", "minus_infinity"])
             .define("VALUE", computed.value())
             .define("STATE", state)
-            .define("IDENTITY", (row.identity)(self.dtype))
+            .define("IDENTITY", (row.identity)(dtype))
             .define("COMBINE", row.combine.replace("{T}", computed.value()))
             .define("COMBINE_STATES", combine)
             .define("START", start)

@@ -13,11 +13,11 @@ struct Range {
 }
 
 fn in_extent() -> vec3<u32> {
-    return vec3<u32>(p.in0, p.in1, p.in2);
+    return vec3<u32>(p.input0, p.input1, p.input2);
 }
 
 fn out_extent() -> vec3<u32> {
-    return vec3<u32>(p.out0, p.out1, p.out2);
+    return vec3<u32>(p.output0, p.output1, p.output2);
 }
 
 fn kernel() -> vec3<u32> {

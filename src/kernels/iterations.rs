@@ -42,22 +42,12 @@ pub struct Part {
     is_last: bool,
 }
 
-/// Names of the parameters that [`Part::params`] appends.
-pub const PART: &[&str] =
-    &["low0", "low1", "low2", "high0", "high1", "high2", "is_first", "is_last"];
-
 impl Parameter for Part {
     fn declare((): (), shader: Shader, _: &'static str) -> Shader {
-        shader.u32s(PART)
+        shader.u32s(&["low0", "low1", "low2", "high0", "high1", "high2", "is_first", "is_last"])
     }
 
     fn append_to(self, params: Params) -> Params {
-        self.params(params)
-    }
-}
-
-impl Part {
-    pub fn params(&self, params: Params) -> Params {
         let params = self.low.iter().chain(&self.high).fold(params, |params, n| params.u32(*n));
         params.u32(usize::from(self.is_first)).u32(usize::from(self.is_last))
     }

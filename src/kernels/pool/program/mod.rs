@@ -7,16 +7,14 @@
 mod cut;
 pub(super) mod vec4s;
 
-use smallvec::SmallVec;
-
-use crate::device::{Device, Grid, Key, Params, Profile, Program};
+use crate::device::{Axes, Device, Grid, Key, KeyPart, Profile, declare_params, declare_program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::finish;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::iterations::{Part, nest, parts};
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, library};
+use crate::shader::{List, Shader, library};
 use crate::tensor::Tensor;
 
 pub(super) const COMMON: &str = include_str!("../../../../shaders/pool/common.wgsl");
@@ -82,32 +80,63 @@ pool!(
 const ALL: &[Pool] =
     &[MAX, MAX_GRAD, MAX_PICK, ARGMAX, ARGMAX_GRAD, ARGMAX_PICK, AVERAGE, AVERAGE_GRAD];
 
-impl Pool {
-    fn shader(&self, dtype: DType, channels_last: bool, is_cut: bool) -> Shader {
-        let mut shader = Shader::new(format!(
-            "pool {} {dtype} channels_last={channels_last} cut={is_cut}",
-            self.name
-        ));
-        for &input in self.inputs {
-            shader = shader.bind(input, if input == "argmax" { DType::I64 } else { dtype });
-        }
-        let result = self.result(dtype, is_cut);
-        shader = shader.bind("result", result);
-        shader = shader.u32s(&["count", "channels", "per_image", "elements", "base"]);
-        shader = declare_windows(shader)
+impl KeyPart for &Pool {
+    fn add_to(&self, key: Key) -> Key {
+        key.name(self.name)
+    }
+}
+
+declare_params! {
+    /// The extents of input, output and windows.
+    pub(super) struct WindowParams {
+        input: Axes<3>, output: Axes<3>, kernel: Axes<3>, stride: Axes<3>, pad: Axes<3>,
+    }
+}
+
+impl WindowParams {
+    pub(super) const fn of(g: &Geometry) -> Self {
+        let (input, output, pad) = (Axes(g.input), Axes(g.output), Axes(g.pad));
+        Self { input, output, kernel: Axes(g.kernel), stride: Axes(g.stride), pad }
+    }
+}
+
+declare_program! {
+    /// Pooling over whole windows, or over parts of them if it `is_cut`.
+    struct PoolProgram = "pool"(
+        pool: &'static Pool, dtype: DType, channels_last: bool, is_cut: bool
+    );
+    lists { inputs: List(pool.typed_inputs(dtype)) }
+    bindings { result: pool.result(dtype, is_cut) }
+    params {
+        count: usize, channels: usize, per_image: usize, elements: usize, base: usize,
+        windows: WindowParams, part: Option<Part> = is_cut,
+    }
+}
+
+impl PoolProgram {
+    fn shader(pool: &'static Pool, dtype: DType, channels_last: bool, is_cut: bool) -> Shader {
+        let label =
+            format!("pool {} {dtype} channels_last={channels_last} cut={is_cut}", pool.name);
+        let shader = Self::declare(label, pool, dtype, channels_last, is_cut)
             .library("quotient")
             .library(library::of_type("special", dtype))
             .define("VALUE", dtype.value())
-            .define("RESULT", result.value())
+            .define("RESULT", pool.result(dtype, is_cut).value())
             .define("QUOTIENTS", "quotients")
             .body("alias Value = {{VALUE}};\nalias Result = {{RESULT}};\n")
             .body(COMMON)
-            .body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST });
-        shader = if is_cut { cut::declare(shader) } else { shader.body(cut::WHOLE) };
-        if self.matches {
-            shader = shader.body(FIRST_MATCH);
-        }
-        shader.body(self.text).map("result")
+            .body(if channels_last { CHANNELS_LAST } else { CHANNELS_FIRST })
+            .body(if is_cut { cut::CUT } else { cut::WHOLE });
+        let shader = if pool.matches { shader.body(FIRST_MATCH) } else { shader };
+        shader.body(pool.text).map("result")
+    }
+}
+
+impl Pool {
+    /// The inputs of a program for elements of `dtype`.
+    fn typed_inputs(&self, dtype: DType) -> impl Iterator<Item = (&'static str, DType)> {
+        let of = move |name: &str| if name == "argmax" { DType::I64 } else { dtype };
+        self.inputs.iter().map(move |name| (*name, of(name)))
     }
 
     /// The type that a program for elements of `dtype` stores. Parts of sums are not rounded.
@@ -226,50 +255,21 @@ impl Pool {
         }
         // All inputs before the result are floats.
         let dtype = inputs[inputs.len() - 1].dtype;
-        let (last, is_cut) = (g.channels_last, part.is_some());
-        let params =
-            Params::new().u32(result.len()).u32(g.channels).u32(per_image).u32(elements).u32(base);
-        let params = window_params(params, g);
-        device.enqueue_counted(
-            &Program {
-                key: Key::new("pool")
-                    .name(self.name)
-                    .dtype(dtype)
-                    .number(u32::from(last))
-                    .number(u32::from(is_cut)),
-                shader: &|| self.shader(dtype, last, is_cut),
-                bindings: inputs
-                    .iter()
-                    .copied()
-                    .chain([result])
-                    .map(Into::into)
-                    .collect::<SmallVec<_>>(),
-                params: part.map_or(params.clone(), |part| part.params(params)),
-                grid: Grid::map(result.len(), result.dtype),
-            },
-            dtype.operations(g.pooled()),
-        )
+        let call = PoolProgram {
+            inputs: inputs.iter().map(|t| (*t).into()).collect(),
+            result: result.into(),
+            count: result.len(),
+            channels: g.channels,
+            per_image,
+            elements,
+            base,
+            windows: WindowParams::of(g),
+            part,
+        };
+        let of = PoolProgram::of(self, dtype, g.channels_last, part.is_some());
+        let grid = Grid::map(result.len(), result.dtype);
+        device.enqueue_counted(&call.program(&of, grid), dtype.operations(g.pooled()))
     }
-}
-
-/// Declares the parameters that [`window_params`] appends.
-pub(super) fn declare_windows(mut shader: Shader) -> Shader {
-    for d in 0..3 {
-        for name in ["in", "out", "kernel", "stride", "pad"] {
-            shader = shader.u32s(&[&format!("{name}{d}")]);
-        }
-    }
-    shader
-}
-
-/// The extents of input, output and windows.
-pub(super) fn window_params(mut params: Params, g: &Geometry) -> Params {
-    for d in 0..3 {
-        for list in [&g.input, &g.output, &g.kernel, &g.stride, &g.pad] {
-            params = params.u32(list[d]);
-        }
-    }
-    params
 }
 
 /// Every variant.
@@ -278,9 +278,9 @@ pub fn shaders() -> Vec<Shader> {
     for pool in ALL {
         for dtype in super::TYPES_2D {
             for last in [true, false] {
-                out.push(pool.shader(*dtype, last, false));
+                out.push(PoolProgram::shader(pool, *dtype, last, false));
                 if pool.is_cut() {
-                    out.push(pool.shader(*dtype, last, true));
+                    out.push(PoolProgram::shader(pool, *dtype, last, true));
                 }
             }
         }

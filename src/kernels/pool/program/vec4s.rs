@@ -7,14 +7,14 @@
 
 use smallvec::SmallVec;
 
-use super::{AVERAGE, AVERAGE_GRAD, COMMON, MAX, MAX_GRAD, Pool, declare_windows, window_params};
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use super::{AVERAGE, AVERAGE_GRAD, COMMON, MAX, MAX_GRAD, Pool, WindowParams};
+use crate::device::{Axes, Binding, Device, Grid, Key, KeyPart, declare_program};
 use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::iterations::nest;
 use crate::kernels::op::OpContext;
-use crate::shader::{Shader, WORKGROUP, vec4};
+use crate::shader::{Access, List, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 const TYPES: &[DType] = types::FLOATS_BUT_F64;
@@ -62,29 +62,40 @@ const ALL: [&Vec4Program; 7] = [
     &MAX_SPREAD,
 ];
 
-impl Vec4Program {
-    fn shader(&self, dtype: DType) -> Shader {
-        let mut shader = Shader::new(format!("pool vec4s {} {dtype}", self.name));
-        for &input in self.inputs {
-            shader = match input {
-                "taps" => shader.bind_raw("taps", "u32", 4),
-                _ => vec4::bind_read(shader, input, dtype),
-            };
-        }
-        shader = match self.name {
-            "taps" => shader.bind_raw("result", "u32", 4),
-            _ => vec4::bind_write(shader, "result", dtype),
-        };
-        shader = declare_windows(shader.u32s(&["count", "channels"]))
-            .u32s(&["blocks0", "blocks1", "blocks2"]);
-        shader
+impl KeyPart for &Vec4Program {
+    fn add_to(&self, key: Key) -> Key {
+        key.name(self.name)
+    }
+}
+
+declare_program! {
+    /// Pooling of four channels at once.
+    struct PoolVec4s = "pool vec4s"(program: &'static Vec4Program, dtype: DType);
+    lists { tensors: List(program.bindings(dtype)) }
+    bindings {}
+    params { count: usize, channels: usize, windows: WindowParams, blocks: Axes<3> }
+}
+
+impl PoolVec4s {
+    fn shader(program: &'static Vec4Program, dtype: DType) -> Shader {
+        Self::declare(format!("pool vec4s {} {dtype}", program.name), program, dtype)
             .library("quotient")
             .define("QUOTIENTS", "small_quotients")
             .body(COMMON)
             .body(include_str!("../../../../shaders/pool/vec4s/places.wgsl"))
             .body(include_str!("../../../../shaders/pool/vec4s/blocks.wgsl"))
-            .body(self.text)
+            .body(program.text)
             .body(include_str!("../../../../shaders/pool/vec4s/common.wgsl"))
+    }
+}
+
+impl Vec4Program {
+    /// The inputs, then the result. The numbers of selected elements are words.
+    fn bindings(&self, dtype: DType) -> impl Iterator<Item = (&'static str, Access)> {
+        let taps = Access::Each(DType::U32);
+        let of = move |name: &str| if name == "taps" { taps } else { Access::ReadVec4s(dtype) };
+        let result = if self.name == "taps" { taps } else { Access::WriteVec4s(dtype) };
+        self.inputs.iter().map(move |name| (*name, of(name))).chain([("result", result)])
     }
 
     /// Enqueues the program with invocations for all channels of `positions` positions of each
@@ -100,20 +111,15 @@ impl Vec4Program {
         let count = g.batch * positions * vec4s;
         device.check_extent(count)?;
         let dtype = tensors.iter().map(|t| t.dtype).find(|t| *t != DType::U32).expect("an operand");
-        let mut params = window_params(Params::new().u32(count).u32(vec4s), g);
-        for blocks in blocks(g) {
-            params = params.u32(blocks);
-        }
-        device.enqueue_counted(
-            &Program {
-                key: Key::new("pool vec4s").name(self.name).dtype(dtype),
-                shader: &|| self.shader(dtype),
-                bindings: tensors.iter().map(|t| Binding::raw(t, unit(t.dtype))).collect(),
-                params,
-                grid: Grid::linear(count, WORKGROUP),
-            },
-            dtype.operations(g.pooled()),
-        )
+        let call = PoolVec4s {
+            tensors: tensors.iter().map(|t| Binding::raw(t, unit(t.dtype))).collect(),
+            count,
+            channels: vec4s,
+            windows: WindowParams::of(g),
+            blocks: Axes(blocks(g)),
+        };
+        let (of, grid) = (PoolVec4s::of(self, dtype), Grid::linear(count, WORKGROUP));
+        device.enqueue_counted(&call.program(&of, grid), dtype.operations(g.pooled()))
     }
 }
 
@@ -170,5 +176,7 @@ pub(in crate::kernels::pool) fn enqueue(
 
 /// Every variant.
 pub(in crate::kernels::pool) fn shaders() -> Vec<Shader> {
-    ALL.iter().flat_map(|program| TYPES.iter().map(|dtype| program.shader(*dtype))).collect()
+    ALL.iter()
+        .flat_map(|program| TYPES.iter().map(|dtype| PoolVec4s::shader(program, *dtype)))
+        .collect()
 }

@@ -1,4 +1,4 @@
-// Two sums for each channel and segment over x[p.images, p.channels, p.inner]. MODE selects their
+// Two sums for each channel and segment over x[p.images, p.lines, p.inner]. MODE selects their
 // terms:
 // - moments: d and d * d, where d is the distance from the channel's first element (which keeps the
 //   variance accurate);
@@ -22,8 +22,8 @@ fn terms(e: u32, center: f32) -> vec2<f32> {
     }
     // Neighbouring invocations read neighbouring elements: channels if they are innermost, else
     // positions.
-    var c = t % p.channels;
-    var s = t / p.channels;
+    var c = t % p.lines;
+    var s = t / p.lines;
     if p.inner > 1u {
         s = t % p.segments;
         c = t / p.segments;
@@ -36,11 +36,11 @@ fn terms(e: u32, center: f32) -> vec2<f32> {
         var block = vec2<f32>();
         for (var r = begin; r < end; r += p.segments) {
             let image = quotient(r, p.inner);
-            block += terms((image * p.channels + c) * p.inner + r - image * p.inner, center);
+            block += terms((image * p.lines + c) * p.inner + r - image * p.inner, center);
         }
         total += block;
     }
-    let at = (p.first_segment + s) * p.channels + c;
+    let at = (p.first_segment + s) * p.lines + c;
     store_sums(at, total.x);
-    store_sums(p.all_segments * p.channels + at, total.y);
+    store_sums(p.all_segments * p.lines + at, total.y);
 }

@@ -1,4 +1,4 @@
-// Two sums for each channel and segment over x[p.images, channels], four channels at once: p.units
+// Two sums for each channel and segment over x[p.images, channels], four channels at once: p.lines
 // counts vec4s of channels. For the terms of the sums, and the segments, see norm_sums.wgsl. Grid:
 // one invocation for each of p.count (segment, unit) pairs.
 
@@ -10,10 +10,10 @@ const BLOCK = 64u;
     if t >= p.count {
         return;
     }
-    let s = quotient(t, p.units);
-    let c = t - s * p.units;
+    let s = quotient(t, p.lines);
+    let c = t - s * p.lines;
     let center = {{CENTER}};
-    let step = p.segments * p.units;
+    let step = p.segments * p.lines;
     var e = t;
     var first = vec4<f32>();
     var second = vec4<f32>();
@@ -29,7 +29,7 @@ const BLOCK = 64u;
         first += block_first;
         second += block_second;
     }
-    let at = (p.first_segment + s) * p.units + c;
+    let at = (p.first_segment + s) * p.lines + c;
     write_sums(at, first, 4u);
-    write_sums(p.all_segments * p.units + at, second, 4u);
+    write_sums(p.all_segments * p.lines + at, second, 4u);
 }

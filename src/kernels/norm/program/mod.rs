@@ -5,17 +5,15 @@ mod vec4s;
 
 use std::sync::LazyLock;
 
-use smallvec::{SmallVec, smallvec};
-
 use super::TYPES;
-use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
+use crate::device::{Device, Grid, Profile, declare_params, declare_program, enum_key_parts};
 use crate::dtype::DType::{self, *};
 use crate::error::Result;
 use crate::kernels::fused::elementwise::ElementwiseProgram;
 use crate::kernels::op::OpContext;
 use crate::kernels::reduce::plan::MAX_RUN;
 use crate::kernels::reduce::program::{part, window_bytes};
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{Access, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// The shortest run of an invocation that is worth cutting each channel into one more sum.
@@ -63,75 +61,112 @@ impl Mode {
             Self::Gradient => "gradient",
         }
     }
+}
 
-    fn sums_shader(self, dtype: DType) -> Shader {
-        let shader =
-            Shader::new(format!("batch norm, sums for {}, {dtype}", self.name())).bind("x", dtype);
-        let shader = match self {
-            // The first image holds each channel's first element.
-            Self::Moments => shader.bind("head", dtype),
-            Self::Gradient => shader.bind("dy", dtype).bind("mean", F32),
-        };
-        let (center, terms) = match self {
-            Self::Moments => ("load_head(c * p.inner)", "return vec2<f32>(d, d * d);"),
-            Self::Gradient => {
+enum_key_parts!(Mode);
+
+declare_program! {
+    /// Two sums for each channel and segment: of the elements and of their squares, as distances
+    /// from the channel's first element in `head`, or of the gradients `dy` and their products with
+    /// distances from `mean`. `lines` counts channels, or `vec4s` of them.
+    struct Sums = "norm_sums"(mode: Mode, dtype: DType, vec4s: bool);
+    bindings { x: Access::read(dtype, vec4s), sums: Access::write(F32, vec4s) }
+    optional {
+        head: (mode == Mode::Moments).then_some(Access::read(dtype, vec4s)),
+        dy: (mode == Mode::Gradient).then_some(Access::read(dtype, vec4s)),
+        mean: (mode == Mode::Gradient).then_some(Access::read(F32, vec4s)),
+    }
+    params {
+        count: usize, images: usize, lines: usize, inner: Option<usize> = !vec4s, segments: usize,
+        first_segment: usize, all_segments: usize,
+    }
+}
+
+impl Sums {
+    fn shader(mode: Mode, dtype: DType, vec4s: bool) -> Shader {
+        let (center, terms) = match (mode, vec4s) {
+            (Mode::Moments, false) => ("load_head(c * p.inner)", "return vec2<f32>(d, d * d);"),
+            (Mode::Gradient, false) => {
                 ("load_mean(c)", "let g = load_dy(e);\n    return vec2<f32>(g, g * d);")
             }
+            (Mode::Moments, true) => {
+                ("read_head(c)", "block_first += d;\n            block_second += d * d;")
+            }
+            (Mode::Gradient, true) => (
+                "read_mean(c)",
+                "let g = read_dy(e);\n            block_first += g;\n            block_second += g \
+                 * d;",
+            ),
         };
-        shader
-            .bind("sums", F32)
-            .u32s(&[
-                "count",
-                "images",
-                "channels",
-                "inner",
-                "segments",
-                "first_segment",
-                "all_segments",
-            ])
+        let in_vec4s = if vec4s { " vec4s" } else { "" };
+        let label = format!("batch norm, sums for {}, {dtype}{in_vec4s}", mode.name());
+        Self::declare(label, mode, dtype, vec4s)
             .library("quotient")
             .define("CENTER", center)
             .define("TERMS", terms)
-            .body(include_str!("../../../../shaders/norm_sums.wgsl"))
+            .body(if vec4s {
+                include_str!("../../../../shaders/norm_sums_vec4s.wgsl")
+            } else {
+                include_str!("../../../../shaders/norm_sums.wgsl")
+            })
     }
+}
 
-    fn finish_shader(self, dtype: DType, lanes: u32) -> Shader {
-        let shader =
-            Shader::new(format!("batch norm, {}, {lanes} lanes", self.name())).bind("sums", F32);
-        let (shader, finish) = match self {
-            Self::Moments => (
-                shader.bind("head", dtype).bind("mean", F32).bind("variance", F32),
-                "let distance = sums.x / total;\n    store_mean(c, load_head(c * p.inner) + \
-                 distance);\n    store_variance(c, max(sums.y / total - distance * distance, \
-                 0.0));",
-            ),
-            Self::Gradient => (
-                shader
-                    .bind("mean", F32)
-                    .bind("variance", F32)
-                    .bind("scale", F32)
-                    .bind("scale_backprop", F32)
-                    .bind("offset_backprop", F32)
-                    .bind("coefficients", F32),
-                "let inverse = inverseSqrt(load_variance(c) + p.epsilon);\n    let a = \
-                 load_scale(c) * inverse;\n    store_scale_backprop(c, sums.y * inverse);\n    \
-                 store_offset_backprop(c, sums.x);\n    // Statistics that were given do not \
-                 depend on x.\n    let share = select(0.0, a / total, p.is_training == 1u);\n    \
-                 store_coefficients(c, a);\n    store_coefficients(p.channels + c, share * \
-                 inverse * inverse * sums.y);\n    store_coefficients(2u * p.channels + c, share \
-                 * sums.x);\n    store_coefficients(3u * p.channels + c, load_mean(c));",
-            ),
-        };
-        let shader = shader.u32s(&["channels", "inner", "segments", "total"]);
-        let shader = match self {
-            Self::Moments => shader,
-            Self::Gradient => shader.param("is_training", Field::U32).param("epsilon", Field::F32),
-        };
-        shader
-            .define("LANES", lanes.to_string())
-            .define("FINISH", finish)
-            .body(include_str!("../../../../shaders/norm_finish.wgsl"))
+declare_params! {
+    /// The number of channels and the extent behind them, the segments of each channel's sums, and
+    /// the elements of a channel.
+    struct FinishParams { channels: usize, inner: usize, segments: usize, total: usize }
+}
+
+declare_program! {
+    /// Mean and variance of each channel from its sums, by `lanes` invocations.
+    struct Moments = "norm_moments"(dtype: DType, lanes: u32);
+    bindings { sums: F32, head: dtype, mean: F32, variance: F32 }
+    params { channels: FinishParams }
+}
+
+impl Moments {
+    fn shader(dtype: DType, lanes: u32) -> Shader {
+        let label = format!("batch norm, moments, {lanes} lanes");
+        finish(Self::declare(label, dtype, lanes), lanes).define(
+            "FINISH",
+            "let distance = sums.x / total;\n    store_mean(c, load_head(c * p.inner) + \
+             distance);\n    store_variance(c, max(sums.y / total - distance * distance, 0.0));",
+        )
     }
+}
+
+declare_program! {
+    /// The gradients of each channel's scale and offset from its sums, and the coefficients of the
+    /// input's gradient, by `lanes` invocations.
+    struct Gradients = "norm_gradients"(lanes: u32);
+    bindings {
+        sums: F32, mean: F32, variance: F32, scale: F32, scale_backprop: F32,
+        offset_backprop: F32, coefficients: F32,
+    }
+    params { channels: FinishParams, is_training: bool, epsilon: f32 }
+}
+
+impl Gradients {
+    fn shader(lanes: u32) -> Shader {
+        let label = format!("batch norm, gradient, {lanes} lanes");
+        finish(Self::declare(label, lanes), lanes).define(
+            "FINISH",
+            "let inverse = inverseSqrt(load_variance(c) + p.epsilon);\n    let a = load_scale(c) * \
+             inverse;\n    store_scale_backprop(c, sums.y * inverse);\n    \
+             store_offset_backprop(c, sums.x);\n    // Statistics that were given do not depend on \
+             x.\n    let share = select(0.0, a / total, p.is_training == 1u);\n    \
+             store_coefficients(c, a);\n    store_coefficients(p.channels + c, share * inverse * \
+             inverse * sums.y);\n    store_coefficients(2u * p.channels + c, share * sums.x);\n    \
+             store_coefficients(3u * p.channels + c, load_mean(c));",
+        )
+    }
+}
+
+/// Appends the text around `FINISH`.
+fn finish(shader: Shader, lanes: u32) -> Shader {
+    let text = include_str!("../../../../shaders/norm_finish.wgsl");
+    shader.define("LANES", lanes.to_string()).body(text)
 }
 
 /// `(x - mean) * scale / sqrt(variance + c0) + offset`; the inputs have this order.
@@ -194,10 +229,11 @@ pub fn shaders() -> Vec<Shader> {
     out.extend(ends.flat_map(ElementwiseProgram::shaders));
     for &dtype in TYPES {
         for mode in [Mode::Moments, Mode::Gradient] {
-            out.push(mode.sums_shader(dtype));
-            out.extend([1, 64].map(|lanes| mode.finish_shader(dtype, lanes)));
+            out.extend([false, true].map(|vec4s| Sums::shader(mode, dtype, vec4s)));
         }
+        out.extend([1, 64].map(|lanes| Moments::shader(dtype, lanes)));
     }
+    out.extend([1, 64].map(Gradients::shader));
     out
 }
 
@@ -231,19 +267,18 @@ impl Channels {
         mean: &Tensor,
         variance: &Tensor,
     ) -> Result<()> {
-        let head = part(x, 0, self.channels * self.inner);
         let vec4s = vec4s::fits(self, &[x]);
-        let first = if vec4s { vec4s::vec4_part(x, 0, self.channels) } else { head };
-        let (sums, segments) = self.sums(ctx, Mode::Moments, x, vec4s, &|_, _| smallvec![first])?;
-        self.finish(
-            ctx.device(),
-            Mode::Moments,
-            x.dtype,
-            segments,
-            &sums,
-            smallvec![head, mean.into(), variance.into()],
-            &|p| p,
-        )
+        let (sums, segments) = self.sums(ctx, x, vec4s, None)?;
+        let call = Moments {
+            sums: (&sums).into(),
+            head: part(x, 0, self.channels * self.inner),
+            mean: mean.into(),
+            variance: variance.into(),
+            channels: self.params(segments),
+        };
+        let lanes = lanes(segments);
+        let grid = Grid::linear(self.channels * lanes as usize, WORKGROUP);
+        ctx.device().enqueue(&call.program(&Moments::of(x.dtype, lanes), grid))
     }
 
     /// `y` from `x` and the statistics.
@@ -277,28 +312,22 @@ impl Channels {
     /// The gradients of scale, offset and `x`.
     pub fn backward(&self, ctx: &mut dyn OpContext, g: &Gradient<'_>, dx: &Tensor) -> Result<()> {
         let vec4s = vec4s::fits(self, &[g.x, g.dy, g.mean]);
-        let (sums, segments) = self.sums(ctx, Mode::Gradient, g.x, vec4s, &|first, count| {
-            if vec4s {
-                smallvec![
-                    vec4s::vec4_part(g.dy, first, count),
-                    vec4s::vec4_part(g.mean, 0, self.channels)
-                ]
-            } else {
-                smallvec![part(g.dy, first, count), g.mean.into()]
-            }
-        })?;
-        let rest = smallvec![
-            g.mean.into(),
-            g.variance.into(),
-            g.scale.into(),
-            g.scale_backprop.into(),
-            g.offset_backprop.into(),
-            g.coefficients.into(),
-        ];
-        let device = ctx.device();
-        self.finish(device, Mode::Gradient, F32, segments, &sums, rest, &|p| {
-            p.u32(u32::from(g.is_training)).f32(g.epsilon)
-        })?;
+        let (sums, segments) = self.sums(ctx, g.x, vec4s, Some([g.dy, g.mean]))?;
+        let call = Gradients {
+            sums: (&sums).into(),
+            mean: g.mean.into(),
+            variance: g.variance.into(),
+            scale: g.scale.into(),
+            scale_backprop: g.scale_backprop.into(),
+            offset_backprop: g.offset_backprop.into(),
+            coefficients: g.coefficients.into(),
+            channels: self.params(segments),
+            is_training: g.is_training,
+            epsilon: g.epsilon,
+        };
+        let (device, lanes) = (ctx.device(), lanes(segments));
+        let grid = Grid::linear(self.channels * lanes as usize, WORKGROUP);
+        device.enqueue(&call.program(&Gradients::of(lanes), grid))?;
         if vec4s::fits(self, &[g.dy, g.x, g.coefficients, dx]) {
             return vec4s::BACKWARD.enqueue(device, self, &[g.dy, g.x], &[g.coefficients], dx, 0.0);
         }
@@ -321,16 +350,15 @@ impl Channels {
     }
 
     /// Enqueues the two sums of each channel and segment, over windows of images where `x` exceeds
-    /// a binding. `others` gives the tensors that are bound beside a window's elements of `x`;
-    /// `vec4s` tells that all of them are taken four channels at once. Returns the sums and the
-    /// number of segments.
+    /// a binding. The sums are those of a gradient if `dy` and the mean are given; `vec4s` tells
+    /// that all tensors are taken four channels at once. Returns the sums and the number of
+    /// segments.
     fn sums(
         &self,
         ctx: &mut dyn OpContext,
-        mode: Mode,
         x: &Tensor,
         vec4s: bool,
-        others: &dyn Fn(usize, usize) -> SmallVec<[Binding; 8]>,
+        gradient: Option<[&Tensor; 2]>,
     ) -> Result<(Tensor, usize)> {
         let Self { images, channels, inner, profile } = *self;
         let image = channels * inner;
@@ -349,65 +377,37 @@ impl Channels {
             let first = w * per_window;
             let count = per_window.min(images - first);
             device.check_extent(count * image)?;
-            let of_x = if vec4s { vec4s::vec4_part } else { part }(x, first * image, count * image);
-            let mut bindings: SmallVec<[Binding; 8]> = smallvec![of_x];
-            bindings.extend(others(first * image, count * image));
-            bindings.push(if vec4s {
-                vec4s::vec4_part(&sums, 0, sums.len())
-            } else {
-                (&sums).into()
-            });
-            let mut params = Params::new().u32(segments * lines).u32(count).u32(lines);
-            if !vec4s {
-                params = params.u32(inner);
-            }
-            device.enqueue_counted(
-                &Program {
-                    key: Key::new("norm_sums")
-                        .name(mode.name())
-                        .dtype(x.dtype)
-                        .number(u32::from(vec4s)),
-                    shader: &|| {
-                        if vec4s {
-                            vec4s::sums_shader(mode, x.dtype)
-                        } else {
-                            mode.sums_shader(x.dtype)
-                        }
-                    },
-                    bindings,
-                    params: params.u32(segments).u32(w * segments).u32(all_segments),
-                    grid: Grid::linear(segments * lines, WORKGROUP),
-                },
-                F32.flops(4 * count * image),
-            )?;
+            let part = if vec4s { vec4s::vec4_part } else { part };
+            let window = |t: &Tensor| part(t, first * image, count * image);
+            let call = Sums {
+                x: window(x),
+                sums: part(&sums, 0, sums.len()),
+                head: gradient.is_none().then(|| part(x, 0, image)),
+                dy: gradient.map(|[dy, _]| window(dy)),
+                mean: gradient.map(|[_, mean]| part(mean, 0, channels)),
+                count: segments * lines,
+                images: count,
+                lines,
+                inner: (!vec4s).then_some(inner),
+                segments,
+                first_segment: w * segments,
+                all_segments,
+            };
+            let mode = if gradient.is_some() { Mode::Gradient } else { Mode::Moments };
+            let of = Sums::of(mode, x.dtype, vec4s);
+            let grid = Grid::linear(segments * lines, WORKGROUP);
+            device.enqueue_counted(&call.program(&of, grid), F32.flops(4 * count * image))?;
         }
         Ok((sums, all_segments))
     }
 
-    /// Enqueues the program that computes a channel's values from its sums. `params` adds the
-    /// mode's own parameters.
-    #[expect(clippy::too_many_arguments, reason = "one dispatch for both modes")]
-    fn finish(
-        &self,
-        device: &Device,
-        mode: Mode,
-        dtype: DType,
-        segments: usize,
-        sums: &Tensor,
-        others: SmallVec<[Binding; 8]>,
-        params: &dyn Fn(Params) -> Params,
-    ) -> Result<()> {
-        let lanes = if segments < 32 { 1 } else { 64 };
-        let mut bindings: SmallVec<[Binding; 8]> = smallvec![sums.into()];
-        bindings.extend(others);
-        device.enqueue(&Program {
-            key: Key::new("norm_finish").name(mode.name()).dtype(dtype).number(lanes),
-            shader: &|| mode.finish_shader(dtype, lanes),
-            bindings,
-            params: params(
-                Params::new().u32(self.channels).u32(self.inner).u32(segments).u32(self.total()),
-            ),
-            grid: Grid::linear(self.channels * lanes as usize, WORKGROUP),
-        })
+    const fn params(&self, segments: usize) -> FinishParams {
+        let (channels, inner) = (self.channels, self.inner);
+        FinishParams { channels, inner, segments, total: self.total() }
     }
+}
+
+/// The invocations that add up the segments of a channel.
+const fn lanes(segments: usize) -> u32 {
+    if segments < 32 { 1 } else { 64 }
 }

@@ -1,15 +1,13 @@
 //! Batch normalization of four channels at once: channels are the innermost dimension and a
 //! multiple of four.
 
-use smallvec::SmallVec;
-
 use super::super::TYPES;
-use super::{Channels, Mode};
-use crate::device::{Binding, Device, Grid, Key, Params, Profile, Program};
+use super::Channels;
+use crate::device::{Binding, Device, Grid, Key, KeyPart, Profile, declare_program};
 use crate::dtype::DType::{self, F32};
 use crate::error::Result;
 use crate::kernels::reduce::program::{part, window_bytes};
-use crate::shader::{Field, Shader, WORKGROUP, vec4};
+use crate::shader::{Access, List, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 /// The most rows of an invocation.
@@ -35,7 +33,7 @@ pub(super) struct End {
 }
 
 /// `y` from `x`.
-pub(super) const FORWARD: End = End {
+pub(super) static FORWARD: End = End {
     name: "forward",
     walked: &["x"],
     vectors: &["mean", "variance", "scale", "offset"],
@@ -46,7 +44,7 @@ pub(super) const FORWARD: End = End {
     write: "write_result(i, (read_x(i) - mean_value) * factor + shift, 4u);",
 };
 /// The gradient of `x`.
-pub(super) const BACKWARD: End = End {
+pub(super) static BACKWARD: End = End {
     name: "backward",
     walked: &["dy", "x"],
     vectors: &["coefficients"],
@@ -58,27 +56,36 @@ pub(super) const BACKWARD: End = End {
     write: "write_result(i, a * read_dy(i) - b * (read_x(i) - mean_value) - share, 4u);",
 };
 
-impl End {
-    fn shader(&self, dtype: DType) -> Shader {
-        let mut shader = Shader::new(format!("batch norm {} {dtype} vec4s", self.name));
-        for name in self.walked {
-            shader = vec4::bind_read(shader, name, dtype);
-        }
-        for name in self.vectors {
-            shader = vec4::bind_read(shader, name, F32);
-        }
-        shader =
-            vec4::bind_write(shader, "result", dtype).u32s(&["count", "units", "rows", "step"]);
-        if self.epsilon {
-            shader = shader.param("epsilon", Field::F32);
-        }
-        shader
+impl KeyPart for &End {
+    fn add_to(&self, key: Key) -> Key {
+        key.name(self.name)
+    }
+}
+
+declare_program! {
+    /// An end of a batch normalization.
+    struct EndProgram = "norm_vec4s"(end: &'static End, dtype: DType);
+    lists {
+        walked: List(end.walked.iter().map(|name| (*name, Access::ReadVec4s(dtype)))),
+        vectors: List(end.vectors.iter().map(|name| (*name, Access::ReadVec4s(F32)))),
+    }
+    bindings { result: Access::WriteVec4s(dtype) }
+    params {
+        count: usize, units: usize, rows: usize, step: usize, epsilon: Option<f32> = end.epsilon,
+    }
+}
+
+impl EndProgram {
+    fn shader(end: &'static End, dtype: DType) -> Shader {
+        Self::declare(format!("batch norm {} {dtype} vec4s", end.name), end, dtype)
             .library("quotient")
-            .define("CHANNEL", self.channel)
-            .define("WRITE", self.write)
+            .define("CHANNEL", end.channel)
+            .define("WRITE", end.write)
             .body(include_str!("../../../../shaders/norm_rows.wgsl"))
     }
+}
 
+impl End {
     /// Enqueues the program, over windows of rows where a tensor exceeds a binding.
     pub(super) fn enqueue(
         &'static self,
@@ -96,20 +103,19 @@ impl End {
             let step = row_step(channels.profile, rows, units);
             let window =
                 |t: &Tensor| vec4_part(t, first * channels.channels, rows * channels.channels);
-            let mut bindings: SmallVec<[Binding; 8]> = walked.iter().map(|t| window(t)).collect();
-            bindings.extend(vectors.iter().map(|t| Binding::raw(t, vec4::unit(F32))));
-            bindings.push(window(result));
-            let params = Params::new().u32(step * units).u32(units).u32(rows).u32(step);
-            device.enqueue_counted(
-                &Program {
-                    key: Key::new("norm_vec4s").name(self.name).dtype(dtype),
-                    shader: &|| self.shader(dtype),
-                    bindings,
-                    params: if self.epsilon { params.f32(epsilon) } else { params },
-                    grid: Grid::linear(step * units, WORKGROUP),
-                },
-                F32.flops(self.operations * rows * channels.channels),
-            )?;
+            let call = EndProgram {
+                walked: walked.iter().map(|t| window(t)).collect(),
+                vectors: vectors.iter().map(|t| Binding::raw(t, vec4::unit(F32))).collect(),
+                result: window(result),
+                count: step * units,
+                units,
+                rows,
+                step,
+                epsilon: self.epsilon.then_some(epsilon),
+            };
+            let (of, grid) = (EndProgram::of(self, dtype), Grid::linear(step * units, WORKGROUP));
+            let operations = F32.flops(self.operations * rows * channels.channels);
+            device.enqueue_counted(&call.program(&of, grid), operations)?;
         }
         Ok(())
     }
@@ -125,42 +131,8 @@ pub(super) fn vec4_part(t: &Tensor, first: usize, count: usize) -> Binding {
     Binding { unit: vec4::unit(t.dtype), ..part(t, first, count) }
 }
 
-/// The sums of [`Mode::sums_shader`].
-pub(super) fn sums_shader(mode: Mode, dtype: DType) -> Shader {
-    let shader = Shader::new(format!("batch norm, sums for {}, {dtype} vec4s", mode.name()));
-    let shader = vec4::bind_read(shader, "x", dtype);
-    let (shader, center, terms) = match mode {
-        Mode::Moments => (
-            vec4::bind_read(shader, "head", dtype),
-            "read_head(c)",
-            "block_first += d;\n            block_second += d * d;",
-        ),
-        Mode::Gradient => (
-            vec4::bind_read(vec4::bind_read(shader, "dy", dtype), "mean", F32),
-            "read_mean(c)",
-            "let g = read_dy(e);\n            block_first += g;\n            block_second += g * \
-             d;",
-        ),
-    };
-    vec4::bind_write(shader, "sums", F32)
-        .u32s(&["count", "images", "units", "segments", "first_segment", "all_segments"])
-        .library("quotient")
-        .define("CENTER", center)
-        .define("TERMS", terms)
-        .body(include_str!("../../../../shaders/norm_sums_vec4s.wgsl"))
-}
-
 /// Every variant.
 pub(super) fn shaders() -> Vec<Shader> {
-    TYPES
-        .iter()
-        .flat_map(|&dtype| {
-            [
-                FORWARD.shader(dtype),
-                BACKWARD.shader(dtype),
-                sums_shader(Mode::Moments, dtype),
-                sums_shader(Mode::Gradient, dtype),
-            ]
-        })
-        .collect()
+    let ends = [&FORWARD, &BACKWARD];
+    TYPES.iter().flat_map(|&dtype| ends.map(|end| EndProgram::shader(end, dtype))).collect()
 }

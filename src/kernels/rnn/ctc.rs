@@ -10,9 +10,7 @@
 
 use std::collections::HashMap;
 
-use smallvec::smallvec;
-
-use crate::device::{Device, Grid, Key, Params, Profile, Program};
+use crate::device::{Device, Grid, Profile, declare_program, enum_key_parts};
 use crate::dtype::{
     DType::{self, *},
     types,
@@ -363,33 +361,43 @@ impl Pass {
             Self::Gradient => "gradient",
         }
     }
+}
 
-    fn shader(self, dtype: DType, steps: u32) -> Shader {
+enum_key_parts!(Pass);
+
+declare_program! {
+    /// A pass over some steps of the sequences of a group.
+    struct PassProgram = "ctc"(pass: Pass, dtype: DType, by: u32);
+    bindings { plan: U32, y: dtype, alpha: dtype }
+    optional {
+        beta: (pass == Pass::Backward).then_some(dtype),
+        loss: (pass == Pass::Gradient).then_some(dtype),
+    }
+    params {
+        first_sequence: usize, end_sequence: usize, first_step: usize, steps: usize, batch: usize,
+        classes: usize, blank: usize, merge: bool, most_positions: usize,
+    }
+}
+
+impl PassProgram {
+    fn shader(pass: Pass, dtype: DType, by: u32) -> Shader {
         let double = dtype == F64;
         let of = |name| if double { format!("{name}_f64") } else { format!("{name}_f32") };
         let literal = |text: &str| format!("{text}{}", if double { "lf" } else { "f" });
-        let shader = Shader::new(format!("ctc {} {dtype} by {steps}", self.name()))
-            .bind("plan", U32)
-            .bind("y", dtype)
-            .bind("alpha", dtype);
-        let (shader, body) = match self {
-            Self::Forward => (shader, include_str!("../../../shaders/rnn/ctc_forward.wgsl")),
-            Self::Backward => {
-                (shader.bind("beta", dtype), include_str!("../../../shaders/rnn/ctc_backward.wgsl"))
-            }
-            Self::Gradient => {
-                (shader.bind("loss", dtype), include_str!("../../../shaders/rnn/ctc_gradient.wgsl"))
-            }
+        let body = match pass {
+            Pass::Forward => include_str!("../../../shaders/rnn/ctc_forward.wgsl"),
+            Pass::Backward => include_str!("../../../shaders/rnn/ctc_backward.wgsl"),
+            Pass::Gradient => include_str!("../../../shaders/rnn/ctc_gradient.wgsl"),
         };
-        let shader = match self {
-            Self::Gradient => shader.library(library::of_type("exp", dtype)),
+        let label = format!("ctc {} {dtype} by {by}", pass.name());
+        let shader = Self::declare(label, pass, dtype, by);
+        let shader = match pass {
+            Pass::Gradient => shader.library(library::of_type("exp", dtype)),
             _ => shader,
         };
         shader
             .library(library::of_type("log_sum_exp", dtype))
             .library(library::of_type("special", dtype))
-            .u32s(&["first_sequence", "end_sequence", "first_step", "steps", "batch", "classes"])
-            .u32s(&["blank", "merge", "most_positions"])
             .define("REAL", dtype.value())
             .define("ZERO", literal("0.0"))
             .define("LOG_NOTHING", literal("-1.0e30"))
@@ -400,7 +408,7 @@ impl Pass {
             .define("LOG_SUM_EXP", of("log_sum_exp"))
             .workgroup([UNITS as u32, 1, 1])
             .body(include_str!("../../../shaders/rnn/ctc.wgsl"))
-            .unrolled(steps, body)
+            .unrolled(by, body)
     }
 }
 
@@ -412,50 +420,39 @@ impl Run<'_> {
         let sequences = group.end - group.first;
         let of_loops = pass.steps(&self.device.profile(), classes, group)?;
         let window = windows::part(self.y, first * batch * classes, steps * batch * classes);
-        let mut bindings = smallvec![self.plan.into(), (&window).into(), self.alpha.into()];
         // Each position takes a sum of up to three exponentials, and its logarithm; the gradient
         // takes one exponential for each position, and a difference for each class.
         let operations = match pass {
             Pass::Gradient => 4 * group.positions + 2 * classes,
             Pass::Forward | Pass::Backward => 12 * group.positions,
         };
-        let groups = match pass {
-            Pass::Forward => sequences,
-            Pass::Backward => {
-                bindings.push(self.beta.into());
-                sequences
-            }
-            Pass::Gradient => {
-                bindings.push(self.loss.into());
-                steps * sequences
-            }
+        let groups = if pass == Pass::Gradient { steps * sequences } else { sequences };
+        let call = PassProgram {
+            plan: self.plan.into(),
+            y: (&window).into(),
+            alpha: self.alpha.into(),
+            beta: (pass == Pass::Backward).then(|| self.beta.into()),
+            loss: (pass == Pass::Gradient).then(|| self.loss.into()),
+            first_sequence: group.first,
+            end_sequence: group.end,
+            first_step: first,
+            steps,
+            batch,
+            classes,
+            blank: self.blank,
+            merge: self.merges,
+            most_positions: group.positions,
         };
-        self.device.enqueue_counted(
-            &Program {
-                key: Key::new("ctc").name(pass.name()).dtype(dtype).number(of_loops),
-                shader: &|| pass.shader(dtype, of_loops),
-                bindings,
-                params: Params::new()
-                    .u32(group.first)
-                    .u32(group.end)
-                    .u32(first)
-                    .u32(steps)
-                    .u32(batch)
-                    .u32(classes)
-                    .u32(self.blank)
-                    .u32(u32::from(self.merges))
-                    .u32(group.positions),
-                grid: Grid::groups(groups),
-            },
-            dtype.flops(operations * sequences * steps),
-        )
+        let operations = dtype.flops(operations * sequences * steps);
+        let of = PassProgram::of(pass, dtype, of_loops);
+        self.device.enqueue_counted(&call.program(&of, Grid::groups(groups)), operations)
     }
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let mut all: Vec<_> =
-        TYPES.iter().flat_map(|t| Pass::ALL.map(|pass| pass.shader(*t, 1))).collect();
-    all.extend(STEPS[1..].iter().map(|steps| Pass::Gradient.shader(F32, *steps)));
+        TYPES.iter().flat_map(|t| Pass::ALL.map(|pass| PassProgram::shader(pass, *t, 1))).collect();
+    all.extend(STEPS[1..].iter().map(|steps| PassProgram::shader(Pass::Gradient, F32, *steps)));
     all
 }

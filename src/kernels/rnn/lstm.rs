@@ -51,9 +51,11 @@ pub struct Extents {
 impl Lstm {
     /// Reads the attributes.
     pub fn new(attrs: &dyn Attrs, layout: Layout, sequence: bool) -> Result<Self> {
+        let [c_at, f_at] = layout.order();
         let setting = Setting {
             cells: 0,
-            order: layout.order(),
+            c_at,
+            f_at,
             peephole: attrs.bool("use_peephole")?,
             // BlockLSTMV2 has no such attribute.
             forget_bias: attrs.float("forget_bias").unwrap_or(0.0),

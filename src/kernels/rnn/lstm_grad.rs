@@ -19,11 +19,9 @@ struct Common {
 
 impl Common {
     fn new(attrs: &dyn Attrs, layout: Layout) -> Result<Self> {
-        let setting = Setting {
-            order: layout.order(),
-            peephole: attrs.bool("use_peephole")?,
-            ..Setting::default()
-        };
+        let [c_at, f_at] = layout.order();
+        let setting =
+            Setting { c_at, f_at, peephole: attrs.bool("use_peephole")?, ..Setting::default() };
         Ok(Self { dtype: attrs.dtype("T")?, setting })
     }
 

@@ -3,13 +3,11 @@
 //! A body handles one cell `j` of one batch entry: element `t` of the tensors of [batch, cells],
 //! `row4 + k * p.cells` of those of [batch, 4 cells], `row2 + …` of those of [batch, 2 cells].
 
-use smallvec::SmallVec;
-
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Grid, Key, KeyPart, declare_params, declare_program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
-use crate::shader::{Field, Shader, WORKGROUP};
+use crate::shader::{List, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// One program.
@@ -22,20 +20,16 @@ pub struct Pointwise {
     body: &'static str,
 }
 
-/// The settings that the programs of an LSTM need beside the tensors. `consts` holds the bias of
-/// the four gates and the three peepholes.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Setting {
-    /// Cells of a batch entry.
-    pub cells: usize,
-    /// Position of the cell input and of the forget gate among the gates.
-    pub order: [u32; 2],
-    /// Whether gates see the cell's state.
-    pub peephole: bool,
-    /// The bias that is added to the forget gate.
-    pub forget_bias: f32,
-    /// The bound of the cell's state; there is none unless this is positive.
-    pub cell_clip: f32,
+declare_params! {
+    /// The settings that the programs of an LSTM need beside the tensors: the cells of a batch
+    /// entry, the positions of the cell input and of the forget gate among the gates, whether gates
+    /// see the cell's state, the bias that is added to the forget gate, and the bound of the cell's
+    /// state (there is none unless it is positive). `consts` holds the bias of the four gates and
+    /// the three peepholes.
+    #[derive(Debug, Default)]
+    pub struct Setting {
+        cells: usize, c_at: u32, f_at: u32, peephole: bool, forget_bias: f32, cell_clip: f32,
+    }
 }
 
 /// Input gate, forget gate, cell input and the cell's state.
@@ -198,7 +192,7 @@ const ALL: [&Pointwise; 10] = [
 
 /// Every shader.
 pub fn shaders() -> Vec<Shader> {
-    ALL.iter().map(|p| p.shader()).collect()
+    ALL.iter().map(|p| PointwiseProgram::shader(p)).collect()
 }
 
 impl Pointwise {
@@ -218,49 +212,41 @@ impl Pointwise {
         for tensor in tensors {
             ctx.device().check_extent(tensor.len())?;
         }
-        let bindings: SmallVec<[Binding; 8]> = tensors.iter().map(|t| Binding::from(*t)).collect();
-        ctx.device().enqueue_counted(
-            &Program {
-                key: Key::new("rnn").name(self.name),
-                shader: &|| self.shader(),
-                bindings,
-                params: Params::new()
-                    .u32(count)
-                    .u32(setting.cells)
-                    .u32(setting.order[0])
-                    .u32(setting.order[1])
-                    .u32(u32::from(setting.peephole))
-                    .f32(setting.forget_bias)
-                    .f32(setting.cell_clip),
-                grid: Grid::linear(count, WORKGROUP),
-            },
-            DType::F32.flops(self.operations * count),
-        )
+        let tensors = tensors.iter().map(|t| (*t).into()).collect();
+        let call = PointwiseProgram { tensors, count, setting: *setting };
+        let (of, grid) = (PointwiseProgram::of(self), Grid::linear(count, WORKGROUP));
+        let operations = DType::F32.flops(self.operations * count);
+        ctx.device().enqueue_counted(&call.program(&of, grid), operations)
     }
+}
 
-    fn shader(&self) -> Shader {
-        let shader = self
-            .bindings
-            .iter()
-            .fold(Shader::new(self.name), |shader, name| shader.bind(name, DType::F32));
-        let shader = shader
-            .u32s(&["count", "cells", "c_at", "f_at", "peephole"])
-            .param("forget_bias", Field::F32)
-            .param("cell_clip", Field::F32);
-        let shader = if self.bindings.contains(&"consts") && self.bindings.contains(&"gx") {
-            shader.body(include_str!("../../../shaders/rnn/gate.wgsl"))
-        } else {
-            shader
-        };
-        let shader = if self.bindings.contains(&"consts") {
-            shader.body(include_str!("../../../shaders/rnn/peephole.wgsl"))
-        } else {
-            shader
-        };
+impl KeyPart for &Pointwise {
+    fn add_to(&self, key: Key) -> Key {
+        key.name(self.name)
+    }
+}
+
+declare_program! {
+    /// The program of a row.
+    struct PointwiseProgram = "rnn"(row: &'static Pointwise);
+    lists { tensors: List(row.bindings.iter().map(|name| (*name, DType::F32))) }
+    bindings {}
+    params { count: usize, setting: Setting }
+}
+
+impl PointwiseProgram {
+    fn shader(row: &'static Pointwise) -> Shader {
+        let mut shader = Self::declare(row.name, row);
+        if row.bindings.contains(&"consts") {
+            if row.bindings.contains(&"gx") {
+                shader = shader.body(include_str!("../../../shaders/rnn/gate.wgsl"));
+            }
+            shader = shader.body(include_str!("../../../shaders/rnn/peephole.wgsl"));
+        }
         shader
             .library("exp")
             .library("hyperbolic")
-            .define("BODY", self.body)
+            .define("BODY", row.body)
             .body(include_str!("../../../shaders/rnn/pointwise.wgsl"))
     }
 }

@@ -1,10 +1,8 @@
 //! The ends of sequences: the rows of their first and last steps in tensors over all steps. States
 //! are added to these rows, or copied from them. Sequences without steps keep their states.
 
-use smallvec::{SmallVec, smallvec};
-
 use super::extents::Extents;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Device, Grid, declare_program, enum_key_parts};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::windows::{limit, part, ranges, too_large};
@@ -86,13 +84,10 @@ impl Ends<'_> {
         };
         let real = after.dtype;
         let count = self.extents.batch * columns;
-        device.enqueue(&Program {
-            key: Key::new("rnn idle").dtype(real),
-            shader: &|| idle_shader(real),
-            bindings: smallvec![before.tensor.into(), after.into(), lengths.into()],
-            params: Params::new().u32(count).u32(columns).u32(before.at).u32(before.stride),
-            grid: Grid::linear(count, WORKGROUP),
-        })
+        let (state_at, state_stride) = (before.at, before.stride);
+        let (before, after, lengths) = (before.tensor.into(), after.into(), lengths.into());
+        let call = KeepIdle { before, after, lengths, count, columns, state_at, state_stride };
+        device.enqueue(&call.program(&KeepIdle::of(real), Grid::linear(count, WORKGROUP)))
     }
 
     fn enqueue(
@@ -113,59 +108,72 @@ impl Ends<'_> {
         let [step_rows, sequence_rows] = extents.row_strides();
         for (first, bound) in ranges(extents.rows(), fitting) {
             let window = part(rows.tensor, first * rows.width, bound * rows.width);
-            let mut bindings: SmallVec<[Binding; 8]> =
-                smallvec![Binding::from(&window), states.tensor.into()];
-            bindings.extend(self.lengths.map(Binding::from));
-            device.enqueue(&Program {
-                key: Key::new("rnn ends")
-                    .dtype(real)
-                    .number(act as u32)
-                    .number(u32::from(self.lengths.is_some())),
-                shader: &|| shader(act, real, self.lengths.is_some()),
-                bindings,
-                params: Params::new()
-                    .u32(count)
-                    .u32(rows.count)
-                    .u32(rows.width)
-                    .u32(rows.at)
-                    .u32(states.at)
-                    .u32(states.stride)
-                    .u32(extents.steps)
-                    .u32(step_rows)
-                    .u32(sequence_rows)
-                    .u32(first)
-                    .u32(first + bound)
-                    .u32(u32::from(late)),
-                grid: Grid::linear(count, WORKGROUP),
-            })?;
+            let call = EndRows {
+                rows: (&window).into(),
+                states: states.tensor.into(),
+                lengths: self.lengths.map(Into::into),
+                count,
+                columns: rows.count,
+                width: rows.width,
+                at: rows.at,
+                state_at: states.at,
+                state_stride: states.stride,
+                steps: extents.steps,
+                step_rows,
+                sequence_rows,
+                first_row: first,
+                rows_end: first + bound,
+                late,
+            };
+            let of = EndRows::of(act, real, self.lengths.is_some());
+            device.enqueue(&call.program(&of, Grid::linear(count, WORKGROUP)))?;
         }
         Ok(())
     }
 }
 
-fn shader(act: Act, real: DType, lengths: bool) -> Shader {
-    let (name, body) = match act {
-        Act::Add => ("add", "store_rows(at, load_rows(at) + load_states(state));"),
-        Act::Take => ("take", "store_states(state, load_rows(at));"),
-    };
-    let label = format!("rnn ends {name} {real}{}", if lengths { " of lengths" } else { "" });
-    let shader = Shader::new(label).bind("rows", real).bind("states", real);
-    let shader = if lengths { shader.bind("lengths", DType::I32) } else { shader };
-    shader
-        .u32s(&["count", "columns", "width", "at", "state_at", "state_stride"])
-        .u32s(&["steps", "step_rows", "sequence_rows", "first_row", "rows_end", "late"])
-        .define("LENGTH", if lengths { "u32(load_lengths(sequence))" } else { "p.steps" })
-        .define("BODY", body)
-        .body(include_str!("../../../../shaders/rnn/ends.wgsl"))
+enum_key_parts!(Act);
+
+declare_program! {
+    /// The operation on the states and the rows `first_row` to `rows_end`.
+    struct EndRows = "rnn ends"(act: Act, real: DType, has_lengths: bool);
+    bindings { rows: real, states: real }
+    optional { lengths: has_lengths.then_some(DType::I32) }
+    params {
+        count: usize, columns: usize, width: usize, at: usize, state_at: usize,
+        state_stride: usize, steps: usize, step_rows: usize, sequence_rows: usize,
+        first_row: usize, rows_end: usize, late: bool,
+    }
 }
 
-fn idle_shader(real: DType) -> Shader {
-    Shader::new(format!("rnn idle {real}"))
-        .bind("before", real)
-        .bind("after", real)
-        .bind("lengths", DType::I32)
-        .u32s(&["count", "columns", "state_at", "state_stride"])
-        .body(include_str!("../../../../shaders/rnn/idle.wgsl"))
+impl EndRows {
+    fn shader(act: Act, real: DType, has_lengths: bool) -> Shader {
+        let (name, body) = match act {
+            Act::Add => ("add", "store_rows(at, load_rows(at) + load_states(state));"),
+            Act::Take => ("take", "store_states(state, load_rows(at));"),
+        };
+        let label =
+            format!("rnn ends {name} {real}{}", if has_lengths { " of lengths" } else { "" });
+        let length = if has_lengths { "u32(load_lengths(sequence))" } else { "p.steps" };
+        Self::declare(label, act, real, has_lengths)
+            .define("LENGTH", length)
+            .define("BODY", body)
+            .body(include_str!("../../../../shaders/rnn/ends.wgsl"))
+    }
+}
+
+declare_program! {
+    /// Copies the states of sequences without steps.
+    struct KeepIdle = "rnn idle"(real: DType);
+    bindings { before: real, after: real, lengths: DType::I32 }
+    params { count: usize, columns: usize, state_at: usize, state_stride: usize }
+}
+
+impl KeepIdle {
+    fn shader(real: DType) -> Shader {
+        Self::declare(format!("rnn idle {real}"), real)
+            .body(include_str!("../../../../shaders/rnn/idle.wgsl"))
+    }
 }
 
 /// Every shader.
@@ -173,9 +181,9 @@ pub fn shaders() -> Vec<Shader> {
     let mut all = Vec::new();
     for real in [DType::F32, DType::F64] {
         for act in [Act::Add, Act::Take] {
-            all.extend([false, true].map(|lengths| shader(act, real, lengths)));
+            all.extend([false, true].map(|lengths| EndRows::shader(act, real, lengths)));
         }
-        all.push(idle_shader(real));
+        all.push(KeepIdle::shader(real));
     }
     all
 }

@@ -1,9 +1,12 @@
 //! The attributes of a recurrent network, and the layout of its parameters in memory.
 
+use crate::device::enum_key_parts;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::Attrs;
 use crate::{invalid, require};
+
+enum_key_parts!(Mode, Storage);
 
 /// The kind of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,18 +1,16 @@
 //! The small programs around the steps: packed weights, inputs without weights, and dropout.
 
-use smallvec::smallvec;
-
 use super::model::{Layout, Mode, Model, Storage};
 use super::parameters::Parameters;
 use super::text::gates_type;
-use crate::device::{Binding, Device, Grid, Key, Params, Program};
+use crate::device::{Binding, Device, Grid, declare_program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::expression::Expression;
 use crate::kernels::op::OpContext;
 use crate::kernels::scalar::map::Signature;
 use crate::kernels::windows::{limit, part, ranges, too_large};
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::{List, Raw, Shader, WORKGROUP};
 use crate::tensor::Tensor;
 
 /// The recurrent weights of a layer with the gates of a unit side by side, direction by direction:
@@ -41,71 +39,72 @@ pub fn pack(
         };
         let biases = params.biases(p);
         let own = part(&packed, direction * count * mode.lanes(), count * mode.lanes());
-        ctx.device().enqueue(&Program {
-            key: Key::new("rnn pack").name(mode.name()).dtype(real).number(model.storage as u32),
-            shader: &|| pack_shader(&model),
-            bindings: smallvec![
-                Binding::from(&recurrent),
-                Binding::from(&biases),
-                Binding::raw(&own, (mode.lanes() * real.size()) as u32),
-            ],
-            params: Params::new().u32(count).u32(units).u32(u32::from(turned)),
-            grid: Grid::linear(count, WORKGROUP),
-        })?;
+        let packed = Binding::raw(&own, (mode.lanes() * real.size()) as u32);
+        let (recurrent, biases) = ((&recurrent).into(), (&biases).into());
+        let call = Pack { recurrent, biases, packed, count, units, turned };
+        let grid = Grid::linear(count, WORKGROUP);
+        ctx.device().enqueue(&call.program(&Pack::of(mode, real, model.storage), grid))?;
     }
     Ok(packed)
 }
 
-fn pack_shader(model: &Model) -> Shader {
-    let (mode, real) = (model.mode, model.real());
-    let gates = gates_type(mode, real);
-    let both = |gate: &str| format!("bias(0u, {gate}, j) + bias(1u, {gate}, j)");
-    let weight = |gate: &str| format!("weight({gate}, unit, output)");
-    let all = ["0u", "1u", "2u", "3u"];
-    let [biases, weights] = match mode {
-        Mode::Lstm => [all.map(both).to_vec(), all.map(weight).to_vec()],
-        // The candidate's two parts are kept apart: the reset gate comes between them.
-        Mode::Gru => [
-            vec![
-                both("0u"),
-                both("1u"),
-                "bias(0u, 2u, j)".to_owned(),
-                "bias(1u, 2u, j)".to_owned(),
-            ],
-            vec![weight("0u"), weight("1u"), "real(0.0)".to_owned(), weight("2u")],
-        ],
-        // The candidate has a phase of its own, with no other weights beside its own.
-        Mode::GruResetBefore => {
-            let first = |text: &dyn Fn(&str) -> String, second: &str| {
-                vec![text("2u * phase"), format!("select(real(0.0), {second}, phase == 0u)")]
-            };
-            [first(&both, &both("1u")), first(&weight, &weight("1u"))]
-        }
-        _ => [vec![both("0u")], vec![weight("0u")]],
+declare_program! {
+    /// Packs the weights of a direction.
+    struct Pack = "rnn pack"(mode: Mode, real: DType, storage: Storage);
+    bindings {
+        recurrent: real, biases: real,
+        packed: Raw(gates_type(mode, real), (mode.lanes() * real.size()) as u32),
     }
-    .map(|values| format!("Gates({})", values.join(", ")));
-    let (name, weight_at) = match model.storage {
-        Storage::Vector => ("vector", "(gate * p.units + unit) * p.units + output"),
-        Storage::Tensors => ("tensors", "(output * COUNT + gate) * p.units + unit"),
-    };
-    let bias = match model.biases() {
-        1 => "select(real(0.0), load_biases(gate * p.units + unit), part == 0u)",
-        _ => "load_biases((part * COUNT + gate) * p.units + unit)",
-    };
-    Shader::new(format!("rnn pack {} {real} {name}", mode.name()))
-        .bind("recurrent", real)
-        .bind("biases", real)
-        .bind_raw("packed", gates, (mode.lanes() * real.size()) as u32)
-        .u32s(&["count", "units", "turned"])
-        .define("REAL", real.value())
-        .define("GATES", gates)
-        .define("COUNT", mode.gates().to_string())
-        .define("PHASES", mode.phases().to_string())
-        .define("WEIGHT_AT", weight_at)
-        .define("BIAS", bias)
-        .define("BIASES", biases)
-        .define("WEIGHTS", weights)
-        .body(include_str!("../../../../shaders/rnn/pack.wgsl"))
+    params { count: usize, units: usize, turned: bool }
+}
+
+impl Pack {
+    fn shader(mode: Mode, real: DType, storage: Storage) -> Shader {
+        let gates = gates_type(mode, real);
+        let both = |gate: &str| format!("bias(0u, {gate}, j) + bias(1u, {gate}, j)");
+        let weight = |gate: &str| format!("weight({gate}, unit, output)");
+        let all = ["0u", "1u", "2u", "3u"];
+        let [biases, weights] = match mode {
+            Mode::Lstm => [all.map(both).to_vec(), all.map(weight).to_vec()],
+            // The candidate's two parts are kept apart: the reset gate comes between them.
+            Mode::Gru => [
+                vec![
+                    both("0u"),
+                    both("1u"),
+                    "bias(0u, 2u, j)".to_owned(),
+                    "bias(1u, 2u, j)".to_owned(),
+                ],
+                vec![weight("0u"), weight("1u"), "real(0.0)".to_owned(), weight("2u")],
+            ],
+            // The candidate has a phase of its own, with no other weights beside its own.
+            Mode::GruResetBefore => {
+                let first = |text: &dyn Fn(&str) -> String, second: &str| {
+                    vec![text("2u * phase"), format!("select(real(0.0), {second}, phase == 0u)")]
+                };
+                [first(&both, &both("1u")), first(&weight, &weight("1u"))]
+            }
+            _ => [vec![both("0u")], vec![weight("0u")]],
+        }
+        .map(|values| format!("Gates({})", values.join(", ")));
+        let (name, weight_at) = match storage {
+            Storage::Vector => ("vector", "(gate * p.units + unit) * p.units + output"),
+            Storage::Tensors => ("tensors", "(output * COUNT + gate) * p.units + unit"),
+        };
+        let bias = match Model::of_mode(real, mode, 1, storage).biases() {
+            1 => "select(real(0.0), load_biases(gate * p.units + unit), part == 0u)",
+            _ => "load_biases((part * COUNT + gate) * p.units + unit)",
+        };
+        Self::declare(format!("rnn pack {} {real} {name}", mode.name()), mode, real, storage)
+            .define("REAL", real.value())
+            .define("GATES", gates)
+            .define("COUNT", mode.gates().to_string())
+            .define("PHASES", mode.phases().to_string())
+            .define("WEIGHT_AT", weight_at)
+            .define("BIAS", bias)
+            .define("BIASES", biases)
+            .define("WEIGHTS", weights)
+            .body(include_str!("../../../../shaders/rnn/pack.wgsl"))
+    }
 }
 
 /// In a layer without weights for its input, each gate gets `x` itself.
@@ -126,35 +125,36 @@ fn skipping(device: &Device, mode: Mode, x: &Tensor, gates: &Tensor, back: bool)
         return Err(too_large(device.capabilities(), "a row of a recurrent layer"));
     }
     for (first, count) in ranges(rows, fitting) {
-        let x = part(x, first * units, count * units);
-        device.enqueue(&Program {
-            key: Key::new("rnn skip").name(mode.name()).dtype(x.dtype).number(u32::from(back)),
-            shader: &|| skip_shader(mode, x.dtype, back),
-            bindings: smallvec![
-                Binding::from(&x),
-                Binding::from(&part(gates, first * width, count * width)),
-            ],
-            params: Params::new().u32(x.len()).u32(units),
-            grid: Grid::linear(x.len(), WORKGROUP),
-        })?;
+        let (x, gates) =
+            (part(x, first * units, count * units), part(gates, first * width, count * width));
+        let tensors = [&x, &gates].into_iter().map(Binding::from).collect();
+        let call = Skip { tensors, count: x.len(), units };
+        let of = Skip::of(mode, x.dtype, back);
+        device.enqueue(&call.program(&of, Grid::linear(x.len(), WORKGROUP)))?;
     }
     Ok(())
 }
 
-fn skip_shader(mode: Mode, real: DType, back: bool) -> Shader {
-    let names = if back { ["dx", "grads"] } else { ["x", "gates"] };
-    let way = if back { "gather" } else { "spread" };
-    Shader::new(format!("rnn {way} {} {real}", mode.name()))
-        .bind(names[0], real)
-        .bind(names[1], real)
-        .u32s(&["count", "units"])
-        .define("WIDTH", if back { mode.slots() + 1 } else { mode.saved() }.to_string())
-        .define("INPUTS", mode.gates().to_string())
-        .body(if back {
-            include_str!("../../../../shaders/rnn/gather.wgsl")
-        } else {
-            include_str!("../../../../shaders/rnn/spread.wgsl")
-        })
+declare_program! {
+    /// The work of [`spread`], or `back` that of [`gather`].
+    struct Skip = "rnn skip"(mode: Mode, real: DType, back: bool);
+    lists { tensors: List(if back { ["dx", "grads"] } else { ["x", "gates"] }.map(|n| (n, real))) }
+    bindings {}
+    params { count: usize, units: usize }
+}
+
+impl Skip {
+    fn shader(mode: Mode, real: DType, back: bool) -> Shader {
+        let way = if back { "gather" } else { "spread" };
+        Self::declare(format!("rnn {way} {} {real}", mode.name()), mode, real, back)
+            .define("WIDTH", if back { mode.slots() + 1 } else { mode.saved() }.to_string())
+            .define("INPUTS", mode.gates().to_string())
+            .body(if back {
+                include_str!("../../../../shaders/rnn/gather.wgsl")
+            } else {
+                include_str!("../../../../shaders/rnn/spread.wgsl")
+            })
+    }
 }
 
 /// Calls `f` with the program of dropout. Its inputs are uniform numbers in [0, 1) and values; its
@@ -189,9 +189,9 @@ pub fn shaders() -> Vec<Shader> {
         all.extend(dropout(real, |s| s.linear_shaders()));
         for mode in Mode::ALL {
             for storage in [Storage::Vector, Storage::Tensors] {
-                all.push(pack_shader(&Model::of_mode(real, mode, 1, storage)));
+                all.push(Pack::shader(mode, real, storage));
             }
-            all.extend([false, true].map(|back| skip_shader(mode, real, back)));
+            all.extend([false, true].map(|back| Skip::shader(mode, real, back)));
         }
     }
     all

@@ -7,8 +7,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::model::Mode;
 use super::software;
-use super::text::StepsVariant;
-use crate::device::{Binding, Device, Grid, Params, Profile, Program};
+use super::text::{StepsProgram, StepsVariant};
+use crate::device::{Binding, Device, Grid, Profile};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::windows::{limit, part, ranges, too_large};
@@ -202,6 +202,7 @@ impl LayerSteps<'_> {
             _ => 1,
         };
         let all = self.steps * phases + usize::from(variant.backward);
+        let of = StepsProgram::of(variant);
         for (first_sequence, count) in ranges(self.batch, sequences) {
             let whole = sequences == self.batch && fitting >= self.steps;
             for (done, phases_now) in ranges(all, most) {
@@ -223,36 +224,32 @@ impl LayerSteps<'_> {
                 // The operations of the gates themselves are few beside the products.
                 let products = of_a_step(count) * phases_now / phases;
                 let bindings = bounds.iter().map(|bound| bound.binding(&rows));
-                device.enqueue_counted(
-                    &Program {
-                        key: variant.key(),
-                        shader: &|| variant.shader(),
-                        bindings: bindings.chain(self.lengths.map(Binding::from)).collect(),
-                        params: Params::new()
-                            .u32(self.units)
-                            .u32(self.steps)
-                            .u32(first)
-                            .u32(phases_now)
-                            .u32(first_sequence)
-                            .u32(first_sequence + count)
-                            .u32(rows.start)
-                            .u32(self.rows[0])
-                            .u32(self.rows[1])
-                            .u32(self.y)
-                            .u32(self.state[0])
-                            .u32(self.state[1])
-                            .u32(self.state[2])
-                            .u32(self.cell_part)
-                            .u32(tiles)
-                            .u32(slices)
-                            .u32(self.direction)
-                            .u32(self.directions)
-                            .u32(self.steps * self.batch)
-                            .u32(direction_weights),
-                        grid: Grid::groups(tiles * slices * self.directions),
-                    },
-                    variant.real.product_flops(products),
-                )?;
+                let call = StepsProgram {
+                    tensors: bindings.chain(self.lengths.map(Binding::from)).collect(),
+                    units: self.units,
+                    total: self.steps,
+                    first,
+                    phases: phases_now,
+                    first_sequence,
+                    sequences_end: first_sequence + count,
+                    first_row: rows.start,
+                    step_rows: self.rows[0],
+                    sequence_rows: self.rows[1],
+                    y_width: self.y,
+                    state_at: self.state[0],
+                    state_direction: self.state[1],
+                    state_stride: self.state[2],
+                    cell_part: self.cell_part,
+                    tiles,
+                    slices,
+                    first_direction: self.direction,
+                    directions: self.directions,
+                    direction_rows: self.steps * self.batch,
+                    direction_weights,
+                };
+                let grid = Grid::groups(tiles * slices * self.directions);
+                let operations = variant.real.product_flops(products);
+                device.enqueue_counted(&call.program(&of, grid), operations)?;
             }
         }
         Ok(())

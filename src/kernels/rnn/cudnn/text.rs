@@ -2,9 +2,9 @@
 
 use super::model::Mode;
 use super::software;
-use crate::device::Key;
+use crate::device::{Key, KeyPart, declare_program};
 use crate::dtype::DType;
-use crate::shader::Shader;
+use crate::shader::{List, Raw, Shader, Storage};
 
 /// Workgroup memory that every adapter has.
 const WORKGROUP_BYTES: usize = 16 << 10;
@@ -57,40 +57,53 @@ impl StepsVariant {
         (self.mode.lanes() * self.real.size()) as u32
     }
 
-    /// The key of its pipeline.
-    pub fn key(&self) -> Key {
-        Key::new("rnn steps")
-            .name(self.mode.name())
+    fn bindings(self) -> impl Iterator<Item = (&'static str, Storage)> {
+        let names: &[&str] = match (self.backward, self.mode.slots()) {
+            (false, _) => &["gates", "weights", "state", "y", "last"],
+            (true, 1) => &["weights", "state", "y", "dy", "d_state", "grads"],
+            (true, _) => &["weights", "state", "y", "dy", "d_state", "grads", "saved"],
+        };
+        let weights = Raw(gates_type(self.mode, self.real), self.gates_size());
+        let of = move |name| if name == "weights" { weights } else { Storage::Typed(self.real) };
+        let lengths = self.lengths.then_some(("lengths", Storage::Typed(DType::I32)));
+        names.iter().map(move |name| (*name, of(*name))).chain(lengths)
+    }
+}
+
+impl KeyPart for StepsVariant {
+    fn add_to(&self, key: Key) -> Key {
+        self.mode
+            .add_to(key)
             .dtype(self.real)
             .number(u32::from(self.backward) + 2 * u32::from(self.lengths) + 4 * self.reset)
             .number(self.units)
             .number(self.rows)
             .number(u32::from(self.software))
     }
+}
 
-    /// The program.
-    pub fn shader(self) -> Shader {
-        let Self { backward, mode, reset, real, lengths, units, rows, software } = self;
+declare_program! {
+    /// Some phases of some sequences.
+    pub struct StepsProgram = "rnn steps"(variant: StepsVariant);
+    lists { tensors: List(variant.bindings()) }
+    bindings {}
+    params {
+        units: usize, total: usize, first: usize, phases: usize, first_sequence: usize,
+        sequences_end: usize, first_row: usize, step_rows: usize, sequence_rows: usize,
+        y_width: usize, state_at: usize, state_direction: usize, state_stride: usize,
+        cell_part: usize, tiles: usize, slices: usize, first_direction: usize, directions: usize,
+        direction_rows: usize, direction_weights: usize,
+    }
+}
+
+impl StepsProgram {
+    pub fn shader(variant: StepsVariant) -> Shader {
+        let StepsVariant { backward, mode, reset, real, lengths, units, rows, software } = variant;
         let way = if backward { "backward" } else { "forward" };
         let order = if reset == 1 { ", update gate first" } else { "" };
         let label = format!("{} {real} {way}, {rows} rows of {units} units{order}", mode.name());
         let gates = gates_type(mode, real);
-        let shader = Shader::new(label);
-        let raw = |shader: Shader| shader.bind_raw("weights", gates, self.gates_size());
-        let shader = if backward {
-            let names = ["state", "y", "dy", "d_state", "grads"];
-            let shader = names.iter().fold(raw(shader), |s, name| s.bind(name, real));
-            if mode.slots() == 1 { shader } else { shader.bind("saved", real) }
-        } else {
-            let names = ["state", "y", "last"];
-            names.iter().fold(raw(shader.bind("gates", real)), |s, n| s.bind(n, real))
-        };
-        let shader = if lengths { shader.bind("lengths", DType::I32) } else { shader };
-        let shader = shader
-            .u32s(&["units", "total", "first", "phases", "first_sequence", "sequences_end"])
-            .u32s(&["first_row", "step_rows", "sequence_rows", "y_width", "state_at"])
-            .u32s(&["state_direction", "state_stride", "cell_part", "tiles", "slices"])
-            .u32s(&["first_direction", "directions", "direction_rows", "direction_weights"]);
+        let shader = Self::declare(label, variant);
         let shader = shader.workgroup([units, 1, 1]);
         let shader = if software { software::marked(shader) } else { shader };
         let shader = shader
@@ -106,10 +119,12 @@ impl StepsVariant {
             .define("RESET", reset.to_string())
             .define("LENGTH", if lengths { "u32(load_lengths(sequence))" } else { "p.total" })
             .body(include_str!("../../../../shaders/rnn/sequence.wgsl"));
-        let shader = if backward { self.retreat(shader) } else { self.advance(shader) };
+        let shader = if backward { variant.retreat(shader) } else { variant.advance(shader) };
         shader.define("T", real.value())
     }
+}
 
+impl StepsVariant {
     /// The text of the steps forward.
     fn advance(self, shader: Shader) -> Shader {
         let finish = match self.mode {
@@ -339,5 +354,5 @@ pub fn shaders() -> Vec<Shader> {
             }
         }
     }
-    all.into_iter().filter(StepsVariant::is_valid).map(StepsVariant::shader).collect()
+    all.into_iter().filter(StepsVariant::is_valid).map(StepsProgram::shader).collect()
 }

@@ -4,13 +4,13 @@ use smallvec::SmallVec;
 
 use super::text::TypedRule;
 use super::{check_scalar, check_variables, scalars};
-use crate::device::{Binding, Grid, Key, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::error::Result;
 use crate::kernels::aliases;
 use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::require;
-use crate::shader::{Shader, WORKGROUP, vec4};
+use crate::shader::{List, Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 
 /// The variables, then the inputs that the rule names.
@@ -84,11 +84,11 @@ impl Dense {
                     bytes: (count * size) as u64,
                     unit,
                 };
-                let mut bindings: SmallVec<[Binding; 8]> =
+                let mut tensors: SmallVec<[Binding; 8]> =
                     variables.iter().chain([g]).map(part).collect();
                 match &packed {
-                    Some(packed) => bindings.push(packed.into()),
-                    None => bindings.extend(scalars.iter().map(Binding::from)),
+                    Some(packed) => tensors.push(packed.into()),
+                    None => tensors.extend(scalars.iter().map(Binding::from)),
                 }
                 let elements = count;
                 let (count, grid) = if vec4s {
@@ -97,15 +97,9 @@ impl Dense {
                 } else {
                     (count, Grid::map(count, step.dtype))
                 };
-                let key = Key::new(step.rule.op).dtype(step.dtype).number(u32::from(step.flag));
+                let of = DenseStep::of(step, vec4s);
                 ctx.device().enqueue_counted(
-                    &Program {
-                        key: key.number(u32::from(vec4s)),
-                        shader: &|| if vec4s { vec4s_shader(step) } else { shader(step) },
-                        bindings,
-                        params: Params::new().u32(count),
-                        grid,
-                    },
+                    &DenseStep { tensors, count }.program(&of, grid),
                     step.dtype.flops(step.operations * elements),
                 )?;
             }
@@ -118,30 +112,33 @@ fn is_packed(step: &TypedRule) -> bool {
     step.rule.variables.len() + step.rule.dense.len() > BINDINGS
 }
 
-/// The shader of a dense step.
-pub fn shader(step: TypedRule) -> Shader {
-    let packed = is_packed(&step);
-    let shader = step.bind(Shader::new(format!("{} {}, {}", step.rule.op, step.dtype, step.flag)));
-    let shader = step.bind_scalars(shader, packed).u32s(&["count"]);
-    step.functions(shader, packed)
-        .body(&step.load_state())
-        .define("LANES", step.dtype.lanes().to_string())
-        .define("STEPS", step.store_unit("step(load_state(i), load_g(i), c)"))
-        .body(include_str!("../../../shaders/training/dense.wgsl"))
+declare_program! {
+    /// A step of single elements, or of whole vec4s.
+    struct DenseStep = "dense step"(step: TypedRule, vec4s: bool);
+    lists { tensors: List(step.operands(vec4s, is_packed(&step))) }
+    bindings {}
+    params { count: usize }
 }
 
-/// The shader of a dense step of whole vec4s.
-pub fn vec4s_shader(step: TypedRule) -> Shader {
-    let packed = is_packed(&step);
-    let shader = step.bind_vec4s(Shader::new(format!(
-        "{} {}, {}, in vec4s",
-        step.rule.op, step.dtype, step.flag
-    )));
-    let shader = step.functions(step.bind_scalars(shader, packed).u32s(&["count"]), packed);
-    step.vec4s(shader).body(include_str!("../../../shaders/training/dense_vec4s.wgsl"))
+impl DenseStep {
+    fn shader(step: TypedRule, vec4s: bool) -> Shader {
+        let in_vec4s = if vec4s { ", in vec4s" } else { "" };
+        let label = format!("{} {}, {}{in_vec4s}", step.rule.op, step.dtype, step.flag);
+        let shader = step.functions(Self::declare(label, step, vec4s), is_packed(&step));
+        if vec4s {
+            let text = include_str!("../../../shaders/training/dense_vec4s.wgsl");
+            return step.vec4s(shader).body(text);
+        }
+        shader
+            .body(&step.load_state())
+            .define("LANES", step.dtype.lanes().to_string())
+            .define("STEPS", step.store_unit("step(load_state(i), load_g(i), c)"))
+            .body(include_str!("../../../shaders/training/dense.wgsl"))
+    }
 }
 
 /// Every variant.
 pub fn shaders(step: TypedRule) -> impl Iterator<Item = Shader> {
-    vec4::supports(step.dtype).then(|| vec4s_shader(step)).into_iter().chain([shader(step)])
+    let vec4s = vec4::supports(step.dtype).then_some(true);
+    vec4s.into_iter().chain([false]).map(move |vec4s| DenseStep::shader(step, vec4s))
 }

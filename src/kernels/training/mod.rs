@@ -70,7 +70,7 @@ fn on_references(op: &'static str) -> &'static str {
 
 /// Every shader variant.
 pub fn shaders() -> Vec<Shader> {
-    let mut all = vec![sparse::order_shader()];
+    let mut all = vec![sparse::Order::shader()];
     for rule in RULES {
         let flags: &[bool] = if rule.flag.is_some() { &[false, true] } else { &[false] };
         for &flag in flags {

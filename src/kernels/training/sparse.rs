@@ -4,11 +4,11 @@
 //! indices, as on TensorFlow's CPU; TensorFlow's GPU kernels have a race there. Indices out of
 //! range are ignored, as in those GPU kernels.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::text::TypedRule;
 use super::{check_scalar, check_variables, order, scalars};
-use crate::device::{Binding, Grid, Key, Parameter, Params, Program};
+use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::aliases;
@@ -17,7 +17,7 @@ use crate::kernels::movement::walk::window_limit;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::scatter::chains::{self, Columns};
 use crate::require;
-use crate::shader::{Element, Shader, WORKGROUP, vec4};
+use crate::shader::{List, Raw, Shader, WORKGROUP, vec4};
 use crate::tensor::Tensor;
 
 /// The variables, then the inputs that the rule names.
@@ -135,19 +135,16 @@ impl Update<'_> {
         device.fill(self.heads.address, self.heads.bytes(), u32::MAX)?;
         device.fill(self.firsts.address, self.firsts.bytes(), u32::MAX)?;
         chains::link(ctx, &self.indices, &self.heads, &self.links, first, count)?;
-        device.enqueue(&Program {
-            key: Key::new("optimizer order"),
-            shader: &order_shader,
-            bindings: smallvec![
-                (&self.heads).into(),
-                (&self.links).into(),
-                (&self.firsts).into(),
-                (&self.next).into(),
-                self.indices.binding(first, count),
-            ],
-            params: self.indices.params().append_to(Params::new().u32(count)),
-            grid: Grid::linear(count, WORKGROUP),
-        })
+        let call = Order {
+            heads: (&self.heads).into(),
+            links: (&self.links).into(),
+            firsts: (&self.firsts).into(),
+            next: (&self.next).into(),
+            indices: self.indices.binding(first, count),
+            count,
+            index: self.indices.params(),
+        };
+        device.enqueue(&call.program(&Order::of(), Grid::linear(count, WORKGROUP)))
     }
 
     /// Enqueues the steps of the indices from `first` on, in some of the rows.
@@ -166,98 +163,104 @@ impl Update<'_> {
             bytes: (rows * self.inner * size) as u64,
             unit: size as u32,
         };
-        let mut bindings: SmallVec<[Binding; 8]> =
+        let mut tensors: SmallVec<[Binding; 8]> =
             self.variables.iter().map(|t| slice(t, first_row, rows)).collect();
-        bindings.push(slice(self.gradient, first, count));
-        bindings.extend([&self.scalars, &self.firsts, &self.next].map(Binding::from));
+        tensors.push(slice(self.gradient, first, count));
         let elements = rows * self.inner;
-        let vec4s = self.inner.is_multiple_of(vec4::WIDTH as usize)
-            && step.in_vec4s(&bindings[..bindings.len() - 3]);
+        let vec4s = self.inner.is_multiple_of(vec4::WIDTH as usize) && step.in_vec4s(&tensors);
         if vec4s {
-            bindings[..self.variables.len() + 1]
-                .iter_mut()
-                .for_each(|b| b.unit = vec4::unit(step.dtype));
+            tensors.iter_mut().for_each(|b| b.unit = vec4::unit(step.dtype));
         }
+        tensors.push((&self.scalars).into());
         let columns = Columns::of(step.dtype, vec4s);
         let inner = columns.in_row(self.inner);
         let invocations = columns.invocations(step.dtype, count * inner, elements);
         ctx.device().check_extent(invocations.max(elements))?;
-        let params = Params::new().u32(elements).u32(count).u32(inner).u32(first_row).u32(rows);
-        let params = if columns == Columns::Word {
-            params
-        } else {
-            bindings.push(self.indices.binding(first, count));
-            self.indices.params().append_to(params)
+        let has_indices = columns != Columns::Word;
+        let call = SparseSteps {
+            tensors,
+            firsts: (&self.firsts).into(),
+            next: (&self.next).into(),
+            indices: has_indices.then(|| self.indices.binding(first, count)),
+            count: elements,
+            indexed: count,
+            inner,
+            first_row,
+            rows,
+            index: has_indices.then(|| self.indices.params()),
         };
-        let key =
-            Key::new(step.rule.op).name("sparse").dtype(step.dtype).number(u32::from(step.flag));
-        ctx.device().enqueue_counted(
-            &Program {
-                key: key.number(columns as u32),
-                shader: &|| shader(step, columns),
-                bindings,
-                params,
-                grid: Grid::linear(invocations, WORKGROUP),
-            },
-            step.dtype.flops(step.operations * count * self.inner),
-        )
+        let (of, grid) = (SparseSteps::of(step, columns), Grid::linear(invocations, WORKGROUP));
+        let operations = step.dtype.flops(step.operations * count * self.inner);
+        ctx.device().enqueue_counted(&call.program(&of, grid), operations)
     }
 }
 
-/// Declares the binding `indices` with `row_of` and its parameters.
-fn declare_indices(shader: Shader) -> Shader {
-    IndexParams::declare((), AnyIndices.bind(shader, "indices"), "index")
-}
-
-/// The shader that puts chains in order.
-pub fn order_shader() -> Shader {
-    let shader = ["heads", "links", "firsts", "next"]
-        .into_iter()
-        .fold(Shader::new("optimizer order"), |shader, name| shader.bind_raw(name, "u32", 4))
-        .u32s(&["count"]);
-    declare_indices(shader).body(include_str!("../../../shaders/training/order.wgsl"))
-}
-
-/// The shader of the steps of the rows that are named.
-pub fn shader(step: TypedRule, columns: Columns) -> Shader {
-    let op = step.rule.sparse_op.unwrap_or_default();
-    let shader = Shader::new(format!("{op} {}, {}, {columns:?}", step.dtype, step.flag));
-    let shader = if columns == Columns::Vec4 { step.bind_vec4s(shader) } else { step.bind(shader) };
-    let shader = step
-        .bind_scalars(shader, true)
-        .bind_raw("firsts", "u32", 4)
-        .bind_raw("next", "u32", 4)
-        .u32s(&["count", "indexed", "inner", "first_row", "rows"]);
-    let shader = if columns == Columns::Word {
-        shader.body("const NONE = 0xffffffffu;\n")
-    } else {
-        declare_indices(shader)
-    };
-    let shader = step.functions(shader, true);
-    let shader = shader.define("HEAD", "firsts[p.off_firsts + row]").define("INDICES", "p.indexed");
-    if columns == Columns::Vec4 {
-        let vec4s = include_str!("../../../shaders/training/sparse_vec4s.wgsl");
-        return step.vec4s(shader.library("quotient")).body(vec4s).body(chains::ROWS);
+declare_program! {
+    /// Puts chains in order.
+    pub struct Order = "optimizer order"();
+    bindings {
+        heads: Raw("u32", 4), links: Raw("u32", 4), firsts: Raw("u32", 4), next: Raw("u32", 4),
+        indices: AnyIndices,
     }
-    let shader = shader
-        .body(&step.load_state())
-        .body(include_str!("../../../shaders/training/sparse_steps.wgsl"));
-    if columns == Columns::Word {
-        shader
-            .body(include_str!("../../../shaders/training/sparse_packed.wgsl"))
-            .define("LANES", step.dtype.lanes().to_string())
-            .define("STEPS", step.store_unit("element(i, c)"))
-            .body(include_str!("../../../shaders/training/dense.wgsl"))
-    } else {
-        let apply = format!(
-            "fn apply(at: u32, n: u32, k: u32) {{\n    let s = steps(at, n, k, scalars());\n{}}}\n",
-            step.store("at")
-        );
-        shader.library("quotient").body(&apply).body(chains::ROWS)
+    params { count: usize, index: IndexParams }
+}
+
+impl Order {
+    pub fn shader() -> Shader {
+        Self::declare("optimizer order").body(include_str!("../../../shaders/training/order.wgsl"))
+    }
+}
+
+declare_program! {
+    /// The steps of the rows that are named.
+    struct SparseSteps = "sparse steps"(step: TypedRule, columns: Columns);
+    lists { tensors: List(step.operands(columns == Columns::Vec4, true)) }
+    bindings { firsts: Raw("u32", 4), next: Raw("u32", 4) }
+    optional { indices: (columns != Columns::Word).then_some(AnyIndices) }
+    params {
+        count: usize, indexed: usize, inner: usize, first_row: usize, rows: usize,
+        index: Option<IndexParams> = columns != Columns::Word,
+    }
+}
+
+impl SparseSteps {
+    fn shader(step: TypedRule, columns: Columns) -> Shader {
+        let op = step.rule.sparse_op.unwrap_or_default();
+        let label = format!("{op} {}, {}, {columns:?}", step.dtype, step.flag);
+        let shader = Self::declare(label, step, columns);
+        let shader = if columns == Columns::Word {
+            shader.body("const NONE = 0xffffffffu;\n")
+        } else {
+            shader
+        };
+        let shader = step.functions(shader, true);
+        let shader =
+            shader.define("HEAD", "firsts[p.off_firsts + row]").define("INDICES", "p.indexed");
+        if columns == Columns::Vec4 {
+            let vec4s = include_str!("../../../shaders/training/sparse_vec4s.wgsl");
+            return step.vec4s(shader.library("quotient")).body(vec4s).body(chains::ROWS);
+        }
+        let shader = shader
+            .body(&step.load_state())
+            .body(include_str!("../../../shaders/training/sparse_steps.wgsl"));
+        if columns == Columns::Word {
+            shader
+                .body(include_str!("../../../shaders/training/sparse_packed.wgsl"))
+                .define("LANES", step.dtype.lanes().to_string())
+                .define("STEPS", step.store_unit("element(i, c)"))
+                .body(include_str!("../../../shaders/training/dense.wgsl"))
+        } else {
+            let apply = format!(
+                "fn apply(at: u32, n: u32, k: u32) {{\n    let s = steps(at, n, k, \
+                 scalars());\n{}}}\n",
+                step.store("at")
+            );
+            shader.library("quotient").body(&apply).body(chains::ROWS)
+        }
     }
 }
 
 /// Every variant.
 pub fn shaders(step: TypedRule) -> impl Iterator<Item = Shader> {
-    Columns::all(step.dtype).map(move |columns| shader(step, columns))
+    Columns::all(step.dtype).map(move |columns| SparseSteps::shader(step, columns))
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::table::Rule;
-use crate::device::Binding;
+use crate::device::{Binding, Key, KeyPart};
 use crate::dtype::DType;
-use crate::shader::{Shader, vec4};
+use crate::shader::{Access, Shader, vec4};
 
 /// One rule for one type.
 #[derive(Clone, Copy)]
@@ -32,6 +32,12 @@ fn wgsl(name: &'static str) -> &'static str {
     if name == "var" { "w" } else { name }
 }
 
+impl KeyPart for TypedRule {
+    fn add_to(&self, key: Key) -> Key {
+        key.name(self.rule.op).dtype(self.dtype).number(u32::from(self.flag))
+    }
+}
+
 impl TypedRule {
     /// `rule` for `dtype`.
     pub fn new(rule: &'static Rule, dtype: DType, flag: bool) -> Self {
@@ -47,31 +53,18 @@ impl TypedRule {
         BINDINGS.into_iter().zip(self.variables())
     }
 
-    /// Declares the variables and the gradient.
-    pub fn bind(&self, mut shader: Shader) -> Shader {
-        for (binding, _) in self.bindings() {
-            shader = shader.bind(binding, self.dtype);
-        }
-        shader.bind("g", self.dtype)
-    }
-
-    /// Declares one binding for each scalar, or one for all scalars, packed by [`super::scalars`].
-    pub fn bind_scalars(&self, mut shader: Shader, packed: bool) -> Shader {
+    /// The bindings of the variables and the gradient, in single elements or `vec4s`, and of the
+    /// scalars: one for each, or one for all, packed by [`super::scalars`].
+    pub fn operands(self, vec4s: bool, packed: bool) -> Vec<(&'static str, Access)> {
+        let variable = Access::update(self.dtype, vec4s);
+        let mut all: Vec<_> = self.bindings().map(|(x, _)| (x, variable)).collect();
+        all.push(("g", Access::read(self.dtype, vec4s)));
         if packed {
-            return shader.bind("packed", self.dtype.accumulator());
+            all.push(("packed", Access::Each(self.dtype.accumulator())));
+        } else {
+            all.extend(self.rule.scalars().map(|name| (name, Access::Each(self.dtype))));
         }
-        for name in self.rule.scalars() {
-            shader = shader.bind(name, self.dtype);
-        }
-        shader
-    }
-
-    /// Declares the variables and the gradient in vec4s.
-    pub fn bind_vec4s(&self, mut shader: Shader) -> Shader {
-        for (binding, _) in self.bindings() {
-            shader = vec4::bind_update(shader, binding, self.dtype);
-        }
-        vec4::bind_read(shader, "g", self.dtype)
+        all
     }
 
     /// Whether `bindings`, the variables and the gradient, begin at whole vec4s.

@@ -41,6 +41,8 @@ mod fused_elementwise;
 mod fused_joined;
 #[path = "../fused_products.rs"]
 mod fused_products;
+#[path = "../fused_quantized.rs"]
+mod fused_quantized;
 #[path = "../fused_reduce.rs"]
 mod fused_reduce;
 #[path = "../fused_reduce_epilogue.rs"]

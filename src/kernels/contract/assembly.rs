@@ -9,6 +9,7 @@ use super::text::*;
 use super::tile::{Tile, TileKind};
 use super::tile_variant::{SumsKind, TileWalk};
 use super::walk;
+use super::weights::WeightsForm;
 use super::{
     ALayoutKind, BLayoutKind, Lanes, StoreKind, TileVariant, cooperative, parts, registers, tables,
     workgroup,
@@ -90,7 +91,7 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
     let form = format!("{walk}{parts}{terms}{sums}");
     let mut shader = Shader::new(format!(
         "contract{form} {:?} {rows}x{vec4s} in {lanes_m}x{lanes_n} {:?} {:?} {:?} {:?} \
-         {:?} {:?} {:?} {:?} {:?}",
+         {:?} {:?} {:?} {:?} {:?} {:?}",
         kind,
         v.cooperative,
         v.a_layout,
@@ -100,6 +101,7 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
         v.c,
         v.conjugated,
         v.packing,
+        v.weights,
         v.epilogue
     ))
     .workgroup([v.tile.threads(), 1, 1])
@@ -116,6 +118,10 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
             }
             "b" if v.parts > 1 => parts_of_b(shader, v),
             "b" if v.packing == Some(Packing::Rows) => bytes::bind_rows(shader),
+            "b" => match &v.weights {
+                Some(weights) => weights.bind(shader, v.b.1),
+                None => operand(shader, x, source),
+            },
             _ => operand(shader, x, source),
         };
         if v.terms > 1 {
@@ -148,6 +154,9 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
              p.b_outer;\n}\n",
         ),
     };
+    if v.weights.is_some() {
+        shader = WeightsForm::declare(shader);
+    }
     shader = match v.c.1 {
         _ if v.places => {
             shader.u32s(&["c_extent0", "c_extent1", "c_image", "c_row", "c_pixel"]).body(

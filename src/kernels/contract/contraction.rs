@@ -1,8 +1,11 @@
 //! What a contraction computes: its extents, the layouts of its operands and of its result.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::geometry::Geometry;
+use super::weights::QuantizedWeights;
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
@@ -115,7 +118,7 @@ pub struct Contraction {
     pub a_step: usize,
     /// Elements between matrices of `a`.
     pub a_matrix: usize,
-    /// Right operand.
+    /// Right operand, or its codes.
     pub b: Tensor,
     /// Its outer steps.
     pub b_layout: BLayout,
@@ -137,6 +140,8 @@ pub struct Contraction {
     /// How four bytes along the contracted index are one element of each operand; they are
     /// elements of their own without it.
     pub(super) packing: Option<Packing>,
+    /// The weights whose codes `b` holds; strides of `b` then count weights.
+    pub(super) weights: Option<Arc<QuantizedWeights>>,
 }
 
 /// The builder: a product of dense matrices, of which each method changes one property.
@@ -164,6 +169,7 @@ impl Contraction {
             c_matrix: m * n,
             conjugated: [false; 2],
             packing: None,
+            weights: None,
         }
     }
 
@@ -244,7 +250,8 @@ impl Contraction {
         else {
             return self;
         };
-        if self.batch.len() != 1 || self.outer != 1 || self.n >= WIDE || self.m < WIDE {
+        let is_fixed = self.batch.len() != 1 || self.outer != 1 || self.weights.is_some();
+        if is_fixed || self.n >= WIDE || self.m < WIDE {
             return self;
         }
         let a_row = *stride;

@@ -49,6 +49,7 @@ mod tuned;
 pub mod validation;
 mod variants;
 mod walk;
+pub mod weights;
 mod windows;
 mod workgroup;
 

@@ -223,7 +223,7 @@ impl Contraction {
 /// Chooses the tile of a contraction that fits the bindings, and enqueues its programs.
 fn enqueue(c: &Contraction, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>>) -> Result<()> {
     let profile = ctx.device().profile();
-    let cooperative = run::usable(ctx.device(), c.a.dtype, c.b.dtype);
+    let cooperative = run::usable(ctx.device(), c.a.dtype, c.b_type());
     let tuner = ctx.device().tuner().filter(|_| profile.tile == 0).cloned();
     let done = match tuner {
         Some(tuner) => {
@@ -239,7 +239,7 @@ fn enqueue(c: &Contraction, ctx: &mut dyn OpContext, epilogue: Option<&Bound<'_>
         // Cooperative matrices turned out to be unusable: go on without them.
         Err(_)
             if cooperative.is_some()
-                && run::usable(ctx.device(), c.a.dtype, c.b.dtype).is_none() =>
+                && run::usable(ctx.device(), c.a.dtype, c.b_type()).is_none() =>
         {
             enqueue(c, ctx, epilogue)
         }
@@ -259,6 +259,11 @@ pub trait Product: Send + Sync {
 
     /// The dimension of the channels in a result of shape `dims`.
     fn channel(&self, dims: &[usize]) -> usize;
+
+    /// The number of tensors that it binds besides the operands.
+    fn parameters(&self) -> usize {
+        0
+    }
 
     /// The plan for a result that is not empty, from operands a and b to the result. An epilogue
     /// needs operands that are not empty.

@@ -267,6 +267,13 @@ fn load_b(v: &TileVariant, steps: u32, guarded: bool, step: &mut String, clamped
     let within = |k: u32, load: String| {
         if guarded && k > 0 { format!("select(Vec4(), {load}, i + {k}u < i_end)") } else { load }
     };
+    // Weights are found by their step and column, other elements by their index.
+    let is_quantized = v.weights.is_some();
+    let apart = if is_quantized { "" } else { " * p.b_column" };
+    let at = |k: u32, column: String| match is_quantized {
+        true => format!("i + {k}u, {column}"),
+        false => format!("b_at + (i + {k}u) * p.b_step + {column}"),
+    };
     for q in 0..v.tile.vec4s {
         if v.b.1 == Lanes::Edge {
             let _ = writeln!(clamped, "    let b_column{q} = min(n{q}, p.n - 4u);");
@@ -274,17 +281,18 @@ fn load_b(v: &TileVariant, steps: u32, guarded: bool, step: &mut String, clamped
             for j in 0..4 {
                 let _ = writeln!(
                     clamped,
-                    "    let b_column{q}_{j} = min(n{q} + {j}u, p.n - 1u) * p.b_column;"
+                    "    let b_column{q}_{j} = min(n{q} + {j}u, p.n - 1u){apart};"
                 );
             }
         }
         match v.b.1 {
             Lanes::Depth => {
                 for j in 0..4 {
-                    let _ = writeln!(
-                        step,
-                        "            let t{q}_{j} = load4_b(b_at + b_column{q}_{j} + i);"
-                    );
+                    let at = match is_quantized {
+                        true => at(0, format!("b_column{q}_{j}")),
+                        false => format!("b_at + b_column{q}_{j} + i"),
+                    };
+                    let _ = writeln!(step, "            let t{q}_{j} = load4_b({at});");
                 }
                 for k in 0..4 {
                     let parts: Vec<_> = (0..4).map(|j| format!("t{q}_{j}.{}", lane(k))).collect();
@@ -294,17 +302,14 @@ fn load_b(v: &TileVariant, steps: u32, guarded: bool, step: &mut String, clamped
             }
             Lanes::Edge => {
                 for k in 0..steps {
-                    let load =
-                        within(k, format!("load4_b(b_at + (i + {k}u) * p.b_step + b_column{q})"));
+                    let load = within(k, format!("load4_b({})", at(k, format!("b_column{q}"))));
                     let _ = writeln!(step, "            let b{q}_{k} = {load};");
                 }
             }
             Lanes::One => {
                 for k in 0..steps {
                     let parts: Vec<_> = (0..4)
-                        .map(|j| {
-                            format!("{load_b}(b_at + (i + {k}u) * p.b_step + b_column{q}_{j})")
-                        })
+                        .map(|j| format!("{load_b}({})", at(k, format!("b_column{q}_{j}"))))
                         .collect();
                     let load = within(
                         k,

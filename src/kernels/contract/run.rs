@@ -107,7 +107,8 @@ impl Contraction {
         let split_k = self.depth().div_ceil(chunk);
         let tiles = choice.tile.tiles(self.m, self.n) * self.batch.len() * split_k;
         let sum = self.a.dtype.accumulator().size();
-        let more = epilogue.map_or(0, Bound::tensors) + 2 * self.others().len();
+        let weights = self.weights.as_ref().map_or(0, |weights| weights.tensors());
+        let more = epilogue.map_or(0, Bound::tensors) + 2 * self.others().len() + weights;
         let may_cut = split_k == 1 && Epilogue::fits(more, profile.capabilities.max_bindings);
         let tiles = Tiles { count: tiles, depth: chunk, sum, may_cut };
         Work::new(choice.tile, choice.schedule, &tiles, profile)
@@ -183,6 +184,7 @@ impl Contraction {
             BLayout::Strided(stride) => params.u32(stride),
             BLayout::Planar { count, image, stride } => params.u32(count).u32(image).u32(stride),
         };
+        params = self.weights.iter().fold(params, |params, weights| weights.params(params));
         params = match self.store {
             Store::Rows(stride) | Store::Columns(stride) => params.u32(stride),
             Store::Planes { plane, image } => params.u32(plane).u32(image),
@@ -207,7 +209,13 @@ impl Contraction {
             let a = std::iter::once(&self.a).chain(others.clone().map(|[a, _]| a));
             let b = std::iter::once(&self.b).chain(others.map(|[_, b]| b));
             bindings.extend(a.map(|a| unit(a, variant.a.1 != Lanes::One)));
-            bindings.extend(b.map(|b| unit(b, variant.b.1 != Lanes::One)));
+            match (&self.weights, &variant.weights) {
+                (Some(weights), Some(form)) => {
+                    bindings.push(Binding::raw(&self.b, 1));
+                    bindings.extend(weights.bindings(form));
+                }
+                _ => bindings.extend(b.map(|b| unit(b, variant.b.1 != Lanes::One))),
+            }
         }
         bindings.push(unit(c, variant.c.1 == StoreKind::Vec4s));
         if let Some((_, partial)) = cut {

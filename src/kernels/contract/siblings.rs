@@ -157,7 +157,7 @@ fn together(ctx: &mut dyn OpContext, siblings: &[Sibling<'_>], sums: &[Tensor]) 
 fn choice(device: &Device, siblings: &[Sibling<'_>]) -> Option<Choice> {
     let (first, others) = siblings.split_first()?;
     let (c, profile) = (first.c, device.profile());
-    let cooperative = run::usable(device, c.a.dtype, c.b.dtype);
+    let cooperative = run::usable(device, c.a.dtype, c.b_type());
     if others.is_empty() {
         let is_tuned = device.tuner().is_some() && profile.tile == 0;
         return (!is_tuned).then(|| choices::of(device, c, 1, cooperative));

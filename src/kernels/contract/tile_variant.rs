@@ -3,6 +3,7 @@
 use super::contraction::{ALayout, BLayout, Contraction, Packing, Store};
 use super::epilogue::EpilogueVariant;
 use super::tile::Tile;
+use super::weights::WeightsForm;
 use crate::device::{Cooperative, Key};
 use crate::dtype::DType;
 use crate::layout::AccessClass;
@@ -45,6 +46,8 @@ pub(super) struct TileVariant {
     pub walk: TileWalk,
     pub conjugated: [bool; 2],
     pub packing: Option<Packing>,
+    /// For a right operand that is quantized.
+    pub weights: Option<WeightsForm>,
     pub epilogue: Option<EpilogueVariant>,
 }
 
@@ -184,7 +187,9 @@ impl Contraction {
             BLayout::Strided(stride) => stride,
             BLayout::Planar { image, stride, .. } => image | stride,
         };
-        let b = if self.b_column == 1 && vec4s(&self.b, &[self.n, self.b_step, outer, b_matrix]) {
+        let b = if let Some(weights) = &self.weights {
+            weights.lanes(&self.b, if weights.by_columns { self.inner } else { self.n })
+        } else if self.b_column == 1 && vec4s(&self.b, &[self.n, self.b_step, outer, b_matrix]) {
             Lanes::Edge
         } else if self.b_step == 1
             && vec4s(&self.b, &[self.inner, several(self.n, self.b_column), outer, b_matrix])
@@ -209,7 +214,7 @@ impl Contraction {
                 BLayout::Planar { .. } => BLayoutKind::Planar,
             },
             a: (self.a.dtype, a),
-            b: (self.b.dtype, b),
+            b: (self.b_type(), b),
             c: (self.c.dtype, self.store_kind(&self.c)),
             places: matches!(self.store, Store::Places { .. }),
             cooperative: None,
@@ -220,6 +225,7 @@ impl Contraction {
             walk: TileWalk::Tile,
             conjugated: self.conjugated,
             packing: self.packing,
+            weights: self.weights.as_ref().map(|weights| weights.form(self.b.dtype)),
             epilogue: None,
         }
     }
@@ -266,6 +272,7 @@ impl TileVariant {
             walk: TileWalk::Tile,
             conjugated: [false; 2],
             packing: None,
+            weights: None,
             epilogue: None,
         }
     }
@@ -290,6 +297,7 @@ impl TileVariant {
         if let Some(class) = &self.batch {
             key = class.key(key);
         }
+        key = self.weights.iter().fold(key, |key, weights| weights.key(key));
         self.epilogue.iter().fold(key, |key, epilogue| epilogue.key(key))
     }
 }

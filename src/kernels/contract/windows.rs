@@ -7,6 +7,8 @@
 //! columns, which lies apart from its neighbours in the window, is stored at its places. Rows that
 //! are positions of images are not cut in here: convolutions cut images themselves.
 
+use std::sync::Arc;
+
 use smallvec::{SmallVec, smallvec};
 
 use super::epilogue::Bound;
@@ -182,7 +184,19 @@ impl Contraction {
         let view =
             |k: usize, t: &Tensor| part(t, at[k], cuts.span(k, &counts).min(t.len() - at[k]));
         let mut part = self.clone();
-        (part.a, part.b, part.c) = (view(A, &self.a), view(B, &self.b), view(C, c));
+        (part.a, part.c) = (view(A, &self.a), view(C, c));
+        match &self.weights {
+            None => part.b = view(B, &self.b),
+            Some(weights) => {
+                let range = |axis| {
+                    let at = cuts.axes.iter().position(|e| e.axis == axis);
+                    at.map_or((0, 0), |at| cut[at])
+                };
+                let ((step, steps), (column, columns)) = (range(Axis::Step), range(Axis::Column));
+                let (codes, own) = weights.part(&self.b, [step, column], [steps, columns]);
+                (part.b, part.weights) = (codes, Some(Arc::new(own)));
+            }
+        }
         let mut dims: SmallVec<[usize; 6]> = SmallVec::from_slice(self.batch.dims());
         for (extent, &(first, count)) in cuts.axes.iter().zip(cut) {
             match extent.axis {
@@ -246,6 +260,8 @@ impl Contraction {
             axes.push(Extent { axis, size, strides, reaches, summed });
         };
         let matrices = [self.a_matrix, self.b_matrix, self.c_matrix];
+        let own = [self.b_step, self.b_column];
+        let [b_step, b_column] = self.weights.as_ref().map_or(own, |weights| weights.strides());
         for (d, size) in self.batch.dims().iter().enumerate() {
             let strides =
                 [A, B, C].map(|k| self.batch.strides(k)[d].unsigned_abs() as usize * matrices[k]);
@@ -257,7 +273,7 @@ impl Contraction {
             Store::Columns(stride) => (1, stride),
             Store::Places { .. } => (1, 1),
         };
-        push(Axis::Column, self.n, [0, self.b_column, column], false);
+        push(Axis::Column, self.n, [0, b_column, column], false);
         match (&self.a_layout, self.store) {
             (ALayout::Dense { stride }, Store::Rows(_) | Store::Columns(_)) => {
                 push(Axis::Row, self.m, [*stride, 0, row], false);
@@ -273,7 +289,7 @@ impl Contraction {
         let kernel = |g: &Geometry, d: usize| g.kernel[d + 1..].iter().product::<usize>();
         match &self.a_layout {
             ALayout::Dense { .. } | ALayout::Terms { .. } => {
-                push(Axis::Step, self.inner, [self.a_step, self.b_step, 0], true);
+                push(Axis::Step, self.inner, [self.a_step, b_step, 0], true);
             }
             ALayout::Patch(g) | ALayout::Spread(g) => {
                 for d in 0..3 {
@@ -310,7 +326,9 @@ impl Contraction {
         };
         let all = |t: &Tensor| t.len() - 1;
         match &self.a_layout {
-            ALayout::Dense { .. } | ALayout::Terms { .. } => [0, 0, stored],
+            ALayout::Dense { .. } | ALayout::Terms { .. } => {
+                [0, self.weights.as_ref().map_or(0, |weights| weights.row() - 1), stored]
+            }
             ALayout::Patch(g) if g.channels_last => [all(&self.a), 0, stored],
             ALayout::Spread(g) if g.channels_last => [all(&self.a), 0, stored],
             ALayout::Patch(g) => [images(g, g.channels, g.input_positions(), 1), 0, stored],

@@ -276,18 +276,23 @@ pub(super) fn fetch_text(v: &TileVariant) -> String {
         text.push_str("fetch_a_at(row, first, k, end);\n}\n\n");
     }
     let steps = if v.b.1 == Lanes::Depth { 4 } else { 1 };
+    // Weights are found by their step and column, other elements by their index.
     let line = match v.b_layout {
-        BLayoutKind::Dense => "first + at * p.b_step".to_owned(),
-        _ => "first + b_line(at / p.inner) + at % p.inner * p.b_step".to_owned(),
+        _ if v.weights.is_some() => "",
+        BLayoutKind::Dense => "    let line = first + at * p.b_step;\n",
+        _ => "    let line = first + b_line(at / p.inner) + at % p.inner * p.b_step;\n",
     };
     let (name, ty) =
         if v.b.1 == Lanes::Depth { ("fetch_b_square", "Square") } else { ("fetch_b", "Vec4") };
     let head = format!(
         "fn {name}(first: u32, kk: u32, end: u32, n: u32) -> {ty} {{\n    let at = min(kk, end - \
-         {steps}u);\n{}    let line = {line};\n",
+         {steps}u);\n{}{line}",
         left_early(v, ty, "kk < end")
     );
-    let column = |j: u32| format!("line + min(n + {j}u, p.n - 1u) * p.b_column");
+    let column = |j: u32| match v.weights {
+        Some(_) => format!("at, min(n + {j}u, p.n - 1u)"),
+        None => format!("line + min(n + {j}u, p.n - 1u) * p.b_column"),
+    };
     let kept = |load: &str| kept(v, "Vec4", load, "kk < end");
     if v.b.1 == Lanes::Depth {
         let _ = writeln!(
@@ -313,7 +318,8 @@ pub(super) fn fetch_text(v: &TileVariant) -> String {
         );
     } else {
         let load = if v.b.1 == Lanes::Edge {
-            "load4_b(line + min(n, p.n - 4u))".to_owned()
+            let line = if v.weights.is_some() { "at, " } else { "line + " };
+            format!("load4_b({line}min(n, p.n - 4u))")
         } else {
             let parts: Vec<_> = (0..4).map(|j| format!("{load_b}({})", column(j))).collect();
             format!("four(\n        {},\n    )", parts.join(",\n        "))

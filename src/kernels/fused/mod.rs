@@ -9,6 +9,7 @@ pub mod elementwise;
 pub mod eval;
 pub mod predicate;
 pub mod products;
+pub mod quantized;
 pub mod reduce;
 pub mod replaced;
 pub mod rowwise;
@@ -30,6 +31,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     elementwise::DEFINITIONS,
     predicate::DEFINITIONS,
     products::DEFINITIONS,
+    quantized::DEFINITIONS,
     reduce::DEFINITIONS,
     rowwise::DEFINITIONS,
     stack::DEFINITIONS,
@@ -44,6 +46,7 @@ pub fn register(registry: &mut Registry) {
     elementwise::register(registry);
     predicate::register(registry);
     products::register(registry);
+    quantized::register(registry);
     reduce::register(registry);
     rowwise::register(registry);
     stack::register(registry);

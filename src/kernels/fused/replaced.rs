@@ -1,7 +1,7 @@
 //! The ops that a fused node replaces, for profiles, errors and pictures.
 
 use super::rowwise::program::{Action, RowProgram};
-use super::{DEFINITIONS, contraction, products};
+use super::{DEFINITIONS, contraction, products, quantized};
 use crate::kernels::expression::Expression;
 
 /// The value of a string attribute.
@@ -21,7 +21,8 @@ fn base_op(op: &str) -> Option<&'static str> {
         | products::ADDED
         | products::JOINED_WITH_SUMS
         | products::WITH_ARGUMENT
-        | products::WITH_SUMS => Some("MatMul"),
+        | products::WITH_SUMS
+        | quantized::QUANTIZED => Some("MatMul"),
         _ => contraction::FUSED.iter().find(|(_, fused)| *fused == op).map(|(base, _)| *base),
     }
 }

@@ -127,7 +127,7 @@ impl Fused {
             return Ok(None);
         }
         let profile = ctx.device().profile();
-        let more = extras.len() + usize::from(second.is_some());
+        let more = extras.len() + usize::from(second.is_some()) + self.base.parameters();
         let fits = Epilogue::fits(more, profile.capabilities.max_bindings);
         let products = fits && !a.is_empty() && !b.is_empty() && dims == result;
         let bound = if products { self.epilogue.bind(&dims, axis, &extras) } else { None };
@@ -146,7 +146,7 @@ impl Fused {
 }
 
 /// Accepts an epilogue if some pass may make it.
-fn checked(epilogue: Epilogue) -> Result<Epilogue> {
+pub(super) fn checked(epilogue: Epilogue) -> Result<Epilogue> {
     cost::check(cost::contraction(cost::expression(epilogue.expression())))?;
     Ok(epilogue)
 }

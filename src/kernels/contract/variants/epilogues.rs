@@ -1,10 +1,12 @@
 //! The variants that have epilogues, or several products.
 
-use super::has_kind;
+use super::{has_kind, is_listed};
+use crate::device::Cooperative;
 use crate::dtype::DType;
 use crate::kernels::contract::assembly::shader;
 use crate::kernels::contract::epilogue::{Broadcast, Epilogue, EpilogueVariant};
 use crate::kernels::contract::tile_variant::SumsKind;
+use crate::kernels::contract::weights::WeightsForm;
 use crate::kernels::contract::{
     ALayoutKind, Lanes, StoreKind, TileVariant, finish, siblings, tables, tile,
 };
@@ -96,6 +98,33 @@ fn joined_variants() -> Vec<Shader> {
     out
 }
 
+/// Products with quantized weights: each tile with each way to load them, in turn with each way to
+/// decode them.
+fn quantized_variants() -> Vec<Shader> {
+    let mut out = Vec::new();
+    for (turn, tile) in tables::all().chain(&tables::COOPERATIVE).enumerate() {
+        let cooperative = match tile.kind {
+            tile::TileKind::Cooperative { size, bytes: 2 } if is_listed(size) => {
+                Some(Cooperative { size, ..Cooperative::F16 })
+            }
+            tile::TileKind::Cooperative { .. } => continue,
+            _ => None,
+        };
+        for (at, lanes) in [Lanes::One, Lanes::Edge, Lanes::Depth].into_iter().enumerate() {
+            let dtype = [DType::F16, DType::F32][usize::from(cooperative.is_none())];
+            out.push(shader(&TileVariant {
+                a: (dtype, if lanes == Lanes::One { lanes } else { Lanes::Depth }),
+                b: (dtype, lanes),
+                c: (dtype, StoreKind::Vec4s),
+                cooperative,
+                weights: Some(WeightsForm::sample(3 * turn + at, lanes)),
+                ..TileVariant::plain(tile)
+            }));
+        }
+    }
+    out
+}
+
 /// Variants with sample epilogues: each way to store, with and without a batch, for each type, and
 /// the finishing program.
 pub fn fused_variants() -> Vec<Shader> {
@@ -146,5 +175,6 @@ pub fn fused_variants() -> Vec<Shader> {
         }
     }
     out.extend(joined_variants());
+    out.extend(quantized_variants());
     out
 }

@@ -1,0 +1,145 @@
+//! `_WgpuFusedQuantizedMatMul`: a product with quantized weights and its epilogue. The weights are
+//! decoded as they are loaded, see [`crate::kernels::contract::weights`].
+
+use std::sync::Arc;
+
+use super::sibling_products::{Fused, checked};
+use crate::device::Profile;
+use crate::dtype::{DType, types};
+use crate::error::{Error, Result};
+use crate::kernels::contract::Contraction;
+use crate::kernels::contract::epilogue::{Bound, Epilogue};
+use crate::kernels::contract::plan::{Product, ProductPlan};
+use crate::kernels::contract::weights::{CodePacking, Decoder, QuantizedWeights};
+use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
+use crate::kernels::registry::Registry;
+use crate::require;
+use crate::tensor::{Dims, Tensor, shape_text};
+
+/// The op: a left operand whose last dimension is contracted, codes, the parameters of their
+/// decoder, and the further operands of an epilogue.
+pub const QUANTIZED: &str = "_WgpuFusedQuantizedMatMul";
+
+/// The ops.
+pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
+    name: QUANTIZED,
+    inputs: &["x: T", "codes: T_codes", "parameter: T_parameters", "extra: T_extra"],
+    outputs: &["output: T_out"],
+    attrs: &[
+        "T: {float, half, bfloat16}",
+        "T_codes: {int8, uint8}",
+        "T_parameters: list(type) >= 0",
+        "T_extra: list(type) >= 0",
+        "T_out: {float, half, bfloat16, double}",
+        "expression: string",
+        "constants: list(float)",
+        "decoder: string",
+        "packing: {'bytes', 'rows', 'columns'} = 'bytes'",
+        "extent: int = 0",
+        "adj_y: bool = false",
+    ],
+    stateful: false,
+    shape,
+}];
+
+/// Adds the op.
+pub fn register(r: &mut Registry) {
+    r.op(QUANTIZED)
+        .types("T", types::FLOATS_BUT_F64)
+        .types("T_codes", &[DType::I8, DType::U8])
+        .types("T_out", types::FLOATS)
+        .kernel(QuantizedMatMul::read);
+}
+
+/// A product with quantized weights.
+struct QuantizedMatMul {
+    decoder: Arc<Decoder>,
+    packing: CodePacking,
+    /// The number of codes in the packed dimension.
+    extent: usize,
+    /// Whether the weights are transposed.
+    by_columns: bool,
+    epilogue: Epilogue,
+}
+
+impl QuantizedMatMul {
+    fn read(attrs: &dyn Attrs) -> Result<Self> {
+        Ok(Self {
+            decoder: Arc::new(attrs.string("decoder")?.parse()?),
+            packing: attrs.string("packing")?.parse()?,
+            extent: usize::try_from(attrs.int("extent")?).unwrap_or(0),
+            by_columns: attrs.bool("adj_y")?,
+            epilogue: checked(Epilogue::read(attrs, attrs.dtype("T")?, 1)?)?,
+        })
+    }
+}
+
+impl Kernel for QuantizedMatMul {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let inputs = (0..ctx.num_inputs()).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
+        let parameters = self.decoder.parameters();
+        let [x, codes, others @ ..] = &inputs[..] else { return Err(too_few(&inputs)) };
+        let (parameters, extras) =
+            others.split_at_checked(parameters).ok_or_else(|| too_few(&inputs))?;
+        let weights = QuantizedWeights::new(
+            (self.packing, &self.decoder, self.extent),
+            &codes.dims,
+            parameters,
+            (x.dtype, self.by_columns),
+        )?;
+        let (base, epilogue) = (Box::new(weights), self.epilogue.clone());
+        let product = Fused { op: QUANTIZED, base, epilogue };
+        match product.start(ctx, [x, codes], extras, 0)? {
+            Some(plan) => plan.enqueue(ctx),
+            None => Ok(()),
+        }
+    }
+}
+
+fn too_few(inputs: &[Tensor]) -> Error {
+    Error::InvalidArgument(format!("{QUANTIZED}: {} inputs", inputs.len()))
+}
+
+/// The product of a tensor's last dimension and the weights.
+impl Product for QuantizedWeights {
+    fn shape(&self, a: &[usize], _: &[usize]) -> Result<Dims> {
+        let [k, n] = self.matrix();
+        require!(
+            a.len() >= 2 && a.last() == Some(&k),
+            "Matrix size-incompatible: In[0]: {}, In[1]: {}",
+            shape_text(a),
+            shape_text(&[k, n])
+        );
+        Ok(a[..a.len() - 1].iter().copied().chain([n]).collect())
+    }
+
+    fn channel(&self, dims: &[usize]) -> usize {
+        dims.len() - 1
+    }
+
+    fn parameters(&self) -> usize {
+        self.tensors()
+    }
+
+    fn plan<'e>(
+        &self,
+        profile: &Profile,
+        [a, b, c]: [&Tensor; 3],
+        epilogue: Option<Bound<'e>>,
+    ) -> Result<ProductPlan<'e>> {
+        let [k, n] = self.matrix();
+        let m = c.dims[..c.rank() - 1].iter().product();
+        Contraction::product([m, k, n], [a, b, c]).quantized(self.clone()).plan(profile, epilogue)
+    }
+}
+
+/// The shape of the left operand, but for its last extent: shape functions see neither the number
+/// of parameters nor how codes are packed.
+fn shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    let mut shape = inputs.shapes.first().cloned().flatten();
+    if let Some(last) = shape.as_mut().and_then(|dims| dims.last_mut()) {
+        *last = None;
+    }
+    Ok(vec![shape])
+}

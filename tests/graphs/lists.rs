@@ -507,7 +507,6 @@ fn sequences_that_are_rows_have_constant_shapes() {
             w = Placeholder -> float32[4, 6]
             zero = Const {dtype: int32, value: tensor int32[] [0]} -> int32[]
             free = Const {dtype: int32, value: tensor int32[2] [0, 1]} -> int32[2]
-            last = Const {dtype: int32, value: tensor int32[1] [2]} -> int32[1]
             six = Const {dtype: int32, value: tensor int32[1] [6]} -> int32[1]
             shape = Shape(x) {T: float32, out_type: int32} -> int32[3]
             rows = GatherV2(shape, free, zero) {
@@ -516,12 +515,6 @@ fn sequences_that_are_rows_have_constant_shapes() {
                 Tparams: int32,
                 batch_dims: 0,
             } -> int32[2]
-            columns = GatherV2(shape, last, zero) {
-                Taxis: int32,
-                Tindices: int32,
-                Tparams: int32,
-                batch_dims: 0,
-            } -> int32[1]
             back = ConcatV2(rows, six, zero) {N: 2, T: int32, Tidx: int32} -> int32[3]
             a = Reshape(x, a/shape) {T: float32, Tshape: int32} -> float32[?3, 4]
             p = MatMul(a, w) {T: float32, transpose_a: false, transpose_b: false} -> float32[?3, 6]

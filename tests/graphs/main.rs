@@ -13,6 +13,7 @@ mod invariants;
 mod lists;
 mod predicates;
 mod products;
+mod quantized;
 mod recompute;
 mod reduce;
 mod reduce_sequence;

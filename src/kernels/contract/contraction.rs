@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::geometry::Geometry;
 use super::weights::QuantizedWeights;
+use crate::dtype::DType;
 use crate::layout::Iteration;
 use crate::tensor::Tensor;
 
@@ -233,9 +234,22 @@ impl Contraction {
     pub fn conjugated(self, conjugated: [bool; 2]) -> Self {
         Self { conjugated, ..self }
     }
+
+    /// The same with codes for `b`.
+    #[must_use]
+    pub fn quantized(self, weights: QuantizedWeights) -> Self {
+        let (b_step, b_column) = if weights.by_columns { (1, self.depth()) } else { (self.n, 1) };
+        let weights = Some(Arc::new(weights));
+        Self { weights, b_step, b_column, b_layout: BLayout::Dense, ..self }
+    }
 }
 
 impl Contraction {
+    /// The type of the values that loads of `b` give.
+    pub(super) fn b_type(&self) -> DType {
+        self.weights.as_ref().map_or(self.b.dtype, |weights| weights.dtype)
+    }
+
     /// Whether neighbouring elements of `b` lie along the contracted index, not along columns.
     pub(super) const fn is_by_depth(&self) -> bool {
         self.b_step == 1 && self.n > 1 && self.b_column != 1

@@ -287,8 +287,11 @@ pub trait Product: Send + Sync {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::choice::choose;
     use super::super::programs::{PLANNED, Programs};
+    use super::super::weights::{CodePacking, QuantizedWeights};
     use super::*;
     use crate::device::{Capabilities, Grid, Profile, Schedule};
     use crate::kernels::contract::Store;
@@ -384,6 +387,43 @@ mod tests {
         let [Step::Contract(c, None)] = plan.steps() else { panic!("{plan:?}") };
         assert_eq!((c.m, c.n, c.a.address, c.b.address), (1, 1000, B, A));
         assert_eq!(c.store, Store::Columns(1));
+    }
+
+    /// Quantized weights are read as they are packed: a product of one row moves little else. The
+    /// gradient of its inputs reads the same bytes.
+    #[test]
+    fn a_product_with_quantized_weights_reads_their_bytes() {
+        let of = |dtype, dims: &[usize], at: u64| Tensor::new(dtype, dims, at << 40);
+        let decoder = Arc::new("- gc, * gc".parse().unwrap());
+        for (rows, [k, n], block) in
+            [(1, [2048, 8192], 128), (1, [2049, 8191], 64), (4, [512, 96], 32)]
+        {
+            let codes = of(DType::I8, &[k, n.div_ceil(2)], 2);
+            let groups = [k.div_ceil(block), n];
+            let parameters =
+                [of(DType::I8, &groups, 4), of(DType::F32, &groups, 5), of(DType::F32, &[k], 6)];
+            for by_columns in [false, true] {
+                let weights = QuantizedWeights::new(
+                    (CodePacking::Columns, &decoder, n),
+                    &codes.dims,
+                    &parameters,
+                    (DType::F32, by_columns),
+                );
+                let [inner, columns] = if by_columns { [n, k] } else { [k, n] };
+                let (x, y) =
+                    (of(DType::F32, &[rows, inner], 1), of(DType::F32, &[rows, columns], 3));
+                let c = Contraction::product([rows, inner, columns], [&x, &codes, &y])
+                    .quantized(weights.unwrap());
+                let least =
+                    [&x, &codes, &y].into_iter().chain(&parameters).map(Tensor::bytes).sum();
+                for profile in Profile::DISTINCT {
+                    let made = programs(&c, &profile);
+                    let bound = made.iter().flat_map(|dispatch| dispatch.bindings.iter());
+                    let moved: u64 = bound.map(|binding| binding.bytes).sum();
+                    assert!((least..least + least / 10).contains(&moved), "{moved} for {least}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -188,7 +188,11 @@ impl Contraction {
             BLayout::Planar { image, stride, .. } => image | stride,
         };
         let b = if let Some(weights) = &self.weights {
-            weights.lanes(&self.b, if weights.by_columns { self.inner } else { self.n })
+            let (columns, lanes) = match weights.by_columns {
+                true => (self.inner, Lanes::Depth),
+                false => (self.n, Lanes::Edge),
+            };
+            if weights.in_fours(&self.b, columns) { lanes } else { Lanes::One }
         } else if self.b_column == 1 && vec4s(&self.b, &[self.n, self.b_step, outer, b_matrix]) {
             Lanes::Edge
         } else if self.b_step == 1

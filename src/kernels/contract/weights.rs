@@ -7,39 +7,22 @@
 //! or columns. The last parameter is then the index that tells the group of each row or column.
 //! Weights are computed in f32 and are not rounded to the type of the left operand.
 
-use std::fmt::Write;
+mod text;
+
 use std::str::FromStr;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::element::lane;
-use super::text::vec4s_of;
-use super::tile_variant::Lanes;
-use super::{BLayout, Contraction};
-use crate::device::{Binding, Key, Params};
+use crate::device::{Binding, Params};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::windows::part;
 use crate::require;
-use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
-/// Names of the parameters' bindings.
-const NAMES: [&str; MOST_PARAMETERS] = ["q1", "q2", "q3", "q4"];
 /// The most parameters: every adapter binds them together with the operands of a product.
 pub const MOST_PARAMETERS: usize = 4;
-/// Names of the numbers that the text reads.
-const NUMBERS: [&str; 7] = [
-    "code_row",
-    "code_rows",
-    "code_columns",
-    "code_groups",
-    "first_row",
-    "first_column",
-    "skipped_rows",
-];
-
 /// Where codes lie in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodePacking {
@@ -60,7 +43,7 @@ impl CodePacking {
         Self::ALL[self as usize].0
     }
 
-    /// Rows and columns of the bytes of so many rows and columns of codes.
+    /// Rows and columns of the bytes of codes with these extents.
     const fn bytes(self, [rows, columns]: [usize; 2]) -> [usize; 2] {
         match self {
             Self::Bytes => [rows, columns],
@@ -111,7 +94,7 @@ impl Extents {
     ];
 
     /// Whether rows (0) or columns (1) are grouped.
-    const fn grouped(self) -> Option<usize> {
+    pub const fn grouped(self) -> Option<usize> {
         match self {
             Self::Row | Self::Column => None,
             Self::GroupColumn | Self::ColumnGroup => Some(0),
@@ -124,18 +107,6 @@ impl Extents {
         match self {
             Self::Row | Self::RowGroup | Self::GroupRow => rows,
             Self::Column | Self::GroupColumn | Self::ColumnGroup => columns,
-        }
-    }
-
-    /// The index of the element for row `r`, column `c` and group `g`.
-    fn index(self, c: &str, g: &str) -> String {
-        match self {
-            Self::Row => "r".to_owned(),
-            Self::Column => c.to_owned(),
-            Self::GroupColumn => format!("{g} * p.code_columns + {c}"),
-            Self::ColumnGroup => format!("({c}) * p.code_groups + {g}"),
-            Self::RowGroup => format!("r * p.code_groups + {g}"),
-            Self::GroupRow => format!("{g} * p.code_rows + r"),
         }
     }
 
@@ -323,14 +294,10 @@ impl QuantizedWeights {
         (bytes, Self { first, skipped, ..self.clone() })
     }
 
-    /// How the codes are loaded, from `columns` columns of them.
-    pub(super) fn lanes(&self, codes: &Tensor, columns: usize) -> Lanes {
-        let four = [self.extents[1], self.first[1], columns].iter().all(|n| n.is_multiple_of(4));
-        match (four && codes.address.is_multiple_of(4), self.by_columns) {
-            (false, _) => Lanes::One,
-            (true, false) => Lanes::Edge,
-            (true, true) => Lanes::Depth,
-        }
+    /// Whether four codes of a row are loaded at once, from `columns` columns of them.
+    pub(super) fn in_fours(&self, codes: &Tensor, columns: usize) -> bool {
+        let whole = [self.extents[1], self.first[1], columns].iter().all(|n| n.is_multiple_of(4));
+        whole && codes.address.is_multiple_of(4)
     }
 
     /// The properties that text depends on.
@@ -368,21 +335,6 @@ impl QuantizedWeights {
     }
 }
 
-impl Contraction {
-    /// The same with codes for `b`.
-    #[must_use]
-    pub fn quantized(self, weights: QuantizedWeights) -> Self {
-        let (b_step, b_column) = if weights.by_columns { (1, self.depth()) } else { (self.n, 1) };
-        let weights = Some(Arc::new(weights));
-        Self { weights, b_step, b_column, b_layout: BLayout::Dense, ..self }
-    }
-
-    /// The type of the values that loads of `b` give.
-    pub(super) fn b_type(&self) -> DType {
-        self.weights.as_ref().map_or(self.b.dtype, |weights| weights.dtype)
-    }
-}
-
 /// The properties of weights that shader text depends on.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WeightsForm {
@@ -393,154 +345,4 @@ pub(super) struct WeightsForm {
     pub codes: DType,
     /// The type of each parameter, and whether four neighbours are loaded at once.
     pub parameters: SmallVec<[(DType, bool); MOST_PARAMETERS]>,
-}
-
-impl WeightsForm {
-    /// Sample number `at` for the list of variants: each packing with each decoder in turn.
-    pub fn sample(at: usize, lanes: Lanes) -> Self {
-        let decoders = ["", "/ c", "/ r", "- gc, * gc", "- cg, * cg", "- rg, * rg", "- gr, * gr"];
-        let decoder: Decoder = decoders[at % decoders.len()].parse().expect("a decoder");
-        let four = |(_, of): &(char, Extents)| *of == Extents::Column && lanes != Lanes::One;
-        let parameters = decoder.steps.iter().map(|step| (DType::F32, four(step)));
-        let index = decoder.grouped().map(|_| (DType::F32, false));
-        Self {
-            packing: CodePacking::ALL[at % CodePacking::ALL.len()].1,
-            by_columns: lanes == Lanes::Depth || lanes == Lanes::One && at % 2 == 1,
-            codes: [DType::I8, DType::U8][at / 2 % 2],
-            parameters: parameters.chain(index).collect(),
-            decoder: Arc::new(decoder),
-        }
-    }
-
-    /// Adds the properties to a pipeline's key.
-    pub fn key(&self, key: Key) -> Key {
-        let key = key
-            .name(&self.decoder.text)
-            .number(self.packing as u32 | u32::from(self.by_columns) << 2)
-            .dtype(self.codes);
-        let of = |key: Key, (t, four): &(DType, bool)| key.dtype(*t).number(u32::from(*four));
-        self.parameters.iter().fold(key, of)
-    }
-
-    /// Binds the codes and the parameters, and declares `load_b(k, n)` or, for lanes of four,
-    /// `load4_b(k, n)`: the weights of four neighbouring columns of codes.
-    pub fn bind(&self, shader: Shader, lanes: Lanes) -> Shader {
-        let mut shader = shader.bind_raw("b", "u32", 1);
-        for ((dtype, four), name) in self.parameters.iter().zip(NAMES) {
-            shader = if *four { vec4s_of(shader, name, *dtype) } else { shader.bind(name, *dtype) };
-        }
-        let text = if lanes == Lanes::One { self.load() } else { self.load_four() };
-        shader.body(&(self.group() + &text))
-    }
-
-    /// Declares the numbers.
-    pub fn declare(shader: Shader) -> Shader {
-        shader.u32s(&NUMBERS)
-    }
-
-    /// `fn code_group(i)`: the group of row or column `i`. Negative groups count from the end.
-    fn group(&self) -> String {
-        if self.decoder.grouped().is_none() {
-            return String::new();
-        }
-        let index = NAMES[self.decoder.steps.len()];
-        format!(
-            "fn code_group(i: u32) -> u32 {{\n    let group = i32(load_{index}(i));\n    return \
-             u32(select(group, group + i32(p.code_groups), group < 0));\n}}\n\n"
-        )
-    }
-
-    /// The head of a load: the row and the column of the code and its word. A byte's address is in
-    /// `at`.
-    fn head(&self) -> String {
-        let [row, column] = if self.by_columns { ["n", "k"] } else { ["k", "n"] };
-        let (byte_row, byte_column) = match self.packing {
-            CodePacking::Bytes => ("r", "c"),
-            CodePacking::Rows => ("(r >> 1u)", "c"),
-            CodePacking::Columns => ("r", "(c >> 1u)"),
-        };
-        format!(
-            "    let r = {row} + p.first_row;\n    let c = {column} + p.first_column;\n    let at \
-             = p.off_b + ({byte_row} - p.skipped_rows) * p.code_row + {byte_column};\n    let word \
-             = b[at >> 2u];\n"
-        )
-    }
-
-    const fn is_signed(&self) -> bool {
-        matches!(self.codes, DType::I8)
-    }
-
-    /// The load of one weight.
-    fn load(&self) -> String {
-        let (width, nibble) = match self.packing {
-            CodePacking::Bytes => (8, ""),
-            CodePacking::Rows => (4, " + (r & 1u) * 4u"),
-            CodePacking::Columns => (4, " + (c & 1u) * 4u"),
-        };
-        let word = if self.is_signed() { "bitcast<i32>(word)" } else { "word" };
-        let mut text = format!(
-            "fn load_b(k: u32, n: u32) -> Scalar {{\n{}    var weight = \
-             f32(extractBits({word}, (at & 3u) * 8u{nibble}, {width}u));\n",
-            self.head()
-        );
-        for ((op, of), name) in self.decoder.steps.iter().zip(NAMES) {
-            let group = ["code_group(r)", "code_group(c)"][of.grouped().unwrap_or(0)];
-            let index = of.index("c", group);
-            let _ = writeln!(text, "    weight = weight {op} f32(load_{name}({index}));");
-        }
-        text + "    return weight;\n}\n"
-    }
-
-    /// The load of four weights of one row of codes. A word holds all of them.
-    fn load_four(&self) -> String {
-        let (width, apart, first) = match self.packing {
-            CodePacking::Bytes => (8, 8, "0u"),
-            CodePacking::Rows => (4, 8, "(r & 1u) * 4u"),
-            CodePacking::Columns => (4, 4, "(at & 2u) * 8u"),
-        };
-        let shifts = |of: &dyn Fn(u32) -> u32| {
-            (0..4).map(|j| format!("{}u", of(j))).collect::<Vec<_>>().join(", ")
-        };
-        let codes = if self.is_signed() {
-            let up = shifts(&|j| 32 - width - j * apart);
-            format!(
-                "(vec4<i32>(bitcast<i32>(codes)) << vec4<u32>({up})) >> vec4<u32>({}u)",
-                32 - width
-            )
-        } else {
-            let down = shifts(&|j| j * apart);
-            format!("(vec4<u32>(codes) >> vec4<u32>({down})) & vec4<u32>({}u)", (1 << width) - 1)
-        };
-        let mut text = format!(
-            "fn load4_b(k: u32, n: u32) -> Vec4 {{\n{}    let codes = word >> ({first});\n    var \
-             weight = vec4<f32>({codes});\n",
-            self.head()
-        );
-        let groups = match self.decoder.grouped() {
-            None => String::new(),
-            Some(0) => "    let g = code_group(r);\n".to_owned(),
-            Some(_) => {
-                (0..4).map(|j| format!("    let g{} = code_group(c + {j}u);\n", lane(j))).collect()
-            }
-        };
-        text += &groups;
-        for (((op, of), name), (_, four)) in
-            self.decoder.steps.iter().zip(NAMES).zip(&self.parameters)
-        {
-            let by_column = of.grouped() == Some(1);
-            let load = if *four {
-                format!("load4_{name}({})", of.index("c", "g"))
-            } else if *of == Extents::Row {
-                format!("f32(load_{name}(r))")
-            } else {
-                let each = (0..4).map(|j| {
-                    let g = if by_column { format!("g{}", lane(j)) } else { "g".to_owned() };
-                    format!("f32(load_{name}({}))", of.index(&format!("c + {j}u"), &g))
-                });
-                each.collect::<Vec<_>>().join(", ")
-            };
-            let _ = writeln!(text, "    weight = weight {op} vec4<f32>({load});");
-        }
-        text + "    return weight;\n}\n"
-    }
 }

@@ -46,6 +46,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "attention", run: attention::run },
     Pass { name: "recompute", run: recompute::run },
     Pass { name: "contraction", run: contraction::run },
+    Pass { name: "quantized", run: products::quantized::run },
     Pass { name: "rowwise", run: rowwise::run },
     Pass { name: "reduce", run: reduce::run },
     Pass { name: "update", run: update::run },

@@ -111,13 +111,14 @@ fn quantized_variants() -> Vec<Shader> {
             _ => None,
         };
         for (at, lanes) in [Lanes::One, Lanes::Edge, Lanes::Depth].into_iter().enumerate() {
+            let by_columns = lanes == Lanes::Depth || lanes == Lanes::One && turn % 2 == 1;
             let dtype = [DType::F16, DType::F32][usize::from(cooperative.is_none())];
             out.push(shader(&TileVariant {
                 a: (dtype, if lanes == Lanes::One { lanes } else { Lanes::Depth }),
                 b: (dtype, lanes),
                 c: (dtype, StoreKind::Vec4s),
                 cooperative,
-                weights: Some(WeightsForm::sample(3 * turn + at, lanes)),
+                weights: Some(WeightsForm::sample(3 * turn + at, lanes != Lanes::One, by_columns)),
                 ..TileVariant::plain(tile)
             }));
         }

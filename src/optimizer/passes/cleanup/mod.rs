@@ -88,7 +88,8 @@ fn holds(wide: DType, narrow: DType) -> bool {
     }
 }
 
-fn permutation(graph: &Graph, perm: Output) -> Option<Vec<usize>> {
+/// The order of dimensions that a constant lists.
+pub fn permutation(graph: &Graph, perm: Output) -> Option<Vec<usize>> {
     let values = graph.constant(perm)?.to_i64().ok()?;
     let rank = values.len() as i64;
     values.into_iter().map(|p| usize::try_from(if p < 0 { p + rank } else { p }).ok()).collect()

@@ -14,6 +14,7 @@ pub mod argument;
 pub mod column_sums;
 pub mod joined;
 mod product;
+pub mod quantized;
 pub mod summed;
 
 /// Whether it is certain that no path leads from either node to the other. Only then can one node

@@ -1,0 +1,196 @@
+//! The text of weights: their bindings, and the functions that load and decode them.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::{CodePacking, Decoder, Extents, MOST_PARAMETERS, WeightsForm};
+use crate::device::Key;
+use crate::dtype::DType;
+use crate::kernels::contract::element::lane;
+use crate::shader::Shader;
+
+/// Names of the parameters' bindings.
+const NAMES: [&str; MOST_PARAMETERS] = ["q1", "q2", "q3", "q4"];
+/// Names of the numbers that the text reads.
+const NUMBERS: [&str; 7] = [
+    "code_row",
+    "code_rows",
+    "code_columns",
+    "code_groups",
+    "first_row",
+    "first_column",
+    "skipped_rows",
+];
+
+impl Extents {
+    /// The index of the element for row `r`, column `c` and group `g`.
+    fn index(self, c: &str, g: &str) -> String {
+        match self {
+            Self::Row => "r".to_owned(),
+            Self::Column => c.to_owned(),
+            Self::GroupColumn => format!("{g} * p.code_columns + {c}"),
+            Self::ColumnGroup => format!("({c}) * p.code_groups + {g}"),
+            Self::RowGroup => format!("r * p.code_groups + {g}"),
+            Self::GroupRow => format!("{g} * p.code_rows + r"),
+        }
+    }
+}
+
+impl WeightsForm {
+    /// Sample number `at` for the list of variants: each packing with each decoder in turn.
+    pub fn sample(at: usize, four: bool, by_columns: bool) -> Self {
+        let decoders = ["", "/ c", "/ r", "- gc, * gc", "- cg, * cg", "- rg, * rg", "- gr, * gr"];
+        let decoder: Decoder = decoders[at % decoders.len()].parse().expect("a decoder");
+        let vec4s = |of: Extents| four && of == Extents::Column;
+        let parameters = decoder.steps.iter().map(|(_, of)| (DType::F32, vec4s(*of)));
+        let index = decoder.grouped().map(|_| (DType::F32, false));
+        Self {
+            packing: CodePacking::ALL[at % CodePacking::ALL.len()].1,
+            by_columns,
+            codes: [DType::I8, DType::U8][at / 2 % 2],
+            parameters: parameters.chain(index).collect(),
+            decoder: Arc::new(decoder),
+        }
+    }
+
+    /// Adds the properties to a pipeline's key.
+    pub fn key(&self, key: Key) -> Key {
+        let key = key
+            .name(&self.decoder.text)
+            .number(self.packing as u32 | u32::from(self.by_columns) << 2)
+            .dtype(self.codes);
+        let of = |key: Key, (t, four): &(DType, bool)| key.dtype(*t).number(u32::from(*four));
+        self.parameters.iter().fold(key, of)
+    }
+
+    /// Binds the codes and the parameters, and declares `load_b(k, n)` or, for lanes of four,
+    /// `load4_b(k, n)`: the weights of four neighbouring columns of codes.
+    /// `bind_vec4s` binds a parameter of which four elements are loaded at once.
+    pub fn bind(
+        &self,
+        shader: Shader,
+        four: bool,
+        bind_vec4s: impl Fn(Shader, &'static str, DType) -> Shader,
+    ) -> Shader {
+        let mut shader = shader.bind_raw("b", "u32", 1);
+        for ((dtype, four), name) in self.parameters.iter().zip(NAMES) {
+            shader = match four {
+                true => bind_vec4s(shader, name, *dtype),
+                false => shader.bind(name, *dtype),
+            };
+        }
+        let text = if four { self.load_four() } else { self.load() };
+        shader.body(&(self.group() + &text))
+    }
+
+    /// Declares the numbers.
+    pub fn declare(shader: Shader) -> Shader {
+        shader.u32s(&NUMBERS)
+    }
+
+    /// `fn code_group(i)`: the group of row or column `i`. Negative groups count from the end.
+    fn group(&self) -> String {
+        if self.decoder.grouped().is_none() {
+            return String::new();
+        }
+        let index = NAMES[self.decoder.steps.len()];
+        format!(
+            "fn code_group(i: u32) -> u32 {{\n    let group = i32(load_{index}(i));\n    return \
+             u32(select(group, group + i32(p.code_groups), group < 0));\n}}\n\n"
+        )
+    }
+
+    /// The head of a load: the row and the column of the code and its word. A byte's address is in
+    /// `at`.
+    fn head(&self) -> String {
+        let [row, column] = if self.by_columns { ["n", "k"] } else { ["k", "n"] };
+        let (byte_row, byte_column) = match self.packing {
+            CodePacking::Bytes => ("r", "c"),
+            CodePacking::Rows => ("(r >> 1u)", "c"),
+            CodePacking::Columns => ("r", "(c >> 1u)"),
+        };
+        format!(
+            "    let r = {row} + p.first_row;\n    let c = {column} + p.first_column;\n    let at \
+             = p.off_b + ({byte_row} - p.skipped_rows) * p.code_row + {byte_column};\n    let word \
+             = b[at >> 2u];\n"
+        )
+    }
+
+    const fn is_signed(&self) -> bool {
+        matches!(self.codes, DType::I8)
+    }
+
+    /// The load of one weight.
+    fn load(&self) -> String {
+        let (width, nibble) = match self.packing {
+            CodePacking::Bytes => (8, ""),
+            CodePacking::Rows => (4, " + (r & 1u) * 4u"),
+            CodePacking::Columns => (4, " + (c & 1u) * 4u"),
+        };
+        let word = if self.is_signed() { "bitcast<i32>(word)" } else { "word" };
+        let mut text = format!(
+            "fn load_b(k: u32, n: u32) -> Scalar {{\n{}    var weight = \
+             f32(extractBits({word}, (at & 3u) * 8u{nibble}, {width}u));\n",
+            self.head()
+        );
+        for ((op, of), name) in self.decoder.steps.iter().zip(NAMES) {
+            let group = ["code_group(r)", "code_group(c)"][of.grouped().unwrap_or(0)];
+            let index = of.index("c", group);
+            let _ = writeln!(text, "    weight = weight {op} f32(load_{name}({index}));");
+        }
+        text + "    return weight;\n}\n"
+    }
+
+    /// The load of four weights of one row of codes. A word holds all of them.
+    fn load_four(&self) -> String {
+        let (width, apart, first) = match self.packing {
+            CodePacking::Bytes => (8, 8, "0u"),
+            CodePacking::Rows => (4, 8, "(r & 1u) * 4u"),
+            CodePacking::Columns => (4, 4, "(at & 2u) * 8u"),
+        };
+        let shifts = |of: &dyn Fn(u32) -> u32| {
+            (0..4).map(|j| format!("{}u", of(j))).collect::<Vec<_>>().join(", ")
+        };
+        let codes = if self.is_signed() {
+            let up = shifts(&|j| 32 - width - j * apart);
+            format!(
+                "(vec4<i32>(bitcast<i32>(codes)) << vec4<u32>({up})) >> vec4<u32>({}u)",
+                32 - width
+            )
+        } else {
+            let down = shifts(&|j| j * apart);
+            format!("(vec4<u32>(codes) >> vec4<u32>({down})) & vec4<u32>({}u)", (1 << width) - 1)
+        };
+        let mut text = format!(
+            "fn load4_b(k: u32, n: u32) -> Vec4 {{\n{}    let codes = word >> ({first});\n    var \
+             weight = vec4<f32>({codes});\n",
+            self.head()
+        );
+        let groups = match self.decoder.grouped() {
+            None => String::new(),
+            Some(0) => "    let g = code_group(r);\n".to_owned(),
+            Some(_) => {
+                (0..4).map(|j| format!("    let g{} = code_group(c + {j}u);\n", lane(j))).collect()
+            }
+        };
+        text += &groups;
+        for (((op, of), name), (_, four)) in
+            self.decoder.steps.iter().zip(NAMES).zip(&self.parameters)
+        {
+            let by_column = of.grouped() == Some(1);
+            let load = if *four {
+                format!("load4_{name}({})", of.index("c", "g"))
+            } else if *of == Extents::Row {
+                format!("f32(load_{name}(r))")
+            } else {
+                let each = (0..4).map(|j| {
+                    let g = if by_column { format!("g{}", lane(j)) } else { "g".to_owned() };
+                    format!("f32(load_{name}({}))", of.index(&format!("c + {j}u"), &g))
+                });
+                each.collect::<Vec<_>>().join(", ")
+            };
+            let _ = writeln!(text, "    weight = weight {op} vec4<f32>({load});");
+        }
+        text + "    return weight;\n}\n"
+    }
+}

@@ -1,0 +1,193 @@
+//! Products with quantized weights. Keras's layers unpack codes of 4 bits, convert, subtract a zero
+//! point, scale and transpose a whole kernel at each call. One node does all that where it loads
+//! the codes ([`crate::kernels::fused::quantized`]).
+//!
+//! The walk goes from the product's right operand up to the codes. Whatever is not known to it ends
+//! it, and the graph stays as it is. Nodes on the way that others read stay for them.
+//!
+//! Weights are computed in float32 and are not rounded in between, so conversions of a parameter to
+//! a narrower type are left out.
+
+mod codes;
+mod parameters;
+mod views;
+
+use rustc_hash::FxHashSet;
+
+use super::product::MatrixProduct;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::contract::weights::{CodePacking, Decoder, Extents, MOST_PARAMETERS};
+use crate::kernels::fused::quantized::QUANTIZED;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::meaning::{Meaning, Scalar};
+use crate::optimizer::passes::cleanup::is_dead;
+
+/// The most nodes between a product and its codes: no layer has half as many.
+const MOST_NODES: usize = 64;
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    let mut passed = FxHashSet::default();
+    for id in order.iter().copied() {
+        if let Some((product, walk)) = found(graph, id) {
+            replace(graph, id, &product, &walk);
+            passed.extend(walk.passed);
+        }
+    }
+    for id in order.iter().copied().rev() {
+        if passed.contains(&id) && is_dead(graph, id) {
+            graph.remove(id);
+        }
+    }
+    Ok(())
+}
+
+/// Weights, on the way from a product to their codes.
+struct Weights {
+    codes: Output,
+    packing: CodePacking,
+    /// Rows and columns of the codes.
+    extents: [usize; 2],
+    /// Whether the tensor that the walk began with is the transpose of the codes.
+    is_transposed: bool,
+    steps: Vec<(char, Extents)>,
+    parameters: Vec<Output>,
+    /// The index of the groups.
+    index: Option<Output>,
+}
+
+/// The nodes that a walk has passed.
+struct Walk<'g> {
+    graph: &'g Graph,
+    device: &'g str,
+    passed: Vec<NodeId>,
+}
+
+/// The product of a node, if its right operand is quantized weights, and the way to their codes.
+fn found(graph: &Graph, id: NodeId) -> Option<(MatrixProduct, Found)> {
+    let product = MatrixProduct::of(graph, id)?;
+    let (left, right) = (graph.info(product.operands[0]), product.operands[1]);
+    let ranks = left.rank()? >= 2 && graph.info(right).rank() == Some(2);
+    if !ranks || product.transposed[0] || product.dtype == DType::F64 {
+        return None;
+    }
+    let mut walk = Walk { graph, device: graph.node(id).device(), passed: Vec::new() };
+    let weights = walk.weights(right)?;
+    let passed = walk.passed.iter().flat_map(|id| {
+        let inputs = graph.node(*id).inputs().iter().map(|input| input.node);
+        std::iter::once(*id).chain(inputs)
+    });
+    Some((product, Found { weights, passed: passed.collect() }))
+}
+
+/// Weights with the nodes that may be unused without them.
+struct Found {
+    weights: Weights,
+    passed: Vec<NodeId>,
+}
+
+fn replace(graph: &mut Graph, id: NodeId, product: &MatrixProduct, found: &Found) {
+    let Weights { codes, packing, extents, is_transposed, steps, parameters, index } =
+        &found.weights;
+    let parameters: Vec<Output> = parameters.iter().chain(index).copied().collect();
+    let types = |tensors: &[Output]| -> Option<Vec<DType>> {
+        tensors.iter().map(|tensor| graph.info(*tensor).dtype).collect()
+    };
+    let extras = graph.node(id).attr("T_extra").cloned();
+    let (Some(own), Some(codes_of)) = (types(&parameters), graph.info(*codes).dtype) else {
+        return;
+    };
+    let mut attrs = product.attrs();
+    attrs.retain(|(name, _)| *name != "adj_x");
+    attrs.extend([
+        ("T_codes", codes_of.into()),
+        ("T_extra", extras.unwrap_or_else(|| Attr::from(&[][..] as &[DType]))),
+        ("T_parameters", own[..].into()),
+        ("adj_y", (product.transposed[1] != *is_transposed).into()),
+        ("decoder", Decoder::new(steps).text().into()),
+        ("extent", (extents[usize::from(*packing != CodePacking::Rows)] as i64).into()),
+        ("packing", packing.name().into()),
+    ]);
+    let old: Vec<String> = graph.node(id).attrs().keys().cloned().collect();
+    old.iter().for_each(|name| graph.remove_attr(id, name));
+    attrs.into_iter().for_each(|(name, value)| graph.set_attr(id, name, value));
+    graph.set_op(id, QUANTIZED);
+    let inputs = [product.operands[0], *codes].into_iter().chain(parameters);
+    graph.set_inputs(id, inputs.chain(product.extras.iter().copied()).collect());
+}
+
+impl<'g> Walk<'g> {
+    /// The node of a tensor, which the walk passes, if only its inputs tie it to its place.
+    fn pass(&mut self, tensor: Output) -> Option<&'g Node> {
+        let node = self.graph.node(tensor.node);
+        let is_free = node.controls().is_empty() && node.device() == self.device;
+        self.passed.push(tensor.node);
+        (is_free && tensor.port == 0 && self.passed.len() <= MOST_NODES).then_some(node)
+    }
+
+    /// What `f` finds. The walk goes back if that is nothing.
+    fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let before = self.passed.len();
+        let found = f(self);
+        if found.is_none() {
+            self.passed.truncate(before);
+        }
+        found
+    }
+
+    /// The weights that a matrix of floats is.
+    fn weights(&mut self, tensor: Output) -> Option<Weights> {
+        let (source, is_transposed) = self.matrix(tensor)?;
+        let mut weights = self.decoded(source)?;
+        weights.is_transposed ^= is_transposed;
+        Some(weights)
+    }
+
+    fn decoded(&mut self, tensor: Output) -> Option<Weights> {
+        let node = self.pass(tensor)?;
+        let op = match Meaning::of(node) {
+            Meaning::Scalar(Scalar { call, .. }) => call.op(),
+            _ => return None,
+        };
+        match (op, node.inputs()) {
+            ("Cast", [from]) => match node.dtype("SrcT")? {
+                DType::I8 | DType::U8 => self.codes(*from),
+                DType::F32 => self.weights(*from),
+                _ => None,
+            },
+            ("Mul", [a, b]) => {
+                let forward = self.attempt(|walk| walk.step('*', *a, *b));
+                forward.or_else(|| self.step('*', *b, *a))
+            }
+            ("RealDiv", [a, b]) => self.step('/', *a, *b),
+            ("Sub", [a, b]) => self.step('-', *a, *b),
+            _ => None,
+        }
+    }
+
+    /// The weights of `inner` with one more step.
+    fn step(&mut self, operator: char, inner: Output, parameter: Output) -> Option<Weights> {
+        let mut weights = self.weights(inner)?;
+        let dims = self.graph.info(inner).dims()?;
+        let found = self.parameter(parameter, &dims)?;
+        let same = |index: &Output| found.index.is_none_or(|own| own == *index);
+        if !weights.index.iter().all(same) {
+            return None;
+        }
+        let groups = |extents: Extents| extents.grouped();
+        let extents =
+            if weights.is_transposed { found.extents.transposed() } else { found.extents };
+        let known = weights.steps.iter().find_map(|(_, extents)| groups(*extents));
+        if groups(extents).is_some_and(|own| known.is_some_and(|known| known != own)) {
+            return None;
+        }
+        weights.index = weights.index.or(found.index);
+        weights.steps.push((operator, extents));
+        weights.parameters.push(found.tensor);
+        let tensors = weights.parameters.len() + usize::from(weights.index.is_some());
+        (tensors <= MOST_PARAMETERS).then_some(weights)
+    }
+}

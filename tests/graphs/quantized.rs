@@ -1,0 +1,222 @@
+//! Products with quantized weights.
+
+use expect_test::expect;
+
+use super::{after, check, refuse};
+
+/// The codes of int4 `q`, whose bytes `packed` hold two columns each, as Keras unpacks them.
+const UNPACKED: &str = "perm = Const {dtype: int32, value: tensor int32[2] [1, 0]} -> int32[2]
+     t = Transpose(packed, perm) {T: int8, Tperm: int32} -> int8[4, 6]
+     mask = Const {dtype: int8, value: tensor int8[] [15]} -> int8[]
+     sign = Const {dtype: int8, value: tensor int8[] [8]} -> int8[]
+     four = Const {dtype: int8, value: tensor int8[] [4]} -> int8[]
+     low = BitwiseAnd(mask, t) {T: int8} -> int8[4, 6]
+     low1 = BitwiseXor(low, sign) {T: int8} -> int8[4, 6]
+     low2 = Sub(low1, sign) {T: int8} -> int8[4, 6]
+     moved = RightShift(t, four) {T: int8} -> int8[4, 6]
+     high = BitwiseAnd(moved, mask) {T: int8} -> int8[4, 6]
+     high1 = BitwiseXor(sign, high) {T: int8} -> int8[4, 6]
+     high2 = Sub(high1, sign) {T: int8} -> int8[4, 6]
+     pairs = Pack(low2, high2) {N: 2, T: int8, axis: 1} -> int8[4, 2, 6]
+     flat = Const {dtype: int32, value: tensor int32[2] [-1, 6]} -> int32[2]
+     all = Reshape(pairs, flat) {T: int8, Tshape: int32} -> int8[8, 6]
+     zeros = Const {dtype: int32, value: tensor int32[2] [0]} -> int32[2]
+     ends = Const {dtype: int32, value: tensor int32[2] [7, 0]} -> int32[2]
+     ones = Const {dtype: int32, value: tensor int32[2] [1]} -> int32[2]
+     own = StridedSlice(all, zeros, ends, ones) {
+         Index: int32,
+         T: int8,
+         begin_mask: 1,
+         ellipsis_mask: 2,
+         end_mask: 0,
+         new_axis_mask: 0,
+         shrink_axis_mask: 0,
+     } -> int8[7, 6]
+     q = Transpose(own, perm) {T: int8, Tperm: int32} -> int8[6, 7]\n";
+
+/// The weights `w` of groups of rows, in float16.
+const GROUPS: &str = "zero = Placeholder -> int8[2, 7]
+     scale = Placeholder -> float32[2, 7]
+     index = Placeholder -> float32[6]
+     index1 = Cast(index) {DstT: float16, SrcT: float32, Truncate: false} -> float16[6]
+     i = Cast(index1) {DstT: int32, SrcT: float16, Truncate: false} -> int32[6]
+     none = Const {dtype: int32, value: tensor int32[] [0]} -> int32[]
+     groups = Const {dtype: int32, value: tensor int32[] [2]} -> int32[]
+     less = Less(i, none) {T: int32} -> bool[6]
+     sum = AddV2(i, groups) {T: int32} -> int32[6]
+     of = SelectV2(less, sum, i) {T: int32} -> int32[6]
+     z = GatherV2(zero, of, none) {
+         Taxis: int32,
+         Tindices: int32,
+         Tparams: int8,
+         batch_dims: 0,
+     } -> int8[6, 7]
+     half = Cast(scale) {DstT: float16, SrcT: float32, Truncate: false} -> float16[2, 7]
+     s = GatherV2(half, of, none) {
+         Taxis: int32,
+         Tindices: int32,
+         Tparams: float16,
+         batch_dims: 0,
+     } -> float16[6, 7]
+     zf = Cast(z) {DstT: float16, SrcT: int8, Truncate: false} -> float16[6, 7]
+     qf = Cast(q) {DstT: float16, SrcT: int8, Truncate: false} -> float16[6, 7]
+     d = Sub(qf, zf) {T: float16} -> float16[6, 7]
+     w = Mul(s, d) {T: float16} -> float16[6, 7]\n";
+
+const PRODUCT: &str = "y = MatMul(x, w) {T: float16, transpose_a: false, transpose_b: false} -> \
+                       float16[?1, 7]\n";
+
+fn int4(more: &str) -> String {
+    format!(
+        "preserve r
+         x = Placeholder -> float16[?1, 6]
+         packed = Placeholder -> int8[6, 4]
+         {UNPACKED}{GROUPS}{more}
+         r = Identity(y) {{T: float16}}"
+    )
+}
+
+#[test]
+fn weights_of_four_bits_by_groups_are_read_as_they_are_packed() {
+    check(
+        "quantized",
+        &int4(PRODUCT),
+        &expect![[r#"
+            preserve r
+            x = Placeholder -> float16[?1, 6]
+            packed = Placeholder -> int8[6, 4]
+            zero = Placeholder -> int8[2, 7]
+            scale = Placeholder -> float32[2, 7]
+            index = Placeholder -> float32[6]
+            y = _WgpuFusedQuantizedMatMul(x, packed, zero, scale, index) {
+                T: float16,
+                T_codes: int8,
+                T_extra: [],
+                T_out: float16,
+                T_parameters: [int8, float32, float32],
+                adj_y: false,
+                constants: [],
+                decoder: "- gc, * gc",
+                expression:
+                    "x: float16; "
+                    "c: 0; "
+                    "return x0",
+                extent: 7,
+                packing: "columns",
+            } -> float16[?1, 7]
+            r = Identity(y) {T: float16}
+        "#]],
+    );
+}
+
+#[test]
+fn the_transposed_weights_are_the_same_codes() {
+    let views = "t1 = Const {dtype: int32, value: tensor int32[3] [3, 2, 7]} -> int32[3]
+         v = Reshape(w, t1) {T: float16, Tshape: int32} -> float16[3, 2, 7]
+         order = Const {dtype: int32, value: tensor int32[3] [2, 0, 1]} -> int32[3]
+         vt = Transpose(v, order) {T: float16, Tperm: int32} -> float16[7, 3, 2]
+         t2 = Const {dtype: int32, value: tensor int32[2] [7, 6]} -> int32[2]
+         wt = Reshape(vt, t2) {T: float16, Tshape: int32} -> float16[7, 6]
+         g = Placeholder -> float16[?1, 5, 7]
+         y = BatchMatMulV2(g, wt) {T: float16, adj_x: false, adj_y: false} -> float16[?1, 5, 6]";
+    let got = after("quantized", &int4(views));
+    let product = got.lines().find(|line| line.starts_with("y = ")).expect("the product");
+    assert!(product.starts_with("y = _WgpuFusedQuantizedMatMul(g, packed, zero, scale, index)"));
+    assert!(product.contains("adj_y: true") && product.contains("decoder: \"- gc, * gc\""));
+    assert!(!got.contains("Reshape") && !got.contains("Transpose"), "{got}");
+}
+
+/// The weights of a product with an epilogue, which are bytes.
+#[test]
+fn weights_of_bytes_keep_the_epilogue() {
+    check(
+        "quantized",
+        "preserve r, w
+         x = Placeholder -> float32[?1, 6]
+         bytes = Placeholder -> uint8[6, 7]
+         scale = Placeholder -> float32[7]
+         rows = Placeholder -> float32[6, 1]
+         bias = Placeholder -> float32[7]
+         f = Cast(bytes) {DstT: float32, SrcT: uint8, Truncate: false} -> float32[6, 7]
+         s = RealDiv(f, scale) {T: float32} -> float32[6, 7]
+         w = Mul(rows, s) {T: float32} -> float32[6, 7]
+         y = _WgpuFusedMatMul(x, w, bias) {
+             T: float32,
+             T_extra: [float32],
+             T_out: float32,
+             constants: [],
+             expression: \"x: float32, float32; c: 0; s0 = AddV2<float32>(x0, x1); return s0\",
+             transpose_a: false,
+             transpose_b: false,
+         } -> float32[?1, 7]
+         r = Identity(y) {T: float32}",
+        &expect![[r#"
+            preserve r, w
+            x = Placeholder -> float32[?1, 6]
+            bytes = Placeholder -> uint8[6, 7]
+            scale = Placeholder -> float32[7]
+            rows = Placeholder -> float32[6, 1]
+            bias = Placeholder -> float32[7]
+            f = Cast(bytes) {DstT: float32, SrcT: uint8, Truncate: false} -> float32[6, 7]
+            s = RealDiv(f, scale) {T: float32} -> float32[6, 7]
+            w = Mul(rows, s) {T: float32} -> float32[6, 7]
+            y = _WgpuFusedQuantizedMatMul(x, bytes, scale, rows, bias) {
+                T: float32,
+                T_codes: uint8,
+                T_extra: [float32],
+                T_out: float32,
+                T_parameters: [float32, float32],
+                adj_y: false,
+                constants: [],
+                decoder: "/ c, * r",
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = AddV2<float32>(x0, x1); "
+                    "return s0",
+                extent: 7,
+                packing: "bytes",
+            } -> float32[?1, 7]
+            r = Identity(y) {T: float32}
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_not_known_stays() {
+    let whole = int4(PRODUCT);
+    for (known, other) in [
+        ("MatMul(x, w)", "MatMul(x, w, ^half)"),
+        ("transpose_a: false", "transpose_a: true"),
+        ("Mul(s, d)", "AddV2(s, d)"),
+        ("Sub(qf, zf)", "Sub(zf, qf)"),
+        ("batch_dims: 0", "batch_dims: 1"),
+        ("zf = Cast(z)", "zf = Cast(z, ^half)"),
+        ("scale = Placeholder -> float32[2, 7]", "scale = Placeholder -> float32[2, ?1]"),
+        ("-> int8[6, 7]", "-> int8[6, ?1]"),
+    ] {
+        assert!(whole.contains(known), "{known}");
+        refuse("quantized", &whole.replace(known, other));
+    }
+}
+
+/// The product reads the bytes that other nodes have unpacked.
+#[test]
+fn codes_that_are_not_packed_as_keras_does_are_bytes() {
+    let whole = int4(PRODUCT);
+    for (known, other) in [
+        ("axis: 1", "axis: 0"),
+        (
+            "ones = Const {dtype: int32, value: tensor int32[2] [1]}",
+            "ones = Const {dtype: int32, value: tensor int32[2] [2]}",
+        ),
+        ("value: tensor int8[] [4]", "value: tensor int8[] [3]"),
+        ("BitwiseAnd(mask, t)", "BitwiseAnd(sign, t)"),
+        ("Sub(low1, sign)", "Sub(sign, low1)"),
+        ("Placeholder -> int8[6, 4]", "Placeholder -> int8[?2, 4]"),
+    ] {
+        assert!(whole.contains(known), "{known}");
+        let got = after("quantized", &whole.replace(known, other));
+        assert!(got.contains("packing: \"bytes\"") && got.contains("Pack("), "{known}: {got}");
+    }
+}

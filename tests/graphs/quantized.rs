@@ -126,6 +126,55 @@ fn the_transposed_weights_are_the_same_codes() {
     assert!(!got.contains("Reshape") && !got.contains("Transpose"), "{got}");
 }
 
+/// An embedding takes the bytes of its rows, and unpacks these.
+#[test]
+fn rows_are_taken_before_they_are_unpacked() {
+    let unpacked = UNPACKED.replace("[7, 0]", "[8, 0]").replace(", 7]", ", 8]");
+    let unpacked = unpacked.replace("[7, 6]", "[8, 6]");
+    let lookup = |columns: &str| {
+        format!(
+            "preserve r
+             packed = Placeholder -> int8[6, 4]
+             {columns}ids = Placeholder -> int32[?1, 3]
+             first = Const {{dtype: int32, value: tensor int32[] [0]}} -> int32[]
+             y = GatherV2(q, ids, first) {{
+                 Taxis: int32,
+                 Tindices: int32,
+                 Tparams: int8,
+                 batch_dims: 0,
+             }} -> int8[?1, 3, 8]
+             r = Identity(y) {{T: int8}}"
+        )
+    };
+    check(
+        "quantized",
+        &lookup(&unpacked),
+        &expect![[r#"
+            preserve r
+            packed = Placeholder -> int8[6, 4]
+            ids = Placeholder -> int32[?1, 3]
+            first = Const {dtype: int32, value: tensor int32[] [0]} -> int32[]
+            r = Identity(y/rows) {T: int8}
+            y/codes = GatherV2(packed, ids, first) {
+                Taxis: int32,
+                Tindices: int32,
+                Tparams: int8,
+                batch_dims: 0,
+            } -> int8[?1, 3, 4]
+            y/axis = Const {dtype: int32, value: tensor int32[] [-1]} -> int32[]
+            y/shifts = Const {dtype: int8, value: tensor int8[2] [4, 0]} -> int8[2]
+            y/four = Const {dtype: int8, value: tensor int8[] [4]} -> int8[]
+            y/pairs = ExpandDims(y/codes, y/axis) {T: int8, Tdim: int32} -> int8[?1, 3, 4, 1]
+            y/high = LeftShift(y/pairs, y/shifts) {T: int8} -> int8[?1, 3, 4, 2]
+            y/low = RightShift(y/high, y/four) {T: int8} -> int8[?1, 3, 4, 2]
+            y/rows/shape = Const {dtype: int32, value: tensor int32[3] [-1, 3, 8]} -> int32[3]
+            y/rows = Reshape(y/low, y/rows/shape) {T: int8, Tshape: int32} -> int8[?1, 3, 8]
+        "#]],
+    );
+    // A row that ends within a byte.
+    refuse("quantized", &lookup(UNPACKED));
+}
+
 /// The weights of a product with an epilogue, which are bytes.
 #[test]
 fn weights_of_bytes_keep_the_epilogue() {

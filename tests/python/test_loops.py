@@ -18,7 +18,7 @@ from tensorflow_wgpu._library import first_device
 
 PASSES = [
     *("lists", "cleanup", "predicates", "stacks", "reads", "folding", "invariants", "sums"),
-    *("attention", "recompute", "contraction", "rowwise", "reduce", "update", "concat"),
+    *("attention", "recompute", "contraction", "quantized", "rowwise", "reduce", "update", "concat"),
     *("elementwise", "joined", "added", "biases", "arguments", "ends"),
 ]
 PAIRS = list(itertools.combinations(PASSES, 2))

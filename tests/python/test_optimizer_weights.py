@@ -160,6 +160,29 @@ def test_logits_of_a_reversible_embedding(mode, tied):
     compare(make, (3, 18), MODES[mode], call, "float32", 1)
 
 
+@pytest.mark.parametrize("policy", TOLERANCES)
+@pytest.mark.parametrize("mode", ["channels", "groups"])
+def test_rows_of_an_embedding(mode, policy):
+    """Rows of packed codes are taken, and only these are unpacked."""
+
+    def make():
+        return keras.layers.Embedding(21, 18, dtype=policy)
+
+    ids = tf.constant([[3, 0, 20, 7], [1, 1, 19, 2]])
+    cpu, wgpu = (layer_on(device, make, (1,), *MODES[mode]) for device in (CPU, WGPU))
+    with tf.device(CPU):
+        want = tf.function(cpu)(ids)
+    with tf.device(WGPU):
+        function = tf.function(
+            lambda x: wgpu(x), input_signature=[tf.TensorSpec([None, 4], "int32")]
+        )
+        got, nodes = optimized(function, ids)
+    got, want = (tf.cast(v, "float64").numpy() for v in (got, want))
+    assert np.abs(got - want).max() <= TOLERANCES[policy] * np.abs(want).max()
+    found = ops(nodes)
+    assert not (UNPACKING - {"GatherV2"}) & found.keys(), found
+
+
 def calibrated(layer, mode):
     """A layer with random weights as a calibration leaves them."""
     rng = np.random.default_rng(3)

@@ -2,6 +2,8 @@
 //! point, scale and transpose a whole kernel at each call. One node does all that where it loads
 //! the codes ([`crate::kernels::fused::quantized`]).
 //!
+//! An embedding takes rows of packed codes in the same way: see [`lookups`].
+//!
 //! The walk goes from the product's right operand up to the codes. Whatever is not known to it ends
 //! it, and the graph stays as it is. Nodes on the way that others read stay for them.
 //!
@@ -9,9 +11,11 @@
 //! a narrower type are left out.
 
 mod codes;
+mod lookups;
 mod parameters;
 mod views;
 
+use lookups::Lookup;
 use rustc_hash::FxHashSet;
 
 use super::product::MatrixProduct;
@@ -32,9 +36,13 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     let mut passed = FxHashSet::default();
     for id in order.iter().copied() {
-        if let Some((product, walk)) = found(graph, id) {
-            replace(graph, id, &product, &walk);
-            passed.extend(walk.passed);
+        if let Some((product, found)) = found(graph, id) {
+            replace(graph, id, &product, &found);
+            passed.extend(found.passed);
+        } else if let Some(lookup) = Lookup::of(graph, id) {
+            lookup.replace(graph, id);
+            passed.extend(lookup.passed);
+            passed.insert(id);
         }
     }
     for id in order.iter().copied().rev() {
@@ -74,13 +82,9 @@ fn found(graph: &Graph, id: NodeId) -> Option<(MatrixProduct, Found)> {
     if !ranks || product.transposed[0] || product.dtype == DType::F64 {
         return None;
     }
-    let mut walk = Walk { graph, device: graph.node(id).device(), passed: Vec::new() };
+    let mut walk = Walk::new(graph, id);
     let weights = walk.weights(right)?;
-    let passed = walk.passed.iter().flat_map(|id| {
-        let inputs = graph.node(*id).inputs().iter().map(|input| input.node);
-        std::iter::once(*id).chain(inputs)
-    });
-    Some((product, Found { weights, passed: passed.collect() }))
+    Some((product, Found { weights, passed: walk.unused() }))
 }
 
 /// Weights with the nodes that may be unused without them.
@@ -120,6 +124,18 @@ fn replace(graph: &mut Graph, id: NodeId, product: &MatrixProduct, found: &Found
 }
 
 impl<'g> Walk<'g> {
+    /// A walk that begins at an input of node `id`.
+    fn new(graph: &'g Graph, id: NodeId) -> Self {
+        Self { graph, device: graph.node(id).device(), passed: Vec::new() }
+    }
+
+    /// The nodes that may be unused if nothing reads what the walk has passed.
+    fn unused(self) -> Vec<NodeId> {
+        let inputs = |id: &NodeId| self.graph.node(*id).inputs().iter().map(|input| input.node);
+        let nodes = self.passed.iter().flat_map(|id| std::iter::once(*id).chain(inputs(id)));
+        nodes.collect()
+    }
+
     /// The node of a tensor, which the walk passes, if only its inputs tie it to its place.
     fn pass(&mut self, tensor: Output) -> Option<&'g Node> {
         let node = self.graph.node(tensor.node);

@@ -152,6 +152,11 @@ impl Weights {
 
 /// Runs a product of `rows` rows and compares it.
 fn check(dtype: DType, rows: &[usize], weights: Weights, epilogue: &str) {
+    check_at(0, dtype, rows, weights, epilogue);
+}
+
+/// The same with tensors that begin `shift` elements behind an aligned address.
+fn check_at(shift: usize, dtype: DType, rows: &[usize], weights: Weights, epilogue: &str) {
     let [k, n] = weights.matrix();
     let m: usize = rows.iter().product();
     let mut random = Random::new((m * 100 + k * 10 + n + weights.decoder) as u64);
@@ -162,7 +167,9 @@ fn check(dtype: DType, rows: &[usize], weights: Weights, epilogue: &str) {
     let bias = (epilogue == BIAS).then(|| random.tensor(dtype, &[n]));
     inputs.extend(bias.iter().map(|(bias, _)| bias.clone().into()));
     let what = format!("{rows:?} of {dtype} by {weights:?} {epilogue}");
-    let Some(got) = ran(session().run(&weights.node(dtype, epilogue), &inputs), &what) else {
+    let mut session = session();
+    session.misalign = shift;
+    let Some(got) = ran(session.run(&weights.node(dtype, epilogue), &inputs), &what) else {
         return;
     };
     assert_eq!(got[0].dims[..], [rows, &[n]].concat(), "{what}");
@@ -249,6 +256,17 @@ fn windows() {
         }
     });
     assert_eq!(refused, 0);
+}
+
+/// Codes and parameters that do not begin at words are loaded one by one.
+#[test]
+fn unaligned_tensors() {
+    for (decoder, shift) in [(1, 1), (3, 2), (4, 3), (5, 1), (6, 4)] {
+        for by_columns in [false, true] {
+            let weights = Weights { decoder, by_columns, ..KERAS };
+            check_at(shift, DType::F32, &[3], weights, PLAIN);
+        }
+    }
 }
 
 #[test]

@@ -229,7 +229,10 @@ impl Contraction {
             walk: TileWalk::Tile,
             conjugated: self.conjugated,
             packing: self.packing,
-            weights: self.weights.as_ref().map(|weights| weights.form(self.b.dtype)),
+            weights: self
+                .weights
+                .as_ref()
+                .map(|weights| weights.form(self.b.dtype, b != Lanes::One)),
             epilogue: None,
         }
     }

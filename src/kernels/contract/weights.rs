@@ -300,16 +300,17 @@ impl QuantizedWeights {
         whole && codes.address.is_multiple_of(4)
     }
 
-    /// The properties that text depends on.
-    pub(super) fn form(&self, codes: DType) -> WeightsForm {
+    /// The properties that text depends on, where codes are loaded one by one or in fours.
+    pub(super) fn form(&self, codes: DType, in_fours: bool) -> WeightsForm {
+        let aligned = |t: &Tensor| t.address.is_multiple_of(4 * t.dtype.size() as u64);
         let four = |t: &Tensor, extents: Extents| {
-            matches!(extents, Extents::Column | Extents::GroupColumn)
-                && t.address.is_multiple_of(4 * t.dtype.size() as u64)
-                && t.dtype.size() <= 4
-                && self.extents[1].is_multiple_of(4)
+            let is_along = matches!(extents, Extents::Column | Extents::GroupColumn);
+            in_fours && is_along && aligned(t)
         };
         let steps = self.decoder.steps.iter().zip(&self.parameters);
-        let index = self.parameters[self.decoder.steps.len()..].iter().map(|t| (t.dtype, false));
+        let of_columns = in_fours && self.decoder.grouped() == Some(1);
+        let index = self.parameters[self.decoder.steps.len()..].iter();
+        let index = index.map(|t| (t.dtype, of_columns && aligned(t)));
         WeightsForm {
             packing: self.packing,
             decoder: self.decoder.clone(),

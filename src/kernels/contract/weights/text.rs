@@ -43,7 +43,7 @@ impl WeightsForm {
         let decoder: Decoder = decoders[at % decoders.len()].parse().expect("a decoder");
         let vec4s = |of: Extents| four && of == Extents::Column;
         let parameters = decoder.steps.iter().map(|(_, of)| (DType::F32, vec4s(*of)));
-        let index = decoder.grouped().map(|_| (DType::F32, false));
+        let index = decoder.grouped().map(|axis| (DType::F32, four && axis == 1 && at % 2 == 1));
         Self {
             packing: CodePacking::ALL[at % CodePacking::ALL.len()].1,
             by_columns,
@@ -64,8 +64,7 @@ impl WeightsForm {
     }
 
     /// Binds the codes and the parameters, and declares `load_b(k, n)` or, for lanes of four,
-    /// `load4_b(k, n)`: the weights of four neighbouring columns of codes.
-    /// `bind_vec4s` binds a parameter of which four elements are loaded at once.
+    /// `load4_b(k, n)`: the weights of four neighbouring columns of codes. `bind_vec4s` binds a parameter of which four elements are loaded at once.
     pub fn bind(
         &self,
         shader: Shader,
@@ -88,15 +87,18 @@ impl WeightsForm {
         shader.u32s(&NUMBERS)
     }
 
-    /// `fn code_group(i)`: the group of row or column `i`. Negative groups count from the end.
+    /// `fn code_group(i)`: the group of row or column `i`, or of four columns from `i` on if these
+    /// are loaded at once. Negative groups count from the end.
     fn group(&self) -> String {
-        if self.decoder.grouped().is_none() {
+        let Some((_, four)) = self.parameters.get(self.decoder.steps.len()) else {
             return String::new();
-        }
+        };
+        let (load, value) = if *four { ("load4", "vec4<{t}>") } else { ("load", "{t}") };
+        let [signed, unsigned] = ["i32", "u32"].map(|scalar| value.replace("{t}", scalar));
         let index = NAMES[self.decoder.steps.len()];
         format!(
-            "fn code_group(i: u32) -> u32 {{\n    let group = i32(load_{index}(i));\n    return \
-             u32(select(group, group + i32(p.code_groups), group < 0));\n}}\n\n"
+            "fn code_group(i: u32) -> {unsigned} {{\n    let group = {signed}({load}_{index}(i));\n    \
+             return {unsigned}(select(group, group + i32(p.code_groups), group < {signed}()));\n}}\n\n"
         )
     }
 
@@ -166,31 +168,51 @@ impl WeightsForm {
              weight = vec4<f32>({codes});\n",
             self.head()
         );
-        let groups = match self.decoder.grouped() {
-            None => String::new(),
-            Some(0) => "    let g = code_group(r);\n".to_owned(),
-            Some(_) => {
-                (0..4).map(|j| format!("    let g{} = code_group(c + {j}u);\n", lane(j))).collect()
+        match self.decoder.grouped() {
+            None => text += &self.steps_of_four("    ", "g", false),
+            Some(0) => {
+                text += "    let g = code_group(r);\n";
+                text += &self.steps_of_four("    ", "g", false);
             }
-        };
-        text += &groups;
-        for (((op, of), name), (_, four)) in
-            self.decoder.steps.iter().zip(NAMES).zip(&self.parameters)
-        {
-            let by_column = of.grouped() == Some(1);
+            Some(_) => {
+                let (_, four) = self.parameters[self.decoder.steps.len()];
+                let each = (0..4).map(|j| format!("code_group(c + {j}u)"));
+                let groups = match four {
+                    true => "code_group(c)".to_owned(),
+                    false => format!("vec4<u32>({})", each.collect::<Vec<_>>().join(", ")),
+                };
+                // Neighbours are mostly of one group.
+                let _ = write!(
+                    text,
+                    "    let g = {groups};\n    if all(g == g.xxxx) {{\n{}    }} else {{\n{}    }}\n",
+                    self.steps_of_four("        ", "g.x", false),
+                    self.steps_of_four("        ", "g", true)
+                );
+            }
+        }
+        text + "    return weight;\n}\n"
+    }
+
+    /// The decoder's steps for four columns of group `g`, or `apart` for columns of the groups in
+    /// `g`.
+    fn steps_of_four(&self, indent: &str, g: &str, apart: bool) -> String {
+        let mut text = String::new();
+        let steps = self.decoder.steps.iter().zip(NAMES).zip(&self.parameters);
+        for (((op, of), name), (_, four)) in steps {
+            let by_group = of.grouped() == Some(1);
             let load = if *four {
-                format!("load4_{name}({})", of.index("c", "g"))
-            } else if *of == Extents::Row {
-                format!("f32(load_{name}(r))")
+                format!("load4_{name}({})", of.index("c", g))
+            } else if *of == Extents::Row || by_group && !apart {
+                format!("f32(load_{name}({}))", of.index("c", g))
             } else {
                 let each = (0..4).map(|j| {
-                    let g = if by_column { format!("g{}", lane(j)) } else { "g".to_owned() };
+                    let g = if by_group { format!("{g}.{}", lane(j)) } else { g.to_owned() };
                     format!("f32(load_{name}({}))", of.index(&format!("c + {j}u"), &g))
                 });
                 each.collect::<Vec<_>>().join(", ")
             };
-            let _ = writeln!(text, "    weight = weight {op} vec4<f32>({load});");
+            let _ = writeln!(text, "{indent}weight = weight {op} vec4<f32>({load});");
         }
-        text + "    return weight;\n}\n"
+        text
     }
 }

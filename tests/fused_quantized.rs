@@ -138,9 +138,13 @@ impl Weights {
     }
 
     fn node(&self, dtype: DType, epilogue: &str) -> Node {
+        self.node_of("_WgpuFusedQuantizedMatMul", dtype, epilogue)
+    }
+
+    fn node_of(&self, op: &str, dtype: DType, epilogue: &str) -> Node {
         let (decoder, types) = DECODERS[self.decoder];
         let [rows, columns] = self.extents;
-        fused("_WgpuFusedQuantizedMatMul", dtype, epilogue, &[])
+        fused(op, dtype, epilogue, &[])
             .attr("T_codes", self.codes)
             .attr("T_parameters", types)
             .attr("decoder", decoder)
@@ -256,6 +260,27 @@ fn windows() {
         }
     });
     assert_eq!(refused, 0);
+}
+
+#[test]
+fn an_einsum_has_several_dimensions_of_steps_and_columns() {
+    let mut random = Random::new(9);
+    let (x, xv) = random.tensor(DType::F32, &[2, 3, 4, 16]);
+    let (tensors, wv) = KERAS.random(&mut random);
+    let node = |columns: &[i64], epilogue: &str| {
+        KERAS
+            .node_of("_WgpuFusedQuantizedEinsum", DType::F32, epilogue)
+            .attr("contracted", 2_i64)
+            .attr("columns", columns)
+    };
+    let inputs: Vec<Input> = std::iter::once(x).chain(tensors).map(Input::from).collect();
+    let got = session().run(&node(&[6, 8], PLAIN), &inputs).expect("an einsum");
+    assert_eq!(got[0].dims[..], [2, 3, 6, 8]);
+    assert_close(&got[0], &matmul(&xv, &wv, [6, 64, 48], false, false), 640.0, "an einsum");
+    for (columns, epilogue) in [(&[6, 7][..], PLAIN), (&[6, 8][..], BIAS)] {
+        let refused = session().run(&node(columns, epilogue), &inputs);
+        assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{columns:?} {epilogue}");
+    }
 }
 
 /// Codes and parameters that do not begin at words are loaded one by one.

@@ -126,6 +126,38 @@ fn the_transposed_weights_are_the_same_codes() {
     assert!(!got.contains("Reshape") && !got.contains("Transpose"), "{got}");
 }
 
+/// An einsum of unknown extents stays a product of several dimensions.
+#[test]
+fn einsums_contract_the_last_dimensions() {
+    let einsum = |equation: &str, right: &str, left: &str, result: &str| {
+        int4(&format!(
+            "dims = Const {{dtype: int32, value: tensor int32[3] {right}}} -> int32[3]
+             v = Reshape(w, dims) {{T: float16, Tshape: int32}} -> float16{right}
+             g = Placeholder -> float16{left}
+             y = Einsum(g, v) {{N: 2, T: float16, equation: \"{equation}\"}} -> float16{result}\n"
+        ))
+    };
+    let of = |text: &str| {
+        let got = after("quantized", text);
+        let line = got.lines().find(|line| line.starts_with("y = ")).expect("the product");
+        assert!(!got.contains("Reshape"), "{got}");
+        line.to_owned()
+    };
+    let heads = of(&einsum("btd,dnh->btnh", "[6, 7, 1]", "[?1, ?2, 6]", "[?1, ?2, 7, 1]"));
+    assert!(heads.starts_with("y = _WgpuFusedQuantizedEinsum(g, packed, zero, scale, index)"));
+    assert!(heads.contains("columns: [7, 1]") && heads.contains("contracted: 1"));
+    let output = of(&einsum("btnh,nhd->btd", "[3, 2, 7]", "[?1, ?2, 3, 2]", "[?1, ?2, 7]"));
+    assert!(
+        output.contains("columns: [7]")
+            && output.contains("contracted: 2")
+            && output.contains("adj_y: false")
+    );
+    let gradient = of(&einsum("btd,nhd->btnh", "[3, 2, 7]", "[?1, ?2, 7]", "[?1, ?2, 3, 2]"));
+    assert!(gradient.contains("columns: [3, 2]") && gradient.contains("adj_y: true"));
+    // The rows of the codes are not next to each other.
+    refuse("quantized", &einsum("btd,ndh->btnh", "[3, 2, 7]", "[?1, ?2, 2]", "[?1, ?2, 3, 7]"));
+}
+
 /// An embedding takes the bytes of its rows, and unpacks these.
 #[test]
 fn rows_are_taken_before_they_are_unpacked() {

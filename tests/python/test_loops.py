@@ -18,8 +18,8 @@ from tensorflow_wgpu._library import first_device
 
 PASSES = [
     *("lists", "cleanup", "predicates", "stacks", "reads", "folding", "invariants", "sums"),
-    *("attention", "recompute", "contraction", "quantized", "rowwise", "reduce", "update", "concat"),
-    *("elementwise", "joined", "added", "biases", "arguments", "ends"),
+    *("attention", "recompute", "contraction", "quantized", "rowwise", "reduce", "update"),
+    *("concat", "elementwise", "joined", "added", "biases", "arguments", "ends"),
 ]
 PAIRS = list(itertools.combinations(PASSES, 2))
 WHOLE = os.environ.get("TF_WGPU_LOOPS") == "all"

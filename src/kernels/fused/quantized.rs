@@ -21,56 +21,98 @@ use crate::tensor::{Dims, Tensor, shape_text};
 /// decoder, and the further operands of an epilogue.
 pub const QUANTIZED: &str = "_WgpuFusedQuantizedMatMul";
 
-/// The ops.
-pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
-    name: QUANTIZED,
-    inputs: &["x: T", "codes: T_codes", "parameter: T_parameters", "extra: T_extra"],
-    outputs: &["output: T_out"],
-    attrs: &[
-        "T: {float, half, bfloat16}",
-        "T_codes: {int8, uint8}",
-        "T_parameters: list(type) >= 0",
-        "T_extra: list(type) >= 0",
-        "T_out: {float, half, bfloat16, double}",
-        "expression: string",
-        "constants: list(float)",
-        "decoder: string",
-        "packing: {'bytes', 'rows', 'columns'} = 'bytes'",
-        "extent: int = 0",
-        "adj_y: bool = false",
-    ],
-    stateful: false,
-    shape,
-}];
+/// The same for an einsum, of which several dimensions are contracted or columns. It is an op of
+/// its own because a shape function sees neither.
+pub const EINSUM: &str = "_WgpuFusedQuantizedEinsum";
 
-/// Adds the op.
+/// The inputs of both ops.
+const INPUTS: &[&str] = &["x: T", "codes: T_codes", "parameter: T_parameters", "extra: T_extra"];
+
+/// The attributes of both ops.
+macro_rules! attrs {
+    ($($own:literal),*) => {
+        &[
+            "T: {float, half, bfloat16}",
+            "T_codes: {int8, uint8}",
+            "T_parameters: list(type) >= 0",
+            "T_extra: list(type) >= 0",
+            "T_out: {float, half, bfloat16, double}",
+            "expression: string",
+            "constants: list(float)",
+            "decoder: string",
+            "packing: {'bytes', 'rows', 'columns'} = 'bytes'",
+            "extent: int = 0",
+            "adj_y: bool = false",
+            $($own),*
+        ]
+    };
+}
+
+/// The ops.
+pub const DEFINITIONS: &[OpDefinition] = &[
+    OpDefinition {
+        name: EINSUM,
+        inputs: INPUTS,
+        outputs: &["output: T_out"],
+        attrs: attrs!("contracted: int = 1", "columns: list(int)"),
+        stateful: false,
+        shape: |_| Ok(vec![None]),
+    },
+    OpDefinition {
+        name: QUANTIZED,
+        inputs: INPUTS,
+        outputs: &["output: T_out"],
+        attrs: attrs!(),
+        stateful: false,
+        shape,
+    },
+];
+
+/// Adds the ops.
 pub fn register(r: &mut Registry) {
-    r.op(QUANTIZED)
-        .types("T", types::FLOATS_BUT_F64)
-        .types("T_codes", &[DType::I8, DType::U8])
-        .types("T_out", types::FLOATS)
-        .kernel(QuantizedMatMul::read);
+    for op in [EINSUM, QUANTIZED] {
+        r.op(op)
+            .types("T", types::FLOATS_BUT_F64)
+            .types("T_codes", &[DType::I8, DType::U8])
+            .types("T_out", types::FLOATS)
+            .kernel(move |attrs| QuantizedMatMul::read(attrs, op));
+    }
 }
 
 /// A product with quantized weights.
 struct QuantizedMatMul {
+    op: &'static str,
     decoder: Arc<Decoder>,
     packing: CodePacking,
     /// The number of codes in the packed dimension.
     extent: usize,
     /// Whether the weights are transposed.
     by_columns: bool,
+    /// The number of dimensions of the left operand that are contracted.
+    contracted: usize,
+    /// The extents of the columns, if they are several dimensions.
+    columns: Vec<i64>,
     epilogue: Epilogue,
 }
 
 impl QuantizedMatMul {
-    fn read(attrs: &dyn Attrs) -> Result<Self> {
+    fn read(attrs: &dyn Attrs, op: &'static str) -> Result<Self> {
+        let (contracted, columns) = match op {
+            EINSUM => (attrs.int("contracted")?, attrs.ints("columns")?),
+            _ => (1, Vec::new()),
+        };
+        let epilogue = checked(Epilogue::read(attrs, attrs.dtype("T")?, 1)?)?;
+        let extras = epilogue.expression().inputs().len() - 1;
+        require!(extras == 0 || op != EINSUM, "{op}: {extras} further operands");
         Ok(Self {
+            op,
+            contracted: usize::try_from(contracted).unwrap_or(0),
+            columns,
             decoder: Arc::new(attrs.string("decoder")?.parse()?),
             packing: attrs.string("packing")?.parse()?,
             extent: usize::try_from(attrs.int("extent")?).unwrap_or(0),
             by_columns: attrs.bool("adj_y")?,
-            epilogue: checked(Epilogue::read(attrs, attrs.dtype("T")?, 1)?)?,
+            epilogue,
         })
     }
 }
@@ -88,8 +130,12 @@ impl Kernel for QuantizedMatMul {
             parameters,
             (x.dtype, self.by_columns),
         )?;
-        let (base, epilogue) = (Box::new(weights), self.epilogue.clone());
-        let product = Fused { op: QUANTIZED, base, epilogue };
+        let columns = match &self.columns[..] {
+            [] => [weights.matrix()[1]].into_iter().collect(),
+            columns => columns.iter().map(|n| usize::try_from(*n).unwrap_or(0)).collect(),
+        };
+        let base = Box::new(Decoded { weights, contracted: self.contracted, columns });
+        let product = Fused { op: self.op, base, epilogue: self.epilogue.clone() };
         match product.start(ctx, [x, codes], extras, 0)? {
             Some(plan) => plan.enqueue(ctx),
             None => Ok(()),
@@ -101,17 +147,26 @@ fn too_few(inputs: &[Tensor]) -> Error {
     Error::InvalidArgument(format!("{QUANTIZED}: {} inputs", inputs.len()))
 }
 
-/// The product of a tensor's last dimension and the weights.
-impl Product for QuantizedWeights {
+/// The product of a tensor's last dimensions and weights.
+struct Decoded {
+    weights: QuantizedWeights,
+    contracted: usize,
+    /// The extents of the columns.
+    columns: Dims,
+}
+
+impl Product for Decoded {
     fn shape(&self, a: &[usize], _: &[usize]) -> Result<Dims> {
-        let [k, n] = self.matrix();
+        let [k, n] = self.weights.matrix();
+        let lead = a.len().saturating_sub(self.contracted);
+        let fits = self.contracted > 0 && lead > 0 && a[lead..].iter().product::<usize>() == k;
         require!(
-            a.len() >= 2 && a.last() == Some(&k),
+            fits && self.columns.iter().product::<usize>() == n,
             "Matrix size-incompatible: In[0]: {}, In[1]: {}",
             shape_text(a),
             shape_text(&[k, n])
         );
-        Ok(a[..a.len() - 1].iter().copied().chain([n]).collect())
+        Ok(a[..lead].iter().chain(&self.columns).copied().collect())
     }
 
     fn channel(&self, dims: &[usize]) -> usize {
@@ -119,7 +174,7 @@ impl Product for QuantizedWeights {
     }
 
     fn parameters(&self) -> usize {
-        self.tensors()
+        self.weights.tensors()
     }
 
     fn plan<'e>(
@@ -128,9 +183,10 @@ impl Product for QuantizedWeights {
         [a, b, c]: [&Tensor; 3],
         epilogue: Option<Bound<'e>>,
     ) -> Result<ProductPlan<'e>> {
-        let [k, n] = self.matrix();
-        let m = c.dims[..c.rank() - 1].iter().product();
-        Contraction::product([m, k, n], [a, b, c]).quantized(self.clone()).plan(profile, epilogue)
+        let [k, n] = self.weights.matrix();
+        Contraction::product([c.len() / n.max(1), k, n], [a, b, c])
+            .quantized(self.weights.clone())
+            .plan(profile, epilogue)
     }
 }
 

@@ -23,6 +23,7 @@ fn base_op(op: &str) -> Option<&'static str> {
         | products::WITH_ARGUMENT
         | products::WITH_SUMS
         | quantized::QUANTIZED => Some("MatMul"),
+        quantized::EINSUM => Some("Einsum"),
         _ => contraction::FUSED.iter().find(|(_, fused)| *fused == op).map(|(base, _)| *base),
     }
 }

@@ -64,7 +64,8 @@ impl WeightsForm {
     }
 
     /// Binds the codes and the parameters, and declares `load_b(k, n)` or, for lanes of four,
-    /// `load4_b(k, n)`: the weights of four neighbouring columns of codes. `bind_vec4s` binds a parameter of which four elements are loaded at once.
+    /// `load4_b(k, n)`: the weights of four neighbouring columns of codes. `bind_vec4s` binds a
+    /// parameter of which four elements are loaded at once.
     pub fn bind(
         &self,
         shader: Shader,
@@ -93,12 +94,15 @@ impl WeightsForm {
         let Some((_, four)) = self.parameters.get(self.decoder.steps.len()) else {
             return String::new();
         };
-        let (load, value) = if *four { ("load4", "vec4<{t}>") } else { ("load", "{t}") };
-        let [signed, unsigned] = ["i32", "u32"].map(|scalar| value.replace("{t}", scalar));
+        let [load, signed, unsigned] = match four {
+            true => ["load4", "vec4<i32>", "vec4<u32>"],
+            false => ["load", "i32", "u32"],
+        };
         let index = NAMES[self.decoder.steps.len()];
         format!(
-            "fn code_group(i: u32) -> {unsigned} {{\n    let group = {signed}({load}_{index}(i));\n    \
-             return {unsigned}(select(group, group + i32(p.code_groups), group < {signed}()));\n}}\n\n"
+            "fn code_group(i: u32) -> {unsigned} {{\n    let group = \
+             {signed}({load}_{index}(i));\n    let counted = group + i32(p.code_groups);\n    \
+             return {unsigned}(select(group, counted, group < {signed}()));\n}}\n\n"
         )
     }
 
@@ -182,12 +186,10 @@ impl WeightsForm {
                     false => format!("vec4<u32>({})", each.collect::<Vec<_>>().join(", ")),
                 };
                 // Neighbours are mostly of one group.
-                let _ = write!(
-                    text,
-                    "    let g = {groups};\n    if all(g == g.xxxx) {{\n{}    }} else {{\n{}    }}\n",
-                    self.steps_of_four("        ", "g.x", false),
-                    self.steps_of_four("        ", "g", true)
-                );
+                let own = self.steps_of_four("        ", "g.x", false);
+                let apart = self.steps_of_four("        ", "g", true);
+                let _ = writeln!(text, "    let g = {groups};\n    if all(g == g.xxxx) {{");
+                let _ = writeln!(text, "{own}    }} else {{\n{apart}    }}");
             }
         }
         text + "    return weight;\n}\n"

@@ -1,5 +1,5 @@
-//! Rows of a matrix of codes, as an embedding takes them. Keras unpacks the codes of all rows first;
-//! here the bytes of the rows are taken, and their codes are unpacked afterwards.
+//! Rows of a matrix of codes, as an embedding takes them. Keras unpacks the codes of all rows
+//! first; here the bytes of the rows are taken, and their codes are unpacked afterwards.
 
 use super::Walk;
 use crate::dtype::DType;

@@ -11,10 +11,12 @@
 //! a narrower type are left out.
 
 mod codes;
+mod einsum;
 mod lookups;
 mod parameters;
 mod views;
 
+use einsum::EinsumProduct;
 use lookups::Lookup;
 use rustc_hash::FxHashSet;
 
@@ -22,7 +24,7 @@ use super::product::MatrixProduct;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::weights::{CodePacking, Decoder, Extents, MOST_PARAMETERS};
-use crate::kernels::fused::quantized::QUANTIZED;
+use crate::kernels::fused::quantized::{EINSUM, QUANTIZED};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::meaning::{Meaning, Scalar};
@@ -76,6 +78,13 @@ struct Walk<'g> {
 
 /// The product of a node, if its right operand is quantized weights, and the way to their codes.
 fn found(graph: &Graph, id: NodeId) -> Option<(MatrixProduct, Found)> {
+    if let Some(einsum) = EinsumProduct::of(graph, id) {
+        let mut walk = Walk::new(graph, id);
+        let EinsumProduct { product, contracted, columns, order, matrix } = einsum;
+        let source = walk.arranged(product.operands[1], &order, matrix)?;
+        let (weights, einsum) = (walk.weights_of(source)?, Some((contracted, columns)));
+        return Some((product, Found { weights, einsum, passed: walk.unused() }));
+    }
     let product = MatrixProduct::of(graph, id)?;
     let (left, right) = (graph.info(product.operands[0]), product.operands[1]);
     let ranks = left.rank()? >= 2 && graph.info(right).rank() == Some(2);
@@ -84,12 +93,14 @@ fn found(graph: &Graph, id: NodeId) -> Option<(MatrixProduct, Found)> {
     }
     let mut walk = Walk::new(graph, id);
     let weights = walk.weights(right)?;
-    Some((product, Found { weights, passed: walk.unused() }))
+    Some((product, Found { weights, einsum: None, passed: walk.unused() }))
 }
 
 /// Weights with the nodes that may be unused without them.
 struct Found {
     weights: Weights,
+    /// For an einsum, the number of contracted dimensions and the extents of the columns.
+    einsum: Option<(usize, Vec<usize>)>,
     passed: Vec<NodeId>,
 }
 
@@ -115,10 +126,15 @@ fn replace(graph: &mut Graph, id: NodeId, product: &MatrixProduct, found: &Found
         ("extent", (extents[usize::from(*packing != CodePacking::Rows)] as i64).into()),
         ("packing", packing.name().into()),
     ]);
+    if let Some((contracted, columns)) = &found.einsum {
+        let columns: Vec<i64> = columns.iter().map(|extent| *extent as i64).collect();
+        attrs
+            .extend([("columns", columns[..].into()), ("contracted", (*contracted as i64).into())]);
+    }
     let old: Vec<String> = graph.node(id).attrs().keys().cloned().collect();
     old.iter().for_each(|name| graph.remove_attr(id, name));
     attrs.into_iter().for_each(|(name, value)| graph.set_attr(id, name, value));
-    graph.set_op(id, QUANTIZED);
+    graph.set_op(id, if found.einsum.is_some() { EINSUM } else { QUANTIZED });
     let inputs = [product.operands[0], *codes].into_iter().chain(parameters);
     graph.set_inputs(id, inputs.chain(product.extras.iter().copied()).collect());
 }
@@ -156,7 +172,12 @@ impl<'g> Walk<'g> {
 
     /// The weights that a matrix of floats is.
     fn weights(&mut self, tensor: Output) -> Option<Weights> {
-        let (source, is_transposed) = self.matrix(tensor)?;
+        let source = self.matrix(tensor)?;
+        self.weights_of(source)
+    }
+
+    /// The same for a matrix or its transpose.
+    fn weights_of(&mut self, (source, is_transposed): (Output, bool)) -> Option<Weights> {
         let mut weights = self.decoded(source)?;
         weights.is_transposed ^= is_transposed;
         Some(weights)

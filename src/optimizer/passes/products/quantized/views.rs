@@ -11,6 +11,24 @@ impl Walk<'_> {
     /// The matrix behind reshapes and transposes of a matrix, and whether these transpose it.
     pub fn matrix(&mut self, tensor: Output) -> Option<(Output, bool)> {
         let (source, axes) = self.view(tensor)?;
+        self.oriented(source, &axes)
+    }
+
+    /// The same for dimensions in this order, which are then those of a matrix of `dims`.
+    pub fn arranged(
+        &mut self,
+        tensor: Output,
+        order: &[usize],
+        dims: [usize; 2],
+    ) -> Option<(Output, bool)> {
+        let (source, axes) = self.view(tensor)?;
+        let axes: Vec<Axis> =
+            order.iter().map(|at| axes.get(*at).copied()).collect::<Option<_>>()?;
+        self.oriented(source, &reshaped(&axes, &dims)?)
+    }
+
+    /// A matrix whose elements are in these places of `source`, and whether it is the transpose.
+    fn oriented(&self, source: Output, axes: &[Axis]) -> Option<(Output, bool)> {
         let [rows, columns] = self.graph.info(source).dims()?[..] else { return None };
         let are = |wanted: [Axis; 2]| {
             let same = |(a, b): (&Axis, &Axis)| a.0 == b.0 && (a.0 == 1 || a.1 == b.1);

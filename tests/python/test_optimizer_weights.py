@@ -152,16 +152,18 @@ def test_gradients_of_einsums_with_lora(mode, make):
     compare(make(dtype="float32"), shape, MODES[mode], gradients, "float32", 2)
 
 
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    ("tied", "policy"), [(True, "float32"), (True, "mixed_bfloat16"), (False, "float32")]
+)
 @pytest.mark.parametrize("mode", ["channels", "groups", "int8"])
-def test_logits_of_a_reversible_embedding(mode, tied):
+def test_logits_of_a_reversible_embedding(mode, tied, policy):
     def make():
-        return keras.layers.ReversibleEmbedding(21, 18, tie_weights=tied)
+        return keras.layers.ReversibleEmbedding(21, 18, tie_weights=tied, dtype=policy)
 
     def call(layer):
         return lambda x: layer(x, reverse=True)
 
-    compare(make, (3, 18), MODES[mode], call, "float32", 1)
+    compare(make, (3, 18), MODES[mode], call, policy, 1)
 
 
 @pytest.mark.parametrize("policy", TOLERANCES)

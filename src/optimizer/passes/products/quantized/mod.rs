@@ -193,6 +193,8 @@ impl<'g> Walk<'g> {
             ("Cast", [from]) => match node.dtype("SrcT")? {
                 DType::I8 | DType::U8 => self.codes(*from),
                 DType::F32 => self.weights(*from),
+                // Codes are exact in every type of float.
+                t if t.is_narrow_float() => self.weights(*from).filter(|w| w.steps.is_empty()),
                 _ => None,
             },
             ("Mul", [a, b]) => {

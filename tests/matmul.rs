@@ -14,9 +14,10 @@ mod schedules;
 use numeric::bindings::under;
 use numeric::{Random, assert_close, session};
 use tensorflow_wgpu::device::{
-    Capabilities, Cooperative, Device, Matrices, MatrixSize, Means, Profile, Selection, Verdict,
+    Capabilities, Cooperative, Device, Matrices, MatrixSize, Means, Policy, Profile, Selection,
+    Verdict,
 };
-use tensorflow_wgpu::kernels::contract::tile::TileKind;
+use tensorflow_wgpu::kernels::contract::tile::{Tile, TileKind};
 use tensorflow_wgpu::kernels::contract::{software, tables};
 use tensorflow_wgpu::local::{Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
@@ -242,6 +243,38 @@ fn cooperative_matrices_of_all_sizes() {
     // One after the other: compiling takes most of the time.
     for (i, size) in MatrixSize::ALL.into_iter().enumerate() {
         check_matrices(emulated(size, DType::F16), DType::F16, &cases[i % 4..][..1]);
+    }
+}
+
+/// The adapter's own matrices, if it has any and `TF_WGPU_COOPERATIVE_MATRIX` asks for them: each
+/// of their tiles, with each way to load operands, with steps that fill tiles or do not, and with
+/// edges in all directions.
+#[test]
+fn cooperative_matrices_of_the_adapter() {
+    let (own, policy) = {
+        let device = session().device;
+        (device.profile(), device.matrix_units().policy())
+    };
+    let has = own.capabilities;
+    let Some(offered) = has.matrices.f16.filter(|_| policy == Policy::Forced) else {
+        println!("skipped: no matrices of float16, or nothing asks for them");
+        return;
+    };
+    let fits = |t: &&Tile| t.workgroup_memory() <= has.workgroup_memory;
+    for tile in tables::cooperative(Some(offered)).filter(fits) {
+        let verdict = under(Profile { tile: tile.id(), ..own }, || {
+            for (shape, ta, tb) in [
+                ([132, 100, 140], false, false),
+                ([140, 64, 132], true, true),
+                ([68, 20, 136], true, false),
+                ([33, 96, 72], false, true),
+                ([70, 35, 67], false, false),
+            ] {
+                check_once(DType::F16, shape, ta, tb, 0);
+            }
+            session().device.matrix_units().verdict(DType::F16)
+        });
+        assert!(matches!(verdict, Some(Verdict::Pays { .. })), "{tile:?}: {verdict:?}");
     }
 }
 

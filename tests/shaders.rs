@@ -124,7 +124,12 @@ fn check_limits(wgsl: &str, family: &str, most_buffers: usize) -> Result<(), Str
     };
     let memory = bytes(naga::AddressSpace::WorkGroup);
     let parameters = bytes(naga::AddressSpace::Uniform);
-    let most = if WITH_TILES.contains(&family) { 32 << 10 } else { 16 << 10 };
+    // Tiles of cooperative matrices are chosen on adapters that have these.
+    let most = match wgsl {
+        _ if wgsl.contains("enable wgpu_cooperative_matrix;") => 48 << 10,
+        _ if WITH_TILES.contains(&family) => 32 << 10,
+        _ => 16 << 10,
+    };
     let is_storage = |space| matches!(space, naga::AddressSpace::Storage { .. });
     let buffers = module.global_variables.iter().filter(|(_, v)| is_storage(v.space)).count();
     let [x, y, z] = module.entry_points[0].workgroup_size;

@@ -2,42 +2,27 @@
 // the elements that all invocations have loaded into workgroup memory, {{DEPTH}} steps of k at a
 // time. Grid: one workgroup per tile, split and matrix, see place.wgsl. Bindings: a, b, c. All
 // strides and offsets are in elements. Products are of {{ELEMENT}}, summed in f32, in an order that
-// the driver chooses. tile_a is [row][k], tile_b is [k][column], with lines that are longer than
-// the tile so that they begin in different banks. Rows and columns beyond the edge repeat the last
-// one and are not stored; k beyond the end is zero. A subgroup computes one block of {{BLOCK_M}} by
-// {{BLOCK_N}}. Where there are more subgroups than blocks, several compute the same block, and
-// store the same values; where there are fewer, all go over the operands again for the next blocks.
-// Sums go to the result through `staged`, one matrix of each block at a time.
+// the driver chooses. tile_a is [row][k], tile_b is [column][k], with lines that are longer than
+// the tile so that they begin in different banks. The next steps are loaded while those in the
+// tiles are multiplied, and go to the other place if there are two. Rows and columns beyond the
+// edge repeat the last one and are not stored. The first steps are those that do not fill a tile,
+// with zeros in the rest. A subgroup computes one block of {{BLOCK_M}} by {{BLOCK_N}}. Where there
+// are more subgroups than blocks, several compute the same block, and store the same values; where
+// there are fewer, all go over the operands again for the next blocks. Sums go to the result
+// through `staged`, one matrix of each block at a time.
 
-const A_LINE = {{A_LINE}};
-const B_LINE = {{B_LINE}};
+const LINE = {{LINE}};
+const PLACE = {{PLACE}};
 const BLOCKS = {{BLOCKS}};
 const M = {{M}};
 const N = {{N}};
 const K = {{K}};
 
-var<workgroup> tile_a: array<{{ELEMENT}}, {{TILE_M}} * A_LINE>;
-var<workgroup> tile_b: array<{{ELEMENT}}, {{DEPTH}} * B_LINE>;
+var<workgroup> tile_a: array<{{ELEMENT}}, {{BUFFERS}} * PLACE>;
+var<workgroup> tile_b: array<{{ELEMENT}}, {{BUFFERS}} * PLACE>;
 var<workgroup> staged: array<f32, BLOCKS * M * N>;
-var<workgroup> subgroups: u32;
 
 {{MATRICES}}
-fn put_a(row: u32, k: u32, v: Vec4) {
-    let at = row * A_LINE + k;
-    tile_a[at] = {{ELEMENT}}(v.x);
-    tile_a[at + {{A_NEXT}}] = {{ELEMENT}}(v.y);
-    tile_a[at + 2u * {{A_NEXT}}] = {{ELEMENT}}(v.z);
-    tile_a[at + 3u * {{A_NEXT}}] = {{ELEMENT}}(v.w);
-}
-
-fn put_b(k: u32, column: u32, v: Vec4) {
-    let at = k * B_LINE + column;
-    tile_b[at] = {{ELEMENT}}(v.x);
-    tile_b[at + 1u] = {{ELEMENT}}(v.y);
-    tile_b[at + 2u] = {{ELEMENT}}(v.z);
-    tile_b[at + 3u] = {{ELEMENT}}(v.w);
-}
-
 // Stores the staged sums of `count` blocks from the block `first` on; m and n are the first row and
 // column of block 0's matrix.
 fn store_staged(local_index: u32, m: u32, n: u32, c_first: u32, first: u32, count: u32) {
@@ -57,11 +42,15 @@ fn store_staged(local_index: u32, m: u32, n: u32, c_first: u32, first: u32, coun
 
 {{HEAD}}
     if local_index == 0u {
-        subgroups = {{SUBGROUPS}};
+        staged[0] = f32({{SUBGROUPS}});
     }
-{{A_ROWS}}
-    // There is at least one subgroup, whatever number the driver reports.
-    let count = clamp(workgroupUniformLoad(&subgroups), 1u, BLOCKS);
+{{SLOTS}}
+    // There is at least one subgroup, whatever number the driver reports. It lies in `staged`, as
+    // the tiles leave no other memory.
+    let count = clamp(u32(workgroupUniformLoad(&staged[0])), 1u, BLOCKS);
+    // From here on all steps fill the tiles; the last ones that do.
+    let whole = place.k_end - (place.k_end - place.k_first - 1u) / {{DEPTH}} * {{DEPTH}};
+    let last = max(place.k_end, {{DEPTH}}) - {{DEPTH}};
     for (var first = 0u; first < BLOCKS; first += count) {
         let block = min(first + subgroup_id % count, BLOCKS - 1u);
         let block_m = block / {{BLOCKS_N}} * {{BLOCK_M}};
@@ -74,12 +63,28 @@ fn store_staged(local_index: u32, m: u32, n: u32, c_first: u32, first: u32, coun
         }
         workgroupBarrier();
 {{SUMS}}
-        for (var k = place.k_first; k < place.k_end; k += {{DEPTH}}) {
-{{LOADS}}{{PUTS}}
-            workgroupBarrier();
+        // The place of the tiles that are multiplied.
+        var current = 0u;
+        {
+            let k = place.k_first;
+            let end = whole;
+            let put = 0u;
+{{FIRST}}{{PUTS}}
+        }
+        workgroupBarrier();
+        for (var following = whole; following <= place.k_end; following += {{DEPTH}}) {
+            // Behind the last steps there are none: what is loaded then is not multiplied.
+            let k = min(following, last);
+            let end = place.k_end;
+{{NEXT}}
+            let at_a = current * PLACE + block_m * LINE;
+            let at_b = current * PLACE + block_n * LINE;
             for (var i = 0u; i < {{DEPTH}}; i += K) {
 {{STEP}}
             }
+            current = {{OTHER}};
+            let put = current * PLACE;
+{{READ}}{{PUTS}}
             workgroupBarrier();
         }
 {{STORES}}

@@ -15,7 +15,7 @@ fn multiply_add(a: u32, b: u32, c: u32, lane: u32) -> u32 {
     for (var i = lane % 8u; i < M * N; i += 8u) {
         var sum = sums[c + i / 8u];
         for (var k = 0u; k < {{PRODUCTS}}; k += 1u) {
-            sum += tile_a[a + i / N * A_LINE + k] * tile_b[b + k * B_LINE + i % N];
+            sum += tile_a[a + i / N * LINE + k] * tile_b[b + i % N * LINE + k];
         }
         sums[c + i / 8u] = sum;
     }

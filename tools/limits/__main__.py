@@ -51,11 +51,16 @@ def arguments() -> argparse.Namespace:
         "--program", type=Path, default=ROOT / "target/debug/examples/kernels", help="kernels"
     )
     parser.add_argument("--json", type=Path, help="file for a line of each row and chip")
+    parser.add_argument(
+        "--merge", action="store_true", help="keep the other lines of that file, and of the page"
+    )
     parser.add_argument("--write", type=Path, help="page that gets the tables")
     parser.add_argument("--listings", type=Path, help="folder for a file of each row and chip")
     options = parser.parse_args()
     options.chips = options.chips or list(SAMPLE if options.sample else USUAL)
     options.rows = options.rows or list(SAMPLE_ROWS if options.sample else ())
+    if options.merge and not options.json:
+        parser.error("--merge needs --json")
     if unknown := set(options.chips) - set(rows.MODELS):
         parser.error(f"no chip {', '.join(sorted(unknown))}; there are {', '.join(rows.MODELS)}")
     return options
@@ -89,16 +94,18 @@ def main() -> int:
     for limits in found:
         if limits.problem:
             print(f"{limits.chip}: {limits.row}: {limits.problem}")
+    told, worse = limits_page.compare(TABLE, found) if options.compare else ([], False)
+    known = limits_page.stored(options.json) if options.merge else {}
+    known.update({(limits.row, limits.chip): limits for limits in found})
+    everything = list(known.values())
     if options.json:
-        limits_page.store(options.json, found)
+        limits_page.store(options.json, everything)
     if options.write:
-        limits_page.write(options.write, found)
+        limits_page.write(options.write, everything)
     else:
         print(limits_page.tables(found))
-    if not options.compare:
-        return 0
-    told, worse = limits_page.compare(TABLE, found)
-    print("\n".join(told) or "no loop is worse than in the stored table")
+    if options.compare:
+        print("\n".join(told) or "no loop is worse than in the stored table")
     return int(worse)
 
 

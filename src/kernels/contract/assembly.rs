@@ -118,11 +118,11 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
             }
             "b" if v.parts > 1 => parts_of_b(shader, v),
             "b" if v.packing == Some(Packing::Rows) => bytes::bind_rows(shader),
-            "b" => match &v.weights {
-                Some(weights) => weights.bind(shader, v.b.1 != Lanes::One, vec4s_of),
-                None => operand(shader, x, source),
+            _ => match (&v.weights, x) {
+                (Some(weights), "b") => weights.bind(shader, v.b.1 != Lanes::One, vec4s_of),
+                _ if v.has_halves(source) => halves_of(shader, x),
+                _ => operand(shader, x, source),
             },
-            _ => operand(shader, x, source),
         };
         if v.terms > 1 {
             shader = shader.body(&load_term(v, x));

@@ -5,15 +5,18 @@
 //! and is correct with any other: if there are more subgroups than blocks, some repeat the work of
 //! others; if there are fewer, each takes several rounds over the operands. Sums are added in the
 //! same order in any case.
+//!
+//! Both tiles hold lines along k: rows of a and columns of b. Drivers then load the matrices of
+//! either operand in a few wide accesses; from lines across k they loaded b element by element.
 
 use std::fmt::Write;
 
+use super::element::lane;
 use super::tile::{COOPERATIVE_DEPTH as DEPTH, MOST_BLOCKS, PADDING};
-use super::workgroup::{self, Place, Slot};
-use super::{Lanes, TileVariant, walk};
+use super::{ALayoutKind, BLayoutKind, Lanes, TileVariant, walk, workgroup};
 use crate::device::{Cooperative, MatrixSize, Means};
 use crate::dtype::DType;
-use crate::shader::Shader;
+use crate::shader::{Shader, codec};
 
 const COOPERATIVE: &str = include_str!("../../../shaders/contract/cooperative.wgsl");
 const EMULATED: &str = include_str!("../../../shaders/contract/emulated.wgsl");
@@ -45,30 +48,21 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
     let count = (tile.threads() / lanes).clamp(1, MOST_BLOCKS);
     let (blocks_m, blocks_n) = blocks(count, m / size.m, n / size.n);
     let (block_m, block_n) = (m / blocks_m, n / blocks_n);
-    let mut rows = String::new();
-    let place = Place {
-        k: "k",
-        a: &|_, row, step, name| format!("put_a({row}, {step}, {name});"),
-        b: &|_, step, quad, name| format!("put_b({step}, {quad} * 4u, {name});"),
-    };
-    let slots = workgroup::slots(v, DEPTH, &place, &mut rows);
     let own = Text { size, element, means };
     let (frags_m, frags_n) = (block_m / size.m, block_n / size.n);
     let (mut sums, mut step, mut stores) = (String::new(), String::new(), String::new());
     for i in 0..frags_m {
-        let a =
-            own.load("tile_a", &format!("(block_m + {}u) * A_LINE + i", i * size.m), "A", "A_LINE");
+        let a = own.load("tile_a", &format!("at_a + {}u * LINE + i", i * size.m), "A");
         let _ = writeln!(step, "                let a{i} = {a};");
     }
     for j in 0..frags_n {
-        let b =
-            own.load("tile_b", &format!("i * B_LINE + block_n + {}u", j * size.n), "B", "B_LINE");
+        let b = own.load("tile_b", &format!("at_b + {}u * LINE + i", j * size.n), "B");
         let _ = writeln!(step, "                let b{j} = {b};");
     }
     for i in 0..frags_m {
         for j in 0..frags_n {
             let zeros = match means {
-                Means::Adapter => own.load("staged", "own", "C", "N"),
+                Means::Adapter => own.load("staged", "own", "C"),
                 _ => format!("zeros({}u, local_index)", (i * frags_n + j) * size.sums() / 8),
             };
             let _ = writeln!(sums, "        var c{i}_{j} = {zeros};");
@@ -81,8 +75,9 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
             );
         }
     }
-    let by_rows = v.a.1 == Lanes::Edge;
     let value = own.value();
+    let [a, b] = operands(v, value);
+    let each = |text: &dyn Fn(&Operand) -> String| text(&a) + &text(&b);
     let shader = match means {
         Means::Adapter => {
             let shader = if value == "f16" { shader.enable("f16") } else { shader };
@@ -90,6 +85,13 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
             if size.is_square() { shader } else { shader.matrices([size.m, size.n, size.k]) }
         }
         _ => shader,
+    };
+    // Emulated operands are f32, of which two places take more memory than there is.
+    let buffers = if means == Means::Adapter { tile.buffers() } else { 1 };
+    let (other, barrier) = if buffers == 2 {
+        ("1u - current", "")
+    } else {
+        ("0u", "            workgroupBarrier();\n")
     };
     shader
         .define("MATRICES", own.declarations())
@@ -103,9 +105,11 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
         .define("TILE_M", format!("{m}u"))
         .define("TILE_N", format!("{n}u"))
         .define("DEPTH", format!("{DEPTH}u"))
-        .define("A_LINE", format!("{}u", DEPTH + PADDING))
-        .define("B_LINE", format!("{}u", n + PADDING))
-        .define("A_NEXT", if by_rows { "A_LINE" } else { "1u" })
+        .define("LINE", format!("{}u", DEPTH + PADDING))
+        .define("PLACE", format!("{}u", m * (DEPTH + PADDING)))
+        .define("BUFFERS", format!("{buffers}u"))
+        .define("OTHER", other)
+        .define("READ", barrier)
         .define("M", format!("{}u", size.m))
         .define("N", format!("{}u", size.n))
         .define("K", format!("{}u", size.k))
@@ -113,19 +117,185 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
         .define("BLOCK_M", format!("{block_m}u"))
         .define("BLOCK_N", format!("{block_n}u"))
         .define("BLOCKS", format!("{}u", blocks_m * blocks_n))
-        .define("A_ROWS", rows)
-        .define("LOADS", indented(slots.iter().map(Slot::load)))
-        .define("PUTS", indented(slots.iter().map(Slot::store)))
+        .define("SLOTS", each(&Operand::slots))
+        .define("FIRST", each(&|x| x.loads(false)))
+        .define("NEXT", each(&|x| x.loads(x.is_dense)))
+        .define("PUTS", each(&Operand::puts))
         .define("SUMS", sums)
         .define("STEP", step)
         .define("STORES", stores)
         .body(&workgroup::fetch_text(v))
+        .body(&each(&Operand::functions))
         .body(COOPERATIVE)
 }
 
-/// Indents the lines of a loop within another loop.
-fn indented(texts: impl Iterator<Item = String>) -> String {
-    texts.flat_map(|t| t.lines().map(|line| format!("    {line}\n")).collect::<Vec<_>>()).collect()
+/// How the invocations of a workgroup bring an operand into its tile: each loads vec4s, along k or
+/// across k, and stores lines of `steps` elements along k.
+struct Operand {
+    name: &'static str,
+    lines: u32,
+    threads: u32,
+    /// Whether a vec4 is four neighbouring lines of a step, and not four steps of a line.
+    across: bool,
+    /// Whether one binding has its elements in vec4s, at a fixed distance for each step: the loads
+    /// of whole steps need no check and little arithmetic.
+    is_dense: bool,
+    /// The values in `w`, what the binding has for four elements.
+    values: &'static str,
+    /// The type of the elements in the tile.
+    value: &'static str,
+}
+
+/// The operands a and b of a variant.
+fn operands(v: &TileVariant, value: &'static str) -> [Operand; 2] {
+    let threads = v.tile.threads();
+    let values = |x: (DType, Lanes)| if v.has_halves(x) { "w" } else { codec::unpack(x.0) };
+    let is_single = v.terms == 1 && v.parts == 1;
+    [
+        Operand {
+            name: "a",
+            lines: v.tile.m() as u32,
+            threads,
+            across: v.a.1 == Lanes::Edge,
+            is_dense: is_single && v.a_layout == ALayoutKind::Dense && v.a.1 != Lanes::One,
+            values: values(v.a),
+            value,
+        },
+        Operand {
+            name: "b",
+            lines: v.tile.n() as u32,
+            threads,
+            across: v.b.1 != Lanes::Depth,
+            is_dense: is_single && v.b_layout == BLayoutKind::Dense && v.b.1 != Lanes::One,
+            values: values(v.b),
+            value,
+        },
+    ]
+}
+
+impl Operand {
+    /// Steps of a slot's lines. A slot across k has four steps if there are enough slots, so that
+    /// its elements change places in registers.
+    fn steps(&self) -> u32 {
+        if self.across { (self.lines * DEPTH / 4 / self.threads).clamp(1, 4) } else { 4 }
+    }
+
+    /// Lines of a slot.
+    const fn width(&self) -> u32 {
+        if self.across { 4 } else { 1 }
+    }
+
+    /// The number of slots of an invocation.
+    fn count(&self) -> u32 {
+        self.lines * DEPTH / (self.steps() * self.width() * self.threads)
+    }
+
+    /// What is the same in all steps: the first line and step of each slot, and where a dense
+    /// operand's elements lie.
+    fn slots(&self) -> String {
+        let Self { name: x, lines, threads, across, .. } = *self;
+        let (steps, width) = (self.steps(), self.width());
+        let quads = if across { lines } else { DEPTH } / 4;
+        let mut text = String::new();
+        for t in 0..self.count() {
+            let (line, step) = match (t, across) {
+                (0, true) => (
+                    format!("local_index % {quads}u * 4u"),
+                    format!("local_index / {quads}u * {steps}u"),
+                ),
+                (0, false) => {
+                    (format!("local_index / {quads}u"), format!("local_index % {quads}u * 4u"))
+                }
+                // The slots of an invocation differ by a constant.
+                (t, true) => {
+                    (format!("line_{x}0"), format!("step_{x}0 + {}u", t * threads / quads * steps))
+                }
+                (t, false) => {
+                    (format!("line_{x}0 + {}u", t * threads / quads), format!("step_{x}0"))
+                }
+            };
+            let _ = writeln!(text, "    let line_{x}{t} = {line};\n    let step_{x}{t} = {step};");
+            let edge = match x {
+                "a" => format!("a_row(min(place.m + line_a{t}, p.m - {width}u))"),
+                _ => format!("place.n + line_b{t}"),
+            };
+            let _ = writeln!(text, "    let edge_{x}{t} = {edge};");
+            if self.is_dense {
+                let line = match x {
+                    "a" => format!("edge_a{t}.at"),
+                    _ => format!("min(edge_b{t}, p.n - {width}u) * p.b_column"),
+                };
+                let _ = writeln!(
+                    text,
+                    "    let base_{x}{t} = (place.{x} + {line} + step_{x}{t} * p.{x}_step) >> 2u;"
+                );
+            }
+        }
+        text
+    }
+
+    /// The loads of step `k`: of a dense operand's whole steps, or of those below `end`.
+    fn loads(&self, whole: bool) -> String {
+        let Self { name: x, value, across, .. } = *self;
+        let load = |t: u32, j: u32| {
+            if whole {
+                return format!("quad_{x}(base_{x}{t}, ((k + {j}u) * p.{x}_step) >> 2u)");
+            }
+            let step = format!("k + step_{x}{t} + {j}u");
+            let fetch = match x {
+                "a" => format!("fetch_a(edge_a{t}, place.a, {step}, end)"),
+                _ if across => format!("fetch_b(place.b, {step}, end, edge_b{t})"),
+                _ => format!("fetch_b_column(place.b, {step}, end, edge_b{t})"),
+            };
+            format!("vec4<{value}>({fetch})")
+        };
+        let vec4s = if across { self.steps() } else { 1 };
+        (0..self.count())
+            .flat_map(|t| (0..vec4s).map(move |j| (t, j)))
+            .map(|(t, j)| format!("            let {x}{t}_{j} = {};\n", load(t, j)))
+            .collect()
+    }
+
+    /// The stores of what was loaded to the place that begins at `put`.
+    fn puts(&self) -> String {
+        let (x, value, steps) = (self.name, self.value, self.steps());
+        let mut text = String::new();
+        for (t, line) in (0..self.count()).flat_map(|t| (0..self.width()).map(move |l| (t, l))) {
+            let at = format!("put + (line_{x}{t} + {line}u) * LINE + step_{x}{t}");
+            let own = |j: u32| format!("{x}{t}_{j}.{}", lane(line));
+            let _ = match (self.across, steps) {
+                (false, _) => writeln!(text, "            put_{x}({at}, {x}{t}_0);"),
+                (true, 4) => {
+                    let turned: Vec<_> = (0..4).map(own).collect();
+                    let turned = turned.join(", ");
+                    writeln!(text, "            put_{x}({at}, vec4<{value}>({turned}));")
+                }
+                _ => (0..steps).try_for_each(|j| {
+                    writeln!(text, "            tile_{x}[{at} + {j}u] = {};", own(j))
+                }),
+            };
+        }
+        text
+    }
+
+    /// `put`: stores four steps of a line; `quad`: loads a vec4 of a dense operand.
+    fn functions(&self) -> String {
+        let Self { name: x, value, values, .. } = *self;
+        let mut text = String::new();
+        if self.steps() == 4 {
+            let stores: String =
+                (0..4).map(|k| format!("    tile_{x}[at + {k}u] = v.{};\n", lane(k))).collect();
+            let _ = writeln!(text, "fn put_{x}(at: u32, v: vec4<{value}>) {{\n{stores}}}\n");
+        }
+        if self.is_dense {
+            let _ = writeln!(
+                text,
+                "fn quad_{x}(base: u32, step: u32) -> vec4<{value}> {{\n    let w = \
+                 {x}[p.off_{x} + step + base];\n    return vec4<{value}>({values});\n}}\n"
+            );
+        }
+        text
+    }
 }
 
 /// How matrices are written.
@@ -144,10 +314,16 @@ impl Text {
         }
     }
 
-    /// A matrix at element `at` of the workgroup's `array`, whose rows are `line` elements apart.
-    fn load(&self, array: &str, at: &str, role: &str, line: &str) -> String {
+    /// A matrix at element `at` of the workgroup's `array`. A matrix B lies there by columns, the
+    /// others by rows.
+    fn load(&self, array: &str, at: &str, role: &str) -> String {
+        let (function, line) = match role {
+            "A" => ("coopLoadT", "LINE"),
+            "B" => ("coopLoad", "LINE"),
+            _ => ("coopLoadT", "N"),
+        };
         match self.means {
-            Means::Adapter => format!("coopLoadT<Matrix{role}>(&{array}[{at}], {line})"),
+            Means::Adapter => format!("{function}<Matrix{role}>(&{array}[{at}], {line})"),
             _ => at.to_owned(),
         }
     }

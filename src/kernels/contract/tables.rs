@@ -145,7 +145,9 @@ mod tests {
                 assert!(groups.is_power_of_two(), "{t:?}");
                 assert!(t.threads() <= 256, "sums of 64 bytes fit: {t:?}");
             }
-            assert!(t.workgroup_memory() <= 32 << 10, "{t:?}");
+            let is_cooperative = matches!(t.kind, TileKind::Cooperative { .. });
+            let most = if is_cooperative && t.buffers() > 1 { 48 } else { 32 };
+            assert!(t.workgroup_memory() <= most << 10, "{t:?}");
             if t.kind == TileKind::Subgroup {
                 assert!(
                     t.lanes_m == 1
@@ -155,7 +157,6 @@ mod tests {
                 );
                 assert!(t.rows <= 4 * SUBGROUP, "one load by rows: {t:?}");
             }
-            let is_cooperative = matches!(t.kind, TileKind::Cooperative { .. });
             assert!(
                 is_cooperative || t.rows == 1 || t.rows.is_multiple_of(4),
                 "rows come in vec4s: {t:?}"

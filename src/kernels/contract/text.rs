@@ -48,6 +48,14 @@ pub(crate) fn vec4s_of(shader: Shader, x: &'static str, dtype: DType) -> Shader 
     ))
 }
 
+/// The same for an operand of f16 that is not converted before it is used.
+pub(super) fn halves_of(shader: Shader, x: &'static str) -> Shader {
+    shader.bind_raw(x, "vec4<f16>", vec4::unit(DType::F16)).body(&format!(
+        "fn load4_{x}(i: u32) -> vec4<f32> {{\n    return vec4<f32>({x}[p.off_{x} + (i >> \
+         2u)]);\n}}\n"
+    ))
+}
+
 /// Declares `a_at`, `b_at` and `c_at`: where the operands of matrix z start.
 pub(super) fn batch(mut shader: Shader, v: &TileVariant) -> Shader {
     let Some(class) = &v.batch else {

@@ -142,10 +142,23 @@ impl Tile {
                 buffers * depth * (self.m() + self.n()) as u32 * 4
             }
             TileKind::Cooperative { size, bytes } => {
-                let lines = self.m() as u32 * (COOPERATIVE_DEPTH + PADDING)
-                    + COOPERATIVE_DEPTH * (self.n() as u32 + PADDING);
-                lines * bytes + size.sums() * 4 * MOST_BLOCKS
+                let lines = (self.m() + self.n()) as u32 * (COOPERATIVE_DEPTH + PADDING);
+                self.buffers() * lines * bytes + size.sums() * 4 * MOST_BLOCKS
             }
+        }
+    }
+
+    /// Places for each operand, as [`TileKind::Workgroup`] has them. Cooperative matrices have two
+    /// where these take no more workgroup memory than adapters with such matrices have: 48 KiB
+    /// where a matrix has 16 rows or columns, else 32 KiB.
+    pub const fn buffers(&self) -> u32 {
+        match self.kind {
+            TileKind::Workgroup { buffers, .. } => buffers,
+            TileKind::Cooperative { size, bytes } => {
+                let is_small = size.m == 8 && size.n == 8;
+                if bytes == 4 || is_small && self.m() > 64 { 1 } else { 2 }
+            }
+            _ => 1,
         }
     }
 

@@ -4,7 +4,7 @@ use super::contraction::{ALayout, BLayout, Contraction, Packing, Store};
 use super::epilogue::EpilogueVariant;
 use super::tile::Tile;
 use super::weights::WeightsForm;
-use crate::device::{Cooperative, Key};
+use crate::device::{Cooperative, Key, Means};
 use crate::dtype::DType;
 use crate::layout::AccessClass;
 use crate::tensor::Tensor;
@@ -49,6 +49,17 @@ pub(super) struct TileVariant {
     /// For a right operand that is quantized.
     pub weights: Option<WeightsForm>,
     pub epilogue: Option<EpilogueVariant>,
+}
+
+impl TileVariant {
+    /// Whether the program loads four halves of this operand and does not convert them.
+    pub(super) fn has_halves(&self, (dtype, lanes): (DType, Lanes)) -> bool {
+        let takes = |c: Cooperative| c.means == Means::Adapter && c.element == DType::F16;
+        let is_single = self.terms == 1 && self.parts == 1;
+        is_single
+            && (dtype, lanes != Lanes::One) == (DType::F16, true)
+            && self.cooperative.is_some_and(takes)
+    }
 }
 
 /// Where a program puts sums of the right operand's columns.

@@ -13,7 +13,7 @@ const WORKGROUP: &str = include_str!("../../../shaders/contract/workgroup.wgsl")
 const DOUBLE: &str = include_str!("../../../shaders/contract/double.wgsl");
 
 /// The load of an invocation from an operand into a tile.
-pub(super) struct Slot {
+struct Slot {
     /// Its number, and the number below which it exists if the last round has more invocations than
     /// slots.
     number: String,
@@ -28,7 +28,7 @@ pub(super) struct Slot {
 
 impl Slot {
     /// The declaration of the register, and its load.
-    pub(super) fn load(&self) -> String {
+    fn load(&self) -> String {
         let Self { number, name, ty, fetch, .. } = self;
         match self.guard {
             None => format!("        let {name} = {fetch};\n"),
@@ -40,7 +40,7 @@ impl Slot {
     }
 
     /// The stores of the slot into the tile.
-    pub(super) fn store(&self) -> String {
+    fn store(&self) -> String {
         let statements =
             |indent: &str| self.put.iter().map(|s| format!("{indent}{s}\n")).collect::<String>();
         match self.guard {
@@ -56,30 +56,10 @@ impl Slot {
     }
 }
 
-/// Writes the statements for a slot of `b`.
-type PutB<'a> = dyn Fn(Option<&str>, &str, &str, &str) -> String + 'a;
-
-/// How slots of both operands are loaded and stored: the first step, and the statements that put
-/// them into the tiles.
-pub(super) struct Place<'a> {
-    /// The first step.
-    pub k: &'a str,
-    /// The statements for `a`, by a slot's number, its (first) row, its (first) step and the name
-    /// of its value.
-    pub a: &'a dyn Fn(&str, &str, &str, &str) -> String,
-    /// The statements for `b`, by a slot's number (if it is in the order of the tile), its step,
-    /// its number of four columns, and the name of its value.
-    pub b: &'a PutB<'a>,
-}
-
-/// Slots of both operands; statements that are the same in all steps are added to `rows`.
-pub(super) fn slots(
-    v: &TileVariant,
-    depth: u32,
-    place: &Place<'_>,
-    rows: &mut String,
-) -> Vec<Slot> {
-    let (threads, k) = (v.tile.threads(), place.k);
+/// Slots of both operands, which are loaded from step `k` on and stored from the places `put` on;
+/// statements that are the same in all steps are added to `rows`.
+fn slots(v: &TileVariant, depth: u32, k: &str, put: [&str; 2], rows: &mut String) -> Vec<Slot> {
+    let (threads, [put_a, put_b]) = (v.tile.threads(), put);
     // The quotient and the remainder of slot t by a width, of the first slot where they differ by
     // a constant.
     let split = |name: &str, t: u32, width: u32| {
@@ -114,7 +94,7 @@ pub(super) fn slots(
             guard: ((t + 1) * threads > total).then_some(total),
             ty: "Vec4",
             fetch: format!("fetch_a(row{t}, place.a, {k} + {own}, place.k_end)"),
-            put: vec![(place.a)(&number, &row, &own, &name)],
+            put: vec![format!("tile_a[{put_a}{number}] = {name};")],
             number,
             name,
         });
@@ -129,7 +109,7 @@ pub(super) fn slots(
             let step = format!("{step} * 4u");
             let put = (0..4)
                 .map(|j| {
-                    (place.b)(None, &format!("({step} + {j}u)"), &quad, &format!("{name}.k{j}"))
+                    format!("tile_b[{put_b}({step} + {j}u) * {}u + {quad}] = {name}.k{j};", n / 4)
                 })
                 .collect();
             (
@@ -141,7 +121,7 @@ pub(super) fn slots(
             )
         } else {
             let (step, quad) = split("slot_b", t, n / 4);
-            let put = vec![(place.b)(Some(&number), &step, &quad, &name)];
+            let put = vec![format!("tile_b[{put_b}{number}] = {name};")];
             (
                 "Vec4",
                 format!("fetch_b(place.b, {k} + {step}, place.k_end, place.n + {quad} * 4u)"),
@@ -170,16 +150,8 @@ pub(super) fn program(shader: Shader, v: &TileVariant, depth: u32) -> Shader {
     } else {
         ("k", "", "", "", "")
     };
-    let place = Place {
-        k,
-        a: &|number, _, _, name| format!("tile_a[{put_a}{number}] = {name};"),
-        b: &|number, step, quad, name| match number {
-            Some(number) => format!("tile_b[{put_b}{number}] = {name};"),
-            None => format!("tile_b[{put_b}{step} * {}u + {quad}] = {name};", n / 4),
-        },
-    };
     let mut rows = String::new();
-    let slots = slots(v, depth, &place, &mut rows);
+    let slots = slots(v, depth, k, [put_a, put_b], &mut rows);
     let loads: String = slots.iter().map(Slot::load).collect();
     let stores_of_loads: String = slots.iter().map(Slot::store).collect();
     let mut step = String::new();
@@ -233,12 +205,14 @@ pub(super) fn program(shader: Shader, v: &TileVariant, depth: u32) -> Shader {
         .define("PUTS", stores_of_loads)
         .define("STEPS", steps)
         .body(&fetch_text(v))
+        .body(&if v.b.1 == Lanes::Depth { square_text() } else { String::new() })
         .body(if double { DOUBLE } else { WORKGROUP })
 }
 
-/// `fetch_a` and `fetch_b`: four neighbours of an operand, zeros beyond `end`. `fetch_b_square`:
-/// four columns of four steps. None of them branches where a quad is a vector, so that the loads of
-/// a step go out together and share their arithmetic: beyond the end, the last step is loaded.
+/// `fetch_a`, and `fetch_b` or, where its neighbours are along k, `fetch_b_column`: four neighbours
+/// of an operand, zeros beyond `end`. None of them branches where a quad is a vector, so that the
+/// loads of a step go out together and share their arithmetic: beyond the end, the last step is
+/// loaded.
 pub(super) fn fetch_text(v: &TileVariant) -> String {
     let (load_a, load_b) = (loader("a", v.conjugated[0]).0, loader("b", v.conjugated[1]).0);
     let (outer, inner) = match v.a_layout {
@@ -282,51 +256,49 @@ pub(super) fn fetch_text(v: &TileVariant) -> String {
         BLayoutKind::Dense => "    let line = first + at * p.b_step;\n",
         _ => "    let line = first + b_line(at / p.inner) + at % p.inner * p.b_step;\n",
     };
-    let (name, ty) =
-        if v.b.1 == Lanes::Depth { ("fetch_b_square", "Square") } else { ("fetch_b", "Vec4") };
-    let head = format!(
-        "fn {name}(first: u32, kk: u32, end: u32, n: u32) -> {ty} {{\n    let at = min(kk, end - \
-         {steps}u);\n{}{line}",
-        left_early(v, ty, "kk < end")
-    );
+    let name = if v.b.1 == Lanes::Depth { "fetch_b_column" } else { "fetch_b" };
     let column = |j: u32| match v.weights {
         Some(_) => format!("at, min(n + {j}u, p.n - 1u)"),
         None => format!("line + min(n + {j}u, p.n - 1u) * p.b_column"),
     };
-    let kept = |load: &str| kept(v, "Vec4", load, "kk < end");
-    if v.b.1 == Lanes::Depth {
-        let _ = writeln!(
-            text,
-            "struct Square {{\n    k0: Vec4,\n    k1: Vec4,\n    k2: Vec4,\n    k3: \
-             Vec4,\n}}\n\n{}",
-            head.trim_end()
-        );
-        for j in 0..4 {
-            let load = kept(&format!("load4_b({})", column(j)));
-            let _ = writeln!(text, "    let t{j} = {load};");
-        }
-        let turned: Vec<_> = (0..4)
-            .map(|k| {
-                let l = lane(k);
-                format!("four(t0.{l}, t1.{l}, t2.{l}, t3.{l})")
-            })
-            .collect();
-        let _ = writeln!(
-            text,
-            "    return Square(\n        {},\n    );\n}}\n",
-            turned.join(",\n        ")
-        );
-    } else {
-        let load = if v.b.1 == Lanes::Edge {
+    let load = match v.b.1 {
+        Lanes::Depth => format!("load4_b({})", column(0)),
+        Lanes::Edge => {
             let line = if v.weights.is_some() { "at, " } else { "line + " };
             format!("load4_b({line}min(n, p.n - 4u))")
-        } else {
+        }
+        Lanes::One => {
             let parts: Vec<_> = (0..4).map(|j| format!("{load_b}({})", column(j))).collect();
             format!("four(\n        {},\n    )", parts.join(",\n        "))
-        };
-        let _ = writeln!(text, "{head}    return {};\n}}\n", kept(&load));
-    }
+        }
+    };
+    let _ = writeln!(
+        text,
+        "fn {name}(first: u32, kk: u32, end: u32, n: u32) -> Vec4 {{\n    let at = min(kk, end - \
+         {steps}u);\n{}{line}    return {};\n}}\n",
+        left_early(v, "Vec4", "kk < end"),
+        kept(v, "Vec4", &load, "kk < end")
+    );
     text
+}
+
+/// `fetch_b_square`: four steps of four columns, turned so that each vec4 is a step.
+fn square_text() -> String {
+    let columns: String = (0..4)
+        .map(|j| format!("    let t{j} = fetch_b_column(first, kk, end, n + {j}u);\n"))
+        .collect();
+    let turned: Vec<_> = (0..4)
+        .map(|k| {
+            let l = lane(k);
+            format!("four(t0.{l}, t1.{l}, t2.{l}, t3.{l})")
+        })
+        .collect();
+    format!(
+        "struct Square {{\n    k0: Vec4,\n    k1: Vec4,\n    k2: Vec4,\n    k3: Vec4,\n}}\n\nfn \
+         fetch_b_square(first: u32, kk: u32, end: u32, n: u32) -> Square {{\n{columns}    return \
+         Square(\n        {},\n    );\n}}\n\n",
+        turned.join(",\n        ")
+    )
 }
 
 /// The value `load` of a fetch if `is_inside`, else zeros.

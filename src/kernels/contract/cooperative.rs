@@ -166,7 +166,10 @@ fn operands(v: &TileVariant, value: &'static str) -> [Operand; 2] {
             lines: v.tile.n() as u32,
             threads,
             across: v.b.1 != Lanes::Depth,
-            is_dense: is_single && v.b_layout == BLayoutKind::Dense && v.b.1 != Lanes::One,
+            is_dense: is_single
+                && v.weights.is_none()
+                && v.b_layout == BLayoutKind::Dense
+                && v.b.1 != Lanes::One,
             values: values(v.b),
             value,
         },

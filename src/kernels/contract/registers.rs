@@ -11,7 +11,7 @@ use super::text::{products, tile_defines};
 use super::tile::{SUBGROUP, Tile, TileKind};
 use super::{ALayoutKind, Lanes, TileVariant, bytes, column_sums};
 use crate::dtype::DType;
-use crate::shader::Shader;
+use crate::shader::{Shader, codec};
 
 const REGISTERS: &str = include_str!("../../../shaders/contract/registers.wgsl");
 
@@ -65,7 +65,16 @@ pub(super) fn program(shader: Shader, v: &TileVariant) -> Shader {
         .define("STEPS", stride)
         .define("STEP", step)
         .body(&if reduced { shared_sums(tile, v.a.0) } else { String::new() })
+        .body(&if is_in_quads(v) { quad_b(v.b.0) } else { String::new() })
         .body(REGISTERS)
+}
+
+/// `quad_b(i)`: four neighbours, by the number of their vec4 in the binding.
+fn quad_b(dtype: DType) -> String {
+    format!(
+        "fn quad_b(i: u32) -> Vec4 {{\n    let w = b[i];\n    return {};\n}}\n",
+        codec::unpack(dtype)
+    )
 }
 
 /// Selects the tile where there are barriers, which all workgroups must meet: surplus ones repeat a
@@ -261,6 +270,13 @@ impl RowLoads {
     }
 }
 
+/// Whether vec4s of `b` are loaded by their numbers: four columns of a step, in one binding. A step
+/// then takes an addition, not a product and a division.
+fn is_in_quads(v: &TileVariant) -> bool {
+    let is_plain = v.weights.is_none() && v.packing.is_none();
+    v.b.1 == Lanes::Edge && v.parts == 1 && v.terms == 1 && is_plain
+}
+
 /// The vec4s of `b`, and in `clamped` the columns that they are loaded from.
 fn load_b(v: &TileVariant, steps: u32, guarded: bool, step: &mut String, clamped: &mut String) {
     let load_b = loader("b", v.conjugated[1]).0;
@@ -274,8 +290,19 @@ fn load_b(v: &TileVariant, steps: u32, guarded: bool, step: &mut String, clamped
         true => format!("i + {k}u, {column}"),
         false => format!("b_at + (i + {k}u) * p.b_step + {column}"),
     };
+    let in_quads = is_in_quads(v);
+    if in_quads {
+        let _ = writeln!(step, "            let b_line0 = (b_at + i * p.b_step) >> 2u;");
+        for k in 1..steps {
+            let _ =
+                writeln!(step, "            let b_line{k} = b_line{} + (p.b_step >> 2u);", k - 1);
+        }
+    }
     for q in 0..v.tile.vec4s {
-        if v.b.1 == Lanes::Edge {
+        if in_quads {
+            let _ =
+                writeln!(clamped, "    let b_column{q} = p.off_b + (min(n{q}, p.n - 4u) >> 2u);");
+        } else if v.b.1 == Lanes::Edge {
             let _ = writeln!(clamped, "    let b_column{q} = min(n{q}, p.n - 4u);");
         } else {
             for j in 0..4 {
@@ -302,7 +329,11 @@ fn load_b(v: &TileVariant, steps: u32, guarded: bool, step: &mut String, clamped
             }
             Lanes::Edge => {
                 for k in 0..steps {
-                    let load = within(k, format!("load4_b({})", at(k, format!("b_column{q}"))));
+                    let load = match in_quads {
+                        true => format!("quad_b(b_line{k} + b_column{q})"),
+                        false => format!("load4_b({})", at(k, format!("b_column{q}"))),
+                    };
+                    let load = within(k, load);
                     let _ = writeln!(step, "            let b{q}_{k} = {load};");
                 }
             }

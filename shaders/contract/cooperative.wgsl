@@ -3,10 +3,10 @@
 // time. Grid: one workgroup per tile, split and matrix, see place.wgsl. Bindings: a, b, c. All
 // strides and offsets are in elements. Products are of {{ELEMENT}}, summed in f32, in an order that
 // the driver chooses. tile_a is [row][k], tile_b is [column][k], with lines that are longer than
-// the tile so that they begin in different banks. The next steps are loaded while those in the
-// tiles are multiplied, and go to the other place if there are two. Rows and columns beyond the
-// edge repeat the last one and are not stored. The first steps are those that do not fill a tile,
-// with zeros in the rest. A subgroup computes one block of {{BLOCK_M}} by {{BLOCK_N}}. Where there
+// the tile so that they begin in different banks. If there are two places, the next steps are
+// loaded while those in one are multiplied, and go to the other one; the first steps are then those
+// that do not fill a tile, with zeros in the rest. Rows and columns beyond the edge repeat the last
+// one and are not stored. A subgroup computes one block of {{BLOCK_M}} by {{BLOCK_N}}. Where there
 // are more subgroups than blocks, several compute the same block, and store the same values; where
 // there are fewer, all go over the operands again for the next blocks. Sums go to the result
 // through `staged`, one matrix of each block at a time.
@@ -65,28 +65,6 @@ fn store_staged(local_index: u32, m: u32, n: u32, c_first: u32, first: u32, coun
 {{SUMS}}
         // The place of the tiles that are multiplied.
         var current = 0u;
-        {
-            let k = place.k_first;
-            let end = whole;
-            let put = 0u;
-{{FIRST}}{{PUTS}}
-        }
-        workgroupBarrier();
-        for (var following = whole; following <= place.k_end; following += {{DEPTH}}) {
-            // Behind the last steps there are none: what is loaded then is not multiplied.
-            let k = min(following, last);
-            let end = place.k_end;
-{{NEXT}}
-            let at_a = current * PLACE + block_m * LINE;
-            let at_b = current * PLACE + block_n * LINE;
-            for (var i = 0u; i < {{DEPTH}}; i += K) {
-{{STEP}}
-            }
-            current = {{OTHER}};
-            let put = current * PLACE;
-{{READ}}{{PUTS}}
-            workgroupBarrier();
-        }
-{{STORES}}
+{{LOOP}}{{STORES}}
     }
 }

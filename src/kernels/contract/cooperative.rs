@@ -19,6 +19,8 @@ use crate::dtype::DType;
 use crate::shader::{Shader, codec};
 
 const COOPERATIVE: &str = include_str!("../../../shaders/contract/cooperative.wgsl");
+const DOUBLE: &str = include_str!("../../../shaders/contract/cooperative_double.wgsl");
+const SINGLE: &str = include_str!("../../../shaders/contract/cooperative_single.wgsl");
 const EMULATED: &str = include_str!("../../../shaders/contract/emulated.wgsl");
 
 /// Cuts a tile of `matrices_m` by `matrices_n` matrices into `count` blocks. Returns the number of
@@ -75,6 +77,17 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
             );
         }
     }
+    let mut multiplied = String::new();
+    for (array, x) in [("a", "m"), ("b", "n")] {
+        let _ = writeln!(
+            multiplied,
+            "            let at_{array} = current * PLACE + block_{x} * LINE;"
+        );
+    }
+    let _ = write!(
+        multiplied,
+        "            for (var i = 0u; i < {DEPTH}u; i += K) {{\n{step}            }}"
+    );
     let value = own.value();
     let [a, b] = operands(v, value);
     let each = |text: &dyn Fn(&Operand) -> String| text(&a) + &text(&b);
@@ -88,12 +101,10 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
     };
     // Emulated operands are f32, of which two places take more memory than there is.
     let buffers = if means == Means::Adapter { tile.buffers() } else { 1 };
-    let (other, barrier) = if buffers == 2 {
-        ("1u - current", "")
-    } else {
-        ("0u", "            workgroupBarrier();\n")
-    };
+    // Values on their way take registers: with one place, they are loaded when it is free.
+    let steps = if buffers == 2 { DOUBLE } else { SINGLE };
     shader
+        .define("LOOP", steps)
         .define("MATRICES", own.declarations())
         .define("MATRICES_OF_BLOCK", format!("{}u", frags_m * frags_n))
         .define("SUBGROUPS", if means == Means::TwoSubgroups { "2u" } else { "num_subgroups" })
@@ -108,8 +119,6 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
         .define("LINE", format!("{}u", DEPTH + PADDING))
         .define("PLACE", format!("{}u", m * (DEPTH + PADDING)))
         .define("BUFFERS", format!("{buffers}u"))
-        .define("OTHER", other)
-        .define("READ", barrier)
         .define("M", format!("{}u", size.m))
         .define("N", format!("{}u", size.n))
         .define("K", format!("{}u", size.k))
@@ -122,7 +131,7 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
         .define("NEXT", each(&|x| x.loads(x.is_dense)))
         .define("PUTS", each(&Operand::puts))
         .define("SUMS", sums)
-        .define("STEP", step)
+        .define("STEPS", multiplied)
         .define("STORES", stores)
         .body(&workgroup::fetch_text(v))
         .body(&each(&Operand::functions))

@@ -150,13 +150,14 @@ impl Tile {
 
     /// Places for each operand, as [`TileKind::Workgroup`] has them. Cooperative matrices have two
     /// where these take no more workgroup memory than adapters with such matrices have: 48 KiB
-    /// where a matrix has 16 rows or columns, else 32 KiB.
+    /// where a matrix has 16 rows or columns, else 32 KiB. Tiles of 32 rows have one: Battlemage's
+    /// compiler (bmg, Mesa 26.2.6) spills up to 21 registers where loads are under way.
     pub const fn buffers(&self) -> u32 {
         match self.kind {
             TileKind::Workgroup { buffers, .. } => buffers,
             TileKind::Cooperative { size, bytes } => {
                 let is_small = size.m == 8 && size.n == 8;
-                if bytes == 4 || is_small && self.m() > 64 { 1 } else { 2 }
+                if bytes == 4 || self.m() < 64 || is_small && self.m() > 64 { 1 } else { 2 }
             }
             _ => 1,
         }

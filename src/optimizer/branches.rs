@@ -152,8 +152,8 @@ impl Branches {
         graph.has_control_flow().then(|| Self::of(graph, order))
     }
 
-    /// Whether two nodes certainly run under the same conditions. A node that a pass has added since
-    /// agrees with none.
+    /// Whether two nodes certainly run under the same conditions. A node that a pass has added
+    /// since agrees with none.
     pub fn agree(&self, a: NodeId, b: NodeId) -> bool {
         let of = |id: NodeId| self.of.get(id.index());
         of(a).is_some() && of(a) == of(b)

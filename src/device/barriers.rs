@@ -38,6 +38,14 @@ struct Touched {
     written: Vec<Range<u64>>,
 }
 
+/// Adds a part to parts of a block. A part that meets another one extends it.
+fn note(parts: &mut Vec<Range<u64>>, bytes: &Range<u64>) {
+    match parts.iter_mut().find(|part| part.start <= bytes.end && bytes.start <= part.end) {
+        Some(part) => *part = part.start.min(bytes.start)..part.end.max(bytes.end),
+        None => parts.push(bytes.clone()),
+    }
+}
+
 /// The hazards of the open pass.
 #[derive(Debug, Default)]
 pub(crate) struct Hazards {
@@ -63,15 +71,18 @@ impl Hazards {
             }
         }
         for block in &*at {
-            self.blocks.insert(*block, Touched::default());
+            if let Some(touched) = self.blocks.get_mut(block) {
+                touched.read.clear();
+                touched.written.clear();
+            }
         }
         for Access { block, bytes, reads, writes } in accesses {
             let touched = self.blocks.entry(*block).or_default();
             if *reads {
-                touched.read.push(bytes.clone());
+                note(&mut touched.read, bytes);
             }
             if *writes {
-                touched.written.push(bytes.clone());
+                note(&mut touched.written, bytes);
             }
         }
         Barriers { implied, needed: !at.is_empty() }

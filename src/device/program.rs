@@ -18,8 +18,13 @@ use crate::tensor::Tensor;
 /// parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    bytes: SmallVec<[u8; 64]>,
+    bytes: SmallVec<[u8; SHORT]>,
 }
+
+/// The bytes of a key that takes no memory of its own.
+const SHORT: usize = 64;
+/// The bytes for which a longer key has room after a name.
+const ROOM: usize = 128;
 
 impl Key {
     /// The key of the shader `family`, to be refined.
@@ -30,6 +35,9 @@ impl Key {
     /// Adds a name, such as an op.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
+        if self.bytes.len() + name.len() >= SHORT {
+            self.bytes.reserve(name.len() + ROOM);
+        }
         self.bytes.push(0xff);
         self.bytes.extend_from_slice(name.as_bytes());
         self

@@ -6,6 +6,7 @@
 
 mod traced;
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -202,7 +203,13 @@ impl Recorder {
             return;
         }
         for (block, ..) in bound {
-            let is_first = self.bound.insert(block.id, block.buffer.clone()).is_none();
+            let is_first = match self.bound.entry(block.id) {
+                Entry::Vacant(entry) => {
+                    entry.insert(block.buffer.clone());
+                    true
+                }
+                Entry::Occupied(_) => false,
+            };
             if let Some(at) = self.conflicts.iter().position(|id| *id == block.id) {
                 // The first transition ends the use as a read-only buffer but makes no write
                 // available. The second one makes writes available to reads and writes.

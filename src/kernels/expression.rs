@@ -292,7 +292,17 @@ impl Expression {
 
     /// Types of the outputs; a parameter counts as float32.
     pub fn output_types(&self) -> Vec<DType> {
-        self.outputs.iter().map(|v| self.dtype(*v).ok().flatten().unwrap_or(DType::F32)).collect()
+        self.each_output_type().collect()
+    }
+
+    /// The same one by one, without memory for all.
+    pub fn each_output_type(&self) -> impl Iterator<Item = DType> {
+        self.outputs.iter().map(|v| self.dtype(*v).ok().flatten().unwrap_or(DType::F32))
+    }
+
+    /// The type of output `k`, which must be there.
+    pub fn output_type(&self, k: usize) -> DType {
+        self.each_output_type().nth(k).expect("an output of the expression")
     }
 
     /// The type of a value; `None` for a parameter, which has none of its own.

@@ -120,7 +120,7 @@ impl Epilogue {
         );
         let output = attrs.dtype("T_out")?;
         require!(
-            expression.output_types().iter().all(|t| *t == output),
+            expression.each_output_type().all(|t| t == output),
             "the result is of {output}, which is not what {expression} returns"
         );
         Ok(epilogue)
@@ -161,7 +161,7 @@ impl Epilogue {
 
     /// The type of its result.
     pub fn output(&self) -> DType {
-        self.expression().output_types()[0]
+        self.expression().output_type(0)
     }
 
     /// The epilogue with its operands for a result of shape `dims` whose channels are dimension

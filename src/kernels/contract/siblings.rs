@@ -50,14 +50,14 @@ pub fn enqueue(
     ctx: &mut dyn OpContext,
     plans: Vec<Option<ProductPlan<'_>>>,
     sums: &[Tensor],
-) -> Result<Vec<bool>> {
+) -> Result<SmallVec<[bool; MOST_RESULTS]>> {
     let are_together = {
         let all = || plans.iter().map(|plan| Sibling::of(plan.as_ref()?)).collect();
         let siblings: Option<Siblings<'_>> = if plans.len() > 1 { all() } else { None };
         siblings.map_or(Ok(false), |siblings| together(ctx, &siblings, sums))?
     };
     if are_together {
-        return Ok(vec![true; plans.len()]);
+        return Ok(SmallVec::from_elem(true, plans.len()));
     }
     let mut sums = sums.chunks(1);
     let each = plans.into_iter().map(|plan| {

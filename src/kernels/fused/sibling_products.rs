@@ -37,7 +37,8 @@ impl Kernel for Products {
         let expression = product.epilogue.expression();
         let (extras, values) = (expression.inputs().len() - 1, expression.outputs().len());
         let left = ctx.input(0)?;
-        let (mut plans, mut rights, mut sums) = (Vec::new(), Vec::new(), Vec::new());
+        let mut plans = Vec::with_capacity(*count);
+        let (mut rights, mut sums) = (Tensors::new(), Tensors::new());
         for at in 0..*count {
             let right = ctx.input(1 + at)?;
             let dims = &right.dims;
@@ -48,7 +49,7 @@ impl Kernel for Products {
                 shape_text(dims)
             );
             let own = (0..extras).map(|i| ctx.input(1 + count + at * extras + i));
-            let own = own.collect::<Result<Vec<_>>>()?;
+            let own = own.collect::<Result<Tensors>>()?;
             plans.push(product.start(ctx, [&left, &right], &own, at * values)?);
             if self.sums {
                 sums.push(ctx.output(count * values + at, right.dtype, &right.dims[1..])?);
@@ -60,6 +61,9 @@ impl Kernel for Products {
         missing.try_for_each(|((right, sums), _)| reduce(ctx, "Sum", right, &[true, false], sums))
     }
 }
+
+/// A few tensors, usually three at most.
+pub(super) type Tensors = SmallVec<[Tensor; 3]>;
 
 /// A product or convolution with an epilogue.
 pub(super) struct Fused {
@@ -152,7 +156,7 @@ pub(super) fn checked(epilogue: Epilogue) -> Result<Epilogue> {
 }
 
 /// Turns vectors into the channels of a result of `rank`; every other operand stays as it is.
-pub(super) fn channels(extras: &[Tensor], rank: usize, axis: usize) -> Vec<Tensor> {
+pub(super) fn channels(extras: &[Tensor], rank: usize, axis: usize) -> Tensors {
     let of = |extra: &Tensor| {
         if extra.rank() != 1 {
             return extra.clone();

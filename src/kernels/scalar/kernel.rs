@@ -15,6 +15,7 @@ use crate::{invalid, require};
 pub struct RowKernel {
     row: &'static Row,
     dtype: DType,
+    input_types: Vec<DType>,
     attr: Option<f32>,
     /// `Equal` and `NotEqual` may ask for a scalar instead of an error.
     scalar_if_incompatible: bool,
@@ -27,7 +28,8 @@ impl RowKernel {
         let attr = row.attr.map(|a| attrs.float(a)).transpose()?;
         let scalar_if_incompatible = matches!(row.shapes, Shapes::BroadcastOr(_))
             && !attrs.bool("incompatible_shape_error")?;
-        Ok(Self { row, dtype, attr, scalar_if_incompatible })
+        let input_types = row.input_types(dtype);
+        Ok(Self { row, dtype, input_types, attr, scalar_if_incompatible })
     }
 }
 
@@ -63,10 +65,9 @@ impl Kernel for RowKernel {
             .map(|(i, _)| i)
             .collect();
         let z = ctx.forward_or_output(&candidates, 0, output_type, &dims)?;
-        let input_types = row.input_types(self.dtype);
         let attrs: SmallVec<[&'static str; 1]> = row.attr.into_iter().collect();
         let values: SmallVec<[f32; 1]> = self.attr.into_iter().collect();
-        signature(row, self.dtype, &input_types, &attrs, |s| {
+        signature(row, self.dtype, &self.input_types, &attrs, |s| {
             s.run(ctx.device(), &inputs, &[z], &values)
         })
     }

@@ -31,7 +31,7 @@ impl EpilogueVariant {
 
     /// The type of the result.
     pub(crate) fn output(&self) -> DType {
-        self.function.expression.output_types()[0]
+        self.function.expression.output_type(0)
     }
 
     /// The name of the result for its second value, if it has one.

@@ -10,6 +10,9 @@ pub mod program;
 pub mod text;
 pub mod walk;
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::device::{Binding, Device, Grid, Profile, Program};
@@ -108,6 +111,15 @@ pub struct RowKernel {
     broadcast: bool,
     /// [`RowProgram::operations`].
     operations: usize,
+    /// The walk of the last execution, for the next one with inputs of these shapes.
+    last: Mutex<Option<Arc<Walked>>>,
+}
+
+/// A walk, with the shapes for which it was made.
+struct Walked {
+    inputs: SmallVec<[Dims; 7]>,
+    shapes: Shapes,
+    walk: Walk,
 }
 
 impl RowKernel {
@@ -128,6 +140,7 @@ impl RowKernel {
             tensors,
             broadcast: false,
             operations,
+            last: Mutex::default(),
         }
     }
 
@@ -147,7 +160,17 @@ impl RowKernel {
     }
 
     /// Shapes of the values, and the walk over the inputs and outputs.
-    fn walk(&self, inputs: &[Tensor]) -> Result<(Shapes, Walk)> {
+    fn walk(&self, inputs: &[Tensor]) -> Result<Arc<Walked>> {
+        let is_same = |last: &Arc<Walked>| last.inputs.iter().eq(inputs.iter().map(|t| &t.dims));
+        if let Some(last) = self.last.lock().clone().filter(is_same) {
+            return Ok(last);
+        }
+        let walked = Arc::new(self.new_walk(inputs)?);
+        *self.last.lock() = Some(walked.clone());
+        Ok(walked)
+    }
+
+    fn new_walk(&self, inputs: &[Tensor]) -> Result<Walked> {
         let mut dims: Vec<Dims> = inputs.iter().map(|t| t.dims.clone()).collect();
         debug_assert_eq!(inputs.len(), self.tensors);
         if self.program.inputs().len() > self.tensors {
@@ -163,7 +186,7 @@ impl RowKernel {
         dims.truncate(inputs.len());
         dims.extend(shapes.walked.iter().cloned());
         let walk = Walk::new(&shapes, &dims);
-        Ok((shapes, walk))
+        Ok(Walked { inputs: inputs.iter().map(|t| t.dims.clone()).collect(), shapes, walk })
     }
 
     /// Computes the op's outputs from `inputs`, whose first ones are the op's own inputs in their
@@ -173,10 +196,12 @@ impl RowKernel {
     /// `InvalidArgument` for shapes that do not fit the program; `ResourceExhausted` for rows
     /// beyond the adapter's largest binding; the errors of allocations.
     pub fn run(&self, ctx: &mut dyn OpContext, inputs: &[Tensor]) -> Result<()> {
-        let (shapes, walk) = self.walk(inputs)?;
-        let mut outputs: Vec<Tensor> = Vec::new();
-        for (o, output) in self.program.outputs().iter().enumerate() {
-            let (dtype, dims) = (self.program.output_types()[o], &shapes.outputs[o]);
+        let walked = self.walk(inputs)?;
+        let (shapes, walk) = (&walked.shapes, &walked.walk);
+        let types = self.program.output_types();
+        let mut outputs: Vec<Tensor> = Vec::with_capacity(types.len());
+        for ((o, output), dtype) in self.program.outputs().iter().enumerate().zip(types) {
+            let dims = &shapes.outputs[o];
             // Only an element that its own invocation reads last may be overwritten.
             let is_whole = matches!(output, Output::Full(_)) && shapes.walked[o] == shapes.full;
             let fits = |t: &Tensor| is_whole && t.dims == shapes.full && t.dtype == dtype;
@@ -209,8 +234,8 @@ impl RowKernel {
     /// # Errors
     /// Those of [`RowKernel::run`].
     pub fn enqueue(&self, device: &Device, inputs: &[Tensor], outputs: &[Tensor]) -> Result<()> {
-        let (_, walk) = self.walk(inputs)?;
-        let launch = Launch { kernel: self, walk, inputs, profile: device.profile() };
+        let walked = self.walk(inputs)?;
+        let launch = Launch { kernel: self, walk: &walked.walk, inputs, profile: device.profile() };
         launch.enqueue(device, &launch.variant(outputs)?, outputs)
     }
 
@@ -267,14 +292,14 @@ impl RowKernel {
 /// One execution.
 struct Launch<'a> {
     kernel: &'a RowKernel,
-    walk: Walk,
+    walk: &'a Walk,
     inputs: &'a [Tensor],
     profile: Profile,
 }
 
 impl Launch<'_> {
     fn variant(&self, outputs: &[Tensor]) -> Result<Variant<'_>> {
-        let (walk, program) = (&self.walk, &self.kernel.program);
+        let (walk, program) = (self.walk, &self.kernel.program);
         let in_vec4s = walk.has_vec4s();
         let fits = |k: usize, t: &Tensor| {
             in_vec4s

@@ -72,6 +72,8 @@ pub fn fits(variables: &[DType], tensors: &[DType], scalars: &[DType]) -> bool {
 
 struct FusedUpdate {
     expression: Expression,
+    /// The expression as text, for keys.
+    text: String,
     constants: Vec<f32>,
     members: usize,
     /// Variables of a member.
@@ -99,6 +101,7 @@ impl FusedUpdate {
         let kernel = Self {
             variables: variables / members,
             tensors: tensors.len() / members,
+            text: expression.to_string(),
             expression,
             constants,
             members,
@@ -301,14 +304,14 @@ impl FusedUpdate {
         let bindings = windows.iter().map(window).collect();
         let rows = pieces.len() as u32;
         let program = Program {
-            key: shader::key(expression, &window_types, &homes, &access),
+            key: shader::key(&self.text, &window_types, &homes, &access),
             shader: &|| shader::shader(expression, &window_types, &homes, &access),
             bindings,
             params: Params::new().u32(rows).u32(1 << rows.ilog2()).u32(constants),
             grid: Grid::groups(groups as usize),
         };
         let elements: usize = pieces.iter().map(|piece| piece.count as usize).sum();
-        let flops = expression.output_types()[0].flops(expression.operations() as usize * elements);
+        let flops = expression.output_type(0).flops(expression.operations() as usize * elements);
         device.enqueue_table(&program, table, bytes, flops)
     }
 }
@@ -331,7 +334,7 @@ fn access(expression: &Expression, part: &Part, pieces: &[&Piece]) -> Access {
         })
     };
     let is_word = |t: &DType| t.size() == 4;
-    if expression.output_types().iter().all(is_word) && pieces.iter().all(fits) {
+    if expression.each_output_type().all(|t| is_word(&t)) && pieces.iter().all(fits) {
         Access::Vec4s { splats }
     } else {
         Access::Single

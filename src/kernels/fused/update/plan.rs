@@ -54,6 +54,12 @@ pub struct Window {
     block: Range<u64>,
 }
 
+/// The windows of a dispatch.
+pub type Windows = SmallVec<[Window; MAX_WINDOWS]>;
+
+/// The window of each input, by its index in [`Part::windows`].
+pub type Homes = SmallVec<[usize; 8]>;
+
 /// Windows by their index in [`Part::windows`], in the order of a dispatch's bindings.
 pub type Bound = SmallVec<[usize; MAX_WINDOWS]>;
 
@@ -61,17 +67,17 @@ pub type Bound = SmallVec<[usize; MAX_WINDOWS]>;
 #[derive(Debug, Clone, Default)]
 pub struct Part {
     /// Windows, sorted by type.
-    pub windows: Vec<Window>,
+    pub windows: Windows,
     /// The pieces that it updates.
     pub pieces: Vec<Piece>,
 }
 
 impl Part {
     /// The pieces, by the windows in which their inputs lie.
-    pub fn by_homes(&self) -> Vec<(Vec<usize>, Vec<&Piece>)> {
-        let mut groups: Vec<(Vec<usize>, Vec<&Piece>)> = Vec::new();
+    pub fn by_homes(&self) -> Vec<(Homes, Vec<&Piece>)> {
+        let mut groups: Vec<(Homes, Vec<&Piece>)> = Vec::new();
         for piece in &self.pieces {
-            let homes: Vec<usize> =
+            let homes: Homes =
                 piece.places.iter().map(|p| self.locate(piece, p).0 as usize).collect();
             match groups.iter_mut().find(|(h, _)| *h == homes) {
                 Some((_, pieces)) => pieces.push(piece),
@@ -114,22 +120,23 @@ pub fn plan(
     block: &dyn Fn(u64) -> Result<Range<u64>>,
 ) -> Result<(Vec<Part>, Vec<Piece>)> {
     let (mut parts, mut scattered) = (Vec::<Part>::new(), Vec::new());
+    // Most places lie in the block of the place before.
+    let mut known = 0..0;
     for piece in pieces {
         let mut needs: SmallVec<[Window; 8]> = SmallVec::new();
         for place in &piece.places {
             let window_type = WindowType::of(place.dtype).expect("the kernel checked the types");
-            needs.push(Window {
-                window_type,
-                range: piece.range(place),
-                block: block(place.address)?,
-            });
+            if !known.contains(&place.address) {
+                known = block(place.address)?;
+            }
+            needs.push(Window { window_type, range: piece.range(place), block: known.clone() });
         }
         if let Some(part) = parts.last_mut()
             && let Some(windows) = cover(part.windows.clone(), &needs, limit(max_binding))
         {
             part.windows = windows;
             part.pieces.push(piece);
-        } else if let Some(windows) = cover(Vec::new(), &needs, limit(max_binding)) {
+        } else if let Some(windows) = cover(Windows::new(), &needs, limit(max_binding)) {
             parts.push(Part { windows, pieces: vec![piece] });
         } else {
             scattered.push(piece);
@@ -148,7 +155,7 @@ pub fn plan(
 /// window, it is bound once. As soon as they lie in several blocks, each of the first `own` inputs
 /// gets a binding of its own, whatever window it shares: otherwise every distribution of k inputs
 /// over two blocks would be a pipeline, 2^(k-1) of them.
-pub fn bindings(homes: &[usize], own: usize, windows: &[Window]) -> (Bound, SmallVec<[usize; 8]>) {
+pub fn bindings(homes: &[usize], own: usize, windows: &[Window]) -> (Bound, Homes) {
     let first_uses = |homes: &[usize]| {
         let mut used = Bound::new();
         homes.iter().for_each(|home| {
@@ -177,7 +184,7 @@ pub fn bindings(homes: &[usize], own: usize, windows: &[Window]) -> (Bound, Smal
 }
 
 /// `windows`, grown so that they also cover `needs`.
-fn cover(mut windows: Vec<Window>, needs: &[Window], limit: u64) -> Option<Vec<Window>> {
+fn cover(mut windows: Windows, needs: &[Window], limit: u64) -> Option<Windows> {
     for Window { window_type, range, block } in needs {
         let start = range.start & !(GRAIN - 1);
         let end = range.end.next_multiple_of(GRAIN).min(block.end);

@@ -73,7 +73,7 @@ impl Access {
     /// Elements that one invocation updates at once, so that it writes whole words of packed types.
     fn lanes(&self, expression: &Expression) -> u32 {
         match self {
-            Self::Single => expression.output_types().iter().map(|t| t.lanes()).max().unwrap_or(1),
+            Self::Single => expression.each_output_type().map(DType::lanes).max().unwrap_or(1),
             Self::Vec4s { .. } => vec4::WIDTH,
         }
     }
@@ -112,19 +112,14 @@ pub fn row_words(expression: &Expression) -> usize {
     2 + 2 * expression.inputs().len()
 }
 
-/// The key of the pipeline of an expression whose first inputs are the variables. It depends on the
-/// types of the windows, and on the window of each input.
+/// The key of the pipeline of the expression `text`, whose first inputs are the variables. It
+/// depends on the types of the windows, and on the window of each input.
 ///
 /// The table does not hold the windows: to select one takes a branch for each access. That costs
 /// little on a GPU, where all invocations of a workgroup take the same side, but a software adapter
 /// executes every side.
-pub fn key(
-    expression: &Expression,
-    windows: &[WindowType],
-    homes: &[usize],
-    access: &Access,
-) -> Key {
-    let key = Key::new("fused_update").name(&expression.to_string());
+pub fn key(text: &str, windows: &[WindowType], homes: &[usize], access: &Access) -> Key {
+    let key = Key::new("fused_update").name(text);
     let key = windows.iter().fold(key, |key, c| key.name(access.storage(*c)));
     let key = homes.iter().fold(key, |key, home| key.number(*home as u32));
     match access {

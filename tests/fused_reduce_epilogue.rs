@@ -45,7 +45,14 @@ struct Case<'a> {
     keep_dims: bool,
 }
 
-impl Case<'_> {
+impl<'a> Case<'a> {
+    /// A [`normalization`] over these axes.
+    fn normalizing(expression: &'a str, epilogue: &'a str, axes: &'a [i64]) -> Self {
+        let constants = &[0.25];
+        let reductions = "Moments";
+        Self { expression, reductions, epilogue, constants, results: 2, axes, keep_dims: true }
+    }
+
     fn node(&self) -> Node {
         let expression: Expression = self.expression.parse().expect(self.expression);
         let epilogue: Expression = self.epilogue.parse().expect(self.epilogue);
@@ -104,15 +111,7 @@ fn a_normalization_in_every_type_and_extent() {
         for dtype in supported(&session, &[F32, F16, BF16]) {
             let (expression, epilogue) =
                 (format!("x: {dtype}; c: 0; return x0"), normalization(dtype));
-            let case = Case {
-                expression: &expression,
-                reductions: "Moments",
-                epilogue: &epilogue,
-                constants: &[0.25],
-                results: 2,
-                axes: &[0],
-                keep_dims: true,
-            };
+            let case = Case::normalizing(&expression, &epilogue, &[0]);
             for (n, channels) in [
                 (1, 1),
                 (7, 5),
@@ -329,15 +328,7 @@ fn rows_beyond_one_binding_whose_results_begin_within_a_word() {
     let mut session = Session::binding(1 << 16).unwrap();
     for dtype in supported(&session, &[F32, F16, BF16]) {
         let (expression, epilogue) = (format!("x: {dtype}; c: 0; return x0"), normalization(dtype));
-        let case = Case {
-            expression: &expression,
-            reductions: "Moments",
-            epilogue: &epilogue,
-            constants: &[0.25],
-            results: 2,
-            axes: &[1],
-            keep_dims: true,
-        };
+        let case = Case::normalizing(&expression, &epilogue, &[1]);
         let (rows, n) = (5, 70_001);
         let [x, gamma, beta] =
             [(n, 1), (1, 2), (1, 3)].map(|(n, seed)| array(dtype, &[rows, n], seed));

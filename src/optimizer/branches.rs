@@ -147,7 +147,7 @@ impl Branches {
         limited(common)
     }
 
-    /// The conditions of a graph whose nodes may run under different ones; else `None`.
+    /// The conditions of a graph's nodes, if they may differ.
     pub fn of_control_flow(graph: &Graph, order: &[NodeId]) -> Option<Self> {
         graph.has_control_flow().then(|| Self::of(graph, order))
     }

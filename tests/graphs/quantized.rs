@@ -301,3 +301,19 @@ fn codes_that_are_not_packed_as_keras_does_are_bytes() {
         assert!(got.contains("packing: \"bytes\"") && got.contains("Pack("), "{known}: {got}");
     }
 }
+
+#[test]
+fn a_walk_over_products_of_products_ends() {
+    // Each square leads to its operand twice, so that all ways together are 2^60.
+    let mut text = "preserve r
+         x = Placeholder -> float32[4, 4]
+         w0 = Placeholder -> float32[4, 4]\n"
+        .to_owned();
+    for k in 1..=60 {
+        let before = k - 1;
+        text += &format!("w{k} = Mul(w{before}, w{before}) {{T: float32}} -> float32[4, 4]\n");
+    }
+    text += "y = MatMul(x, w60) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, \
+             4]\nr = Identity(y) {T: float32}";
+    refuse("quantized", &text);
+}

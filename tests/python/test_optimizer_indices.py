@@ -77,3 +77,35 @@ def test_a_quantized_layer_keeps_its_groups_on_the_device():
     with tf.device("CPU:0"):
         wanted = layer(x)
     np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)
+
+
+def integers(a, b):
+    """The functions of int32 that a fused op computes, beside comparisons and sums."""
+    a, b = tf.cast(a, tf.int32), tf.cast(b, tf.int32)
+    bits = tf.bitwise
+    binary = [
+        bits.bitwise_and,
+        bits.bitwise_or,
+        bits.bitwise_xor,
+        bits.left_shift,
+        bits.right_shift,
+        tf.math.squared_difference,
+    ]
+    unary = [tf.abs, tf.square, tf.sign, bits.invert]
+    return [tf.cast(f(a, b), tf.int64) for f in binary] + [tf.cast(f(a), tf.int64) for f in unary]
+
+
+def test_functions_of_integers_at_their_edges():
+    a = [0.0, 1.0, -1.0, 5.0, -7.0, 2147483520.0, -2147483648.0, 123456.0, 33.0]
+    b = [0.0, 1.0, 31.0, 32.0, 40.0, 63.0, 64.0, -1.0, -33.0, 2147483520.0]
+    values = [tf.constant(v.ravel(), tf.float32) for v in np.meshgrid(a, b)]
+    with tf.device("CPU:0"):
+        wanted = integers(*values)
+    with tf.device("WGPU:0"):
+        own = [tf.identity(v) for v in values]
+        function = tf.function(integers)
+        count, _ = downloads(lambda *own: function(*own)[0], *own)
+        results = function(*own)
+    assert count == 0
+    for got, want in zip(results, wanted, strict=True):
+        np.testing.assert_array_equal(got, want)

@@ -141,7 +141,7 @@ pub struct Contraction {
     /// How four bytes along the contracted index are one element of each operand; they are
     /// elements of their own without it.
     pub(super) packing: Option<Packing>,
-    /// The weights whose codes `b` holds; strides of `b` then count weights.
+    /// Quantized weights, if `b` holds their codes. Strides of `b` then count weights.
     pub(super) weights: Option<Arc<QuantizedWeights>>,
 }
 

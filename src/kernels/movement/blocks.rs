@@ -236,7 +236,7 @@ const fn vector(unit: Unit) -> Storage {
     }
 }
 
-/// The lines of the block whose columns are `v0` and so on.
+/// The lines of a block from its columns, which are `v0` to `v3`.
 fn lines(unit: Unit) -> Vec<String> {
     let all = |text: &dyn Fn(usize) -> String| (0..4).map(text).collect::<Vec<_>>();
     let joined = |text: &dyn Fn(usize) -> String, by: &str| all(text).join(by);

@@ -25,7 +25,7 @@ pub struct ReductionProgram {
 }
 
 impl ReductionProgram {
-    /// The program of an expression, whose results are the outputs.
+    /// A program without an epilogue: its outputs are the results of the reductions.
     pub fn new(expression: Expression, states: States) -> Self {
         let epilogue = Epilogue::none(&states);
         Self { text: expression.to_string(), expression, states, epilogue }

@@ -65,8 +65,8 @@ pub struct StepInputs {
     class: Option<AccessClass>,
     vec4s: Vec4s,
     bindings: SmallVec<[Binding; 8]>,
-    /// Parameters in the order in which the text declares them, up to those of the tensors that it
-    /// writes.
+    /// The first parameters, in the order of the text's declarations. The parameters of the written
+    /// tensors follow.
     params: Params,
 }
 

@@ -350,9 +350,8 @@ impl Channels {
     }
 
     /// Enqueues the two sums of each channel and segment, over windows of images where `x` exceeds
-    /// a binding. The sums are those of a gradient if `dy` and the mean are given; `vec4s` tells
-    /// that all tensors are taken four channels at once. Returns the sums and the number of
-    /// segments.
+    /// a binding. With `dy` and the mean, these are the sums of a gradient. With `vec4s`, four
+    /// channels of all tensors are taken at once. Returns the sums and the number of segments.
     fn sums(
         &self,
         ctx: &mut dyn OpContext,

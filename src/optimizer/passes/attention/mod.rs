@@ -26,6 +26,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::fused::attention::{OP, grad};
 use crate::optimizer::attr::Attr;
+use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 use gradient::{Forward, Gradient, Labelled, gradient};
@@ -34,10 +35,13 @@ use scores::{Scores, products_of, weights};
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    let branches = Branches::of_control_flow(graph, &order);
     let ids: Vec<_> = graph.ids().collect();
     for id in ids {
         if graph.contains(id)
             && let Some(found) = Found::at(graph, id)
+            && branches.as_ref().is_none_or(|branches| found.runs_alike(branches))
         {
             if found.shapes.is_empty() {
                 found.replace(graph);
@@ -184,6 +188,15 @@ impl Found {
             ours(&gradient.region) && !graph.reaches(&gradient.region, &forward, shapes)
         };
         ours(&self.region) && self.gradient.as_ref().is_none_or(after)
+    }
+
+    /// Whether the three gradients exist under the same conditions: one node computes them.
+    fn runs_alike(&self, branches: &Branches) -> bool {
+        let gradient = self.gradient.as_ref();
+        gradient.is_none_or(|found| {
+            let [first, others @ ..] = &found.results;
+            others.iter().all(|other| branches.agree(first.node, other.node))
+        })
     }
 
     fn replace(self, graph: &mut Graph) {

@@ -46,12 +46,17 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     shapes::read_further_up(graph, &order);
     sequence::join(graph, &order)?;
     let Some(order) = graph.order() else { return Ok(()) };
+    let branches = Branches::of_control_flow(graph, &order);
+    let run_alike = |nodes: &[NodeId]| {
+        branches.as_ref().is_none_or(|b| nodes.iter().all(|id| b.agree(nodes[0], *id)))
+    };
     let mut regions: Vec<Region> = Vec::new();
     let mut taken: FxHashSet<NodeId> = FxHashSet::default();
     for found in [moments, reduction] {
         for id in order.iter() {
             if let Some((root, over)) = found(graph, *id)
                 && root.nodes.iter().all(|n| !taken.contains(n))
+                && run_alike(&root.nodes)
             {
                 taken.extend(&root.nodes);
                 let space = graph.info(root.tensor(graph)).clone();
@@ -60,7 +65,6 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
     }
     let updates = epilogue::updates(graph, &order);
-    let branches = Branches::of_control_flow(graph, &order);
     let mut order = Order::of(graph, &order);
     // The last ones come first: nodes after them may read values that the epilogue of an earlier
     // region takes in.

@@ -32,8 +32,8 @@ impl Walk<'_> {
         })
     }
 
-    /// The codes whose pairs of rows are in one byte each: the low and the high bits are stacked,
-    /// and a row that only fills the last byte is cut off.
+    /// Codes of 4 bits, two rows in a byte. Keras stacks the low and the high bits, and cuts off a
+    /// row that only fills the last byte.
     fn unpacked(&mut self, tensor: Output) -> Option<Weights> {
         let rows = self.graph.info(tensor).dims()?[0];
         let whole = self.whole(tensor)?;
@@ -75,7 +75,8 @@ impl Walk<'_> {
         (keeps_rank && dims[0].len() == 2 && dims[0][1] == dims[1][1]).then_some(*input)
     }
 
-    /// The tensor whose low four bits an expression is, with their sign if the type has one.
+    /// The tensor from which an expression takes the low four bits, with their sign if the type has
+    /// one.
     fn nibble(&mut self, tensor: Output) -> Option<Output> {
         let bits = match self.graph.info(tensor).dtype? {
             DType::I8 => {

@@ -12,9 +12,9 @@ pub struct EinsumProduct {
     pub contracted: usize,
     /// The extents of the columns.
     pub columns: Vec<usize>,
-    /// The right operand's dimensions: the contracted ones and then those of the columns, and the
-    /// extents of both.
+    /// The right operand's dimensions in this order: the contracted dimensions, then the columns.
     pub order: Vec<usize>,
+    /// The number of contracted elements, and of columns.
     pub matrix: [usize; 2],
 }
 
@@ -50,8 +50,8 @@ impl EinsumProduct {
     }
 }
 
-/// The number of contracted dimensions, and the order of the right operand's dimensions: the
-/// contracted ones as they end the left operand, then those that end the result.
+/// The number of contracted dimensions, and the order of the right operand's dimensions: first the
+/// dimensions at the end of the left operand, then the dimensions at the end of the result.
 fn order(equation: &str) -> Option<(usize, Vec<usize>)> {
     let (operands, result) = equation.split_once("->")?;
     let (left, right) = operands.split_once(',')?;

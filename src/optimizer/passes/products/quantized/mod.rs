@@ -32,6 +32,9 @@ use crate::optimizer::passes::cleanup::is_dead;
 
 /// The most nodes between a product and its codes: no layer has half as many.
 const MOST_NODES: usize = 64;
+/// The most nodes that one walk looks at, with those of attempts that found nothing: both operands
+/// of a product may lead to more products.
+const MOST_VISITS: usize = 4 * MOST_NODES;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -74,6 +77,7 @@ struct Walk<'g> {
     graph: &'g Graph,
     device: &'g str,
     passed: Vec<NodeId>,
+    visits: usize,
 }
 
 /// The product of a node, if its right operand is quantized weights, and the way to their codes.
@@ -142,7 +146,7 @@ fn replace(graph: &mut Graph, id: NodeId, product: &MatrixProduct, found: &Found
 impl<'g> Walk<'g> {
     /// A walk that begins at an input of node `id`.
     fn new(graph: &'g Graph, id: NodeId) -> Self {
-        Self { graph, device: graph.node(id).device(), passed: Vec::new() }
+        Self { graph, device: graph.node(id).device(), passed: Vec::new(), visits: 0 }
     }
 
     /// The nodes that may be unused if nothing reads what the walk has passed.
@@ -157,7 +161,9 @@ impl<'g> Walk<'g> {
         let node = self.graph.node(tensor.node);
         let is_free = node.controls().is_empty() && node.device() == self.device;
         self.passed.push(tensor.node);
-        (is_free && tensor.port == 0 && self.passed.len() <= MOST_NODES).then_some(node)
+        self.visits += 1;
+        let is_near = self.passed.len() <= MOST_NODES && self.visits <= MOST_VISITS;
+        (is_free && tensor.port == 0 && is_near).then_some(node)
     }
 
     /// What `f` finds. The walk goes back if that is nothing.

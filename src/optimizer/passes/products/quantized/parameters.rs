@@ -34,7 +34,7 @@ impl Walk<'_> {
         Some(Parameter { tensor: self.typed(tensor)?, extents, index: None })
     }
 
-    /// The parameter whose elements each row or column takes from its group.
+    /// A parameter with elements for each group. An index names the group of each row or column.
     fn grouped(&mut self, tensor: Output, dims: &[usize]) -> Option<Parameter> {
         let node = self.pass(tensor)?;
         let [params, indices, axis] = node.inputs() else { return None };

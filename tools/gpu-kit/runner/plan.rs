@@ -16,6 +16,7 @@ pub const SUITES: &[&str] = &[
     "fused_contraction",
     "fused_joined",
     "fused_products",
+    "fused_quantized",
     "fused_elementwise",
     "fused_rowwise",
     "fused_reduce",

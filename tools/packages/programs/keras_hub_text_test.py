@@ -43,13 +43,16 @@ MODELS = {
         {**GPT, "dropout": 0.0, "max_sequence_length": LENGTH},
     ),
 }
+TOP_K, TOP_P = 5, 0.5
 SAMPLERS = {
     "greedy": lambda: keras_hub.samplers.GreedySampler(),
-    "top_k": lambda: keras_hub.samplers.TopKSampler(k=5, seed=1),
-    "top_p": lambda: keras_hub.samplers.TopPSampler(p=0.5, seed=1),
+    "top_k": lambda: keras_hub.samplers.TopKSampler(k=TOP_K, seed=1),
+    "top_p": lambda: keras_hub.samplers.TopPSampler(p=TOP_P, seed=1),
     "beam": lambda: keras_hub.samplers.BeamSampler(num_beams=3),
     "contrastive": lambda: keras_hub.samplers.ContrastiveSampler(k=3, alpha=0.4),
 }
+#: The samplers that draw a token.
+DRAWING = ("top_k", "top_p")
 
 pytestmark = [
     pytest.mark.parametrize("policy", POLICIES),
@@ -141,10 +144,34 @@ def test_lora(values, name, policy):
     values.compare(program, dtype_of(policy))
 
 
+def likely(made, name: str, prompt: dict[str, np.ndarray], key: str, ids: np.ndarray) -> bool:
+    """Whether each generated token is one of those from which `SAMPLERS` draw: the `TOP_K` with the
+    largest probabilities, or the most likely ones with a sum of `TOP_P`.
+    """
+    inputs = prompt | {key: ids.astype("int32")}
+    inputs[key.replace("token_ids", "padding_mask")] = np.ones_like(ids, bool)
+    scores = np.asarray(made.predict(inputs, verbose=0)).astype("float64")
+    odds = np.exp(scores - scores.max(-1, keepdims=True))
+    odds /= odds.sum(-1, keepdims=True)
+    filled = prompt[key.replace("token_ids", "padding_mask")]
+    for row, at in zip(*np.nonzero(~filled), strict=True):
+        before = odds[row, at - 1]
+        # Generation keeps a cache, so its probabilities differ in the last places.
+        above = before[before > before[ids[row, at]] * (1 + 1e-4)]
+        if made.sampler.__class__.__name__.startswith("TopK"):
+            right = above.size < TOP_K
+        else:
+            right = above.sum() < TOP_P * (1 + 1e-4)
+        if not right:
+            return False
+    return True
+
+
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_generate(values, name, policy, sampler):
-    """In float32 the tokens are the CPU's. In 16 bits logits are often equal, and either token is
-    right; then the prompt must stay and the rest must be tokens.
+    """In float32 the tokens are the CPU's. TensorFlow's CPU kernel for random classes gives other
+    numbers than its GPU kernel, so drawn tokens must be likely ones. In 16 bits logits are often
+    equal, and either token is right; then the prompt must stay and the rest must be tokens.
     """
 
     def program(_):
@@ -157,7 +184,11 @@ def test_generate(values, name, policy, sampler):
         mask = prompt[key.replace("token_ids", "padding_mask")]
         assert np.array_equal(ids[mask], prompt[key][mask])
         assert np.all((ids >= 0) & (ids < VOCABULARY))
-        return {"ids": ids} if policy == "float32" else {"shape": np.array(ids.shape)}
+        if policy != "float32":
+            return {"shape": np.array(ids.shape)}
+        if sampler in DRAWING:
+            return {"likely": np.array(likely(made, name, prompt, key, ids))}
+        return {"ids": ids}
 
     values.compare(program)
 

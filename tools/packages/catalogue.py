@@ -22,6 +22,9 @@ class Package(NamedTuple):
     #: The source distribution that holds the tests. Without it the tests are in the wheel of
     #: `alone` or `requires`, and `files` are relative to `site-packages`.
     source: str | None = None
+    #: A folder of the source distribution that lacks its `__init__.py`. Without that file the
+    #: folder below it would be imported by the package's own name.
+    parent: str | None = None
     #: Patterns of files.
     files: tuple[str, ...] = ()
     #: Parts of paths that are left out, for the reason in `why`.
@@ -121,6 +124,7 @@ PACKAGES = [
         ),
         alone=("gpflow==2.11.2",),
         source="gpflow==2.11.2",
+        parent="tests",
         files=("tests/gpflow/**/test_*.py",),
         without=("docs", "test_notebooks"),
         why="notebooks",

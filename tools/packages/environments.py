@@ -61,4 +61,7 @@ def root(package: Package, python: Path, folder: Path) -> Path:
         archive = next(p for n in names if (p := sources / f"{n}.tar.gz").exists())
         with tarfile.open(archive) as opened:
             opened.extractall(sources, filter="data")
-    return next(p for n in names if (p := sources / n).exists())
+    found = next(p for n in names if (p := sources / n).exists())
+    if package.parent:
+        (found / package.parent / "__init__.py").touch()
+    return found

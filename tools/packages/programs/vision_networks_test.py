@@ -2,6 +2,8 @@
 of training and a prediction of each.
 """
 
+import gc
+
 import keras_cv_attention_models as models
 import numpy as np
 import pytest
@@ -72,6 +74,9 @@ def test_network(values, name):
     y = np.eye(CLASSES, dtype="float32")[random.integers(0, CLASSES, 2)]
 
     def program(disturb):
+        # The models and functions of earlier runs would take all memory.
+        tf.keras.backend.clear_session()
+        gc.collect()
         tf.keras.utils.set_random_seed(3)
         made = getattr(getattr(models, family), network)(
             input_shape=(size, size, 3), num_classes=CLASSES, pretrained=None

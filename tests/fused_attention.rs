@@ -1,6 +1,10 @@
 //! `_WgpuFusedAttention` against plain f64, with the tiles of software adapters and of GPUs.
 
 mod attention_case;
+#[path = "fused_attention/matrices.rs"]
+mod by_matrices;
+#[path = "numeric/matrices.rs"]
+mod matrices;
 #[expect(dead_code, reason = "the comparison of sums is for contractions")]
 mod numeric;
 

@@ -4,6 +4,8 @@
 mod complex;
 #[path = "matmul/integers.rs"]
 mod integers;
+#[path = "numeric/matrices.rs"]
+mod matrices;
 mod numeric;
 #[path = "numeric/products.rs"]
 #[allow(dead_code, reason = "convolutions have tests of their own")]
@@ -11,11 +13,11 @@ mod products;
 #[path = "matmul/schedules.rs"]
 mod schedules;
 
+use matrices::{emulated, emulates_matrices, offering};
 use numeric::bindings::under;
 use numeric::{Random, assert_close, session};
 use tensorflow_wgpu::device::{
-    Capabilities, Cooperative, Device, Matrices, MatrixSize, Means, Policy, Profile, Selection,
-    Verdict,
+    Cooperative, Device, MatrixSize, Means, Policy, Profile, Selection, Verdict,
 };
 use tensorflow_wgpu::kernels::contract::tile::{Tile, TileKind};
 use tensorflow_wgpu::kernels::contract::{software, tables};
@@ -180,33 +182,6 @@ fn every_tile_of_gpus() {
             under(profile, || check_once(dtype, shape, ta, tb, 0));
         }
     }
-}
-
-/// Whether this adapter runs programs of emulated matrices. They need subgroups of eight
-/// invocations or more, and up to 32 KiB of workgroup memory. CI's adapter has both.
-fn emulates_matrices() -> bool {
-    let has = session().device.profile().capabilities;
-    let lanes = session().device.info().subgroup_min_size;
-    let fits = has.subgroups && lanes >= 8 && has.workgroup_memory >= 32 << 10;
-    assert!(fits || std::env::var_os("CI").is_none(), "CI runs emulated matrices");
-    if !fits {
-        println!("skipped: emulated matrices do not fit this adapter");
-    }
-    fits
-}
-
-/// Emulated matrices for subgroups of 32.
-fn emulated(size: MatrixSize, element: DType) -> Cooperative {
-    Cooperative { size, element, means: Means::Emulation, ..Cooperative::F16 }
-}
-
-/// A GPU that offers these matrices, and uses the tile with this id if it is not 0.
-fn offering(cooperative: Cooperative, tile: u32) -> Profile {
-    let own = session().device.profile().capabilities;
-    let of = |element| Some(cooperative).filter(|c| c.element == element);
-    let matrices = Matrices { f16: of(DType::F16), f32: of(DType::F32) };
-    let capabilities = Capabilities { matrices, ..own };
-    Profile { tile, capabilities, ..Profile::NVIDIA }
 }
 
 /// The largest tile of at most 64 rows for these matrices.

@@ -14,15 +14,11 @@
 const LINE = {{LINE}};
 const PLACE = {{PLACE}};
 const BLOCKS = {{BLOCKS}};
-const M = {{M}};
-const N = {{N}};
-const K = {{K}};
 
 var<workgroup> tile_a: array<{{ELEMENT}}, {{BUFFERS}} * PLACE>;
 var<workgroup> tile_b: array<{{ELEMENT}}, {{BUFFERS}} * PLACE>;
 var<workgroup> staged: array<f32, BLOCKS * M * N>;
 
-{{MATRICES}}
 // Stores the staged sums of `count` blocks from the block `first` on; m and n are the first row and
 // column of block 0's matrix.
 fn store_staged(local_index: u32, m: u32, n: u32, c_first: u32, first: u32, count: u32) {

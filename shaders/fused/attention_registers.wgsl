@@ -34,72 +34,10 @@ var<workgroup> of_lanes: array<f32, ROWS * LANES>;
 // result.
 var<workgroup> row_of: array<vec4<u32>, ROWS>;
 
-// Which of the keys take part in a row.
-fn are_kept(row: vec4<u32>, s: vec4<u32>) -> vec4<bool> {
-    return vec4<bool>(is_kept(row.x, s.x, row.y), is_kept(row.x, s.y, row.y),
-        is_kept(row.x, s.z, row.y), is_kept(row.x, s.w, row.y));
-}
-
-// The scores that softmax sees for the products of a row and four keys.
-fn scores_of(x: vec4<f32>, row: vec4<u32>, s: vec4<u32>, inside: vec4<bool>) -> vec4<f32> {
-    let kept = are_kept(row, s);
-    let scores = vec4<f32>(score(x.x, kept.x, s.x, row.y), score(x.y, kept.y, s.y, row.y),
-        score(x.z, kept.z, s.z, row.y), score(x.w, kept.w, s.w, row.y));
-    return select(vec4<f32>(p.lowest), scores, inside);
-}
-
-fn largest_of(v: vec4<f32>) -> f32 {
-    return max(max(v.x, v.y), max(v.z, v.w));
-}
-
-// The number that is subtracted from scores. As long as there is no finite score, minus infinity
-// less itself would be NaN.
-fn base_of(largest: f32) -> f32 {
-    return select(largest, 0.0, largest < LOWEST_FINITE);
-}
-
-// What the exponentials e of a row's scores weigh.
-fn weight_of(e: vec4<f32>, row: u32, s: vec4<u32>) -> vec4<f32> {
-    if (p.flags & ZERO_MASKED) == 0u {
-        return e;
-    }
-    return select(vec4<f32>(), e, are_kept(row_of[row], s));
-}
-
-fn finished(sum: vec4<f32>, total: f32, largest: f32) -> vec4<f32> {
-    return select(sum / total, vec4<f32>(not_a_number()), largest < LOWEST_FINITE);
-}
-
 {{ENTRY}} {
-    // A workgroup past the last one computes the last one's rows again and stores the same values.
-    let workgroup = min(workgroup_id.y * num_workgroups.x + workgroup_id.x, p.total - 1u);
-    let rows = p.queries * p.group;
-    let tiles = (rows + ROWS - 1u) / ROWS;
-    let splits = (p.keys + p.chunk - 1u) / p.chunk;
-    let first_row = workgroup % tiles * ROWS;
-    let split = workgroup / tiles % splits;
-    let matrix = workgroup / tiles / splits;
-    let key_heads = p.heads / p.group;
-    let b = matrix / key_heads;
-    let key_head = matrix % key_heads;
-    let keys_at = b * p.k_b + key_head * p.k_h;
-    let values_at = b * p.v_b + key_head * p.v_h;
+{{PLACE}}
     let lane = local_index % LANES;
     let row_lane = local_index / LANES;
-    let first = split * p.chunk;
-    // The last row of the tile sees the most keys, unless the tile reaches into another head.
-    let last = min(first_row + ROWS, rows) - 1u;
-    let is_one_head = last / p.queries == first_row / p.queries;
-    let seen = select(p.queries, last % p.queries + 1u, is_one_head);
-    let past = select(p.keys, min(p.keys, seen), (p.flags & SKIP) != 0u);
-    let end = max(first, min(first + p.chunk, past));
-    for (var slot = local_index; slot < ROWS; slot += WORKGROUP) {
-        let inside = min(first_row + slot, rows - 1u);
-        let h = key_head * p.group + inside / p.queries;
-        let t = inside % p.queries;
-        row_of[slot] = vec4<u32>(t, b * p.m_b + h * p.m_h + t * p.m_t,
-            b * p.q_b + h * p.q_h + t * p.q_t, result_row(b, h, t));
-    }
     workgroupBarrier();
     for (var slot = local_index; slot < ROWS * VEC4S; slot += WORKGROUP) {
         let row = slot / VEC4S;

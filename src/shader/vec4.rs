@@ -32,6 +32,15 @@ pub fn bind_read(shader: Shader, name: &'static str, dtype: DType) -> Shader {
     ))
 }
 
+/// Declares the next binding of f16 with `fn read_NAME(t: u32) -> vec4<f16>`: elements 4t to 4t+3,
+/// which are not converted. The text needs the extension `f16`.
+#[must_use]
+pub fn bind_halves(shader: Shader, name: &'static str) -> Shader {
+    shader.bind_raw(name, "vec4<f16>", unit(DType::F16)).body(&format!(
+        "fn read_{name}(t: u32) -> vec4<f16> {{\n    return {name}[p.off_{name} + t];\n}}\n"
+    ))
+}
+
 /// Declares the next binding with `fn write_NAME(t: u32, v: vec4<T>, n: u32)`, which stores the
 /// first `n` elements (at most 4) and leaves other words untouched.
 #[must_use]

@@ -70,7 +70,7 @@ SAMPLE = {
     INDICES: ("matmul", "reduce", "sort"),
     VALIDATION: ("variable", "fused_update"),
     # All of `matmul` takes five minutes.
-    NEWEST: ("checkup", "matmul cooperative_matrices"),
+    NEWEST: ("checkup", "matmul cooperative_matrices", "fused_attention by_matrices"),
 }
 #: Messages of the validation layer that are not our fault, with the reason.
 KNOWN_MESSAGES = {

@@ -12,16 +12,16 @@
 use std::fmt::Write;
 
 use super::element::lane;
+use super::matrix_text::{Factors, MatrixText};
 use super::tile::{COOPERATIVE_DEPTH as DEPTH, MOST_BLOCKS, PADDING};
 use super::{ALayoutKind, BLayoutKind, Lanes, TileVariant, walk, workgroup};
-use crate::device::{Cooperative, MatrixSize, Means};
+use crate::device::{Cooperative, Means};
 use crate::dtype::DType;
 use crate::shader::{Shader, codec};
 
 const COOPERATIVE: &str = include_str!("../../../shaders/contract/cooperative.wgsl");
 const DOUBLE: &str = include_str!("../../../shaders/contract/cooperative_double.wgsl");
 const SINGLE: &str = include_str!("../../../shaders/contract/cooperative_single.wgsl");
-const EMULATED: &str = include_str!("../../../shaders/contract/emulated.wgsl");
 
 /// Cuts a tile of `matrices_m` by `matrices_n` matrices into `count` blocks. Returns the number of
 /// blocks in a column and in a row.
@@ -41,38 +41,43 @@ fn blocks(count: u32, matrices_m: u32, matrices_n: u32) -> (u32, u32) {
     (blocks_m, blocks_n)
 }
 
+/// The tiles of the operands.
+const TILES: Factors = Factors { name: "tiles", a: ("tile_a", "LINE"), b: ("tile_b", "LINE") };
+
 pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative) -> Shader {
-    let Cooperative { size, element, lanes, means, .. } = cooperative;
-    let shader =
-        shader.builtin("subgroup_id", "subgroup_id").builtin("num_subgroups", "num_subgroups");
+    let Cooperative { size, lanes, means, .. } = cooperative;
     let tile = v.tile;
     let (m, n) = (tile.m() as u32, tile.n() as u32);
     let count = (tile.threads() / lanes).clamp(1, MOST_BLOCKS);
     let (blocks_m, blocks_n) = blocks(count, m / size.m, n / size.n);
     let (block_m, block_n) = (m / blocks_m, n / blocks_n);
-    let own = Text { size, element, means };
+    let text = MatrixText::new(cooperative);
     let (frags_m, frags_n) = (block_m / size.m, block_n / size.n);
     let (mut sums, mut step, mut stores) = (String::new(), String::new(), String::new());
     for i in 0..frags_m {
-        let a = own.load("tile_a", &format!("at_a + {}u * LINE + i", i * size.m), "A");
+        let a = text.load_a(&TILES, &format!("at_a + {}u * LINE + i", i * size.m));
         let _ = writeln!(step, "                let a{i} = {a};");
     }
     for j in 0..frags_n {
-        let b = own.load("tile_b", &format!("at_b + {}u * LINE + i", j * size.n), "B");
+        let b = text.load_b(&TILES, &format!("at_b + {}u * LINE + i", j * size.n));
         let _ = writeln!(step, "                let b{j} = {b};");
     }
     for i in 0..frags_m {
         for j in 0..frags_n {
-            let zeros = match means {
-                Means::Adapter => own.load("staged", "own", "C"),
-                _ => format!("zeros({}u, local_index)", (i * frags_n + j) * size.sums() / 8),
-            };
+            let zeros = text.zeros(("staged", "N"), "own", i * frags_n + j);
             let _ = writeln!(sums, "        var c{i}_{j} = {zeros};");
-            let _ = writeln!(step, "                c{i}_{j} = {};", own.multiply_add(i, j));
+            let _ = writeln!(
+                step,
+                "                c{i}_{j} = {};",
+                text.multiply_add(
+                    &TILES,
+                    [&format!("a{i}"), &format!("b{j}"), &format!("c{i}_{j}")]
+                )
+            );
             let _ = writeln!(
                 stores,
                 "        {}\n        workgroupBarrier();\n{}        workgroupBarrier();",
-                own.store(i, j),
+                text.store(&format!("c{i}_{j}"), "own", "N"),
                 walk::staged_stores(v, i * size.m, j * size.n)
             );
         }
@@ -88,30 +93,17 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
         multiplied,
         "            for (var i = 0u; i < {DEPTH}u; i += K) {{\n{step}            }}"
     );
-    let value = own.value();
+    let value = text.value();
     let [a, b] = operands(v, value);
     let each = |text: &dyn Fn(&Operand) -> String| text(&a) + &text(&b);
-    let shader = match means {
-        Means::Adapter => {
-            let shader = if value == "f16" { shader.enable("f16") } else { shader };
-            let shader = shader.enable("wgpu_cooperative_matrix");
-            if size.is_square() { shader } else { shader.matrices([size.m, size.n, size.k]) }
-        }
-        _ => shader,
-    };
+    let shader = text.declare(shader, &[TILES], frags_m * frags_n);
     // Emulated operands are f32, of which two places take more memory than there is.
     let buffers = if means == Means::Adapter { tile.buffers() } else { 1 };
     // Values on their way take registers: with one place, they are loaded when it is free.
     let steps = if buffers == 2 { DOUBLE } else { SINGLE };
     shader
         .define("LOOP", steps)
-        .define("MATRICES", own.declarations())
-        .define("MATRICES_OF_BLOCK", format!("{}u", frags_m * frags_n))
-        .define("SUBGROUPS", if means == Means::TwoSubgroups { "2u" } else { "num_subgroups" })
-        .define(
-            "PRODUCTS",
-            format!("{}u", if means == Means::WrongEmulation { size.k - 1 } else { size.k }),
-        )
+        .define("SUBGROUPS", text.subgroups())
         .define("ELEMENT", value)
         .define("TILE_M", format!("{m}u"))
         .define("TILE_N", format!("{n}u"))
@@ -119,9 +111,6 @@ pub(super) fn program(shader: Shader, v: &TileVariant, cooperative: Cooperative)
         .define("LINE", format!("{}u", DEPTH + PADDING))
         .define("PLACE", format!("{}u", m * (DEPTH + PADDING)))
         .define("BUFFERS", format!("{buffers}u"))
-        .define("M", format!("{}u", size.m))
-        .define("N", format!("{}u", size.n))
-        .define("K", format!("{}u", size.k))
         .define("BLOCKS_N", format!("{blocks_n}u"))
         .define("BLOCK_M", format!("{block_m}u"))
         .define("BLOCK_N", format!("{block_n}u"))
@@ -307,69 +296,6 @@ impl Operand {
             );
         }
         text
-    }
-}
-
-/// How matrices are written.
-struct Text {
-    size: MatrixSize,
-    element: DType,
-    means: Means,
-}
-
-impl Text {
-    /// The type of the factors. Emulations compute in f32, which holds values of f16 exactly.
-    const fn value(&self) -> &'static str {
-        match (self.means, self.element) {
-            (Means::Adapter, DType::F16) => "f16",
-            _ => "f32",
-        }
-    }
-
-    /// A matrix at element `at` of the workgroup's `array`. A matrix B lies there by columns, the
-    /// others by rows.
-    fn load(&self, array: &str, at: &str, role: &str) -> String {
-        let (function, line) = match role {
-            "A" => ("coopLoadT", "LINE"),
-            "B" => ("coopLoad", "LINE"),
-            _ => ("coopLoadT", "N"),
-        };
-        match self.means {
-            Means::Adapter => format!("{function}<Matrix{role}>(&{array}[{at}], {line})"),
-            _ => at.to_owned(),
-        }
-    }
-
-    fn multiply_add(&self, i: u32, j: u32) -> String {
-        match self.means {
-            Means::Adapter => format!("coopMultiplyAdd(a{i}, b{j}, c{i}_{j})"),
-            Means::Nonsense => format!("no_such_function(a{i}, b{j}, c{i}_{j}, local_index)"),
-            _ => format!("multiply_add(a{i}, b{j}, c{i}_{j}, local_index)"),
-        }
-    }
-
-    fn store(&self, i: u32, j: u32) -> String {
-        match self.means {
-            Means::Adapter => format!("coopStoreT(c{i}_{j}, &staged[own], N);"),
-            _ => format!("store_matrix(c{i}_{j}, own, local_index);"),
-        }
-    }
-
-    fn declarations(&self) -> String {
-        if self.means != Means::Adapter {
-            return EMULATED.to_owned();
-        }
-        let MatrixSize { m, n, k } = self.size;
-        // WGSL has no name for matrices that are not square: they get their extents later.
-        let edge = if self.size.is_square() { m } else { 16 };
-        [("A", self.value(), m, k), ("B", self.value(), k, n), ("C", "f32", m, n)]
-            .map(|(role, scalar, rows, columns)| {
-                format!(
-                    "// {rows} rows and {columns} columns.\nalias Matrix{role} = \
-                     coop_mat{edge}x{edge}<{scalar}, {role}>;\n"
-                )
-            })
-            .concat()
     }
 }
 

@@ -30,6 +30,7 @@ pub mod epilogue;
 pub mod finish;
 pub mod geometry;
 pub mod images;
+pub mod matrix_text;
 mod parts;
 pub mod plan;
 mod probe;
@@ -54,7 +55,8 @@ mod windows;
 mod workgroup;
 
 pub use contraction::{ALayout, BLayout, Contraction, Store};
+pub use run::usable;
 pub use sample_products::product_variants;
 pub use tile_variant::Lanes;
 use tile_variant::{ALayoutKind, BLayoutKind, StoreKind, TileVariant};
-pub use variants::{fused_variants, samples, variants};
+pub use variants::{fused_variants, listed_matrices, samples, variants};

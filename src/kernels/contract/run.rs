@@ -248,7 +248,7 @@ impl Contraction {
 
 /// The cooperative matrices that may be used for operands of these types. The first call tries
 /// them, on a device of their own.
-pub(super) fn usable(device: &Device, a: DType, b: DType) -> Option<Cooperative> {
+pub fn usable(device: &Device, a: DType, b: DType) -> Option<Cooperative> {
     let offered = device.capabilities().matrices.get(a).filter(|_| a == b)?;
     device.matrix_units().usable(offered, |policy| validation::try_out(device, offered, policy))
 }

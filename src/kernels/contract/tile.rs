@@ -91,7 +91,7 @@ pub(super) const fn cooperative_tile(edge: u32, size: MatrixSize, bytes: u32) ->
 /// Steps of the contracted index that cooperative matrices take at a time.
 pub(super) const COOPERATIVE_DEPTH: u32 = 32;
 /// Elements between lines of their tiles.
-pub(super) const PADDING: u32 = 8;
+pub const PADDING: u32 = 8;
 
 /// Lanes that share the loads of rows.
 pub const SUBGROUP: u32 = 8;

@@ -221,6 +221,15 @@ pub(super) fn is_listed(size: MatrixSize) -> bool {
     LISTED.contains(&size)
 }
 
+/// The matrices that known adapters list, with types of operands that they multiply.
+pub fn listed_matrices() -> Vec<(Cooperative, DType)> {
+    let f16 = LISTED.map(|size| (Cooperative { size, ..Cooperative::F16 }, DType::F16));
+    let size = LISTED[2];
+    let f32 = [DType::F32, DType::BF16]
+        .map(|dtype| (Cooperative { size, element: DType::F32, ..Cooperative::F16 }, dtype));
+    f16.into_iter().chain(f32).collect()
+}
+
 /// Cooperative matrices on subgroups of all sizes, with each way to load, each kind of rows and
 /// each way to store, and with epilogues. Matrices that no known adapter lists come in one way
 /// only.

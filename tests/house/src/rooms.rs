@@ -41,6 +41,7 @@ const ASKED: &[(&str, &[&str])] = &[
             "contract/choice.rs",
             "contract/tables.rs",
             "conv/depthwise/rolling.rs",
+            "fused/attention/matrices.rs",
             "fused/attention/register_tile.rs",
             "linalg/cholesky.rs",
         ],
@@ -90,6 +91,7 @@ const ASKED: &[(&str, &[&str])] = &[
         &[
             "contract/siblings.rs",
             "contract/software.rs",
+            "fused/attention/matrices.rs",
             "fused/attention/mod.rs",
             "fused/attention/register_tile.rs",
             "rnn/cudnn/steps.rs",

@@ -5,8 +5,9 @@
 //! On GPUs each row keeps the maximum and the sum of exponentials of the keys that it has seen, and
 //! scales its sums down when the maximum grows: the online softmax of Milakov and Gimelshein
 //! (2018), whose use for attention is FlashAttention (Dao et al., 2022). Tiles in registers hold
-//! the sums of both products, see [`register_tile`]. Long or few rows are cut along the keys; a
-//! second program puts the pieces together, as in Flash-Decoding (Dao et al., 2023).
+//! the sums of both products, see [`register_tile`]; where cooperative matrices pay, they multiply,
+//! see [`matrices`]. Long or few rows are cut along the keys; a second program puts the pieces
+//! together, as in Flash-Decoding (Dao et al., 2023).
 //!
 //! Attributes:
 //! - `layout`: `BNTH` (heads before positions) or `BTNH`; of query, key, value and result. Masks
@@ -25,10 +26,11 @@
 //!   see [`Geometry::saved`].
 //!
 //! Everything is computed in f32: roundings to 16 bits between the ops that this one replaces are
-//! dropped.
+//! dropped, except that matrices of f16 round the weights.
 
 pub mod grad;
 mod lines;
+mod matrices;
 mod register_tile;
 mod shape;
 mod staged;
@@ -42,17 +44,19 @@ use crate::dtype::{
     types, union,
 };
 use crate::error::Result;
+use crate::kernels::contract;
 use crate::kernels::definition::OpDefinition;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::Tensor;
+use matrices::{MatrixTile, TextOfMatrices};
 use register_tile::{RegisterTile, Role};
 use shape::rule::{Mask, Method, Rule};
 use shape::{Geometry, Heads};
 use staged::Staged;
-use text::{Loads, Store, TiledText};
+use text::{Loads, Operands, Store, TiledText};
 
 /// The op's name.
 pub const OP: &str = "_WgpuFusedAttention";
@@ -108,18 +112,38 @@ pub fn shaders() -> Vec<Shader> {
             out.extend([true, false].map(|vec4s| text::weights(mask, lanes, vec4s)));
         }
     }
+    let masks = || std::iter::once(None).chain(MASKS.iter().copied().map(Some));
+    let stores = [Store::Result, Store::Saved, Store::Partial];
     for (tile, kinds) in register_tile::all(Role::Forward) {
         for loads in [Loads::Exact, Loads::Padded] {
-            for (dtype, store) in TYPES
-                .iter()
-                .flat_map(|t| [Store::Result, Store::Saved, Store::Partial].map(|s| (*t, s)))
-            {
-                let text = TiledText { dtype, mask: None, loads, store, tile };
-                let masks = std::iter::once(None).chain(MASKS.iter().copied().map(Some));
+            for (dtype, store) in TYPES.iter().flat_map(|t| stores.map(|s| (*t, s))) {
                 // The other masks do not depend on tiles.
-                let masks = masks.take(if tile.vec4s == 4 { usize::MAX } else { 1 });
-                let shaders = masks.map(|mask| TiledText { mask, ..text }.shader());
+                let masks = masks().take(if tile.vec4s == 4 { usize::MAX } else { 1 });
+                let operands = |mask| Operands { dtype, mask, loads, store };
+                let shaders = masks.map(|m| TiledText { operands: operands(m), tile }.shader());
                 out.extend(shaders.map(|shader| shader.only(kinds.iter().copied())));
+            }
+        }
+    }
+    out.extend(of_matrices(masks().collect(), &stores));
+    out
+}
+
+/// The variants with cooperative matrices: each size and element with each width; on one of them
+/// each way to load and store, and each mask.
+fn of_matrices(masks: Vec<Option<DType>>, stores: &[Store]) -> Vec<Shader> {
+    let mut out = Vec::new();
+    for (cooperative, dtype) in contract::listed_matrices() {
+        for width in [16, 64, 96, 128] {
+            for (at, tile) in MatrixTile::all(cooperative, width).enumerate() {
+                let all = width == 16 && at == 0;
+                for (i, mask) in masks.iter().enumerate().take(if all { usize::MAX } else { 1 }) {
+                    let loads = [Loads::Exact, Loads::Padded][(at + i) % 2];
+                    for store in stores.iter().take(if all { usize::MAX } else { 1 }) {
+                        let operands = Operands { dtype, mask: *mask, loads, store: *store };
+                        out.push(TextOfMatrices { operands, tile }.shader());
+                    }
+                }
             }
         }
     }
@@ -196,11 +220,17 @@ impl Kernel for Attention {
         g.share_keys();
         let profile = ctx.device().profile();
         let (rows, matrices) = (g.queries * g.group, g.batch * g.heads / g.group);
-        let tile = RegisterTile::of(&profile, Role::Forward, vec4s, [rows, matrices]);
-        let split =
-            KeySplit::new(profile.workgroups, &tile, g.keys, tile.workgroups(rows, matrices));
         let mut operands = [query, key, value];
         let padded = !is_whole(&g, &operands);
+        let by_matrices = contract::usable(ctx.device(), operands[0].dtype, operands[0].dtype)
+            .filter(|_| !padded)
+            .and_then(|c| MatrixTile::of(&profile, c, &g, [rows, matrices]));
+        let tile = RegisterTile::of(&profile, Role::Forward, vec4s, [rows, matrices]);
+        let (keys, workgroups) = match by_matrices {
+            Some(tile) => (matrices::KEYS, tile.workgroups(rows, matrices)),
+            None => (tile.keys(), tile.workgroups(rows, matrices)),
+        };
+        let split = KeySplit::new(profile.workgroups, keys as usize, g.keys, workgroups);
         if padded {
             let widths = [g.depth, g.depth, g.width].map(|n| n.max(1).next_multiple_of(4));
             for (operand, width) in operands.iter_mut().zip(widths) {
@@ -209,20 +239,16 @@ impl Kernel for Attention {
             g.widen(widths);
         }
         let direct = split.splits == 1 && !padded;
-        let text = TiledText {
+        let is_exact = [g.depth, g.width] == [tile.width(); 2];
+        let read = Operands {
             dtype: operands[0].dtype,
             mask: extra.as_ref().map(|t| t.dtype),
-            loads: if [g.depth, g.width] == [tile.width(); 2] {
-                Loads::Exact
-            } else {
-                Loads::Padded
-            },
+            loads: if is_exact { Loads::Exact } else { Loads::Padded },
             store: match (direct, self.saves) {
                 (false, _) => Store::Partial,
                 (true, false) => Store::Result,
                 (true, true) => Store::Saved,
             },
-            tile,
         };
         let vec4s = |t: &Tensor| Binding::raw(t, t.dtype.size() as u32 * 4);
         let mut bindings: SmallVec<[Binding; 8]> = operands.iter().map(vec4s).collect();
@@ -240,10 +266,8 @@ impl Kernel for Attention {
             Some((partial, stats))
         };
         bindings.extend(extra.iter().map(Binding::from));
-        let few = tile.with_fewer_rows(Role::Forward).map(|tile| TiledText { tile, ..text });
-        let shaders = [text, few.unwrap_or(text)].map(|text| move || text.shader());
-        let program = |text: TiledText, shader| {
-            let workgroups = split.splits * text.tile.workgroups(rows, matrices);
+        let program = |text: &OnlineText, shader| {
+            let workgroups = split.splits * text.workgroups(rows, matrices);
             Program {
                 key: text.key(),
                 shader,
@@ -252,14 +276,59 @@ impl Kernel for Attention {
                 grid: Grid::groups(workgroups),
             }
         };
-        let reserve = few.map(|few| program(few, &shaders[1]));
+        let in_registers = |tile| OnlineText::Registers(TiledText { operands: read, tile });
+        let first = match by_matrices {
+            Some(tile) => {
+                let operands = Operands { loads: TextOfMatrices::loads(&tile, &g), ..read };
+                OnlineText::Matrices(TextOfMatrices { operands, tile })
+            }
+            None => in_registers(tile),
+        };
+        let other = match by_matrices {
+            Some(_) => Some(tile),
+            None => tile.with_fewer_rows(Role::Forward),
+        };
+        let other = other.map(in_registers);
+        let shaders = [first, other.unwrap_or(first)].map(|text| move || text.shader());
+        let reserve = other.map(|other| program(&other, &shaders[1]));
         // The products for scores and for weighted values. Where a mask lets few pairs through,
         // there are fewer.
         let flops = 2 * (all_rows * g.keys * (g.depth + g.width)) as u64;
-        ctx.device().enqueue_or(&program(text, &shaders[0]), reserve.as_ref(), flops)?;
+        ctx.device().enqueue_or(&program(&first, &shaders[0]), reserve.as_ref(), flops)?;
         let Some((partial, stats)) = partial else { return Ok(()) };
         merge(ctx.device(), &result, &partial, &stats)?;
         saved.map_or(Ok(()), |saved| merge_stats(ctx.device(), &saved, &stats))
+    }
+}
+
+/// A program that sees each key once.
+#[derive(Debug, Clone, Copy)]
+enum OnlineText {
+    Registers(TiledText),
+    Matrices(TextOfMatrices),
+}
+
+impl OnlineText {
+    fn key(&self) -> Key {
+        match self {
+            Self::Registers(text) => text.key(),
+            Self::Matrices(text) => text.key(),
+        }
+    }
+
+    fn shader(&self) -> Shader {
+        match self {
+            Self::Registers(text) => text.shader(),
+            Self::Matrices(text) => text.shader(),
+        }
+    }
+
+    /// Workgroups for `matrices` of `rows` rows.
+    const fn workgroups(&self, rows: usize, matrices: usize) -> usize {
+        match self {
+            Self::Registers(text) => text.tile.workgroups(rows, matrices),
+            Self::Matrices(text) => text.tile.workgroups(rows, matrices),
+        }
     }
 }
 
@@ -271,11 +340,11 @@ struct KeySplit {
 
 impl KeySplit {
     /// The splits of `keys` that keep an adapter with `busy` workgroups busy, if there are
-    /// `workgroups` without a split.
-    fn new(busy: usize, tile: &RegisterTile, keys: usize, workgroups: usize) -> Self {
+    /// `workgroups` without a split. A workgroup takes `at_once` keys at a time.
+    fn new(busy: usize, at_once: usize, keys: usize, workgroups: usize) -> Self {
         let for_work = (busy / workgroups).min(keys / MIN_CHUNK).max(1);
         let splits = for_work.max(keys.div_ceil(MAX_CHUNK));
-        let chunk = keys.div_ceil(splits).next_multiple_of(tile.keys() as usize);
+        let chunk = keys.div_ceil(splits).next_multiple_of(at_once);
         Self { splits: keys.div_ceil(chunk), chunk }
     }
 }

@@ -13,6 +13,8 @@ const FLAGS: &str = include_str!("../../../../shaders/fused/attention_flags.wgsl
 const SCORE: &str = include_str!("../../../../shaders/fused/attention_score.wgsl");
 const SCORE_VEC4S: &str = include_str!("../../../../shaders/fused/attention_score_vec4s.wgsl");
 const WEIGHTS: &str = include_str!("../../../../shaders/fused/attention_weights.wgsl");
+const ONLINE: &str = include_str!("../../../../shaders/fused/attention_online.wgsl");
+const PLACE: &str = include_str!("../../../../shaders/fused/attention_place.wgsl");
 const REGISTERS: &str = include_str!("../../../../shaders/fused/attention_registers.wgsl");
 const PAD: &str = include_str!("../../../../shaders/fused/attention_pad.wgsl");
 const STATS: &str = include_str!("../../../../shaders/fused/attention_stats.wgsl");
@@ -38,9 +40,9 @@ pub enum Store {
     Partial,
 }
 
-/// All that the text of the program with tiles in registers depends on.
+/// The operands and results of a program that sees each key once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TiledText {
+pub struct Operands {
     /// Type of query, key, value and result.
     pub dtype: DType,
     /// Type of the mask: booleans, or a float that is added.
@@ -49,6 +51,13 @@ pub struct TiledText {
     pub loads: Loads,
     /// How the sums are stored.
     pub store: Store,
+}
+
+/// All that the text of the program with tiles in registers depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TiledText {
+    /// What it reads and stores.
+    pub operands: Operands,
     /// The part of the result that a workgroup computes.
     pub tile: RegisterTile,
 }
@@ -173,14 +182,14 @@ fn sum_of(v: Scores) -> f32 {
 }
 ";
 
-impl TiledText {
-    /// The key of its pipeline.
-    pub fn key(&self) -> Key {
-        let key = Key::new("attention")
+impl Operands {
+    /// The key of the program `family`, to be refined.
+    pub fn key(&self, family: &str) -> Key {
+        let key = Key::new(family)
             .dtype(self.dtype)
             .number(self.loads as u32)
-            .number(self.store as u32);
-        let key = key.number(self.tile.vec4s).number(self.tile.rows);
+            .number(self.store as u32)
+            .number(u32::from(self.mask.is_some()));
         self.mask.map_or(key.clone(), |mask| key.dtype(mask))
     }
 
@@ -192,26 +201,83 @@ impl TiledText {
         }
     }
 
-    /// The shader.
-    pub fn shader(&self) -> Shader {
-        let Self { dtype, mask, loads, tile, .. } = *self;
-        let mut shader = Shader::new(format!(
-            "attention {dtype}, mask {mask:?}, {loads:?}, {:?}, {} vec4s, {} rows of {} lanes",
-            self.store, tile.vec4s, tile.rows, tile.row_lanes
-        ))
-        .workgroup([tile.lanes(), 1, 1]);
+    /// Declares the bindings, the parameters and the functions of scores. Groups of query, key and
+    /// value are halves if the program computes with these, else f32.
+    pub fn declare(&self, mut shader: Shader, halves: bool) -> Shader {
         for (name, extent) in [("query", "depth"), ("key", "depth"), ("value", "width")] {
-            shader = operand(shader, name, dtype, loads, extent);
+            shader = operand(shader, name, self.dtype, (self.loads, halves), extent);
         }
         shader = vec4s_stored(shader, "result", self.stored());
         if self.store != Store::Result {
             shader = shader.bind("stats", DType::F32);
         }
-        if let Some(mask) = mask {
+        if let Some(mask) = self.mask {
             shader = shader.bind("extra", mask);
         }
-        score(shader.u32s(PARAMS), mask)
-            .body(RESULT_ROW)
+        score(shader.u32s(PARAMS), self.mask).body(RESULT_ROW).define("PLACE", PLACE).body(ONLINE)
+    }
+
+    /// Stores the row of the workgroup that is `row`: groups of four elements with their sums.
+    /// `lanes` invocations share the row, and `largest` is its running maximum.
+    pub fn stores(
+        &self,
+        row: &str,
+        lanes: u32,
+        largest: &str,
+        sums: impl Iterator<Item = (String, String)>,
+    ) -> String {
+        let mut out = format!("if first_row + {row} < rows {{\n");
+        let at = format!("row_of[{row}].w");
+        let totals = (0..lanes).map(|i| format!("of_lanes[lanes + {i}u]"));
+        let totals = totals.collect::<Vec<_>>().join(" + ");
+        let _ = writeln!(out, "    let lanes = ({row}) * LANES;");
+        let _ = writeln!(out, "    let total = {totals};");
+        let _ = match self.store {
+            Store::Partial => {
+                writeln!(out, "    let at = split * (p.total / tiles / splits) * rows + {at};")
+            }
+            Store::Result | Store::Saved => writeln!(out, "    let at = {at};"),
+        };
+        if self.store != Store::Result {
+            let _ = writeln!(
+                out,
+                "    if lane == 0u {{\n        store_stats(at * 2u, {largest});\n        \
+                 store_stats(at * 2u + 1u, total);\n    }}"
+            );
+        }
+        for (quad, sum) in sums {
+            let value = match self.store {
+                Store::Partial => sum,
+                Store::Result | Store::Saved => format!("finished({sum}, total, {largest})"),
+            };
+            let store = format!("store4_result(at * (p.width >> 2u) + {quad}, {value});");
+            let _ = match self.loads {
+                Loads::Exact => writeln!(out, "    {store}"),
+                Loads::Padded => {
+                    writeln!(out, "    if ({quad}) * 4u < p.width {{\n        {store}\n    }}")
+                }
+            };
+        }
+        out + "}"
+    }
+}
+
+impl TiledText {
+    /// The key of its pipeline.
+    pub fn key(&self) -> Key {
+        self.operands.key("attention").number(self.tile.vec4s).number(self.tile.rows)
+    }
+
+    /// The shader.
+    pub fn shader(&self) -> Shader {
+        let Self { operands, tile } = *self;
+        let shader = Shader::new(format!(
+            "attention {operands:?}, {} vec4s, {} rows of {} lanes",
+            tile.vec4s, tile.rows, tile.row_lanes
+        ))
+        .workgroup([tile.lanes(), 1, 1]);
+        operands
+            .declare(shader, false)
             .body(SUM_OF_PRODUCTS)
             .define("ROW_LANES", tile.row_lanes.to_string())
             .define("LANES", tile.key_lanes.to_string())
@@ -267,40 +333,10 @@ impl TiledText {
     }
 
     fn store(&self, r: u32) -> String {
-        let mut out = format!("if first_row + {} < rows {{\n", row(r));
-        let at = format!("row_of[{}].w", row(r));
-        let totals = (0..self.tile.key_lanes).map(|i| format!("of_lanes[lanes + {i}u]"));
-        let totals = totals.collect::<Vec<_>>().join(" + ");
-        let _ = writeln!(out, "    let lanes = ({}) * LANES;", row(r));
-        let _ = writeln!(out, "    let total = {totals};");
-        let _ = match self.store {
-            Store::Partial => {
-                writeln!(out, "    let at = split * (p.total / tiles / splits) * rows + {at};")
-            }
-            Store::Result | Store::Saved => writeln!(out, "    let at = {at};"),
-        };
-        if self.store != Store::Result {
-            let _ = writeln!(
-                out,
-                "    if lane == 0u {{\n        store_stats(at * 2u, largest{r});\n        \
-                 store_stats(at * 2u + 1u, total);\n    }}"
-            );
-        }
-        for c in self.tile.own() {
-            let quad = format!("lane + {}u", c * self.tile.key_lanes);
-            let value = match self.store {
-                Store::Partial => format!("sum{r}_{c}"),
-                Store::Result | Store::Saved => format!("finished(sum{r}_{c}, total, largest{r})"),
-            };
-            let store = format!("store4_result(at * (p.width >> 2u) + {quad}, {value});");
-            let _ = match self.loads {
-                Loads::Exact => writeln!(out, "    {store}"),
-                Loads::Padded => {
-                    writeln!(out, "    if ({quad}) * 4u < p.width {{\n        {store}\n    }}")
-                }
-            };
-        }
-        out + "}"
+        let lanes = self.tile.key_lanes;
+        let sums = self.tile.own();
+        let sums = sums.map(|c| (format!("lane + {}u", c * lanes), format!("sum{r}_{c}")));
+        self.operands.stores(&row(r), lanes, &format!("largest{r}"), sums)
     }
 }
 
@@ -318,23 +354,28 @@ fn largest(r: u32) -> String {
     )
 }
 
-/// Binds an operand with `quad_NAME(at, c)`: group c of the row that starts at element `at`.
+/// Binds an operand with `quad_NAME(at, c)`: group c of the row that starts at element `at`, as
+/// halves or as f32.
 pub fn operand(
     shader: Shader,
     x: &'static str,
     dtype: DType,
-    loads: Loads,
+    (loads, halves): (Loads, bool),
     extent: &str,
 ) -> Shader {
-    let shader = vec4::bind_read(shader, x, dtype);
+    let (shader, value) = if halves {
+        (vec4::bind_halves(shader, x), "f16")
+    } else {
+        (vec4::bind_read(shader, x, dtype), "f32")
+    };
     match loads {
         Loads::Exact => shader.body(&format!(
-            "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    return read_{x}((at >> 2u) + \
+            "fn quad_{x}(at: u32, c: u32) -> vec4<{value}> {{\n    return read_{x}((at >> 2u) + \
              c);\n}}\n"
         )),
         Loads::Padded => shader.body(&format!(
-            "fn quad_{x}(at: u32, c: u32) -> vec4<f32> {{\n    let is_inside = c * 4u < \
-             p.{extent};\n    return select(vec4<f32>(), read_{x}(select(0u, (at >> 2u) + c, \
+            "fn quad_{x}(at: u32, c: u32) -> vec4<{value}> {{\n    let is_inside = c * 4u < \
+             p.{extent};\n    return select(vec4<{value}>(), read_{x}(select(0u, (at >> 2u) + c, \
              is_inside)), is_inside);\n}}\n"
         )),
     }

@@ -153,10 +153,11 @@ impl GradientText {
         for (name, extent) in
             [("query", "depth"), ("key", "depth"), ("value", "width"), ("gradient", "width")]
         {
-            shader = operand(shader, name, dtype, loads, extent);
+            shader = operand(shader, name, dtype, (loads, false), extent);
         }
         if rows == Rows::Made {
-            shader = operand(shader, "result", dtype, loads, "width").bind("saved", DType::F32);
+            shader =
+                operand(shader, "result", dtype, (loads, false), "width").bind("saved", DType::F32);
         }
         shader = shader.bind("rows", DType::F32);
         for sum in side.sums() {

@@ -85,3 +85,29 @@ fn tiled_transposes_equal_plain_ones() {
         }
     }
 }
+
+/// Elements that share words, by blocks where the sides are whole ones; rows that are single
+/// windows.
+#[test]
+fn packed_transposes_beyond_one_binding() {
+    let mut session = Session::binding(1 << 20).unwrap();
+    for (dtype, [rows, columns]) in [
+        (DType::F16, [5000, 260]),
+        (DType::F16, [350_002, 3]),
+        (DType::U8, [20_000, 64]),
+        (DType::U8, [600_004, 3]),
+    ] {
+        let x = data(dtype, &[rows, columns], 1);
+        let size = dtype.size();
+        let op = typed("Transpose", dtype);
+        let got = run(&mut session, &op, &[x.clone(), i32s(&[1, 0])]).unwrap().remove(0);
+        assert_eq!(&*got.dims, [columns, rows]);
+        for i in (0..rows * columns).step_by(97) {
+            let from = (i % rows) * columns + i / rows;
+            assert!(
+                got.bytes[i * size..][..size] == x.bytes[from * size..][..size],
+                "{dtype} element {i}"
+            );
+        }
+    }
+}

@@ -98,20 +98,20 @@ impl Walk {
             return device.copy(walk.dst.address, walk.src.address, count * bytes);
         }
         let walk = walk.widened();
-        let limit = window_limit(device);
-        for side in [&walk.dst, &walk.src] {
-            if side.span(&walk.dims).1 * walk.unit.bytes() > limit {
-                let (first, second) = walk.halves(side)?;
-                first.run(device, tiling)?;
-                return second.run(device, tiling);
-            }
-        }
         let (tiles, blocks) = match tiling {
             Tiling::Auto => (true, true),
             Tiling::Never => (false, false),
             Tiling::Blocks => (false, true),
             Tiling::Always => (true, false),
         };
+        let limit = window_limit(device);
+        for side in [&walk.dst, &walk.src] {
+            if side.span(&walk.dims).1 * walk.unit.bytes() > limit {
+                let (first, second) = walk.halves(side, blocks && walk.blocks().is_some())?;
+                first.run(device, tiling)?;
+                return second.run(device, tiling);
+            }
+        }
         // A walk that repeats elements along rows gains nothing from reading several rows.
         let repeats = walk.unit.bytes() == 4 && walk.src.strides.last() == Some(&0);
         let by_blocks = walk.blocks().filter(|_| blocks && !repeats);
@@ -168,8 +168,9 @@ impl Walk {
         self
     }
 
-    /// The walk cut in two along the dimension that contributes most to the range of `side`.
-    fn halves(&self, side: &Side) -> Result<(Self, Self)> {
+    /// The walk cut in two along the dimension that contributes most to the range of `side`. The
+    /// parts of a move by blocks are moves by blocks.
+    fn halves(&self, side: &Side, by_blocks: bool) -> Result<(Self, Self)> {
         let too_large = || {
             Error::ResourceExhausted(format!(
                 "a strided copy of {:?} elements of {} bytes exceeds this adapter's largest \
@@ -183,14 +184,19 @@ impl Walk {
             .max_by_key(|d| reach(*d))
             .filter(|d| self.dims[*d] > 1)
             .ok_or_else(too_large)?;
-        let (mut d, mut at) = (widest, self.dims[widest] / 2);
-        if self.unit.is_packed() {
+        let (d, unit) = if by_blocks {
+            (widest, Blocks::side(self.unit))
+        } else if self.unit.is_packed() {
             // Whole words have one owner only when the windows are dense and start at words.
-            d = (0..self.dims.len()).find(|d| self.dims[*d] > 1).ok_or_else(too_large)?;
-            at = (self.dims[d] / 2).next_multiple_of(self.unit.lanes() as usize);
-            if at >= self.dims[d] {
-                return Err(too_large());
-            }
+            let d = (0..self.dims.len()).find(|d| self.dims[*d] > 1).ok_or_else(too_large)?;
+            let lanes = self.unit.lanes() as usize;
+            (d, if self.dst.strides[d] % lanes as i64 == 0 { 1 } else { lanes })
+        } else {
+            (widest, 1)
+        };
+        let at = (self.dims[d] / 2).next_multiple_of(unit);
+        if at >= self.dims[d] {
+            return Err(too_large());
         }
         let (mut first, mut second) = (self.clone(), self.clone());
         first.dims[d] = at;

@@ -36,6 +36,29 @@ fn transposes_become_attributes() {
     );
 }
 
+/// The head of a language model reads its embeddings' int8 transposed.
+#[test]
+fn transposes_of_int8_become_attributes() {
+    check(
+        "folding",
+        "preserve y
+         p = Const {dtype: int32, value: tensor int32[2] [1, 0]} @CPU:0
+         x = Placeholder -> int8[1, 3, 8]
+         w = Placeholder -> int8[64, 8]
+         t = Transpose(w, p) {T: int8}
+         c = BatchMatMulV3(x, t) {Ta: int8, Tb: int8, Tout: int32, adj_x: false, adj_y: false}
+         y = Identity(c) {T: int32}",
+        &expect![[r#"
+            preserve y
+            p = Const {dtype: int32, value: tensor int32[2] [1, 0]} @CPU:0
+            x = Placeholder -> int8[1, 3, 8]
+            w = Placeholder -> int8[64, 8]
+            c = BatchMatMulV3(x, w) {Ta: int8, Tb: int8, Tout: int32, adj_x: false, adj_y: true}
+            y = Identity(c) {T: int32}
+        "#]],
+    );
+}
+
 #[test]
 fn other_transposes_stay() {
     for (kind, perm) in

@@ -4,6 +4,7 @@
 use super::contraction::attributes;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::fused::contraction::INT8;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::fused_product;
@@ -17,7 +18,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
         match fused_product(graph.node(id).op()) {
             Some("_WgpuFusedMatMul") => transposes(graph, id, ["transpose_a", "transpose_b"]),
-            Some("_WgpuFusedBatchMatMulV2") => transposes(graph, id, ["adj_x", "adj_y"]),
+            Some("_WgpuFusedBatchMatMulV2" | INT8) => transposes(graph, id, ["adj_x", "adj_y"]),
             Some(fused) => pad(graph, id, fused),
             None => {}
         }
@@ -28,7 +29,9 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 /// Reads operands as they were before a transpose. Repeats that for a transpose of a transpose.
 fn transposes(graph: &mut Graph, id: NodeId, flags: [&'static str; 2]) {
     // The batch forms conjugate complex matrices when they transpose them.
-    if !graph.node(id).dtype("T").is_some_and(DType::is_float) {
+    let node = graph.node(id);
+    let dtype = node.dtype("T").or_else(|| node.dtype("Ta"));
+    if !dtype.is_some_and(|t| t.is_float() || t.is_integer()) {
         return;
     }
     for (k, flag) in flags.into_iter().enumerate() {

@@ -639,6 +639,28 @@ fn a_product_stores_an_activation_and_its_argument() {
     assert!(after.contains(wanted) && after.contains("s1 = Mul<float32>(s0, s0)"), "{after}");
 }
 
+/// The operand of the second activation is the first one, whose node is replaced.
+#[test]
+fn an_activation_may_read_another_one() {
+    let product = "{T: float32, transpose_a: false, transpose_b: false} -> float32[4, 8]";
+    let graph = format!(
+        "preserve s, t, y
+         x = Placeholder -> float32[4, 8]
+         v = Placeholder -> float32[8, 8]
+         w = Placeholder -> float32[8, 8]
+         p = MatMul(x, v) {product}
+         a = Relu(p) {{T: float32}} -> float32[4, 8]
+         q = MatMul(x, w) {product}
+         b = Mul(q, a) {{T: float32}} -> float32[4, 8]
+         s = Cumsum(p) -> float32[4, 8]
+         t = Cumsum(q) -> float32[4, 8]
+         y = Cumsum(b) -> float32[4, 8]"
+    );
+    let after = super::after("arguments", &graph);
+    let wanted = "b/with_argument = _WgpuFusedMatMulWithArgument(x, w, a/with_argument)";
+    assert!(after.contains(wanted), "{after}");
+}
+
 #[test]
 fn other_activations_stay() {
     for replaced in [

@@ -46,8 +46,6 @@ struct Pair {
     /// The change of shape between the two.
     view: Option<NodeId>,
     activation: NodeId,
-    /// The further operands of the activation, after those of the product.
-    extras: Vec<Output>,
     expression: Expression,
     constants: Vec<f32>,
 }
@@ -111,7 +109,7 @@ impl Pair {
         if !others.iter().all(readable) {
             return None;
         }
-        let (mut extras, mut all) = (made.extras.clone(), made.constants.clone());
+        let (mut extras, mut all) = (made.extras.len(), made.constants.clone());
         let mut expression = Expression::new();
         let own: Expression = made.expression.parse().ok()?;
         let taken: Vec<Value> = own.inputs().iter().map(|t| expression.input(*t)).collect();
@@ -122,14 +120,14 @@ impl Pair {
                 inputs.push(value);
                 continue;
             }
-            extras.push(*input);
+            extras += 1;
             inputs.push(expression.input(*dtype));
         }
         all.extend(constants);
         let result = *expression.append(function, &inputs).ok()?.first()?;
         expression.output(result);
         expression.output(value);
-        let small = extras.len() <= MOST_BESIDE_ARGUMENT
+        let small = extras <= MOST_BESIDE_ARGUMENT
             && all.len() == expression.constants()
             && all.len() <= MAX_CONSTANTS
             && cost::contraction(cost::expression(&expression)) <= BOUND;
@@ -139,7 +137,6 @@ impl Pair {
             transposed: made.transposed,
             view,
             activation,
-            extras,
             expression,
             constants: all,
         })
@@ -152,13 +149,17 @@ impl Pair {
     fn replace(&self, graph: &mut Graph) {
         let (product, activation) = (first(self.product), first(self.activation));
         let node = graph.node(self.product);
+        // An earlier pair may have replaced operands of this one.
+        let argument = first(self.view.unwrap_or(self.product));
+        let beside = graph.node(self.activation).inputs().iter().filter(|i| **i != argument);
+        let inputs = node.inputs().iter().chain(beside).copied().collect();
         let dtype = self.expression.output_types()[0];
         let info = TensorInfo { dtype: Some(dtype), ..graph.info(product).clone() };
         let new = NewNode {
             name: format!("{}/with_argument", graph.node(self.activation).name()),
             op: WITH_ARGUMENT.to_owned(),
             device: node.device().to_owned(),
-            inputs: node.inputs()[..2].iter().chain(&self.extras).copied().collect(),
+            inputs,
             controls: Vec::new(),
             attrs: vec![
                 ("T", self.expression.inputs()[0].into()),

@@ -15,16 +15,34 @@ use crate::tensor::{Dims, shape_text};
 
 /// Bytes. Smaller tensors do not count.
 pub(crate) const LARGE: u64 = 1 << 20;
-/// The number of tensors that a message names.
+/// The number of tensors, and of ops, that a message names.
 const NAMED: usize = 5;
 
 /// A tensor; the map's key is its first address.
 #[derive(Debug)]
 struct Entry {
     bytes: u64,
-    dtype: DType,
-    dims: Dims,
-    origin: Arc<Origin>,
+    maker: Maker,
+}
+
+/// What wrote a tensor first.
+#[derive(Debug)]
+enum Maker {
+    /// An op, which knows the tensor's type and shape.
+    Op { dtype: DType, dims: Dims, origin: Arc<Origin> },
+    /// A copy from the host: weights that were loaded, or data.
+    Host,
+}
+
+impl Maker {
+    /// The op, or the ops that a fused one replaces.
+    fn name(&self) -> &str {
+        match self {
+            Self::Op { origin, .. } if origin.holds.is_empty() => &origin.op,
+            Self::Op { origin, .. } => &origin.holds,
+            Self::Host => "copies from the host",
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -33,10 +51,19 @@ pub(super) struct Ledger(Mutex<BTreeMap<u64, Entry>>);
 impl Ledger {
     /// Notes that an op made a tensor of `bytes` bytes at `address`.
     pub fn made(&self, address: u64, bytes: u64, tensor: (DType, &[usize]), origin: &Arc<Origin>) {
+        let (dtype, dims) = (tensor.0, Dims::from_slice(tensor.1));
+        self.insert(address, bytes, Maker::Op { dtype, dims, origin: origin.clone() });
+    }
+
+    /// Notes that `bytes` bytes of the host were copied to `address`.
+    pub fn uploaded(&self, address: u64, bytes: u64) {
+        self.insert(address, bytes, Maker::Host);
+    }
+
+    fn insert(&self, address: u64, bytes: u64, maker: Maker) {
         let mut entries = self.0.lock();
         remove(&mut entries, address, bytes);
-        let (dtype, dims) = (tensor.0, Dims::from_slice(tensor.1));
-        entries.insert(address, Entry { bytes, dtype, dims, origin: origin.clone() });
+        entries.insert(address, Entry { bytes, maker });
     }
 
     /// Notes that this memory is freed.
@@ -44,7 +71,8 @@ impl Ledger {
         remove(&mut self.0.lock(), address, bytes);
     }
 
-    /// The largest tensors as a sentence; None if there are none.
+    /// The largest tensors, and the ops that made most of the memory, as a text; None if there are
+    /// no tensors.
     pub fn largest(&self) -> Option<String> {
         let entries = self.0.lock();
         let mut sorted: Vec<_> = entries.values().collect();
@@ -52,17 +80,36 @@ impl Ledger {
         let named: Vec<_> = sorted
             .iter()
             .take(NAMED)
-            .map(|Entry { bytes, dtype, dims, origin }| {
-                let Origin { op, node, holds } = &**origin;
-                let op = if holds.is_empty() { op } else { holds };
-                let shape = shape_text(dims);
-                format!("{:.1} MB {dtype}{shape} of {op} ({node})", *bytes as f64 / 1e6)
+            .map(|Entry { bytes, maker }| match maker {
+                Maker::Op { dtype, dims, origin } => {
+                    let (shape, node) = (shape_text(dims), &origin.node);
+                    format!("{} {dtype}{shape} of {} ({node})", megabytes(*bytes), maker.name())
+                }
+                Maker::Host => format!("{} copied from the host", megabytes(*bytes)),
             })
             .collect();
+        let mut sums: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+        for entry in &sorted {
+            let (count, bytes) = sums.entry(entry.maker.name()).or_default();
+            *count += 1;
+            *bytes += entry.bytes;
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(_, (_, bytes))| std::cmp::Reverse(*bytes));
+        let sums: Vec<_> = sums
+            .iter()
+            .take(NAMED)
+            .map(|(name, (count, bytes))| format!("{} in {count} of {name}", megabytes(*bytes)))
+            .collect();
         (!named.is_empty()).then(|| {
-            format!("the largest tensors that ops made in its memory: {}", named.join("; "))
+            let (named, sums) = (named.join("; "), sums.join("; "));
+            format!("the largest tensors in its memory: {named}. All large tensors: {sums}")
         })
     }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 /// Removes the entries that overlap the `bytes` bytes at `address`. Entries do not overlap each
@@ -95,13 +142,15 @@ mod tests {
         }
         let text = ledger.largest().unwrap();
         assert!(text.contains("3.0 MB float32[7] of Conv2D (c); 2.0 MB"), "{text}");
-        // It begins within b and ends within c.
+        assert!(text.ends_with("All large tensors: 6.0 MB in 3 of Conv2D"), "{text}");
+        // One begins within b and ends within c, the other lies at the end of it.
         ledger.made(11 * mb, 10 * mb, (DType::F16, &[2, 3]), &origin("d"));
+        ledger.uploaded(20 * mb, 4 * mb);
         let text = ledger.largest().unwrap();
         assert!(
             text.ends_with(
-                ": 10.0 MB float16[2,3] of Conv2D (d); 1.0 MB float32[7] of \
-                                Conv2D (a)"
+                ": 4.0 MB copied from the host; 1.0 MB float32[7] of Conv2D (a). All large \
+                 tensors: 4.0 MB in 1 of copies from the host; 1.0 MB in 1 of Conv2D"
             ),
             "{text}"
         );

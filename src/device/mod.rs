@@ -213,8 +213,15 @@ impl Device {
         }
     }
 
-    /// The largest tensors that ops made in this device's memory, as a sentence for messages. Some
-    /// may be free again, which TensorFlow does not report.
+    /// Notes that `bytes` bytes of the host go to `address`, for [`Device::large_tensors`].
+    fn note_uploaded(&self, address: u64, bytes: u64) {
+        if bytes >= LARGE {
+            self.ledger.uploaded(address, bytes);
+        }
+    }
+
+    /// The largest tensors in this device's memory and the ops that made most of it, as a text for
+    /// messages. Some may be free again, which TensorFlow does not report.
     pub(crate) fn large_tensors(&self) -> Option<String> {
         self.ledger.largest()
     }

@@ -40,6 +40,7 @@ impl Device {
         let block = self.memory.resolve(address, bytes.len() as u64)?;
         let offset = address - block.address;
         self.refresh(address, bytes.len() as u64);
+        self.note_uploaded(address, bytes.len() as u64);
         if offset.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
             for (at, len) in parts(bytes.len() as u64) {
                 let part = &bytes[at as usize..(at + len) as usize];

@@ -323,10 +323,12 @@ def test_an_error_at_the_end_of_a_process_is_no_crash() -> None:
 def test_exhausted_memory_names_the_largest_tensors() -> None:
     done = python(
         """
+        import numpy as np
         import tensorflow as tf
         with tf.device("WGPU:0"):
             kept = tf.fill([1 << 25], 3.0)
             doubled = kept * 2.0
+            loaded = tf.Variable(np.ones([1 << 24], "float32"))
             try:
                 more = [tf.fill([1 << 25], float(i)) for i in range(40)]
             except tf.errors.ResourceExhaustedError as error:
@@ -335,7 +337,8 @@ def test_exhausted_memory_names_the_largest_tensors() -> None:
         """,
         TF_WGPU_MAX_MEMORY="1G",
     )
-    assert "tensors that ops made in its memory: 134.2 MB float32[33554432] of" in done.stdout
+    assert "the largest tensors in its memory: 134.2 MB float32[33554432] of" in done.stdout
+    assert "in 1 of Mul; 67.1 MB in 1 of copies from the host" in done.stdout
     assert "A smaller batch helps" in done.stdout
     assert "later 6.0" in done.stdout, done
 

@@ -1,8 +1,9 @@
-"""The output in notebooks, and the example notebook, whose cells run in order."""
+"""The output in notebooks, and the example notebooks, whose cells run in order."""
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import re
 import sys
@@ -17,7 +18,8 @@ import tensorflow_wgpu
 from tensorflow_wgpu import _notebook
 from tensorflow_wgpu._library import first_device
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NOTEBOOKS = [EXAMPLES / "notebook.ipynb", EXAMPLES / "language_model.ipynb"]
 PNG = b"\x89PNG"
 
 
@@ -111,17 +113,18 @@ def test_a_plot_shows_its_figure(profile: tensorflow_wgpu.Profile, monkeypatch, 
     assert len(shown) == 1
 
 
-def cells(kind: str) -> list[str]:
-    """The sources of the example's cells."""
+def cells(path: Path, kind: str) -> list[str]:
+    """The sources of a notebook's cells."""
     return [
         "".join(cell["source"])
-        for cell in json.loads(EXAMPLE.read_text(encoding="utf-8"))["cells"]
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
         if cell["cell_type"] == kind
     ]
 
 
-def test_the_example_has_the_form_of_a_notebook():
-    book = json.loads(EXAMPLE.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_examples_have_the_form_of_notebooks(path: Path):
+    book = json.loads(path.read_text(encoding="utf-8"))
     assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
     assert book["metadata"]["kernelspec"]["name"] == "python3"
     names = [cell["id"] for cell in book["cells"]]
@@ -131,29 +134,59 @@ def test_the_example_has_the_form_of_a_notebook():
         if cell["cell_type"] == "code":
             # It is committed without results.
             assert (cell["execution_count"], cell["outputs"]) == (None, [])
-    assert len(cells("markdown")) >= len(cells("code")) / 2, "each step is explained"
+    assert len(cells(path, "markdown")) >= len(cells(path, "code")) / 2, "each step is explained"
 
 
-def test_the_example_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """As a notebook runs it: the last expression of a cell is shown."""
+def run(path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[dict[str, Any], list]:
+    """Runs a notebook in a folder: the last expression of a cell is shown. Returns its variables
+    and what it showed.
+    """
     shown = notebook(monkeypatch, kernel=object())
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
     space: dict[str, Any] = {"__name__": "__main__"}
     soft = tf.config.get_soft_device_placement()
     try:
-        for source in cells("code"):
+        for source in cells(path, "code"):
             tree = ast.parse(source)
             last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-            exec(compile(tree, str(EXAMPLE), "exec"), space)
+            exec(compile(tree, str(path), "exec"), space)
             if last is not None:
-                value = eval(compile(ast.Expression(last.value), str(EXAMPLE), "eval"), space)
+                value = eval(compile(ast.Expression(last.value), str(path), "eval"), space)
                 if value is not None:
                     shown.append(value)
     finally:
         tf.config.set_soft_device_placement(soft)
+    return space, shown
+
+
+def test_the_first_example_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    space, shown = run(NOTEBOOKS[0], monkeypatch, tmp_path)
     html = [value._repr_html_() for value in shown if hasattr(value, "_repr_html_")]
     assert len(html) >= 4, "the report, the fallbacks, the statistics, a profile"
     assert sum(hasattr(value, "_repr_png_") for value in shown) == 1, "the roofline"
     losses = space["history"].history["loss"]
     assert np.isfinite(losses).all()
     assert losses[-1] < losses[0]
+
+
+def test_the_language_model_is_the_program_of_the_same_name():
+    spec = importlib.util.spec_from_file_location("made", EXAMPLES / "make_notebook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    program = (EXAMPLES / "language_model.py").read_text(encoding="utf-8")
+    book = json.loads(NOTEBOOKS[1].read_text(encoding="utf-8"))
+    assert book == maker.notebook(program), "examples/make_notebook.py makes it anew"
+
+
+def test_the_language_model_learns_and_generates(monkeypatch: pytest.MonkeyPatch):
+    space, shown = run(NOTEBOOKS[1], monkeypatch, EXAMPLES)
+    for losses in (space["sonnet_losses"], space["jabberwocky_losses"]):
+        assert np.isfinite(losses).all()
+        assert losses[-1] < losses[0] - 0.5, losses
+    assert len(space["generated"]) == len("And the slithy ") + 60
+    slots = sum(int(np.prod(v.shape)) for v in space["model"].optimizer.variables)
+    assert slots < 2 * space["trainable"] + 8, "the optimizer has state of the adapters alone"
+    assert space["trainable"] < space["model"].count_params() / 4
+    assert hasattr(shown[-1], "_repr_html_"), "the statistics"

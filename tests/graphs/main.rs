@@ -10,6 +10,7 @@ mod elementwise;
 mod folding;
 mod indices;
 mod invariants;
+mod late;
 mod lists;
 mod predicates;
 mod products;

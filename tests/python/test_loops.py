@@ -19,7 +19,7 @@ from tensorflow_wgpu._library import first_device
 PASSES = [
     *("lists", "cleanup", "predicates", "stacks", "reads", "folding", "invariants", "sums"),
     *("attention", "recompute", "contraction", "quantized", "rowwise", "reduce", "update"),
-    *("concat", "elementwise", "joined", "added", "biases", "arguments", "ends"),
+    *("concat", "elementwise", "joined", "added", "biases", "arguments", "ends", "late"),
 ]
 PAIRS = list(itertools.combinations(PASSES, 2))
 WHOLE = os.environ.get("TF_WGPU_LOOPS") == "all"

@@ -13,6 +13,7 @@ mod contraction;
 mod elementwise;
 mod folding;
 mod invariants;
+mod late;
 mod lists;
 mod predicates;
 mod products;
@@ -57,6 +58,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "biases", run: products::column_sums::run },
     Pass { name: "arguments", run: products::argument::run },
     Pass { name: "ends", run: reduce::ends::run },
+    Pass { name: "late", run: late::run },
 ];
 
 /// One run of a pass.

@@ -46,7 +46,7 @@ fn a_transposed_weight_waits_for_the_other_operand() {
 fn other_copies_do_not_wait() {
     for (from, to) in [
         // It is small, or has another reader.
-        ("640", "64"),
+        ("640", "4"),
         ("y = Cumsum(m)", "z = Cumsum(k) -> float32[640, 1024]\n    y = Cumsum(m)"),
         // It is no copy of a variable, or waits for another node.
         ("r = ReadVariableOp(v) {dtype: float32}", "r = Placeholder"),

@@ -16,7 +16,7 @@ const COPIES: &[&str] = &["Cast", "ExpandDims", "Reshape", "Squeeze", "Transpose
 /// Ops whose result takes no memory of its own.
 const SOURCES: &[&str] = &["Const", "ReadVariableOp"];
 /// Bytes. Smaller copies do not matter.
-const LARGE: usize = 1 << 20;
+const LARGE: usize = 1 << 16;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {

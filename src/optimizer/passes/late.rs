@@ -1,5 +1,5 @@
-//! Weights that a product reads in another form, as a transposed or a converted copy: the copy waits
-//! for the product's other operand.
+//! Weights that a product reads in another form, as a transposed or a converted copy: the copy
+//! waits for the product's other operand.
 //!
 //! Such a copy depends on nothing but a variable. So TensorFlow makes the copies of all layers when
 //! a function begins, and those of the next steps of a loop, ten of them, while it is in one: a

@@ -4,7 +4,8 @@ that executes nothing.
 Each column is an environment with the plug-in, with variables of its own, or `.venv`. Mesa's driver
 for AMD's GPUs compiles the shaders, and its shim in place of the kernel's driver throws submissions
 away: what remains is TensorFlow, the plug-in, wgpu and the driver's own work. Fetches the driver
-(Debian 12 on x86-64; tools/drivers), runs the columns in turn, prints a table of medians.
+(Debian 12 on x86-64; tools/drivers), compiles `finished.c` with `cc`, runs the columns in turn,
+prints a table of medians.
 """
 
 from __future__ import annotations
@@ -65,6 +66,14 @@ def arguments() -> argparse.Namespace:
     return options
 
 
+def finished(folder: Path) -> Path:
+    """The library that says that the GPU has finished all work, compiled if need be."""
+    library, source = folder / "finished.so", Path(__file__).with_name("finished.c")
+    if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    return library
+
+
 def measure(options: argparse.Namespace, chosen: Column) -> dict[str, cases.Figures]:
     """Measures all cases once, in a process of their own."""
     program = [chosen.python, Path(cases.__file__), "--seconds", str(options.seconds)]
@@ -72,7 +81,8 @@ def measure(options: argparse.Namespace, chosen: Column) -> dict[str, cases.Figu
     if not options.system:
         folder, chip = options.folder.resolve(), chips.CHIPS[options.chip]
         # Python looks for its environment where it believes to have been started.
-        loader, *rest = chips.starter(folder, chip)
+        loader, *rest, shim = chips.starter(folder, chip)
+        rest.append(f"{finished(folder)} {shim}")
         program = [loader, "--argv0", chosen.python, *rest, *program]
         # Nothing is executed, so no number is right.
         variables = chips.environment(folder, chip) | {"TF_WGPU_CHECK": "off"}

@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod attr;
 pub mod checkup;
 pub mod device;
 pub mod device_type;
@@ -19,6 +20,7 @@ pub mod layout;
 pub mod local;
 pub mod optimizer;
 pub mod profiler;
+pub mod proto;
 pub mod report;
 pub mod settings;
 pub mod shader;

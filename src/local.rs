@@ -26,7 +26,7 @@ pub enum Attr {
     String(String),
     Ints(Vec<i64>),
     Floats(Vec<f32>),
-    Strings(Vec<String>),
+    Strings(Vec<Vec<u8>>),
     Types(Vec<DType>),
 }
 
@@ -67,7 +67,12 @@ impl From<&[f32]> for Attr {
 }
 impl From<&[&str]> for Attr {
     fn from(v: &[&str]) -> Self {
-        Self::Strings(v.iter().map(|s| (*s).to_owned()).collect())
+        Self::Strings(v.iter().map(|s| s.as_bytes().to_vec()).collect())
+    }
+}
+impl From<&[Vec<u8>]> for Attr {
+    fn from(v: &[Vec<u8>]) -> Self {
+        Self::Strings(v.to_vec())
     }
 }
 impl From<&[DType]> for Attr {
@@ -123,7 +128,7 @@ impl Attrs for Node {
     getter!(string, String, String);
     getter!(ints, Ints, Vec<i64>);
     getter!(floats, Floats, Vec<f32>);
-    getter!(strings, Strings, Vec<String>);
+    getter!(byte_strings, Strings, Vec<Vec<u8>>);
     getter!(dtypes, Types, Vec<DType>);
 }
 
@@ -455,6 +460,19 @@ impl OpContext for LocalContext<'_> {
         tensor.address = self.session.allocate(tensor.bytes())?;
         self.allocated.push(tensor.address);
         Ok(tensor)
+    }
+
+    fn release(&mut self, temporary: &Tensor) {
+        let is_it = |address: &u64| *address == temporary.address;
+        if let Some(at) = self.allocated.iter().position(is_it) {
+            self.allocated.swap_remove(at);
+            let freed = self.session.deallocate(temporary.address);
+            freed.unwrap_or_else(|e| log::error!("{e}"));
+        }
+    }
+
+    fn output_temp(&mut self, o: usize, temporary: &Tensor) -> Result<()> {
+        self.set(o, Output::Device(temporary.clone()))
     }
 
     fn read_variable(&mut self, i: usize) -> Result<Tensor> {

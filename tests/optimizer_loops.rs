@@ -17,7 +17,7 @@ use random_graphs::executor::run_with_effects;
 use random_graphs::generate::{Case, Profile, case};
 use random_graphs::run::{OnDevice, assert_same, number, on_host};
 use tensorflow_wgpu::optimizer::graph::{Frame, Graph, NodeId};
-use tensorflow_wgpu::optimizer::passes::{PASSES, Pass, run_all};
+use tensorflow_wgpu::optimizer::passes::{PASSES, Pass, REGIONS, run_all};
 use tensorflow_wgpu::{DType, Error};
 
 /// Scalar functions, which the host evaluates.
@@ -122,8 +122,12 @@ fn graphs_with_loops_keep_their_numbers_on_the_device() {
     let mut ops: BTreeSet<String> = BTreeSet::new();
     for seed in first..first + count {
         let case = case(seed, ON_DEVICE);
-        let after = optimized(&passes, seed, &case);
+        let mut after = optimized(&passes, seed, &case);
         ops.extend(after.ids().map(|id| after.node(id).op().to_owned()));
+        // Every second graph runs as regions.
+        if seed % 2 == 1 {
+            run_all(&[&REGIONS], &mut after).unwrap_or_else(|e| panic!("{e}"));
+        }
         let mut random = Random::new(seed);
         let [want, got] = [&parsed(&case), &after].map(|graph| {
             let mut device = OnDevice::new(numeric::session(), &case);

@@ -19,8 +19,9 @@ use random_graphs::executor::{run, run_with_effects};
 use random_graphs::generate::{Case, Profile, case};
 use random_graphs::run::{OnDevice, assert_same, number, on_host};
 use tensorflow_wgpu::HostTensor;
+use tensorflow_wgpu::kernels::fused::region;
 use tensorflow_wgpu::optimizer::graph::Graph;
-use tensorflow_wgpu::optimizer::passes::{PASSES, run_all};
+use tensorflow_wgpu::optimizer::passes::{PASSES, REGIONS, run_all};
 
 /// Only scalar functions, which the host evaluates.
 const SCALAR: Profile =
@@ -196,7 +197,7 @@ fn branches_and_effects_stay_what_they_are() {
 
 #[test]
 fn graphs_give_the_same_numbers_on_the_device() {
-    let mut made = 0;
+    let (mut made, mut regions) = (0, 0);
     let mut ops: BTreeSet<String> = BTreeSet::new();
     let (first, count) = (number("TF_WGPU_GRAPHS_FROM", 0), number("TF_WGPU_DEVICE_GRAPHS", 150));
     let everything = (first..first + count).map(|seed| (seed, EVERYTHING));
@@ -206,15 +207,25 @@ fn graphs_give_the_same_numbers_on_the_device() {
         let (before, after) = (parsed(&case), optimized(&case));
         made += fused(&after);
         ops.extend(after.ids().map(|id| after.node(id).op().to_owned()));
-        let mut random = Random::new(seed);
-        compare(seed, &case, [&before, &after], |graph| {
-            let mut device = OnDevice::new(numeric::session(), &case);
-            let fetched =
-                run(graph, &case, &mut random, &mut |node, inputs| device.node(node, inputs));
-            (fetched, (0..case.variables.len()).map(|v| device.value(v)).collect())
-        });
+        let mut variants = vec![after];
+        // Some graphs run as regions, too, of the program's nodes or of the optimizer's.
+        if seed % 3 == 0 {
+            let mut parted = if seed % 2 == 0 { before.clone() } else { variants[0].clone() };
+            run_all(&[&REGIONS], &mut parted).unwrap_or_else(|e| panic!("{e}"));
+            regions += parted.ids().filter(|id| parted.node(*id).op() == region::OP).count();
+            variants.push(parted);
+        }
+        for after in &variants {
+            let mut random = Random::new(seed);
+            compare(seed, &case, [&before, after], |graph| {
+                let mut device = OnDevice::new(numeric::session(), &case);
+                let fetched =
+                    run(graph, &case, &mut random, &mut |node, inputs| device.node(node, inputs));
+                (fetched, (0..case.variables.len()).map(|v| device.value(v)).collect())
+            });
+        }
     }
-    assert!(made > 400, "only {made} fused nodes");
+    assert!(made > 400 && regions > 20, "only {made} fused nodes, {regions} regions");
     let missing: Vec<_> = WANTED.iter().filter(|op| !ops.contains(**op)).collect();
     assert!(missing.is_empty(), "no graph has {missing:?}");
 }

@@ -35,6 +35,8 @@ pub(crate) struct Context {
     device: &'static Device,
     /// The op that runs.
     origin: Arc<Origin>,
+    /// The inputs of a region's node that has failed, described.
+    failed: Option<String>,
     /// Addresses of the inputs that were read so far, with the inputs' indices.
     seen: SmallVec<[(usize, u64); 4]>,
     /// Temporaries and variables' values in use.
@@ -62,6 +64,7 @@ impl Context {
             status,
             device,
             origin,
+            failed: None,
             seen: SmallVec::new(),
             held: SmallVec::new(),
             locked: SmallVec::new(),
@@ -95,6 +98,46 @@ impl Context {
         let view = self.get_input(i)?.view()?;
         self.seen.push((i, view.address));
         Ok(view)
+    }
+
+    /// Attributes memory and errors to a node of the region that runs, from now on.
+    pub fn work_for(&mut self, node: &Arc<Origin>, failed: Option<String>) {
+        self.origin.clone_from(node);
+        self.failed = failed;
+    }
+
+    /// The position of the tensor at this address among those that are kept alive.
+    fn held_at(&self, address: u64) -> Option<usize> {
+        self.held.iter().rposition(|tensor| tensor.address() == address)
+    }
+
+    /// Drops a tensor that is kept alive.
+    pub fn drop_held(&mut self, address: u64) {
+        if let Some(at) = self.held_at(address) {
+            self.held.swap_remove(at);
+        }
+    }
+
+    /// Makes a tensor that is kept alive the output `o`, with this shape and the output's type.
+    pub fn set_held(&self, o: usize, address: u64, dims: &[usize]) -> Result<()> {
+        let missing = || Error::Internal(format!("no temporary is at output {o}'s address"));
+        let tensor = &self.held[self.held_at(address).ok_or_else(missing)?];
+        self.set_viewed(o, tensor, dims)
+    }
+
+    /// Makes a tensor, seen with this shape and the output's type, the output `o`.
+    pub fn set_viewed(&self, o: usize, tensor: &OwnedTensor, dims: &[usize]) -> Result<()> {
+        // SAFETY: TF_ExpectedOutputDataType takes a valid context and an index below TF_NumOutputs.
+        let expected = unsafe {
+            if o >= (self.api.TF_NumOutputs)(self.raw) as usize {
+                return Err(Error::Internal(format!("there is no output {o}")));
+            }
+            (self.api.TF_ExpectedOutputDataType)(self.raw, o as c_int)
+        };
+        if expected == tensor.type_number() && tensor.dims()[..] == *dims {
+            return self.set_output(o, tensor);
+        }
+        self.set_output(o, &self.bitcast(tensor, expected, dims)?)
     }
 
     /// Keeps a tensor alive until the kernel returns.
@@ -229,12 +272,7 @@ impl Context {
     }
 
     /// The buffer of `from` seen with another type and other dims.
-    pub(super) fn bitcast(
-        &self,
-        from: &OwnedTensor,
-        dtype: c_int,
-        dims: &[usize],
-    ) -> Result<OwnedTensor> {
+    fn bitcast(&self, from: &OwnedTensor, dtype: c_int, dims: &[usize]) -> Result<OwnedTensor> {
         // For a type that is none of ours, TensorFlow checks the number of bytes.
         let (dims, _) = c_dims(DType::from_tf(dtype).unwrap_or(DType::U8), dims)?;
         // SAFETY: an empty vector needs no memory; the tensor only stands in for the result.
@@ -329,7 +367,7 @@ impl Context {
 
     /// Makes `error` the outcome of this execution, with op, node and inputs in its message.
     pub fn fail(&mut self, error: Error) {
-        let inputs = self.describe_inputs();
+        let inputs = self.failed.take().unwrap_or_else(|| self.describe_inputs());
         let large = match &error {
             Error::ResourceExhausted(_) => self.device.large_tensors(),
             _ => None,

@@ -89,7 +89,7 @@ impl Attrs for OneType {
     fn floats(&self, name: &str) -> Result<Vec<f32>> {
         self.missing(name)
     }
-    fn strings(&self, name: &str) -> Result<Vec<String>> {
+    fn byte_strings(&self, name: &str) -> Result<Vec<Vec<u8>>> {
         self.missing(name)
     }
     fn dtypes(&self, name: &str) -> Result<Vec<DType>> {

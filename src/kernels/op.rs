@@ -4,8 +4,10 @@
 //! them on plain Rust values for tests, benches and machines that have no TensorFlow.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use crate::device::Device;
+use crate::device::trace::Origin;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::{HostTensor, Tensor};
@@ -25,14 +27,22 @@ pub trait Attrs {
     fn bool(&self, name: &str) -> Result<bool>;
     /// `string` attribute, which must be UTF-8.
     fn string(&self, name: &str) -> Result<String>;
+    /// `list(string)` attribute whose strings are any bytes.
+    fn byte_strings(&self, name: &str) -> Result<Vec<Vec<u8>>>;
     /// `list(int)` attribute.
     fn ints(&self, name: &str) -> Result<Vec<i64>>;
     /// `list(float)` attribute.
     fn floats(&self, name: &str) -> Result<Vec<f32>>;
-    /// `list(string)` attribute, which must be UTF-8.
-    fn strings(&self, name: &str) -> Result<Vec<String>>;
     /// `list(type)` attribute.
     fn dtypes(&self, name: &str) -> Result<Vec<DType>>;
+
+    /// `list(string)` attribute, which must be UTF-8.
+    fn strings(&self, name: &str) -> Result<Vec<String>> {
+        let strings = self.byte_strings(name)?.into_iter().map(String::from_utf8);
+        strings
+            .collect::<Result<_, _>>()
+            .map_err(|_| Error::InvalidArgument(format!("attribute {name} is not UTF-8")))
+    }
 
     /// `shape` attribute of known rank; −1 for an unknown extent.
     fn shape(&self, name: &str) -> Result<Vec<i64>> {
@@ -153,6 +163,23 @@ pub trait OpContext {
     /// over it. A variable that is given twice is locked once, and its value lies at one address
     /// ([`super::aliases`]).
     fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()>;
+
+    /// Gives memory of [`OpContext::temp`] back before the kernel returns.
+    fn release(&mut self, temporary: &Tensor) {
+        let _ = temporary;
+    }
+
+    /// Makes memory of [`OpContext::temp`] the output `o`, with this type and shape.
+    fn output_temp(&mut self, o: usize, temporary: &Tensor) -> Result<()> {
+        let _ = temporary;
+        Err(Error::Unimplemented(format!("output {o} cannot be a temporary here")))
+    }
+
+    /// Says for which node of a region the kernel works from now on. `inputs` describes them if the
+    /// node has failed.
+    fn work_for(&mut self, node: &Arc<Origin>, inputs: Option<String>) {
+        let _ = (node, inputs);
+    }
 
     /// Passes the reference variable at input 0 on as output 0.
     fn pass_reference(&mut self) -> Result<()> {

@@ -5,7 +5,6 @@
 //! that cannot be handled stays unchanged.
 
 mod arity;
-pub mod attr;
 pub mod branches;
 pub mod clusters;
 pub mod decisions;
@@ -20,7 +19,6 @@ pub mod order;
 pub mod passes;
 pub mod paths;
 pub mod picture;
-pub mod proto;
 pub mod refusal;
 pub mod settings;
 pub mod shape;
@@ -28,6 +26,8 @@ pub mod text;
 pub mod variables;
 pub mod verify;
 pub mod wire;
+
+pub use crate::{attr, proto};
 
 use std::time::Instant;
 
@@ -69,7 +69,7 @@ pub fn optimize(
     settings: &Settings,
     memory: &LastGraph,
 ) -> Result<Option<Vec<u8>>> {
-    if settings.passes.is_empty() && settings.dump.is_none() {
+    if settings.passes.is_empty() && !settings.regions && settings.dump.is_none() {
         return Ok(None);
     }
     let start = Instant::now();
@@ -100,11 +100,15 @@ pub fn optimize(
         start.elapsed()
     );
     let mut dump = settings.dump.as_ref().map(|folder| dump::Dump::begin(folder, &graph));
-    passes::run_watched(&settings.passes, &mut graph, &mut |step, graph| {
+    let mut watch = |step: &passes::Step, graph: &Graph| {
         if let Some(dump) = &mut dump {
             dump.step(step, graph);
         }
-    })?;
+    };
+    passes::run_watched(&settings.passes, &mut graph, &mut watch)?;
+    if settings.regions {
+        passes::run_watched(&[&passes::REGIONS], &mut graph, &mut watch)?;
+    }
     if let Some(dump) = dump {
         dump.end(&graph);
     }

@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
-use super::passes::{self, PASSES, Pass};
+use super::passes::{PASSES, Pass};
 use crate::device_type::DeviceType;
 use crate::dump::Folder;
 
 /// The variable's name.
 pub const VARIABLE: &str = "TF_WGPU_OPTIMIZER";
 
+/// The name of the variable that asks for regions.
+pub const CAPTURE: &str = "TF_WGPU_CAPTURE";
+
 /// The settings of the optimizer.
 pub struct Settings {
     /// The passes to run, in their order.
     pub passes: Vec<&'static Pass>,
+    /// Whether [`super::passes::REGIONS`] runs after them.
+    pub regions: bool,
     /// The folder to which each graph is written.
     pub dump: Option<Arc<Folder>>,
     /// The type of our devices.
@@ -25,15 +30,19 @@ impl Settings {
     ///
     /// Each part that is not understood is described in a line for the log, and the rest is used.
     pub fn parse(text: &str) -> (Self, Vec<String>) {
-        let mut settings =
-            Self { passes: Vec::new(), dump: None, device_type: DeviceType::default() };
+        let mut settings = Self {
+            passes: Vec::new(),
+            regions: false,
+            dump: None,
+            device_type: DeviceType::default(),
+        };
         let mut problems = Vec::new();
         let mut named: Vec<&str> = Vec::new();
         let mut off = false;
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
             if part == "off" {
                 off = true;
-            } else if passes::find(part).is_some() {
+            } else if PASSES.iter().any(|pass| pass.name == part) {
                 named.push(part);
             } else {
                 let known: Vec<&str> = PASSES.iter().map(|p| p.name).collect();

@@ -38,11 +38,14 @@ use prost::Message;
 use super::attr::{Attr, constant};
 use super::graph::{Graph, Node};
 use super::proto::attr_value::{ListValue, Value};
-use super::proto::{NameAttrList, TensorProto, TensorShapeProto, tensor_shape_proto};
+use super::proto::{
+    AttrValue, NameAttrList, NodeDef, TensorProto, TensorShapeProto, tensor_shape_proto,
+};
 use super::shape::{Dim, TensorInfo};
 use super::wire;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::fused::region;
 use crate::tensor::HostTensor;
 
 const DEVICES: &str = "/job:localhost/replica:0/task:0/device:";
@@ -89,6 +92,7 @@ impl Graph {
         if !node.attrs().is_empty() {
             let attrs: Vec<String> = (node.attrs().iter())
                 .map(|(name, attr)| match is_broken {
+                    true if node.op() == region::OP && name == "nodes" => members(attr),
                     true => format!("{name}:{}", broken_attr(attr)),
                     false => format!("{name}: {}", attr_text(attr)),
                 })
@@ -148,6 +152,22 @@ fn bracketed([open, close]: [&str; 2], items: &[String], is_broken: bool) -> Str
     }
     let lines: String = items.iter().map(|item| format!("    {item},\n")).collect();
     format!("{open}\n{lines}{close}")
+}
+
+/// The nodes of a region, in a line each.
+fn members(attr: &Attr) -> String {
+    let mut text = "nodes: [".to_owned();
+    for (number, bytes) in attr.byte_strings().into_iter().flatten().enumerate() {
+        let Ok(node) = NodeDef::decode(&**bytes) else { continue };
+        let NodeDef { name, op, input, attr, .. } = node;
+        let value = |(name, attr): (String, AttrValue)| {
+            attr.value.map(|value| format!("{name}: {}", attr_text(&Attr::from(value))))
+        };
+        let attrs: Vec<String> = attr.into_iter().filter_map(value).collect();
+        let (input, attrs) = (input.join(", "), attrs.join(", "));
+        let _ = write!(text, "\n        {number}: {name} = {op}({input}) {{{attrs}}},");
+    }
+    text + "\n    ]"
 }
 
 /// An attribute's value behind its name: a string of several parts has a line for each.

@@ -19,6 +19,7 @@ mod recompute;
 mod reduce;
 mod reduce_sequence;
 mod reduce_tail;
+mod regions;
 mod rowwise;
 mod stacks;
 mod variables;

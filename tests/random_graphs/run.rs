@@ -119,9 +119,7 @@ fn local_node(op: &str, node: &graph::Node) -> local::Node {
             Some(local::Attr::String(v)) => made.attr(name, v.as_str()),
             Some(local::Attr::Ints(v)) => made.attr(name, &v[..]),
             Some(local::Attr::Floats(v)) => made.attr(name, &v[..]),
-            Some(local::Attr::Strings(v)) => {
-                made.attr(name, &v.iter().map(String::as_str).collect::<Vec<_>>()[..])
-            }
+            Some(local::Attr::Strings(v)) => made.attr(name, &v[..]),
             Some(local::Attr::Types(v)) => made.attr(name, &v[..]),
             None => made,
         }
@@ -142,6 +140,7 @@ fn local_attr(name: &str, attr: &attr::Attr) -> Option<local::Attr> {
         Value::List(list) if !list.f.is_empty() || name.ends_with("constants") => {
             local::Attr::Floats(list.f.clone())
         }
+        Value::List(list) if !list.s.is_empty() => local::Attr::Strings(list.s.clone()),
         Value::List(list) => local::Attr::Ints(list.i.clone()),
         _ => return None,
     })

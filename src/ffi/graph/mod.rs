@@ -24,7 +24,7 @@ use crate::ffi::status::TF_Status;
 use crate::ffi::{device_type, environment, plugin, second_copy};
 use crate::optimizer;
 use crate::optimizer::memory::LastGraph;
-use crate::optimizer::settings::{Settings, VARIABLE};
+use crate::optimizer::settings::{CAPTURE, Settings, VARIABLE};
 use crate::sys::guard::caught;
 
 /// Entry point of the graph C API.
@@ -165,6 +165,8 @@ extern "C" fn create() -> *mut c_void {
         // Unknown names of passes are reported when TensorFlow loads the plug-in.
         let (mut settings, _) = Settings::parse(&text);
         settings.device_type = device_type::get();
+        let capture = environment::lookup(CAPTURE).unwrap_or_default();
+        settings.regions = !settings.passes.is_empty() && capture.trim().eq_ignore_ascii_case("on");
         settings.dump = Folder::of_graphs();
         Ok(Handle::give(Optimizer { settings, memory: LastGraph::default() }))
     })

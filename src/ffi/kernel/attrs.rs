@@ -191,15 +191,10 @@ impl Attrs for Construction<'_> {
         numbers.into_iter().map(|n| dtype(n, name)).collect()
     }
 
-    fn strings(&self, name: &str) -> Result<Vec<String>> {
-        let node = self.node_def()?;
-        match node.attr.get(name).and_then(|v| v.value.as_ref()) {
-            Some(attr_value::Value::List(list)) => list
-                .s
-                .iter()
-                .map(|s| String::from_utf8(s.to_vec()))
-                .collect::<Result<_, _>>()
-                .map_err(|_| Error::InvalidArgument(format!("attribute {name} is not UTF-8"))),
+    fn byte_strings(&self, name: &str) -> Result<Vec<Vec<u8>>> {
+        let mut node = self.node_def()?;
+        match node.attr.remove(name).and_then(|v| v.value) {
+            Some(attr_value::Value::List(list)) => Ok(list.s),
             other => Err(Error::InvalidArgument(format!(
                 "attribute {name} should be a list of strings, is {other:?}"
             ))),

@@ -119,6 +119,7 @@ mod tests {
                     op.name
                 );
                 assert!(!attrs[..i].contains(name), "{}: two attributes {name}", op.name);
+                assert!(!arguments.contains(name), "{}: {name} has two meanings", op.name);
             }
             for spec in op.inputs.iter().chain(op.outputs) {
                 let types = spec.split_once(':').expect("checked above").1;

@@ -168,16 +168,7 @@ impl OpContext for Context {
 
     fn forward_input(&mut self, i: usize, o: usize, dims: &[usize]) -> Result<()> {
         let input = self.get_input(i)?;
-        // SAFETY: TF_ExpectedOutputDataType takes a valid context and an index below TF_NumOutputs.
-        let expected = unsafe {
-            if o >= (self.api().TF_NumOutputs)(self.raw()) as usize {
-                return Err(Error::Internal(format!("there is no output {o}")));
-            }
-            (self.api().TF_ExpectedOutputDataType)(self.raw(), o as c_int)
-        };
-        let same = expected == input.dtype()? as c_int && input.dims()[..] == *dims;
-        let output = if same { input } else { self.bitcast(&input, expected, dims)? };
-        self.set_output(o, &output)
+        self.set_viewed(o, &input, dims)
     }
 
     fn host_output(&mut self, i: usize, value: &HostTensor) -> Result<()> {
@@ -211,6 +202,18 @@ impl OpContext for Context {
         let address = tensor.address();
         self.hold(tensor);
         Ok(Tensor::new(dtype, dims, address))
+    }
+
+    fn release(&mut self, temporary: &Tensor) {
+        self.drop_held(temporary.address);
+    }
+
+    fn output_temp(&mut self, o: usize, temporary: &Tensor) -> Result<()> {
+        self.set_held(o, temporary.address, &temporary.dims)
+    }
+
+    fn work_for(&mut self, node: &Arc<Origin>, inputs: Option<String>) {
+        Self::work_for(self, node, inputs);
     }
 
     fn read_variable(&mut self, i: usize) -> Result<Tensor> {

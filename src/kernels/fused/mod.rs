@@ -11,6 +11,7 @@ pub mod predicate;
 pub mod products;
 pub mod quantized;
 pub mod reduce;
+pub mod region;
 pub mod replaced;
 pub mod rowwise;
 mod sibling_products;
@@ -33,6 +34,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     products::DEFINITIONS,
     quantized::DEFINITIONS,
     reduce::DEFINITIONS,
+    region::DEFINITIONS,
     rowwise::DEFINITIONS,
     stack::DEFINITIONS,
     update::DEFINITIONS,
@@ -48,6 +50,7 @@ pub fn register(registry: &mut Registry) {
     products::register(registry);
     quantized::register(registry);
     reduce::register(registry);
+    region::register(registry);
     rowwise::register(registry);
     stack::register(registry);
     update::register(registry);

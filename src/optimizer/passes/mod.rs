@@ -20,6 +20,7 @@ mod products;
 mod reads;
 mod recompute;
 mod reduce;
+mod regions;
 mod reshape;
 mod rowwise;
 mod stacks;
@@ -60,6 +61,9 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "ends", run: reduce::ends::run },
     Pass { name: "late", run: late::run },
 ];
+
+/// The pass that runs after all others, if `TF_WGPU_CAPTURE` asks for it.
+pub const REGIONS: Pass = Pass { name: "regions", run: regions::run };
 
 /// One run of a pass.
 #[derive(Debug, Clone, Copy)]
@@ -144,5 +148,5 @@ fn broken(pass: &Pass, rule: &Error) -> Error {
 
 /// The pass of this name.
 pub fn find(name: &str) -> Option<&'static Pass> {
-    PASSES.iter().find(|p| p.name == name)
+    PASSES.iter().chain([&REGIONS]).find(|p| p.name == name)
 }

@@ -8,7 +8,7 @@
 //! preserved nodes and nodes of other devices keep their names and ops; the inputs of a `Merge`
 //! exclude each other, and a step of a loop runs only if the loop goes on.
 
-mod signature;
+pub mod signature;
 
 use rustc_hash::FxHashSet;
 

@@ -66,39 +66,53 @@ pub fn check(graph: &Graph, id: NodeId) -> Result<()> {
 
 /// The types of a node's inputs and outputs.
 fn signature(graph: &Graph, node: &Node) -> (Types, Types) {
+    let flat = |arguments: Arguments<'_>| -> Types {
+        Some(arguments?.into_iter().flat_map(|(_, types)| types).collect())
+    };
+    let (inputs, outputs) = arguments(graph, node);
+    (flat(inputs), flat(outputs))
+}
+
+/// The names of a node's inputs or outputs, each with its types; `None` as for [`Types`].
+type Arguments<'g> = Option<Vec<(&'g str, Vec<Option<DType>>)>>;
+
+/// The inputs and outputs of a node.
+pub fn arguments<'g>(graph: &'g Graph, node: &Node) -> (Arguments<'g>, Arguments<'g>) {
     if let Some(def) = ours(node.op()) {
-        let types = |args: &[&str]| {
-            args.iter().try_fold(Vec::new(), |mut all, arg| {
-                let (_, kind) = arg.split_once(": ")?;
-                match kind.split_once(" * ") {
-                    Some((count, kind)) => all.extend(repeated(node, count, kind)?),
-                    None => all.extend(named(node, kind)?),
-                }
-                Some(all)
-            })
+        let types = |args: &[&'static str]| {
+            let of = |arg: &&'static str| {
+                let (name, kind) = arg.split_once(": ")?;
+                let types = match kind.split_once(" * ") {
+                    Some((count, kind)) => repeated(node, count, kind)?,
+                    None => named(node, kind)?,
+                };
+                Some((name, types))
+            };
+            args.iter().map(of).collect()
         };
         return (types(def.inputs), types(def.outputs));
     }
     let Some(def) = graph.op_def(node.op()) else { return (None, None) };
-    let types = |args: &[ArgDef]| {
-        args.iter().try_fold(Vec::new(), |mut all, arg| {
+    let types = |args: &'g [ArgDef]| {
+        let of = |arg: &'g ArgDef| {
             if arg.is_ref {
                 return None;
             }
             let fixed = vec![DType::from_tf(arg.r#type)];
             let one =
                 |kind: &str| if kind.is_empty() { Some(fixed.clone()) } else { named(node, kind) };
-            if !arg.type_list_attr.is_empty() {
-                all.extend(named(node, &arg.type_list_attr)?);
+            let types = if !arg.type_list_attr.is_empty() {
+                named(node, &arg.type_list_attr)?
             } else if !arg.number_attr.is_empty() {
                 let count = usize::try_from(node.attr(&arg.number_attr)?.int()?).ok()?;
                 let [dtype] = one(&arg.type_attr)?[..] else { return None };
-                all.extend(std::iter::repeat_n(dtype, count));
+                vec![dtype; count]
             } else {
-                all.extend(one(&arg.type_attr)?);
-            }
-            Some(all)
-        })
+                one(&arg.type_attr)?
+            };
+            Some((&*arg.name, types))
+        };
+        args.iter().map(of).collect()
     };
     (types(&def.input_arg), types(&def.output_arg))
 }

@@ -12,7 +12,7 @@ type Module = Vec<String>;
 /// below. `ffi` is TensorFlow's boundary, which nothing else imports.
 const LAYERS: &[&[&str]] = &[
     &["error", "device_type", "dtype", "kind", "settings", "dump"],
-    &["sys", "tensor"],
+    &["sys", "tensor", "proto", "attr"],
     &["shader"],
     &["device"],
     &["layout"],

@@ -5,9 +5,9 @@ use std::cell::OnceCell;
 use bytes::Bytes;
 use prost::Message;
 
-use super::proto::attr_value::{ListValue, Value};
-use super::proto::{AttrValue, TensorProto, TensorShapeProto, tensor_shape_proto};
 use crate::dtype::DType;
+use crate::proto::attr_value::{ListValue, Value};
+use crate::proto::{AttrValue, TensorProto, TensorShapeProto, tensor_shape_proto};
 use crate::tensor::HostTensor;
 
 /// An attribute's value.
@@ -89,6 +89,11 @@ impl Attr {
         }
     }
 
+    /// A `list(string)`.
+    pub fn byte_strings(&self) -> Option<&[Vec<u8>]> {
+        self.list().map(|l| &l.s[..])
+    }
+
     /// A `list(int)`.
     pub fn ints(&self) -> Option<&[i64]> {
         self.list().map(|l| &l.i[..])
@@ -157,6 +162,11 @@ impl From<&str> for Attr {
 impl From<String> for Attr {
     fn from(v: String) -> Self {
         Value::S(v.into_bytes()).into()
+    }
+}
+impl From<Vec<Vec<u8>>> for Attr {
+    fn from(s: Vec<Vec<u8>>) -> Self {
+        Value::List(ListValue { s, ..Default::default() }).into()
     }
 }
 impl From<&[i64]> for Attr {

@@ -1,0 +1,247 @@
+//! The nodes of a region, as its attributes tell them.
+//!
+//! A node is a NodeDef. Its inputs are `3:1` for port 1 of the region's node number 3, `t0` for the
+//! region's first tensor, and `h0` for its first input in host memory. A node of op Const is a
+//! value in host memory. The attribute [`TYPES`] lists the types of a node's outputs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use prost::Message;
+use rustc_hash::FxHashMap;
+
+use super::OP;
+use super::views::View;
+use crate::attr::{Attr, constant};
+use crate::device::Capabilities;
+use crate::device::trace::Origin;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::fused::replaced::replaced_ops;
+use crate::kernels::op::{Attrs, Kernel};
+use crate::kernels::registry::{Registration, Registry};
+use crate::proto::NodeDef;
+use crate::proto::attr_value::Value;
+use crate::tensor::HostTensor;
+
+/// The attribute of a member that lists the types of its outputs.
+pub const TYPES: &str = "_wgpu_types";
+
+/// The kernels of all ops, for any adapter: TensorFlow places no node on a device whose adapter
+/// lacks the node's types.
+static ROWS: LazyLock<FxHashMap<&'static str, Vec<Registration>>> = LazyLock::new(|| {
+    let mut rows: FxHashMap<_, Vec<Registration>> = FxHashMap::default();
+    for row in Registry::new(Capabilities::FULL).rows() {
+        rows.entry(row.op).or_default().push(row.clone());
+    }
+    rows
+});
+
+/// The registration that serves `op` with these types in a region. The kernel neither waits for the
+/// device nor uses functions that only TensorFlow has.
+pub fn row(op: &str, dtype_of: impl Fn(&str) -> Option<DType>) -> Option<&'static Registration> {
+    let fits = |row: &&Registration| row.types.iter().all(|(attr, t)| dtype_of(attr) == Some(*t));
+    let row = ROWS.get(op)?.iter().find(fits)?;
+    (row.need.is_none() && row.note.is_empty() && op != OP).then_some(row)
+}
+
+/// Where an input of a member comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// An output of an earlier member.
+    Value(usize, usize),
+    /// A tensor of the region's inputs.
+    Tensor(usize),
+    /// An input of the region in host memory.
+    Host(usize),
+    /// A constant in host memory.
+    Constant(usize),
+}
+
+/// A node of a region.
+pub struct Member {
+    /// The node's identity for profiles and errors.
+    pub origin: Arc<Origin>,
+    /// Its kernel.
+    pub kernel: Box<dyn Kernel>,
+    /// Its inputs.
+    pub inputs: Vec<Source>,
+    /// The types of its outputs, as far as they are known.
+    pub types: Vec<DType>,
+}
+
+/// The nodes of a region, in the order in which they run.
+#[derive(Default)]
+pub struct Members {
+    /// The nodes.
+    pub all: Vec<Member>,
+    /// Values in host memory.
+    pub constants: Vec<HostTensor>,
+    /// The region's outputs: members' numbers and ports.
+    pub outputs: Vec<(usize, usize)>,
+    /// The number of tensors among the region's inputs.
+    pub tensors: usize,
+    /// For each tensor of the inputs, the number of members' inputs that it is.
+    pub tensor_uses: Vec<u32>,
+    /// For each port of each member, the number of inputs and of region's outputs that it is.
+    pub uses: Vec<Vec<u32>>,
+}
+
+impl Members {
+    /// The members that a node's attributes hold.
+    pub fn new(attrs: &dyn Attrs) -> Result<Self> {
+        let tensors = attrs.dtypes("Ttensors")?.len();
+        let hosts = attrs.dtypes("Thost")?.len();
+        let mut members = Self { tensors, tensor_uses: vec![0; tensors], ..Self::default() };
+        // The place of each node among the members or constants.
+        let mut places: Vec<Source> = Vec::new();
+        for bytes in attrs.byte_strings("nodes")? {
+            let node = NodeDef::decode(&*bytes)
+                .map_err(|e| Error::InvalidArgument(format!("{OP}: a node cannot be read: {e}")))?;
+            places.push(members.add(node, &places, hosts)?);
+        }
+        let outputs = attrs.ints("outputs")?;
+        for pair in outputs.chunks_exact(2) {
+            let number = |k: usize| usize::try_from(pair[k]).ok();
+            let place = number(0).and_then(|at| places.get(at));
+            let (Some(Source::Value(at, _)), Some(port)) = (place, number(1)) else {
+                return Err(malformed(&format!("output {pair:?}")));
+            };
+            members.outputs.push((*at, port));
+            members.count(Source::Value(*at, port));
+        }
+        Ok(members)
+    }
+
+    /// Adds a node; returns its place.
+    fn add(&mut self, node: NodeDef, places: &[Source], hosts: usize) -> Result<Source> {
+        let attrs = NodeAttrs::of(&node);
+        if node.op == "Const" {
+            let value = attrs.get("value").and_then(Attr::tensor).and_then(constant);
+            self.constants.push(value.ok_or_else(|| malformed(&node.name))?);
+            return Ok(Source::Constant(self.constants.len() - 1));
+        }
+        let source = |text: &String| self.source(text, places, hosts);
+        let inputs: Option<Vec<Source>> = node.input.iter().map(source).collect();
+        let inputs = inputs.ok_or_else(|| malformed(&node.name))?;
+        inputs.iter().for_each(|input| self.count(*input));
+        let kernel = kernel(&node.op, &attrs).map_err(|e| e.context(&node.op))?;
+        let holds = replaced_ops(&node.op, &|attr| attrs.string(attr).ok()).join(", ");
+        let types = attrs.dtypes(TYPES).unwrap_or_default();
+        let origin = Arc::new(Origin { op: node.op, node: node.name, holds });
+        self.all.push(Member { origin, kernel, inputs, types });
+        self.uses.push(Vec::new());
+        Ok(Source::Value(self.all.len() - 1, 0))
+    }
+
+    /// The input with this text.
+    fn source(&self, text: &str, places: &[Source], hosts: usize) -> Option<Source> {
+        let below = |text: &str, end: usize| text.parse::<usize>().ok().filter(|n| *n < end);
+        if let Some(number) = text.strip_prefix('t') {
+            return below(number, self.tensors).map(Source::Tensor);
+        }
+        if let Some(number) = text.strip_prefix('h') {
+            return below(number, hosts).map(|number| Source::Host(self.tensors + number));
+        }
+        let (node, port) = text.split_once(':')?;
+        match places.get(node.parse::<usize>().ok()?)? {
+            Source::Value(node, _) => Some(Source::Value(*node, port.parse().ok()?)),
+            constant => Some(*constant),
+        }
+    }
+
+    /// Counts a use.
+    fn count(&mut self, source: Source) {
+        match source {
+            Source::Value(node, port) => {
+                let uses = &mut self.uses[node];
+                uses.resize(uses.len().max(port + 1), 0);
+                uses[port] += 1;
+            }
+            Source::Tensor(number) => self.tensor_uses[number] += 1,
+            Source::Host(_) | Source::Constant(_) => {}
+        }
+    }
+}
+
+fn malformed(what: &str) -> Error {
+    Error::InvalidArgument(format!("{OP}: {what} is malformed"))
+}
+
+/// The kernel of a node.
+fn kernel(op: &str, attrs: &NodeAttrs) -> Result<Box<dyn Kernel>> {
+    if let Some(view) = View::find(op, attrs.dtype("T").ok()) {
+        return view.kernel(attrs);
+    }
+    let row = row(op, |attr| attrs.dtype(attr).ok());
+    (row.ok_or_else(|| Error::NotFound(format!("no kernel for {op} in a region")))?.create)(attrs)
+}
+
+/// The attributes of a NodeDef.
+struct NodeAttrs {
+    op: String,
+    attrs: BTreeMap<String, Attr>,
+}
+
+impl NodeAttrs {
+    fn of(node: &NodeDef) -> Self {
+        let value = |(name, value): (&String, &crate::proto::AttrValue)| {
+            Some((name.clone(), Attr::from(value.value.clone()?)))
+        };
+        Self { op: node.op.clone(), attrs: node.attr.iter().filter_map(value).collect() }
+    }
+
+    fn get(&self, name: &str) -> Option<&Attr> {
+        self.attrs.get(name)
+    }
+
+    fn read<'a, T>(&'a self, name: &str, read: impl Fn(&'a Attr) -> Option<T>) -> Result<T> {
+        self.get(name).and_then(read).ok_or_else(|| {
+            Error::InvalidArgument(format!(
+                "{}: attribute {name} is missing or of another kind",
+                self.op
+            ))
+        })
+    }
+}
+
+impl Attrs for NodeAttrs {
+    fn op(&self) -> &str {
+        &self.op
+    }
+    fn dtype(&self, name: &str) -> Result<DType> {
+        self.read(name, Attr::dtype)
+    }
+    fn int(&self, name: &str) -> Result<i64> {
+        self.read(name, Attr::int)
+    }
+    fn float(&self, name: &str) -> Result<f32> {
+        self.read(name, Attr::float)
+    }
+    fn bool(&self, name: &str) -> Result<bool> {
+        self.read(name, Attr::bool)
+    }
+    fn string(&self, name: &str) -> Result<String> {
+        self.read(name, Attr::string).map(str::to_owned)
+    }
+    fn byte_strings(&self, name: &str) -> Result<Vec<Vec<u8>>> {
+        self.read(name, Attr::byte_strings).map(<[_]>::to_vec)
+    }
+    fn ints(&self, name: &str) -> Result<Vec<i64>> {
+        self.read(name, Attr::ints).map(<[_]>::to_vec)
+    }
+    fn floats(&self, name: &str) -> Result<Vec<f32>> {
+        self.read(name, Attr::floats).map(<[_]>::to_vec)
+    }
+    fn dtypes(&self, name: &str) -> Result<Vec<DType>> {
+        self.read(name, Attr::dtypes)
+    }
+    fn shape(&self, name: &str) -> Result<Vec<i64>> {
+        self.read(name, |attr| match attr.value() {
+            Some(Value::Shape(shape)) if !shape.unknown_rank => {
+                Some(shape.dim.iter().map(|d| d.size).collect())
+            }
+            _ => None,
+        })
+    }
+}

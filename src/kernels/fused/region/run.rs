@@ -1,0 +1,344 @@
+//! One execution of a region.
+
+use std::fmt::Write;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::members::{Member, Members, Source};
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
+use crate::sys::guard::caught;
+use crate::tensor::{HostTensor, Tensor, shape_text};
+
+/// The alignment of the start of a buffer that a kernel may write in place.
+const ALIGNMENT: u64 = 16;
+
+/// The owner of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// The region's input of this number.
+    Input(usize),
+    /// Temporary memory.
+    Temporary,
+    /// The region's output of this number.
+    Output(usize),
+}
+
+/// Memory that values share.
+struct Buffer {
+    memory: Tensor,
+    owner: Owner,
+    /// The number of uses to come of the values in it.
+    uses: u32,
+}
+
+/// A member's output: a tensor, and the number of its buffer.
+#[derive(Clone)]
+struct Value {
+    tensor: Tensor,
+    buffer: usize,
+}
+
+/// The values of a region while it runs.
+pub struct Run<'r> {
+    members: &'r Members,
+    /// The region's tensors, once a member has read them.
+    tensors: Vec<Option<Tensor>>,
+    /// The outputs of the members that have run.
+    values: Vec<SmallVec<[Option<Value>; 2]>>,
+    /// The buffers; those of the region's tensors come first.
+    buffers: Vec<Buffer>,
+}
+
+impl<'r> Run<'r> {
+    /// A run that begins.
+    pub fn new(members: &'r Members) -> Self {
+        let empty = Tensor::new(DType::U8, &[0], 0);
+        let input = |(i, uses): (usize, &u32)| Buffer {
+            memory: empty.clone(),
+            owner: Owner::Input(i),
+            uses: *uses,
+        };
+        Self {
+            members,
+            tensors: vec![None; members.tensors],
+            values: Vec::with_capacity(members.all.len()),
+            buffers: members.tensor_uses.iter().enumerate().map(input).collect(),
+        }
+    }
+
+    /// Runs the member number `at`, the next one.
+    pub fn member(&mut self, ctx: &mut dyn OpContext, at: usize) -> Result<()> {
+        let member = &self.members.all[at];
+        ctx.work_for(&member.origin, None);
+        let _span = ctx.device().op_span(&member.origin);
+        let mut inner = MemberContext {
+            ctx,
+            run: self,
+            member,
+            at,
+            temporaries: SmallVec::new(),
+            outputs: smallvec![],
+        };
+        let outcome = caught(&member.origin.op, || {
+            member.kernel.compute(&mut inner)?;
+            inner.ctx.device().check()
+        });
+        let MemberContext { temporaries, outputs, .. } = inner;
+        if let Err(e) = outcome {
+            let inputs = self.describe(ctx, member);
+            ctx.work_for(&member.origin, Some(inputs));
+            return Err(e);
+        }
+        temporaries.iter().for_each(|temporary| ctx.release(temporary));
+        let made: SmallVec<[usize; 2]> = outputs.iter().flatten().map(|v| v.buffer).collect();
+        self.values.push(outputs);
+        for input in &member.inputs {
+            if let Some(buffer) = self.buffer(*input) {
+                self.used(ctx, buffer);
+            }
+        }
+        made.into_iter().for_each(|buffer| self.used(ctx, buffer));
+        Ok(())
+    }
+
+    /// Sets the region's outputs.
+    pub fn finish(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        for (o, (at, port)) in self.members.outputs.iter().enumerate() {
+            let Value { tensor, buffer } = self.value(*at, *port)?;
+            match self.buffers[buffer].owner {
+                Owner::Input(i) => ctx.forward_input(i, o, &tensor.dims)?,
+                // All empty tensors may have one address.
+                Owner::Temporary if tensor.is_empty() => {
+                    ctx.output(o, tensor.dtype, &tensor.dims)?;
+                }
+                Owner::Temporary => ctx.output_temp(o, &tensor)?,
+                Owner::Output(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a use of a buffer.
+    fn used(&mut self, ctx: &mut dyn OpContext, buffer: usize) {
+        let buffer = &mut self.buffers[buffer];
+        buffer.uses -= 1;
+        if buffer.uses == 0 && buffer.owner == Owner::Temporary && !buffer.memory.is_empty() {
+            ctx.release(&buffer.memory);
+        }
+    }
+
+    fn value(&self, at: usize, port: usize) -> Result<Value> {
+        let value = self.values.get(at).and_then(|outputs| outputs.get(port)?.clone());
+        value.ok_or_else(|| {
+            let node = &self.members.all[at].origin.node;
+            Error::Internal(format!("output {port} of {node} was not set"))
+        })
+    }
+
+    /// The buffer of an input, unless it is in host memory.
+    fn buffer(&self, source: Source) -> Option<usize> {
+        match source {
+            Source::Value(at, port) => Some(self.values[at].get(port)?.as_ref()?.buffer),
+            Source::Tensor(i) => Some(i),
+            Source::Host(_) | Source::Constant(_) => None,
+        }
+    }
+
+    /// An input on the device.
+    fn tensor(&mut self, ctx: &mut dyn OpContext, source: Source) -> Result<Value> {
+        match source {
+            Source::Value(at, port) => self.value(at, port),
+            Source::Tensor(i) => {
+                let tensor = match &self.tensors[i] {
+                    Some(tensor) => tensor.clone(),
+                    None => self.tensors[i].insert(ctx.input(i)?).clone(),
+                };
+                Ok(Value { tensor, buffer: i })
+            }
+            Source::Host(_) | Source::Constant(_) => Err(Error::Internal(
+                "an input is in host memory, the kernel reads it on the device".into(),
+            )),
+        }
+    }
+
+    /// An input in host memory.
+    fn host(&self, ctx: &mut dyn OpContext, source: Source) -> Result<HostTensor> {
+        match source {
+            Source::Host(i) => ctx.host_input(i),
+            Source::Constant(k) => Ok(self.members.constants[k].clone()),
+            Source::Value(..) | Source::Tensor(_) => Err(Error::Internal(
+                "an input is on the device, the kernel reads it on the host".into(),
+            )),
+        }
+    }
+
+    /// The inputs of a member as `float32[2,3], int32[2]`, for error messages.
+    fn describe(&mut self, ctx: &mut dyn OpContext, member: &Member) -> String {
+        let mut text = String::new();
+        for source in &member.inputs {
+            let separator = if text.is_empty() { "" } else { ", " };
+            let seen = match source {
+                Source::Value(..) | Source::Tensor(_) => {
+                    self.tensor(ctx, *source).map(|v| (v.tensor.dtype, v.tensor.dims))
+                }
+                _ => self.host(ctx, *source).map(|t| (t.dtype, t.dims)),
+            };
+            let _ = match seen {
+                Ok((dtype, dims)) => write!(text, "{separator}{dtype}{}", shape_text(&dims)),
+                Err(_) => write!(text, "{separator}unknown"),
+            };
+        }
+        text
+    }
+}
+
+/// The context of a member.
+struct MemberContext<'c, 'r> {
+    ctx: &'c mut dyn OpContext,
+    run: &'c mut Run<'r>,
+    member: &'r Member,
+    /// Its number.
+    at: usize,
+    temporaries: SmallVec<[Tensor; 4]>,
+    outputs: SmallVec<[Option<Value>; 2]>,
+}
+
+impl MemberContext<'_, '_> {
+    fn source(&self, i: usize) -> Result<Source> {
+        let source = self.member.inputs.get(i).copied();
+        source.ok_or_else(|| Error::Internal(format!("there is no input {i}")))
+    }
+
+    fn value(&mut self, i: usize) -> Result<Value> {
+        let source = self.source(i)?;
+        self.run.tensor(self.ctx, source)
+    }
+
+    /// The uses to come of output `o`.
+    fn uses(&self, o: usize) -> u32 {
+        self.run.members.uses[self.at].get(o).copied().unwrap_or(0)
+    }
+
+    /// Sets output `o`. This run of the kernel counts as one use, which ends with it.
+    fn set(&mut self, o: usize, tensor: Tensor, buffer: usize) -> Result<()> {
+        self.outputs.resize(self.outputs.len().max(o + 1), None);
+        if self.outputs[o].is_some() {
+            return Err(Error::Internal(format!("output {o} is allocated twice")));
+        }
+        self.run.buffers[buffer].uses += self.uses(o) + 1;
+        self.outputs[o] = Some(Value { tensor, buffer });
+        Ok(())
+    }
+
+    /// Sets output `o` to new memory.
+    fn make(&mut self, o: usize, tensor: Tensor, owner: Owner) -> Result<Tensor> {
+        self.run.buffers.push(Buffer { memory: tensor.clone(), owner, uses: 0 });
+        self.set(o, tensor.clone(), self.run.buffers.len() - 1)?;
+        Ok(tensor)
+    }
+
+    /// The output of the region that output `o` is, if nothing else reads it.
+    fn region_output(&self, o: usize) -> Option<usize> {
+        let is_it = |output: &(usize, usize)| *output == (self.at, o);
+        self.run.members.outputs.iter().position(is_it).filter(|_| self.uses(o) == 1)
+    }
+}
+
+fn refused<T>(what: &str) -> Result<T> {
+    Err(Error::Internal(format!("a member of a region has no {what}")))
+}
+
+impl OpContext for MemberContext<'_, '_> {
+    fn device(&self) -> &Device {
+        self.ctx.device()
+    }
+
+    fn num_inputs(&self) -> usize {
+        self.member.inputs.len()
+    }
+
+    fn input(&mut self, i: usize) -> Result<Tensor> {
+        Ok(self.value(i)?.tensor)
+    }
+
+    fn host_input(&mut self, i: usize) -> Result<HostTensor> {
+        let source = self.source(i)?;
+        self.run.host(self.ctx, source)
+    }
+
+    fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let tensor = self.ctx.temp(dtype, dims)?;
+        self.make(i, tensor, Owner::Temporary)
+    }
+
+    fn forward_or_output(
+        &mut self,
+        candidates: &[usize],
+        i: usize,
+        dtype: DType,
+        dims: &[usize],
+    ) -> Result<Tensor> {
+        let mut inputs: SmallVec<[usize; 4]> = SmallVec::new();
+        for candidate in candidates {
+            let Value { tensor, buffer } = self.value(*candidate)?;
+            let fits = tensor.dtype == dtype
+                && tensor.len() == dims.iter().product::<usize>()
+                && tensor.address.is_multiple_of(ALIGNMENT)
+                && self.run.buffers[buffer].uses == 1;
+            match self.run.buffers[buffer].owner {
+                Owner::Temporary if fits => {
+                    let tensor = tensor.reshaped(dims);
+                    self.set(i, tensor.clone(), buffer)?;
+                    return Ok(tensor);
+                }
+                Owner::Input(input) if fits => inputs.push(input),
+                _ => {}
+            }
+        }
+        if !inputs.is_empty()
+            && let Some(o) = self.region_output(i)
+        {
+            let tensor = self.ctx.forward_or_output(&inputs, o, dtype, dims)?;
+            return self.make(i, tensor, Owner::Output(o));
+        }
+        self.output(i, dtype, dims)
+    }
+
+    fn forward_input(&mut self, i: usize, o: usize, dims: &[usize]) -> Result<()> {
+        let Value { tensor, buffer } = self.value(i)?;
+        let dtype = self.member.types.get(o).copied().unwrap_or(tensor.dtype);
+        self.set(o, Tensor::new(dtype, dims, tensor.address), buffer)
+    }
+
+    fn host_output(&mut self, _: usize, _: &HostTensor) -> Result<()> {
+        refused("output in host memory")
+    }
+
+    fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let tensor = self.ctx.temp(dtype, dims)?;
+        if !tensor.is_empty() {
+            self.temporaries.push(tensor.clone());
+        }
+        Ok(tensor)
+    }
+
+    fn read_variable(&mut self, _: usize) -> Result<Tensor> {
+        refused("variable")
+    }
+
+    fn update_variable(
+        &mut self,
+        _: usize,
+        _: VariableUpdate,
+        _: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
+    ) -> Result<()> {
+        refused("variable")
+    }
+
+    fn update_variables(&mut self, _: &[usize], _: &mut UpdateAll<'_>) -> Result<()> {
+        refused("variable")
+    }
+}

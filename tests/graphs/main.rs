@@ -3,6 +3,7 @@
 mod attention;
 mod attention_gradient;
 mod branches;
+mod carried;
 mod cleanup;
 mod concat;
 mod contraction;

@@ -7,6 +7,7 @@ use super::verify::Verifier;
 use crate::error::{Error, Result};
 
 mod attention;
+mod carried;
 mod cleanup;
 mod concat;
 mod contraction;
@@ -41,6 +42,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "cleanup", run: cleanup::run },
     Pass { name: "predicates", run: predicates::run },
     Pass { name: "stacks", run: stacks::run },
+    Pass { name: "carried", run: carried::run },
     Pass { name: "reads", run: reads::run },
     Pass { name: "folding", run: folding::run },
     Pass { name: "invariants", run: invariants::run },

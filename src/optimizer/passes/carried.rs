@@ -1,0 +1,282 @@
+//! Tensors that a loop carries as one stack are carried one by one.
+//!
+//! KerasHub keeps the keys and values of all layers in one tensor. Each step of `generate` takes
+//! every layer's keys and values out of it, writes those of one token, and stacks all of them for
+//! the next step, so that a token would cost several copies of the whole cache. If each layer's
+//! tensor is a variable of the loop, nothing is taken out and nothing is stacked, and an update is
+//! the last reader of its tensor and writes in place.
+//!
+//! A variable of a loop is a stack if each step ends with a `Pack` of it, and if its other readers
+//! take single coordinates of the packed axis. The tensors in a stack may be stacks, too.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::movement::slice::{Masks, StridedSpec};
+use crate::optimizer::attr::Attr;
+use crate::optimizer::branches::Branches;
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::shape::TensorInfo;
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    let is_merge = |id: &NodeId| graph.node(*id).op() == "Merge";
+    let mut open: Vec<NodeId> = order.iter().copied().filter(is_merge).collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    let branches = Branches::of(graph, &order);
+    while let Some(merge) = open.pop() {
+        if let Some(stack) = Stack::find(graph, &branches, merge) {
+            open.extend(stack.replace(graph));
+        }
+    }
+    Ok(())
+}
+
+/// A variable of a loop.
+#[derive(Clone, Copy)]
+struct Carried {
+    enter: NodeId,
+    merge: NodeId,
+    switch: NodeId,
+    /// The tensor that leaves the loop, if a node takes it out.
+    exit: Option<NodeId>,
+    next: NodeId,
+}
+
+impl Carried {
+    /// The variable that `merge` begins, if the loop's steps alone read it.
+    fn of(graph: &Graph, merge: NodeId) -> Option<Self> {
+        let &[begin, back] = graph.node(merge).inputs() else { return None };
+        let is = |id: NodeId, op: &str| {
+            graph.node(id).op() == op && graph.node(id).on_wgpu() && !graph.is_preserved(id)
+        };
+        let output = |node, port| Output { node, port };
+        let mut readers = graph.readers_in_any_order(output(merge, 0));
+        let (switch, _) = readers.next()?;
+        let alone = readers.next().is_none();
+        let own = is(merge, "Merge")
+            && is(begin.node, "Enter")
+            && is(back.node, "NextIteration")
+            && is(switch, "Switch")
+            && alone
+            && graph.readers_in_any_order(output(merge, 1)).next().is_none()
+            && graph.waiters(switch).next().is_none();
+        let condition = graph.node(switch).inputs().get(1)?;
+        let mut exits = graph.readers_in_any_order(output(switch, 0)).map(|(id, _)| id);
+        let exit = exits.next();
+        let ends = graph.node(condition.node).op() == "LoopCond"
+            && exit.is_none_or(|id| is(id, "Exit"))
+            && exits.next().is_none();
+        (own && ends).then_some(Self { enter: begin.node, merge, switch, exit, next: back.node })
+    }
+}
+
+/// A stack that a loop carries.
+struct Stack {
+    carried: Carried,
+    axis: usize,
+    /// The tensors that a step packs, and the node that packs them.
+    items: Vec<Output>,
+    pack: NodeId,
+    /// The nodes that take a tensor out, each with the tensor's number.
+    picks: Vec<(NodeId, usize)>,
+    /// The tensors of the stack with which the loop begins, if a node packs them.
+    begun: Option<Vec<Output>>,
+    /// The type and shape of each tensor.
+    info: TensorInfo,
+}
+
+impl Stack {
+    fn find(graph: &Graph, branches: &Branches, merge: NodeId) -> Option<Self> {
+        let carried = Carried::of(graph, merge)?;
+        let output = |node, port| Output { node, port };
+        let last = *graph.node(carried.next).inputs().first()?;
+        let whole = graph.info(output(carried.switch, 1)).clone();
+        let (axis, items) = packed(graph, last, &whole)?;
+        let pack = last.node;
+        // A tensor that were there in other steps than the stack would begin further steps.
+        let together = items
+            .iter()
+            .all(|item| branches.agree(item.node, pack) && graph.node(item.node).op() != "Switch");
+        let single = graph.users(pack) == [carried.next] && !graph.is_preserved(pack);
+        let dtype = whole.dtype.filter(|dtype| *dtype != DType::I32)?;
+        let readers = graph.readers(output(carried.switch, 1));
+        let picks = readers.map(|(id, _)| Some((id, pick(graph, id, axis, items.len(), &whole)?)));
+        let picks: Vec<(NodeId, usize)> = picks.collect::<Option<_>>()?;
+        let first = *graph.node(carried.enter).inputs().first()?;
+        let begun = packed(graph, first, &whole)
+            .filter(|(at, begun)| *at == axis && begun.len() == items.len())
+            .map(|(_, begun)| begun);
+        // A loop without steps must not cost more.
+        let exit = carried.exit.is_some_and(|exit| graph.is_read(exit));
+        let mut shape = whole.shape?;
+        shape.remove(axis);
+        let info = TensorInfo { dtype: Some(dtype), shape: Some(shape) };
+        let fits = together && single && !picks.is_empty() && (begun.is_some() || !exit);
+        fits.then_some(Self { carried, axis, items, pack, picks, begun, info })
+    }
+
+    /// Carries the tensors one by one. Returns the nodes that begin them.
+    fn replace(self, graph: &mut Graph) -> Vec<NodeId> {
+        let Self { carried, axis, items, pack, picks, begun, info } = self;
+        let begun = begun.unwrap_or_else(|| unpacked(graph, &carried, axis, items.len(), &info));
+        let parts: Vec<Carried> =
+            begun.iter().map(|begin| carried.part(graph, *begin, &info)).collect();
+        for (part, item) in parts.iter().zip(&items) {
+            graph.set_input(part.next, 0, *item);
+            for control in graph.node(pack).controls().to_vec() {
+                graph.add_control(part.next, control);
+            }
+        }
+        for (id, number) in picks {
+            let part = Output { node: parts[number].switch, port: 1 };
+            if graph.waiters(id).next().is_some() {
+                let there = graph.control_of(part);
+                graph.replace_waiters(id, there);
+            }
+            graph.replace_readers(Output { node: id, port: 0 }, part);
+            graph.remove(id);
+        }
+        if let Some(exit) = carried.exit {
+            let ends: Vec<NodeId> = parts.iter().filter_map(|part| part.exit).collect();
+            graph.replace_waiters(exit, ends[0]);
+            if graph.is_read(exit) {
+                let inputs = ends.iter().map(|node| Output { node: *node, port: 0 }).collect();
+                let stack = NewNode {
+                    name: format!("{}/stack", graph.node(exit).name()),
+                    op: "Pack".to_owned(),
+                    device: graph.node(exit).device().to_owned(),
+                    inputs,
+                    infos: graph.node(carried.merge).infos()[..1].to_vec(),
+                    attrs: of_stack("N", axis, items.len(), &info),
+                    ..NewNode::default()
+                };
+                let stack = graph.add(stack);
+                let output = |node| Output { node, port: 0 };
+                graph.replace_readers(output(exit), output(stack));
+            }
+            graph.remove(exit);
+        }
+        graph.replace_waiters(carried.next, parts[0].next);
+        graph.replace_waiters(carried.merge, parts[0].merge);
+        graph.replace_waiters(carried.enter, parts[0].enter);
+        graph.remove_all(&[carried.enter, carried.merge, carried.switch, carried.next, pack]);
+        parts.iter().map(|part| part.merge).collect()
+    }
+}
+
+impl Carried {
+    /// A variable of the same loop that begins with `begin`, whose steps do not change it yet.
+    fn part(&self, graph: &mut Graph, begin: Output, info: &TensorInfo) -> Self {
+        let one = vec![info.clone()];
+        let enter = beside(graph, self.enter, vec![begin], one.clone());
+        let infos = [one.clone(), graph.node(self.merge).infos()[1..].to_vec()].concat();
+        let merge = beside(graph, self.merge, vec![enter, enter], infos);
+        let condition = graph.node(self.switch).inputs()[1];
+        let switch = beside(graph, self.switch, vec![merge, condition], vec![info.clone(); 2]).node;
+        let exit = self.exit.map(|exit| {
+            beside(graph, exit, vec![Output { node: switch, port: 0 }], one.clone()).node
+        });
+        let again = Output { node: switch, port: 1 };
+        let next = beside(graph, self.next, vec![again], one);
+        graph.set_input(merge.node, 1, next);
+        Self { enter: enter.node, merge: merge.node, switch, exit, next: next.node }
+    }
+}
+
+/// A node like `id` with other inputs, which waits for the same nodes.
+fn beside(graph: &mut Graph, id: NodeId, inputs: Vec<Output>, infos: Vec<TensorInfo>) -> Output {
+    /// All attributes of the ops that carry tensors.
+    const NAMES: [&str; 5] = ["N", "T", "frame_name", "is_constant", "parallel_iterations"];
+    let node = graph.node(id);
+    let attrs = NAMES.iter().filter_map(|name| Some((*name, node.attr(name)?.clone())));
+    let new = NewNode {
+        name: format!("{}/part", node.name()),
+        op: node.op().to_owned(),
+        device: node.device().to_owned(),
+        inputs,
+        controls: node.controls().to_vec(),
+        attrs: attrs.collect(),
+        infos,
+    };
+    Output { node: graph.add(new), port: 0 }
+}
+
+/// The tensors of the stack that enters a loop, taken out in front of it.
+fn unpacked(
+    graph: &mut Graph,
+    carried: &Carried,
+    axis: usize,
+    count: usize,
+    info: &TensorInfo,
+) -> Vec<Output> {
+    let enter = graph.node(carried.enter);
+    let new = NewNode {
+        name: format!("{}/unstack", enter.name()),
+        op: "Unpack".to_owned(),
+        device: enter.device().to_owned(),
+        inputs: enter.inputs().to_vec(),
+        controls: Vec::new(),
+        attrs: of_stack("num", axis, count, info),
+        infos: vec![info.clone(); count],
+    };
+    let node = graph.add(new);
+    (0..count as u32).map(|port| Output { node, port }).collect()
+}
+
+/// The attributes of a `Pack` or an `Unpack`, which names the number of tensors `count`.
+fn of_stack(
+    count: &'static str,
+    axis: usize,
+    tensors: usize,
+    info: &TensorInfo,
+) -> Vec<(&'static str, Attr)> {
+    let dtype = info.dtype.map(|dtype| ("T", dtype.into()));
+    [(count, (tensors as i64).into()), ("axis", (axis as i64).into())]
+        .into_iter()
+        .chain(dtype)
+        .collect()
+}
+
+/// The axis and the tensors of a stack that a `Pack` makes.
+fn packed(graph: &Graph, stack: Output, info: &TensorInfo) -> Option<(usize, Vec<Output>)> {
+    let node = graph.node(stack.node);
+    let rank = info.rank()? as i64;
+    let axis = node.attr("axis").and_then(Attr::int)?;
+    let axis = if axis < 0 { axis + rank } else { axis };
+    let fits = node.op() == "Pack" && node.on_wgpu() && (0..rank).contains(&axis);
+    fits.then(|| (axis as usize, node.inputs().to_vec()))
+}
+
+/// The coordinate of `axis` of which a node takes everything. The axis has `count` coordinates.
+fn pick(graph: &Graph, id: NodeId, axis: usize, count: usize, of: &TensorInfo) -> Option<usize> {
+    /// A size of an axis whose extent is unknown: a slice that takes all of it takes all of any.
+    const ANY: usize = i64::MAX as usize;
+    let node = graph.node(id);
+    let &[_, begin, end, strides] = node.inputs() else { return None };
+    let plain = node.op() == "StridedSlice"
+        && node.on_wgpu()
+        && node.controls().is_empty()
+        && !graph.is_preserved(id);
+    let mask = |name: &str| node.attr(name).and_then(Attr::int).unwrap_or(0);
+    let masks = Masks {
+        begin: mask("begin_mask"),
+        end: mask("end_mask"),
+        ellipsis: mask("ellipsis_mask"),
+        new_axis: mask("new_axis_mask"),
+        shrink_axis: mask("shrink_axis_mask"),
+    };
+    let [begin, end, strides] =
+        [begin, end, strides].map(|vector| graph.constant(vector)?.to_i64().ok());
+    let mut dims: Vec<usize> =
+        of.shape.as_ref()?.iter().map(|extent| extent.known().unwrap_or(ANY)).collect();
+    dims[axis] = count;
+    let spec = StridedSpec::resolve(&begin?, &end?, &strides?, &masks, &dims).ok()?;
+    let is_whole = |d: usize| spec.begin[d] == 0 && spec.stride[d] == 1 && spec.count[d] == dims[d];
+    let single = spec.count[axis] == 1 && (0..dims.len()).all(|d| d == axis || is_whole(d));
+    dims.remove(axis);
+    let fits = plain && single && spec.shape[..] == dims[..];
+    fits.then_some(usize::try_from(spec.begin[axis]).ok()?)
+}

@@ -1,0 +1,139 @@
+//! Stacks that loops carry.
+
+use super::{after, refuse};
+
+/// A loop that carries the stack of `k` and `v`. A step takes both out, adds `d` to each and stacks
+/// them again.
+fn looped(replaced: &[(&str, &str)]) -> String {
+    let text = "preserve out
+         k = Placeholder -> float32[4, 8]
+         v = Placeholder -> float32[4, 8]
+         d = Placeholder -> float32[]
+         stack = Pack(k, v) {N: 2, T: float32, axis: 1} -> float32[4, 2, 8]
+         more = LoopCond(test) -> bool[]
+         test = Custom(n) -> bool[]
+         i = Enter(d) {T: float32, frame_name: \"f\", is_constant: false, parallel_iterations: 10} \
+         -> float32[]
+         n = Merge(i, o) {N: 2, T: float32} -> float32[], int32[]
+         w = Switch(n, more) {T: float32} -> float32[], float32[]
+         o = NextIteration(w:1) {T: float32} -> float32[]
+         e = Enter(stack) {T: float32, frame_name: \"f\", is_constant: false, \
+         parallel_iterations: 10} -> float32[4, 2, 8]
+         m = Merge(e, next) {N: 2, T: float32} -> float32[4, 2, 8], int32[]
+         s = Switch(m, more) {T: float32} -> float32[4, 2, 8], float32[4, 2, 8]
+         pivot = Identity(w:1) {T: float32} -> float32[]
+         zero = Const(^pivot) {dtype: int32, value: tensor int32[2] [0, 0]} -> int32[2]
+         one = Const(^pivot) {dtype: int32, value: tensor int32[2] [0, 1]} -> int32[2]
+         two = Const(^pivot) {dtype: int32, value: tensor int32[2] [0, 2]} -> int32[2]
+         ones = Const(^pivot) {dtype: int32, value: tensor int32[2] [1, 1]} -> int32[2]
+         a = StridedSlice(s:1, zero, one, ones) {Index: int32, T: float32, begin_mask: 1, \
+         ellipsis_mask: 0, end_mask: 1, new_axis_mask: 0, shrink_axis_mask: 2} -> float32[4, 8]
+         b = StridedSlice(s:1, one, two, ones) {Index: int32, T: float32, begin_mask: 1, \
+         ellipsis_mask: 0, end_mask: 1, new_axis_mask: 0, shrink_axis_mask: 2} -> float32[4, 8]
+         x = AddV2(a, w:1) {T: float32} -> float32[4, 8]
+         y = AddV2(b, w:1) {T: float32} -> float32[4, 8]
+         again = Pack(x, y) {N: 2, T: float32, axis: 1} -> float32[4, 2, 8]
+         next = NextIteration(again) {T: float32} -> float32[4, 2, 8]
+         last = Exit(s) {T: float32} -> float32[4, 2, 8]
+         out = Identity(last) {T: float32}";
+    replaced.iter().fold(text.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    })
+}
+
+fn check(text: &str, lines: &[&str]) {
+    let after = after("carried", text);
+    for line in lines {
+        assert!(after.contains(line), "{line} is not in\n{after}");
+    }
+    for op in ["StridedSlice", "\nagain = ", "\nnext = ", "\ns = "] {
+        assert!(!after.contains(op), "{op} is in\n{after}");
+    }
+}
+
+#[test]
+fn their_tensors_are_carried_one_by_one() {
+    check(
+        &looped(&[]),
+        &[
+            "e/part = Enter(k)",
+            "m/part = Merge(e/part, next/part)",
+            "s/part = Switch(m/part, more)",
+            "x = AddV2(s/part:1, w:1)",
+            "next/part = NextIteration(x)",
+            "y = AddV2(s/part_1:1, w:1)",
+            "next/part_1 = NextIteration(y)",
+            "last/stack = Pack(last/part, last/part_1) {N: 2, T: float32, axis: 1}",
+            "out = Identity(last/stack)",
+        ],
+    );
+}
+
+#[test]
+fn a_step_may_leave_a_tensor_as_it_is_or_exchange_two() {
+    check(
+        &looped(&[(
+            "Pack(x, y) {N: 2, T: float32, axis: 1}",
+            "Pack(b, x) {N: 2, T: float32, axis: -2}",
+        )]),
+        &["next/part = NextIteration(s/part_1:1)", "next/part_1 = NextIteration(x)"],
+    );
+}
+
+#[test]
+fn a_stack_that_another_op_makes_is_taken_apart_in_front_of_the_loop() {
+    let made = &[
+        ("stack = Pack(k, v) {N: 2, T: float32, axis: 1}", "stack = Placeholder"),
+        ("out = Identity(last) {T: float32}", "out = NoOp(^last)"),
+    ];
+    check(
+        &looped(made),
+        &[
+            "e/unstack = Unpack(stack) {T: float32, axis: 1, num: 2}",
+            "e/part_1 = Enter(e/unstack:1)",
+            "out = NoOp(^last/part)",
+        ],
+    );
+}
+
+#[test]
+fn others_stay() {
+    for replaced in [
+        // The loop's end needs the stack, which no node of the graph packs.
+        &[("stack = Pack(k, v) {N: 2, T: float32, axis: 1}", "stack = Placeholder")][..],
+        // A node reads all of it, or a part that is no tensor of the stack.
+        &[(
+            "x = AddV2(a, w:1)",
+            "z = Neg(s:1) {T: float32} -> float32[4, 2, 8]\nx = AddV2(a, w:1)",
+        )],
+        &[
+            ("(s:1, zero, one, ones)", "(s:1, one, two, two)"),
+            ("shrink_axis_mask: 2", "shrink_axis_mask: 1"),
+        ],
+        // It is stacked along another axis.
+        &[(
+            "again = Pack(x, y) {N: 2, T: float32, axis: 1}",
+            "again = Pack(x, y) {N: 2, T: float32, axis: 0}",
+        )],
+        // Something else reads the new stack, or the loop decides by it.
+        &[(
+            "last = Exit(s)",
+            "z = Neg(again) {T: float32} -> float32[4, 2, 8]\nlast = Exit(s)",
+        )],
+        &[("test = Custom(n)", "test = Custom(m)")],
+        // A tensor that is there in every iteration would begin further steps.
+        &[
+            (
+                "d = Placeholder",
+                "g = Placeholder -> float32[4, 8]\nf = Enter(g) {T: float32, frame_name: \"f\", is_constant: true, parallel_iterations: 10} -> float32[4, 8]\nd = Placeholder",
+            ),
+            ("again = Pack(x, y)", "again = Pack(x, f)"),
+        ],
+        // Nodes are kept by their names.
+        &[("preserve out", "preserve out, again")],
+        &[("preserve out", "preserve out, a")],
+    ] {
+        refuse("carried", &looped(replaced));
+    }
+}

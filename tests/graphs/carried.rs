@@ -117,10 +117,7 @@ fn others_stay() {
             "again = Pack(x, y) {N: 2, T: float32, axis: 0}",
         )],
         // Something else reads the new stack, or the loop decides by it.
-        &[(
-            "last = Exit(s)",
-            "z = Neg(again) {T: float32} -> float32[4, 2, 8]\nlast = Exit(s)",
-        )],
+        &[("last = Exit(s)", "z = Neg(again) {T: float32} -> float32[4, 2, 8]\nlast = Exit(s)")],
         &[("test = Custom(n)", "test = Custom(m)")],
         // A tensor that is there in every iteration would begin further steps.
         &[
@@ -135,5 +132,81 @@ fn others_stay() {
         &[("preserve out", "preserve out, a")],
     ] {
         refuse("carried", &looped(replaced));
+    }
+}
+
+/// A loop that chooses the next number of a text, which TensorFlow carries on the CPU, and writes
+/// it into the text.
+fn text(replaced: &[(&str, &str)]) -> String {
+    let text = "preserve out
+         text = Placeholder @CPU:0 -> int32[2, 9]
+         scores = Placeholder -> float32[2, 50]
+         at = Placeholder -> int32[2]
+         more = LoopCond(test) -> bool[]
+         test = Custom(n) -> bool[]
+         i = Enter(at) {T: int32, frame_name: \"f\", is_constant: false, parallel_iterations: 10} \
+         -> int32[2]
+         n = Merge(i, o) {N: 2, T: int32} -> int32[2], int32[]
+         w = Switch(n, more) {T: int32} -> int32[2], int32[2]
+         o = NextIteration(w:1) {T: int32} -> int32[2]
+         pivot = Identity(w:1) {T: int32} -> int32[2]
+         c = Enter(scores) {T: float32, frame_name: \"f\", is_constant: true, \
+         parallel_iterations: 10} -> float32[2, 50]
+         e = Enter(text) {T: int32, frame_name: \"f\", is_constant: false, parallel_iterations: \
+         10} @CPU:0 -> int32[2, 9]
+         m = Merge(e, next) {N: 2, T: int32} @CPU:0 -> int32[2, 9], int32[]
+         s = Switch(m, more) {T: int32} @CPU:0 -> int32[2, 9], int32[2, 9]
+         copy = Identity(s:1, ^pivot) {T: int32} @CPU:0 -> int32[2, 9]
+         one = Const(^pivot) {dtype: int32, value: tensor int32[] [1]} -> int32[]
+         size = Const(^pivot) {dtype: int32, value: tensor int32[2] [2, 1]} -> int32[2]
+         last = Slice(copy, w:1, size) {Index: int32, T: int32} -> int32[2, 1]
+         raised = AddV2(last, one) {T: int32} -> int32[2, 1]
+         y = GatherV2(c, raised, one) {Taxis: int32, Tindices: int32, Tparams: float32, \
+         batch_dims: 0} -> float32[2, 2, 1]
+         flat = Reshape(y, size) {T: float32, Tshape: int32} -> float32[2, 2]
+         best = ArgMax(flat, one) {T: float32, Tidx: int32, output_type: int32} -> int32[2]
+         column = ExpandDims(best, one) {T: int32, Tdim: int32} -> int32[2, 1]
+         written = XlaDynamicUpdateSlice(copy, column, w:1) {T: int32, Tindices: int32} -> \
+         int32[2, 9]
+         again = Identity(written, ^y) {T: int32} -> int32[2, 9]
+         next = NextIteration(again) {T: int32} @CPU:0 -> int32[2, 9]
+         end = Exit(s) {T: int32} @CPU:0 -> int32[2, 9]
+         out = Identity(end) {T: int32} -> int32[2, 9]";
+    replaced.iter().fold(text.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    })
+}
+
+#[test]
+fn numbers_that_the_device_writes_stay_there() {
+    let after = after("carried", &text(&[]));
+    for line in [
+        "text/bits = Bitcast(text) {T: int32, type: float32}",
+        "e/part = Enter(text/bits) {T: float32",
+        "last = Slice(s/part:1, w:1, size) {Index: int32, T: float32}",
+        "last/bits = Bitcast(last) {T: float32, type: int32}",
+        "raised = AddV2(last/bits, one) {T: int32}",
+        "best/bits = Bitcast(best) {T: int32, type: float32}",
+        "column = ExpandDims(best/bits, one) {T: float32, Tdim: int32}",
+        "written = XlaDynamicUpdateSlice(s/part:1, column, w:1) {T: float32, Tindices: int32}",
+        "again = Identity(written, ^y) {T: float32}",
+        "next/part = NextIteration(again) {T: float32}",
+        "end/part/bits = Bitcast(end/part) {T: float32, type: int32}",
+        "out = Identity(end/part/bits) {T: int32}",
+        // The nodes of the other device pass the text on, and no node reads it there.
+        "next = NextIteration(s:1) {T: int32} @CPU:0",
+    ] {
+        assert!(after.contains(line), "{line} is not in\n{after}");
+    }
+}
+
+#[test]
+fn numbers_that_the_host_writes_stay_there() {
+    for replaced in [
+        &[("again = Identity(written, ^y)", "again = Identity(copy, ^y)")][..],
+        &[("{T: int32, Tindices: int32} ->", "{T: int32, Tindices: int32} @CPU:0 ->")],
+    ] {
+        refuse("carried", &text(replaced));
     }
 }

@@ -38,6 +38,7 @@ use node::{Texts, parse_node};
 /// Stateless ops, known without TensorFlow, besides those in the tables of elementwise ops and
 /// reductions.
 const PURE: &[&str] = &[
+    "Bitcast",
     "BroadcastGradientArgs",
     "BroadcastTo",
     "Cast",

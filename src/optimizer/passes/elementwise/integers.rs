@@ -17,9 +17,12 @@ use crate::optimizer::passes::predicates::DECISIONS;
 const MAKERS: &[(&str, &str)] = &[
     ("ArgMax", "output_type"),
     ("ArgMin", "output_type"),
+    ("Bitcast", "type"),
     ("Cast", "DstT"),
     ("Multinomial", "output_dtype"),
     ("StatelessMultinomial", "output_dtype"),
+    ("XlaDynamicSlice", "T"),
+    ("XlaDynamicUpdateSlice", "T"),
 ];
 
 /// Ops that compute with int32.
@@ -52,6 +55,7 @@ const COMPUTED: &[&str] = &[
 
 /// Ops that read indices on the device, and the input that holds them.
 const READERS: &[(&str, usize)] = &[
+    ("Bitcast", 0),
     ("Cast", 0),
     ("DenseBincount", 0),
     ("Gather", 1),
@@ -90,11 +94,16 @@ const READERS: &[(&str, usize)] = &[
     ("UnsortedSegmentMin", 1),
     ("UnsortedSegmentProd", 1),
     ("UnsortedSegmentSum", 1),
+    ("XlaDynamicUpdateSlice", 1),
 ];
 
-/// The nodes that compute with int32 values of the device, and whose results are needed there.
-pub fn on_device(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
-    // The int32 values that are on the device.
+/// The int32 values that nodes make on the device.
+pub fn made_on_device(graph: &Graph, order: &[NodeId]) -> FxHashSet<Output> {
+    made(graph, order).0
+}
+
+/// The int32 values that nodes make on the device, and the nodes that compute with them.
+fn made(graph: &Graph, order: &[NodeId]) -> (FxHashSet<Output>, Vec<NodeId>) {
     let mut there: FxHashSet<Output> = FxHashSet::default();
     let mut candidates: Vec<NodeId> = Vec::new();
     for id in order.iter().copied() {
@@ -118,6 +127,12 @@ pub fn on_device(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
             there.insert(output);
         }
     }
+    (there, candidates)
+}
+
+/// The nodes that compute with int32 values of the device, and whose results are needed there.
+pub fn on_device(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
+    let candidates = made(graph, order).1;
     let mut wanted: FxHashSet<NodeId> = FxHashSet::default();
     for id in candidates.into_iter().rev().filter(|id| !graph.is_preserved(*id)) {
         let output = Output { node: id, port: 0 };

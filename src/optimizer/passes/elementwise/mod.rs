@@ -6,7 +6,7 @@
 //! one shape grow first, so that small nodes form a few groups before large groups absorb some of
 //! them. Before all that, changes of shape between groups are moved behind them ([`sinking`]).
 
-mod integers;
+pub mod integers;
 mod member;
 mod region;
 mod sinking;

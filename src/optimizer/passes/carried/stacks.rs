@@ -9,67 +9,26 @@
 //! A variable of a loop is a stack if each step ends with a `Pack` of it, and if its other readers
 //! take single coordinates of the packed axis. The tensors in a stack may be stacks, too.
 
+use super::variable::Carried;
 use crate::dtype::DType;
-use crate::error::Result;
 use crate::kernels::movement::slice::{Masks, StridedSpec};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 
-/// Runs the pass.
-pub fn run(graph: &mut Graph) -> Result<()> {
-    let Some(order) = graph.order() else { return Ok(()) };
+/// Replaces the stacks of all loops.
+pub fn take_apart(graph: &mut Graph, order: &[NodeId]) {
     let is_merge = |id: &NodeId| graph.node(*id).op() == "Merge";
     let mut open: Vec<NodeId> = order.iter().copied().filter(is_merge).collect();
     if open.is_empty() {
-        return Ok(());
+        return;
     }
-    let branches = Branches::of(graph, &order);
+    let branches = Branches::of(graph, order);
     while let Some(merge) = open.pop() {
         if let Some(stack) = Stack::find(graph, &branches, merge) {
             open.extend(stack.replace(graph));
         }
-    }
-    Ok(())
-}
-
-/// A variable of a loop.
-#[derive(Clone, Copy)]
-struct Carried {
-    enter: NodeId,
-    merge: NodeId,
-    switch: NodeId,
-    /// The tensor that leaves the loop, if a node takes it out.
-    exit: Option<NodeId>,
-    next: NodeId,
-}
-
-impl Carried {
-    /// The variable that `merge` begins, if the loop's steps alone read it.
-    fn of(graph: &Graph, merge: NodeId) -> Option<Self> {
-        let &[begin, back] = graph.node(merge).inputs() else { return None };
-        let is = |id: NodeId, op: &str| {
-            graph.node(id).op() == op && graph.node(id).on_wgpu() && !graph.is_preserved(id)
-        };
-        let output = |node, port| Output { node, port };
-        let mut readers = graph.readers_in_any_order(output(merge, 0));
-        let (switch, _) = readers.next()?;
-        let alone = readers.next().is_none();
-        let own = is(merge, "Merge")
-            && is(begin.node, "Enter")
-            && is(back.node, "NextIteration")
-            && is(switch, "Switch")
-            && alone
-            && graph.readers_in_any_order(output(merge, 1)).next().is_none()
-            && graph.waiters(switch).next().is_none();
-        let condition = graph.node(switch).inputs().get(1)?;
-        let mut exits = graph.readers_in_any_order(output(switch, 0)).map(|(id, _)| id);
-        let exit = exits.next();
-        let ends = graph.node(condition.node).op() == "LoopCond"
-            && exit.is_none_or(|id| is(id, "Exit"))
-            && exits.next().is_none();
-        (own && ends).then_some(Self { enter: begin.node, merge, switch, exit, next: back.node })
     }
 }
 
@@ -92,6 +51,9 @@ impl Stack {
     fn find(graph: &Graph, branches: &Branches, merge: NodeId) -> Option<Self> {
         let carried = Carried::of(graph, merge)?;
         let output = |node, port| Output { node, port };
+        let alone = carried.is_ours(graph)
+            && graph.readers_in_any_order(output(merge, 0)).nth(1).is_none()
+            && graph.waiters(carried.switch).next().is_none();
         let last = *graph.node(carried.next).inputs().first()?;
         let whole = graph.info(output(carried.switch, 1)).clone();
         let (axis, items) = packed(graph, last, &whole)?;
@@ -114,7 +76,7 @@ impl Stack {
         let mut shape = whole.shape?;
         shape.remove(axis);
         let info = TensorInfo { dtype: Some(dtype), shape: Some(shape) };
-        let fits = together && single && !picks.is_empty() && (begun.is_some() || !exit);
+        let fits = alone && together && single && !picks.is_empty() && (begun.is_some() || !exit);
         fits.then_some(Self { carried, axis, items, pack, picks, begun, info })
     }
 
@@ -122,8 +84,9 @@ impl Stack {
     fn replace(self, graph: &mut Graph) -> Vec<NodeId> {
         let Self { carried, axis, items, pack, picks, begun, info } = self;
         let begun = begun.unwrap_or_else(|| unpacked(graph, &carried, axis, items.len(), &info));
+        let device = graph.node(carried.merge).device().to_owned();
         let parts: Vec<Carried> =
-            begun.iter().map(|begin| carried.part(graph, *begin, &info)).collect();
+            begun.iter().map(|begin| carried.beside(graph, *begin, &info, &device)).collect();
         for (part, item) in parts.iter().zip(&items) {
             graph.set_input(part.next, 0, *item);
             for control in graph.node(pack).controls().to_vec() {
@@ -140,10 +103,9 @@ impl Stack {
             graph.remove(id);
         }
         if let Some(exit) = carried.exit {
-            let ends: Vec<NodeId> = parts.iter().filter_map(|part| part.exit).collect();
-            graph.replace_waiters(exit, ends[0]);
+            let ends = parts.iter().filter_map(|part| part.exit);
             if graph.is_read(exit) {
-                let inputs = ends.iter().map(|node| Output { node: *node, port: 0 }).collect();
+                let inputs = ends.map(|node| Output { node, port: 0 }).collect();
                 let stack = NewNode {
                     name: format!("{}/stack", graph.node(exit).name()),
                     op: "Pack".to_owned(),
@@ -157,51 +119,10 @@ impl Stack {
                 let output = |node| Output { node, port: 0 };
                 graph.replace_readers(output(exit), output(stack));
             }
-            graph.remove(exit);
         }
-        graph.replace_waiters(carried.next, parts[0].next);
-        graph.replace_waiters(carried.merge, parts[0].merge);
-        graph.replace_waiters(carried.enter, parts[0].enter);
-        graph.remove_all(&[carried.enter, carried.merge, carried.switch, carried.next, pack]);
+        carried.remove(graph, &parts[0], &[pack]);
         parts.iter().map(|part| part.merge).collect()
     }
-}
-
-impl Carried {
-    /// A variable of the same loop that begins with `begin`, whose steps do not change it yet.
-    fn part(&self, graph: &mut Graph, begin: Output, info: &TensorInfo) -> Self {
-        let one = vec![info.clone()];
-        let enter = beside(graph, self.enter, vec![begin], one.clone());
-        let infos = [one.clone(), graph.node(self.merge).infos()[1..].to_vec()].concat();
-        let merge = beside(graph, self.merge, vec![enter, enter], infos);
-        let condition = graph.node(self.switch).inputs()[1];
-        let switch = beside(graph, self.switch, vec![merge, condition], vec![info.clone(); 2]).node;
-        let exit = self.exit.map(|exit| {
-            beside(graph, exit, vec![Output { node: switch, port: 0 }], one.clone()).node
-        });
-        let again = Output { node: switch, port: 1 };
-        let next = beside(graph, self.next, vec![again], one);
-        graph.set_input(merge.node, 1, next);
-        Self { enter: enter.node, merge: merge.node, switch, exit, next: next.node }
-    }
-}
-
-/// A node like `id` with other inputs, which waits for the same nodes.
-fn beside(graph: &mut Graph, id: NodeId, inputs: Vec<Output>, infos: Vec<TensorInfo>) -> Output {
-    /// All attributes of the ops that carry tensors.
-    const NAMES: [&str; 5] = ["N", "T", "frame_name", "is_constant", "parallel_iterations"];
-    let node = graph.node(id);
-    let attrs = NAMES.iter().filter_map(|name| Some((*name, node.attr(name)?.clone())));
-    let new = NewNode {
-        name: format!("{}/part", node.name()),
-        op: node.op().to_owned(),
-        device: node.device().to_owned(),
-        inputs,
-        controls: node.controls().to_vec(),
-        attrs: attrs.collect(),
-        infos,
-    };
-    Output { node: graph.add(new), port: 0 }
 }
 
 /// The tensors of the stack that enters a loop, taken out in front of it.

@@ -202,6 +202,17 @@ fn numbers_that_the_device_writes_stay_there() {
 }
 
 #[test]
+fn a_variable_on_the_device_is_replaced() {
+    let after = after("carried", &text(&[]).replace(" @CPU:0", ""));
+    for line in ["s/part = Switch(m/part, more)", "next/part = NextIteration(again)"] {
+        assert!(after.contains(line), "{line} is not in\n{after}");
+    }
+    for node in ["\nm = ", "\nnext = ", "\nend = "] {
+        assert!(!after.contains(node), "{node} is in\n{after}");
+    }
+}
+
+#[test]
 fn numbers_that_the_host_writes_stay_there() {
     for replaced in [
         &[("again = Identity(written, ^y)", "again = Identity(copy, ^y)")][..],

@@ -99,6 +99,9 @@ impl Carried {
         for (old, new) in self.nodes().zip(other.nodes()) {
             graph.replace_waiters(old, new);
         }
+        // Nodes that wait for each other in a circle are not removed.
+        let begin = graph.node(self.enter).inputs()[0];
+        graph.set_input(self.next, 0, begin);
         graph.remove_all(&self.nodes().chain(with.iter().copied()).collect::<Vec<_>>());
     }
 }

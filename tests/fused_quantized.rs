@@ -119,8 +119,12 @@ impl Weights {
         }
         if text.contains('g') {
             let dtype = types[types.len() - 1];
-            // Negative groups count from the end.
-            let value = |i: usize| group(i) as i32 - if i % 3 == 2 { groups as i32 } else { 0 };
+            // Negative groups count from the end. One beyond the last is the last.
+            let value = |i: usize| match (group(i), i % 3) {
+                (group, 1) if group + 1 == groups => 3 * groups as i32,
+                (group, 2) => group as i32 - groups as i32,
+                (group, _) => group as i32,
+            };
             let index: Vec<i32> = (0..grouped).map(value).collect();
             let floats: Vec<f64> = index.iter().map(|i| f64::from(*i)).collect();
             tensors.push(match dtype {

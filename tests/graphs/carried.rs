@@ -123,7 +123,10 @@ fn others_stay() {
         &[
             (
                 "d = Placeholder",
-                "g = Placeholder -> float32[4, 8]\nf = Enter(g) {T: float32, frame_name: \"f\", is_constant: true, parallel_iterations: 10} -> float32[4, 8]\nd = Placeholder",
+                "g = Placeholder -> float32[4, 8]
+                 f = Enter(g) {T: float32, frame_name: \"f\", is_constant: true, \
+                 parallel_iterations: 10} -> float32[4, 8]
+                 d = Placeholder",
             ),
             ("again = Pack(x, y)", "again = Pack(x, f)"),
         ],
@@ -209,6 +212,30 @@ fn a_variable_on_the_device_is_replaced() {
     }
     for node in ["\nm = ", "\nnext = ", "\nend = "] {
         assert!(!after.contains(node), "{node} is in\n{after}");
+    }
+}
+
+#[test]
+fn numbers_that_are_drawn_from_a_list_stay_there() {
+    let drawn = &[(
+        "column = ExpandDims(best, one)",
+        "list = Placeholder -> int32[30, 1]
+         inside = Enter(list) {T: int32, frame_name: \"f\", is_constant: true, \
+         parallel_iterations: 10} -> int32[30, 1]
+         zero = Const(^pivot) {dtype: int32, value: tensor int32[] [0]} -> int32[]
+         drawn = GatherV2(inside, best, zero) {Taxis: int32, Tindices: int32, Tparams: int32, \
+         batch_dims: 0} -> int32[2, 1]
+         number = Squeeze(drawn) {T: int32, squeeze_dims: [1]} -> int32[2]
+         other = AddV2(number, one) {T: int32} -> int32[2]
+         column = ExpandDims(other, one)",
+    )];
+    let after = after("carried", &text(drawn));
+    for line in [
+        "number = Squeeze(drawn/bits) {T: float32",
+        "other = AddV2(number/bits, one) {T: int32}",
+        "column = ExpandDims(other/bits, one) {T: float32, Tdim: int32}",
+    ] {
+        assert!(after.contains(line), "{line} is not in\n{after}");
     }
 }
 

@@ -89,7 +89,8 @@ impl WeightsForm {
     }
 
     /// `fn code_group(i)`: the group of row or column `i`, or of four columns from `i` on if these
-    /// are loaded at once. Negative groups count from the end.
+    /// are loaded at once. Negative groups count from the end. An index that is out of range counts
+    /// as the last group, so that no other memory is read.
     fn group(&self) -> String {
         let Some((_, four)) = self.parameters.get(self.decoder.steps.len()) else {
             return String::new();
@@ -102,7 +103,8 @@ impl WeightsForm {
         format!(
             "fn code_group(i: u32) -> {unsigned} {{\n    let group = \
              {signed}({load}_{index}(i));\n    let counted = group + i32(p.code_groups);\n    \
-             return {unsigned}(select(group, counted, group < {signed}()));\n}}\n\n"
+             let own = {unsigned}(select(group, counted, group < {signed}()));\n    return \
+             min(own, {unsigned}(p.code_groups - 1u));\n}}\n\n"
         )
     }
 

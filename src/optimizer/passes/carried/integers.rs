@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 
 use super::variable::Carried;
 use crate::dtype::DType;
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::graph::{Frame, Graph, NewNode, NodeId, Output};
 use crate::optimizer::passes::elementwise::integers::made_on_device;
 use crate::optimizer::shape::TensorInfo;
 
@@ -22,6 +22,9 @@ const MOVES: &[&str] = &["ExpandDims", "Identity", "Reshape", "Slice", "Squeeze"
 const WRITE: &str = "XlaDynamicUpdateSlice";
 /// The largest number of copies between a step's write and its end.
 const MAX_COPIES: usize = 4;
+
+/// The largest number of moves in a row, with computations between, that follow such values.
+const MAX_ROUNDS: usize = 4;
 
 /// Keeps the values of all loops there.
 pub fn keep(graph: &mut Graph, order: &[NodeId]) {
@@ -41,6 +44,17 @@ pub fn keep(graph: &mut Graph, order: &[NodeId]) {
     let mut open = bits.clone();
     while let Some(id) = open.pop() {
         open.extend(move_behind(graph, id));
+    }
+    for _ in 0..MAX_ROUNDS {
+        let Some(order) = graph.order() else { return };
+        let there = made_on_device(graph, &order);
+        let before = bits.len();
+        for id in order.iter().copied() {
+            bits.extend(move_there(graph, id, &there));
+        }
+        if bits.len() == before {
+            break;
+        }
     }
     let Some(order) = graph.order() else { return };
     let there = made_on_device(graph, &order);
@@ -181,26 +195,39 @@ fn retype(graph: &mut Graph, id: NodeId) {
 /// Makes the nodes that move the int32 result of a `Bitcast` move its input. Returns the `Bitcast`s
 /// behind them.
 fn move_behind(graph: &mut Graph, id: NodeId) -> Vec<NodeId> {
-    let mut behind = Vec::new();
     if !is_bitcast(graph, id, DType::I32) {
-        return behind;
+        return Vec::new();
     }
     let source = graph.node(id).inputs()[0];
     let readers: Vec<(NodeId, usize)> = graph.readers(output(id)).collect();
-    for (reader, _) in readers.into_iter().filter(|(_, index)| *index == 0) {
-        if moves(graph, reader) {
-            retype(graph, reader);
-            graph.set_input(reader, 0, source);
-            let device = graph.node(reader).device().to_owned();
-            let after: Vec<(NodeId, usize)> = graph.readers(output(reader)).collect();
-            let value = bitcast(graph, output(reader), DType::I32, &device);
-            for (user, index) in after {
-                graph.set_input(user, index, output(value));
-            }
-            behind.push(value);
-        }
+    let moving = readers.into_iter().filter(|(_, index)| *index == 0).map(|(reader, _)| reader);
+    let moving: Vec<NodeId> = moving.filter(|reader| moves(graph, *reader)).collect();
+    moving.into_iter().map(|reader| move_bits(graph, reader, source)).collect()
+}
+
+/// Makes a node of a loop that moves int32 values of the device move bits. Returns the `Bitcast` in
+/// front of it.
+fn move_there(graph: &mut Graph, id: NodeId, there: &FxHashSet<Output>) -> Option<NodeId> {
+    let in_loop = graph.frame(id) != Frame::OUTSIDE && moves(graph, id);
+    let source = graph.node(id).inputs().first().copied();
+    let source = source.filter(|source| in_loop && there.contains(source))?;
+    let device = graph.node(id).device().to_owned();
+    let bits = bitcast(graph, source, DType::F32, &device);
+    move_bits(graph, id, output(bits));
+    Some(bits)
+}
+
+/// Makes a node move float32 values instead of int32. Returns the `Bitcast` behind it.
+fn move_bits(graph: &mut Graph, id: NodeId, source: Output) -> NodeId {
+    let device = graph.node(id).device().to_owned();
+    retype(graph, id);
+    graph.set_input(id, 0, source);
+    let readers: Vec<(NodeId, usize)> = graph.readers(output(id)).collect();
+    let value = bitcast(graph, output(id), DType::I32, &device);
+    for (reader, index) in readers {
+        graph.set_input(reader, index, output(value));
     }
-    behind
+    value
 }
 
 /// Makes the node that moves the int32 input of a `Bitcast` move float32, if that input comes from

@@ -19,6 +19,7 @@ const MAKERS: &[(&str, &str)] = &[
     ("ArgMin", "output_type"),
     ("Bitcast", "type"),
     ("Cast", "DstT"),
+    ("GatherV2", "Tparams"),
     ("Multinomial", "output_dtype"),
     ("StatelessMultinomial", "output_dtype"),
     ("XlaDynamicSlice", "T"),

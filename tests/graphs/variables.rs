@@ -55,6 +55,33 @@ fn reads_of_the_same_value_are_merged_and_what_follows_from_them() {
     );
 }
 
+/// Reads that a function names as its control outputs, and that nothing reads. Outside of functions
+/// the value itself may be wanted.
+#[test]
+fn reads_without_readers_are_no_reads() {
+    check(
+        "reads",
+        "preserve r, s, u, out
+         v = _Arg {T: resource, index: 0}
+         w = VarHandleOp {dtype: float32, shared_name: \"w\"}
+         r = ReadVariableOp(v) {dtype: float32} -> float32[2]
+         s = ReadVariableOp(v, ^r) {dtype: float32} -> float32[2]
+         t = ReadVariableOp(v, ^s) {dtype: float32} -> float32[2]
+         u = ReadVariableOp(w) {dtype: float32} -> float32[2]
+         out = Neg(t, ^s) {T: float32} -> float32[2]",
+        &expect![[r#"
+            preserve out, r, s, u
+            v = _Arg {T: resource, index: 0}
+            w = VarHandleOp {dtype: float32, shared_name: "w"}
+            r = NoOp
+            s = NoOp(^r)
+            t = ReadVariableOp(v, ^s) {dtype: float32} -> float32[2]
+            u = ReadVariableOp(w) {dtype: float32} -> float32[2]
+            out = Neg(t, ^s) {T: float32} -> float32[2]
+        "#]],
+    );
+}
+
 #[test]
 fn reads_around_a_write_stay_apart() {
     for text in [

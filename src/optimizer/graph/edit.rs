@@ -46,6 +46,15 @@ impl Graph {
         self.edit(id).op = op.into();
     }
 
+    /// Makes a node that nothing reads a `NoOp`, which waits for the same nodes and has its name.
+    pub fn set_no_op(&mut self, id: NodeId) {
+        debug_assert!(!self.is_read(id), "{} is read", self.node(id).name);
+        self.set_inputs(id, Vec::new());
+        self.edit(id).attrs_mut().retain(|name, _| name.starts_with('_'));
+        self.set_op(id, "NoOp");
+        self.set_infos(id, Vec::new());
+    }
+
     /// The name `wish`, or the first of `wish_1`, `wish_2` … that is not taken.
     fn unique_name(&mut self, wish: String) -> String {
         let taken = |name: &str| self.index.contains_key(name) || self.preserved.contains(name);

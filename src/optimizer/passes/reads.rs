@@ -4,6 +4,9 @@
 //! For each variable that it trains, Keras reads the learning rate and the step counter anew, and
 //! raises the betas to a power. TensorFlow's own deduplication stops at reads, for they have state.
 //! This pass knows the nodes that write the variable.
+//!
+//! A read that nothing reads any more stays in a function, whose control outputs name it. It
+//! becomes a `NoOp`.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -25,8 +28,25 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     if merge_reads(graph, &order) {
         merge_equal(graph, &order);
+        end_unread(graph, &order);
     }
     Ok(())
+}
+
+/// Makes a `NoOp` of each read without readers whose variable is an argument of the function: the
+/// results of a function are nodes of their own, so nothing else takes the value.
+fn end_unread(graph: &mut Graph, order: &[NodeId]) {
+    for id in order.iter().copied().filter(|id| graph.contains(*id)).collect::<Vec<_>>() {
+        let node = graph.node(id);
+        let is_argument = |input: &Output| graph.node(input.node).op() == "_Arg";
+        let is_unread = node.op() == "ReadVariableOp"
+            && node.on_wgpu()
+            && node.inputs().iter().all(is_argument)
+            && !graph.is_read(id);
+        if is_unread {
+            graph.set_no_op(id);
+        }
+    }
 }
 
 /// The number of rounds. A round compares reads of one state with the first of them. Reads that
@@ -50,7 +70,7 @@ fn merge_reads(graph: &mut Graph, order: &[NodeId]) -> bool {
     reads.sort_unstable_by_key(|read| places.of(*read));
     let same = same_reads(graph, order, &places, &variables, &reads);
     for (read, first) in same {
-        // The read's name must stay, and a read without readers costs nothing.
+        // The read's name must stay.
         if graph.is_preserved(read) {
             graph.replace_readers(Output { node: read, port: 0 }, Output { node: first, port: 0 });
         } else {

@@ -214,11 +214,7 @@ fn detach(graph: &mut Graph, kept: &[NodeId], nodes: &[NodeId]) -> Vec<NodeId> {
                 waited.push(control);
             }
         }
-        graph.set_inputs(*id, Vec::new());
-        let attrs: Vec<String> =
-            graph.node(*id).attrs().keys().filter(|k| !k.starts_with('_')).cloned().collect();
-        attrs.iter().for_each(|name| graph.remove_attr(*id, name));
-        graph.set_op(*id, "NoOp");
+        graph.set_no_op(*id);
     }
     waited
 }

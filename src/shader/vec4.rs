@@ -1,6 +1,6 @@
 //! Four elements per invocation: functions that read and write a whole `vec4` of any type of at
 //! most 32 bits at once, so that elementwise programs run at the memory's speed. A tensor can be
-//! accessed this way if its address is a multiple of [`unit`].
+//! accessed this way if its address is a multiple of [`unit()`].
 
 use std::fmt::Write;
 

@@ -106,7 +106,7 @@ impl Context {
         self.failed = failed;
     }
 
-    /// The position of the tensor at this address among those that are kept alive.
+    /// The position of the tensor at this address among the tensors that are kept alive.
     fn held_at(&self, address: u64) -> Option<usize> {
         self.held.iter().rposition(|tensor| tensor.address() == address)
     }

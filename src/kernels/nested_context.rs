@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::op::{OpContext, UpdateAll, VariableUpdate};
+use super::op::OpContext;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -83,22 +83,5 @@ impl OpContext for NestedContext<'_> {
 
     fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
         self.ctx.temp(dtype, dims)
-    }
-
-    fn read_variable(&mut self, _: usize) -> Result<Tensor> {
-        refused("variable")
-    }
-
-    fn update_variable(
-        &mut self,
-        _: usize,
-        _: VariableUpdate,
-        _: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
-    ) -> Result<()> {
-        refused("variable")
-    }
-
-    fn update_variables(&mut self, _: &[usize], _: &mut UpdateAll<'_>) -> Result<()> {
-        refused("variable")
     }
 }

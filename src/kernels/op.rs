@@ -27,7 +27,7 @@ pub trait Attrs {
     fn bool(&self, name: &str) -> Result<bool>;
     /// `string` attribute, which must be UTF-8.
     fn string(&self, name: &str) -> Result<String>;
-    /// `list(string)` attribute whose strings are any bytes.
+    /// `list(string)` attribute; the strings may hold any bytes.
     fn byte_strings(&self, name: &str) -> Result<Vec<Vec<u8>>>;
     /// `list(int)` attribute.
     fn ints(&self, name: &str) -> Result<Vec<i64>>;
@@ -146,7 +146,9 @@ pub trait OpContext {
 
     /// The current value of the variable at input `i`, which is its handle, or in TensorFlow 1 a
     /// reference to it.
-    fn read_variable(&mut self, i: usize) -> Result<Tensor>;
+    fn read_variable(&mut self, i: usize) -> Result<Tensor> {
+        no_variable(i)
+    }
 
     /// Changes the variable at input `i` while its lock is held. The closure receives the context,
     /// `old` and `new`, which have the same type and dims and may be the same memory.
@@ -155,14 +157,20 @@ pub trait OpContext {
         i: usize,
         mode: VariableUpdate,
         update: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        let _ = (mode, update);
+        no_variable(i)
+    }
 
     /// Changes the variables at `inputs` in place, while the locks of all are held. The locks are
     /// taken in the order of the variables' addresses, so that no two updates wait for each other.
     /// The closure receives the context and each variable's current value, and writes the new value
     /// over it. A variable that is given twice is locked once, and its value lies at one address
     /// ([`super::aliases`]).
-    fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()>;
+    fn update_variables(&mut self, inputs: &[usize], update: &mut UpdateAll<'_>) -> Result<()> {
+        let _ = update;
+        no_variable(inputs.first().copied().unwrap_or(0))
+    }
 
     /// Gives memory of [`OpContext::temp`] back before the kernel returns.
     fn release(&mut self, temporary: &Tensor) {
@@ -250,6 +258,11 @@ pub trait OpContextExt: OpContext {
 }
 
 impl<C: OpContext + ?Sized> OpContextExt for C {}
+
+/// The answer of a context for kernels without variables.
+fn no_variable<T>(i: usize) -> Result<T> {
+    Err(Error::Internal(format!("input {i} is no variable here")))
+}
 
 /// A node's kernel: made once from the attributes, then run any number of times, by several threads
 /// at once.

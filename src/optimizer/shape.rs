@@ -68,7 +68,7 @@ impl TensorInfo {
 
     /// The number of elements, if it is known.
     pub fn len(&self) -> Option<usize> {
-        self.shape.as_ref()?.iter().map(|d| d.known()).product()
+        self.shape.as_ref()?.iter().try_fold(1, |len: usize, d| len.checked_mul(d.known()?))
     }
 
     /// Whether the tensor certainly has no element.
@@ -118,6 +118,16 @@ impl From<&TensorProperties> for TensorInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_that_are_too_large_are_unknown() {
+        let info = |dims: &[usize]| TensorInfo {
+            dtype: None,
+            shape: Some(dims.iter().map(|n| Dim::Known(*n)).collect()),
+        };
+        assert_eq!(info(&[1 << 31, 1 << 31]).len(), Some(1 << 62));
+        assert_eq!(info(&[1 << 31, 1 << 31, 4]).len(), None);
+    }
 
     #[test]
     fn sameness_is_only_claimed_when_it_is_sure() {

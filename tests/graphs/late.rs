@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, refuse};
+use super::{after, check, refuse};
 
 /// A layer of a language model: the kernel of its queries is transposed for each token.
 const LAYER: &str = "preserve y
@@ -42,13 +42,27 @@ fn a_transposed_weight_waits_for_the_other_operand() {
     );
 }
 
+/// A view makes no copy, so the copy behind it waits.
+#[test]
+fn a_copy_behind_a_view_waits_itself() {
+    let graph = LAYER.replace(
+        "t = Transpose(r, p)",
+        "w = Reshape(r, p) {T: float32, Tshape: int32} -> float32[4, 640, 256]\n    t = \
+         Transpose(w, p)",
+    );
+    let lines = after("late", &graph);
+    assert!(lines.contains("w = Reshape(r, p) {"), "{lines}");
+    assert!(lines.contains("t = Transpose(w, p, ^n) {"), "{lines}");
+}
+
 #[test]
 fn other_copies_do_not_wait() {
     for (from, to) in [
         // It is small, or has another reader.
         ("640", "4"),
         ("y = Cumsum(m)", "z = Cumsum(k) -> float32[640, 1024]\n    y = Cumsum(m)"),
-        // It is no copy of a variable, or waits for another node.
+        // It is no copy, no copy of a variable, or waits for another node.
+        ("Transpose(r, p) {T: float32, Tperm", "Reshape(r, p) {T: float32, Tshape"),
         ("r = ReadVariableOp(v) {dtype: float32}", "r = Placeholder"),
         ("Transpose(r, p)", "Transpose(r, p, ^x)"),
         // The other operand is a weight, too.

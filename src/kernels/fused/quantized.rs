@@ -17,8 +17,8 @@ use crate::kernels::registry::Registry;
 use crate::require;
 use crate::tensor::{Dims, Tensor, shape_text};
 
-/// The op of matrices. Its inputs are a left operand, whose last dimension is contracted, then the
-/// codes, the decoder's parameters, and the epilogue's further operands.
+/// The op that multiplies by a matrix of codes. Its inputs are a left operand, whose last dimension
+/// is contracted, then the codes, the decoder's parameters, and the epilogue's further operands.
 pub const QUANTIZED: &str = "_WgpuFusedQuantizedMatMul";
 
 /// The same for an einsum, of which several dimensions are contracted or columns. It is an op of

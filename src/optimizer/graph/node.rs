@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::device_type::DeviceType;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::movement::slice::Masks;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::shape::TensorInfo;
 use crate::optimizer::wire;
@@ -92,6 +93,18 @@ impl Node {
     /// The control inputs: nodes that run before this one without giving it data.
     pub fn controls(&self) -> &[NodeId] {
         &self.controls
+    }
+
+    /// The masks of a `StridedSlice`.
+    pub fn slice_masks(&self) -> Masks {
+        let mask = |name: &str| self.attr(name).and_then(Attr::int).unwrap_or(0);
+        Masks {
+            begin: mask("begin_mask"),
+            end: mask("end_mask"),
+            ellipsis: mask("ellipsis_mask"),
+            new_axis: mask("new_axis_mask"),
+            shrink_axis: mask("shrink_axis_mask"),
+        }
     }
 
     /// An attribute.

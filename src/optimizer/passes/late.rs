@@ -2,32 +2,44 @@
 //! waits for the product's other operand.
 //!
 //! Such a copy depends on nothing but a variable. So TensorFlow makes the copies of all layers when
-//! a function begins, and those of the next steps of a loop, ten of them, while it is in one: a
-//! second copy of the model or more. A wait costs nothing, since both nodes run on the device.
+//! a function begins, and in a loop it makes them for ten steps at once: a second copy of the model
+//! or more. A wait costs nothing, since both nodes run on the device.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use crate::error::Result;
 use crate::kernels::fused::elementwise;
-use crate::optimizer::graph::{Graph, NodeId};
+use crate::optimizer::graph::{Graph, NodeId, Output};
 
-/// Ops that make a copy, or give a tensor another shape.
-const COPIES: &[&str] = &["Cast", "ExpandDims", "Reshape", "Squeeze", "Transpose", elementwise::OP];
-/// Ops whose result takes no memory of its own.
+/// Ops that make a copy.
+const COPIES: &[&str] = &["Cast", "Transpose", elementwise::OP];
+/// Ops that give a tensor another shape, where it is.
+const VIEWS: &[&str] = &["ExpandDims", "Reshape", "Squeeze"];
+/// Ops that wait for nothing and compute nothing.
 const SOURCES: &[&str] = &["Const", "ReadVariableOp"];
 /// Bytes. Smaller copies do not matter.
 const LARGE: usize = 1 << 16;
+
+/// Another form of a variable: the first large copies on the way to it.
+type Form = Vec<NodeId>;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     let mut places = vec![0; graph.capacity()];
     order.iter().enumerate().for_each(|(place, id)| places[id.index()] = place);
-    let mut copies: FxHashSet<NodeId> = FxHashSet::default();
+    let mut forms: FxHashMap<NodeId, Form> = FxHashMap::default();
     let mut waits = Vec::new();
     for id in order.iter().copied() {
-        if is_copy(graph, id, &copies) {
-            copies.insert(id);
+        if is_form(graph, id, &forms) {
+            // A form has one reader, so each list is moved on once.
+            let inputs = graph.node(id).inputs();
+            let mut form: Form =
+                inputs.iter().filter_map(|i| forms.remove(&i.node)).flatten().collect();
+            if form.is_empty() && is_large_copy(graph, id) {
+                form.push(id);
+            }
+            forms.insert(id, form);
             continue;
         }
         // A `Merge` runs with one of its inputs alone.
@@ -36,12 +48,12 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             continue;
         }
         let inputs = node.inputs().iter().map(|i| i.node);
-        let (made, others): (Vec<_>, Vec<_>) = inputs.partition(|i| copies.contains(i));
+        let (made, others): (Vec<_>, Vec<_>) = inputs.partition(|i| forms.contains_key(i));
         let others = others.into_iter().filter(|i| !is_source(graph, *i));
         let Some(other) = others.max_by_key(|i| places[i.index()]) else { continue };
         if graph.node(other).on_wgpu() {
-            let firsts = made.into_iter().flat_map(|i| firsts(graph, i, &copies));
-            waits.extend(firsts.map(|i| (i, other)));
+            let firsts = made.iter().filter_map(|i| forms.remove(i)).flatten();
+            waits.extend(firsts.map(|copy| (copy, other)));
         }
     }
     for (copy, other) in waits {
@@ -56,11 +68,11 @@ fn is_source(graph: &Graph, id: NodeId) -> bool {
     SOURCES.contains(&graph.node(id).op())
 }
 
-/// Whether a node makes a copy of a variable for one reader, and waits for nothing else.
-fn is_copy(graph: &Graph, id: NodeId, copies: &FxHashSet<NodeId>) -> bool {
+/// Whether a node gives a variable another form for one reader, and waits for nothing else.
+fn is_form(graph: &Graph, id: NodeId, forms: &FxHashMap<NodeId, Form>) -> bool {
     let node = graph.node(id);
-    let reads = |i: &NodeId| copies.contains(i) || graph.node(*i).op() == "ReadVariableOp";
-    COPIES.contains(&node.op())
+    let reads = |i: &NodeId| forms.contains_key(i) || graph.node(*i).op() == "ReadVariableOp";
+    (COPIES.contains(&node.op()) || VIEWS.contains(&node.op()))
         && node.on_wgpu()
         && node.controls().is_empty()
         && !graph.is_preserved(id)
@@ -70,19 +82,8 @@ fn is_copy(graph: &Graph, id: NodeId, copies: &FxHashSet<NodeId>) -> bool {
         && node.inputs().iter().all(|i| reads(&i.node) || is_source(graph, i.node))
 }
 
-/// The large copies behind `id` that read variables themselves.
-fn firsts(graph: &Graph, id: NodeId, copies: &FxHashSet<NodeId>) -> Vec<NodeId> {
-    let (mut found, mut stack) = (Vec::new(), vec![id]);
-    while let Some(id) = stack.pop() {
-        let node = graph.node(id);
-        let before: Vec<NodeId> =
-            node.inputs().iter().map(|i| i.node).filter(|i| copies.contains(i)).collect();
-        let info = &node.infos()[0];
-        let large = info.len().zip(info.dtype).map(|(len, dtype)| len * dtype.size());
-        if before.is_empty() && large.is_some_and(|bytes| bytes >= LARGE) {
-            found.push(id);
-        }
-        stack.extend(before);
-    }
-    found
+fn is_large_copy(graph: &Graph, id: NodeId) -> bool {
+    let info = graph.info(Output { node: id, port: 0 });
+    let bytes = info.len().zip(info.dtype).map(|(len, dtype)| len.saturating_mul(dtype.size()));
+    COPIES.contains(&graph.node(id).op()) && bytes.is_some_and(|bytes| bytes >= LARGE)
 }

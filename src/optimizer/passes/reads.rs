@@ -5,7 +5,7 @@
 //! raises the betas to a power. TensorFlow's own deduplication stops at reads, for they have state.
 //! This pass knows the nodes that write the variable.
 //!
-//! A read that nothing reads any more stays in a function, whose control outputs name it. It
+//! A function names its reads as control outputs, so a read stays when its readers are gone. It
 //! becomes a `NoOp`.
 
 use std::hash::{Hash, Hasher};

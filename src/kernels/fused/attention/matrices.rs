@@ -1,5 +1,5 @@
-//! The program of attention whose products are by cooperative matrices: the part of the result that
-//! a workgroup computes, and the text.
+//! The program of attention that multiplies cooperative matrices: which part of the result a
+//! workgroup computes, and the text.
 //!
 //! Sums of cooperative matrices belong to whole subgroups, and no invocation knows which of them it
 //! holds. So the scores go through workgroup memory to the invocations that make weights of them,
@@ -21,7 +21,7 @@ const MATRICES: &str = include_str!("../../../../shaders/fused/attention_matrice
 
 /// Keys that a workgroup takes at a time.
 pub const KEYS: u32 = 32;
-/// Rows of a subgroup's block, which are those of one matrix or two.
+/// Rows of a subgroup's block: as many as one matrix has, or two.
 const BLOCK: u32 = 16;
 /// The most elements of a row: with more, sums take more than 64 registers of an invocation.
 const MOST_WIDTH: usize = 256;

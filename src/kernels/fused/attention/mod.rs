@@ -222,8 +222,10 @@ impl Kernel for Attention {
         let (rows, matrices) = (g.queries * g.group, g.batch * g.heads / g.group);
         let mut operands = [query, key, value];
         let padded = !is_whole(&g, &operands);
-        let by_matrices = contract::usable(ctx.device(), operands[0].dtype, operands[0].dtype)
-            .filter(|_| !padded)
+        let dtype = operands[0].dtype;
+        let by_matrices = (!padded)
+            .then(|| contract::usable(ctx.device(), dtype, dtype))
+            .flatten()
             .and_then(|c| MatrixTile::of(&profile, c, &g, [rows, matrices]));
         let tile = RegisterTile::of(&profile, Role::Forward, vec4s, [rows, matrices]);
         let (keys, workgroups) = match by_matrices {

@@ -8,7 +8,7 @@ use super::members::{Member, Members, Source};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
+use crate::kernels::op::OpContext;
 use crate::sys::guard::caught;
 use crate::tensor::{HostTensor, Tensor, shape_text};
 
@@ -48,7 +48,7 @@ pub struct Run<'r> {
     tensors: Vec<Option<Tensor>>,
     /// The outputs of the members that have run.
     values: Vec<SmallVec<[Option<Value>; 2]>>,
-    /// The buffers; those of the region's tensors come first.
+    /// The buffers. The region's own tensors come first.
     buffers: Vec<Buffer>,
 }
 
@@ -247,10 +247,6 @@ impl MemberContext<'_, '_> {
     }
 }
 
-fn refused<T>(what: &str) -> Result<T> {
-    Err(Error::Internal(format!("a member of a region has no {what}")))
-}
-
 impl OpContext for MemberContext<'_, '_> {
     fn device(&self) -> &Device {
         self.ctx.device()
@@ -314,7 +310,7 @@ impl OpContext for MemberContext<'_, '_> {
     }
 
     fn host_output(&mut self, _: usize, _: &HostTensor) -> Result<()> {
-        refused("output in host memory")
+        Err(Error::Internal("a member of a region has no output in host memory".to_owned()))
     }
 
     fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
@@ -323,22 +319,5 @@ impl OpContext for MemberContext<'_, '_> {
             self.temporaries.push(tensor.clone());
         }
         Ok(tensor)
-    }
-
-    fn read_variable(&mut self, _: usize) -> Result<Tensor> {
-        refused("variable")
-    }
-
-    fn update_variable(
-        &mut self,
-        _: usize,
-        _: VariableUpdate,
-        _: &mut dyn FnMut(&mut dyn OpContext, &Tensor, &Tensor) -> Result<()>,
-    ) -> Result<()> {
-        refused("variable")
-    }
-
-    fn update_variables(&mut self, _: &[usize], _: &mut UpdateAll<'_>) -> Result<()> {
-        refused("variable")
     }
 }

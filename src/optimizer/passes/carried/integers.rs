@@ -97,7 +97,7 @@ fn as_bits(graph: &mut Graph, carried: &Carried, device: &str) -> Vec<NodeId> {
     let last = graph.node(carried.next).inputs()[0];
     bits.push(bitcast(graph, last, DType::F32, device));
     graph.set_input(new.next, 0, output(bits[1]));
-    // The old variable stays as it is, in case that its nodes must stay.
+    // The old variable stays as it is, in case its nodes must stay.
     graph.set_input(carried.next, 0, step);
     let ours = carried.is_ours(graph);
     let carrying: FxHashSet<NodeId> = carried.nodes().collect();

@@ -1,8 +1,8 @@
 //! Tensors that a loop carries as one stack are carried one by one.
 //!
 //! KerasHub keeps the keys and values of all layers in one tensor. Each step of `generate` takes
-//! every layer's keys and values out of it, writes those of one token, and stacks all of them for
-//! the next step, so that a token would cost several copies of the whole cache. If each layer's
+//! every layer's keys and values out of it, writes the ones of a token into them, and stacks them
+//! for the next step, so that a token would cost several copies of the whole cache. If each layer's
 //! tensor is a variable of the loop, nothing is taken out and nothing is stacked, and an update is
 //! the last reader of its tensor and writes in place.
 //!
@@ -11,7 +11,7 @@
 
 use super::variable::Carried;
 use crate::dtype::DType;
-use crate::kernels::movement::slice::{Masks, StridedSpec};
+use crate::kernels::movement::slice::StridedSpec;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
@@ -58,7 +58,7 @@ impl Stack {
         let whole = graph.info(output(carried.switch, 1)).clone();
         let (axis, items) = packed(graph, last, &whole)?;
         let pack = last.node;
-        // A tensor that were there in other steps than the stack would begin further steps.
+        // An item that exists in steps in which the stack does not would begin further steps.
         let together = items
             .iter()
             .all(|item| branches.agree(item.node, pack) && graph.node(item.node).op() != "Switch");
@@ -173,7 +173,7 @@ fn packed(graph: &Graph, stack: Output, info: &TensorInfo) -> Option<(usize, Vec
 
 /// The coordinate of `axis` of which a node takes everything. The axis has `count` coordinates.
 fn pick(graph: &Graph, id: NodeId, axis: usize, count: usize, of: &TensorInfo) -> Option<usize> {
-    /// A size of an axis whose extent is unknown: a slice that takes all of it takes all of any.
+    /// Stands for an unknown extent: only a slice without an end takes all of it.
     const ANY: usize = i64::MAX as usize;
     let node = graph.node(id);
     let &[_, begin, end, strides] = node.inputs() else { return None };
@@ -181,20 +181,12 @@ fn pick(graph: &Graph, id: NodeId, axis: usize, count: usize, of: &TensorInfo) -
         && node.on_wgpu()
         && node.controls().is_empty()
         && !graph.is_preserved(id);
-    let mask = |name: &str| node.attr(name).and_then(Attr::int).unwrap_or(0);
-    let masks = Masks {
-        begin: mask("begin_mask"),
-        end: mask("end_mask"),
-        ellipsis: mask("ellipsis_mask"),
-        new_axis: mask("new_axis_mask"),
-        shrink_axis: mask("shrink_axis_mask"),
-    };
     let [begin, end, strides] =
         [begin, end, strides].map(|vector| graph.constant(vector)?.to_i64().ok());
     let mut dims: Vec<usize> =
         of.shape.as_ref()?.iter().map(|extent| extent.known().unwrap_or(ANY)).collect();
     dims[axis] = count;
-    let spec = StridedSpec::resolve(&begin?, &end?, &strides?, &masks, &dims).ok()?;
+    let spec = StridedSpec::resolve(&begin?, &end?, &strides?, &node.slice_masks(), &dims).ok()?;
     let is_whole = |d: usize| spec.begin[d] == 0 && spec.stride[d] == 1 && spec.count[d] == dims[d];
     let single = spec.count[axis] == 1 && (0..dims.len()).all(|d| d == axis || is_whole(d));
     dims.remove(axis);

@@ -113,14 +113,7 @@ fn search(shapes: &Shapes<'_>, output: Output, depth: u32, left: &Cell<u32>) -> 
 /// The part that a `StridedSlice` takes of a tensor with these extents, if it is constant.
 pub fn slice(shapes: &Shapes<'_>, id: NodeId, dims: &[usize]) -> Option<(StridedSpec, Masks)> {
     let node = shapes.graph.node(id);
-    let mask = |name: &str| node.attr(name).and_then(|a| a.int()).unwrap_or(0);
-    let masks = Masks {
-        begin: mask("begin_mask"),
-        end: mask("end_mask"),
-        ellipsis: mask("ellipsis_mask"),
-        new_axis: mask("new_axis_mask"),
-        shrink_axis: mask("shrink_axis_mask"),
-    };
+    let masks = node.slice_masks();
     let [_, begin, end, strides] = node.inputs() else { return None };
     let [begin, end, strides] = [begin, end, strides].map(|vector| constant(shapes, *vector));
     Some((StridedSpec::resolve(&begin?, &end?, &strides?, &masks, dims).ok()?, masks))

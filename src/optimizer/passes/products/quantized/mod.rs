@@ -32,8 +32,8 @@ use crate::optimizer::passes::cleanup::is_dead;
 
 /// The most nodes between a product and its codes: no layer has half as many.
 const MOST_NODES: usize = 64;
-/// The most nodes that one walk looks at, with those of attempts that found nothing: both operands
-/// of a product may lead to more products.
+/// The most nodes that one walk looks at. Both operands of a product may lead to more products, and
+/// attempts that find nothing count, too.
 const MOST_VISITS: usize = 4 * MOST_NODES;
 
 /// Runs the pass.

@@ -8,6 +8,8 @@ CPU.
 
 import collections
 import os
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 
@@ -20,6 +22,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow_wgpu._library import device_type, unoptimized
+
+#: Set in the process of a test that is marked `own_process`.
+OWN_PROCESS = "TF_WGPU_TEST_OWN_PROCESS"
 
 # It needs devices of the type GPU, which `TF_WGPU_DEVICE_TYPE=GPU` gives on a TensorFlow without
 # CUDA.
@@ -50,6 +55,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[name] % sampled.args[0]:
                 item.add_marker(pytest.mark.nightly)
             seen[name] += 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is marked `own_process` in a process of its own. TensorFlow's allocator
+    gives a tensor a free chunk of up to twice its size and counts the whole chunk as used, so a
+    peak depends on the tensors of the tests before it.
+    """
+    if pyfuncitem.get_closest_marker("own_process") is None or OWN_PROCESS in os.environ:
+        return None
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pyfuncitem.nodeid],
+        cwd=pyfuncitem.config.rootpath,
+        env={**os.environ, OWN_PROCESS: "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode:
+        pytest.fail(f"{run.stdout}\n{run.stderr}", pytrace=False)
+    return True
 
 
 def pytest_report_header() -> list[str]:

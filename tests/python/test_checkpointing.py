@@ -73,6 +73,7 @@ def trained(device: str, mode: str | None) -> tuple[list[float], int]:
         return losses, tf.config.experimental.get_memory_info(DEVICE)["peak"] - before
 
 
+@pytest.mark.own_process
 def test_a_scope_recomputes_blocks_and_lowers_the_peak():
     want, _ = trained(CPU, None)
     all_, stored = trained(WGPU, None)
@@ -101,6 +102,7 @@ def test_scopes_that_keras_cannot_trace(mode, device):
         trained(device, mode)
 
 
+@pytest.mark.own_process
 def test_recompute_grad_in_a_loop_of_blocks():
     """TensorFlow's own function, in a tf.function."""
     rng = np.random.default_rng(2)

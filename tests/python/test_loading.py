@@ -70,6 +70,7 @@ def read_safetensors(path: Path):
         yield name, data[begin:end].view("<f4").reshape(told["shape"])
 
 
+@pytest.mark.own_process
 @pytest.mark.parametrize("suffix", ["weights.h5", "keras", "safetensors"])
 def test_loading_needs_one_more_copy_of_the_largest_weight(suffix, tmp_path):
     path = tmp_path / f"model.{suffix}"
@@ -91,7 +92,6 @@ def test_loading_needs_one_more_copy_of_the_largest_weight(suffix, tmp_path):
     else:
         saved.save_weights(path)
     del saved
-    # Another test's tensors may still be there.
     before = tf.config.experimental.get_memory_info(DEVICE)["current"]
     peak = peak_of(load) - before
     # TensorFlow rounds sizes up to 256 bytes.
@@ -99,6 +99,7 @@ def test_loading_needs_one_more_copy_of_the_largest_weight(suffix, tmp_path):
     assert all(np.array_equal(got, w) for got, w in zip(loaded.get_weights(), want))
 
 
+@pytest.mark.own_process
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 def test_quantizing_goes_layer_by_layer(mode):
     """The device never has more than the float weights and two copies of a layer."""

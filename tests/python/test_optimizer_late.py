@@ -45,6 +45,7 @@ def run_on(device: str, in_loop: bool, as_type: str) -> tuple[np.ndarray, int]:
         return found, tf.config.experimental.get_memory_info(DEVICE)["peak"] - before
 
 
+@pytest.mark.own_process
 @pytest.mark.parametrize("as_type", ["float32", "bfloat16"])
 @pytest.mark.parametrize("in_loop", [False, True])
 def test_there_is_one_copy_at_a_time(in_loop, as_type):

@@ -200,6 +200,75 @@ fn cheap_values_are_computed_again_and_operands_of_sums_over_rows_are_left_to_th
     );
 }
 
+/// RMS normalization as Keras writes it for Gemma: the scale is stored less one. `scale` computes it.
+fn scaled_by(scale: &str) -> String {
+    format!(
+        "preserve y
+        x = Placeholder {{dtype: float32}} -> float32[4, 6, 8]
+        gamma = Placeholder {{dtype: bfloat16}} -> bfloat16[8]
+        other = Placeholder {{dtype: float32}} -> float32[8]
+        axis = Const {{dtype: int32, value: tensor int32[1] [-1]}} -> int32[1]
+        one = Const {{dtype: float32, value: tensor float32[] [1.0]}} -> float32[]
+        square = Square(x) {{T: float32}} -> float32[4, 6, 8]
+        mean = Mean(square, axis) {{T: float32, Tidx: int32, keep_dims: true}} -> float32[4, 6, 1]
+        root = Rsqrt(mean) {{T: float32}} -> float32[4, 6, 1]
+        normed = Mul(x, root) {{T: float32}} -> float32[4, 6, 8]
+        wide = Cast(gamma) {{DstT: float32, SrcT: bfloat16}} -> float32[8]
+        {scale}
+        scaled = Mul(normed, scale) {{T: float32}} -> float32[4, 6, 8]
+        y = Identity(scaled) {{T: float32}} -> float32[4, 6, 8]"
+    )
+}
+
+#[test]
+fn cheap_functions_of_the_columns_are_computed_in_each_row() {
+    check(
+        &scaled_by("scale = AddV2(one, wide) {T: float32} -> float32[8]"),
+        &expect![[r#"
+            y = Identity(scaled/fused_rowwise) {T: float32} -> float32[4, 6, 8]
+            scaled/fused_rowwise = _WgpuFusedRowwise(x, gamma) {
+                T_in: [float32, bfloat16],
+                T_out: [float32],
+                axes: [-1],
+                constants: [1.0],
+                program:
+                    "Mean: x: float32, bfloat16; "
+                    "c: 1; "
+                    "s0 = Square<float32>(x0); "
+                    "return s0 | "
+                    "row: x: float32, bfloat16, float32; "
+                    "c: 1; "
+                    "s0 = Rsqrt<float32>(x2); "
+                    "return s0 | "
+                    "full: x: float32, bfloat16, float32, float32; "
+                    "c: 1; "
+                    "s0 = Mul<float32>(x0, x3); "
+                    "s1 = Cast<bfloat16, float32>(x1); "
+                    "s2 = AddV2<float32>(c0, s1); "
+                    "s3 = Mul<float32>(s0, s2); "
+                    "return s3 | "
+                    "return y0",
+            } -> float32[4, 6, 8]
+        "#]],
+    );
+    // Another reader keeps the vector. The program computes it from half as many bytes.
+    let read = scaled_by("scale = AddV2(one, wide) {T: float32} -> float32[8]");
+    let read = optimized(&read.replace("preserve y", "preserve y, scale"));
+    assert!(read.contains("scale = AddV2(one, wide)"), "{read}");
+}
+
+#[test]
+fn dear_functions_of_the_columns_and_those_of_two_vectors_stay_apart() {
+    for scale in [
+        "scale = Exp(wide) {T: float32} -> float32[8]",
+        "scale = AddV2(wide, other) {T: float32} -> float32[8]",
+    ] {
+        let after = optimized(&scaled_by(scale));
+        let scale = scale.split(" {").next().unwrap();
+        assert!(after.contains(scale) && after.contains("_WgpuFusedRowwise"), "{after}");
+    }
+}
+
 #[test]
 fn paths_that_leave_and_come_back_are_not_closed() {
     check(

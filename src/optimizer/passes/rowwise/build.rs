@@ -219,7 +219,9 @@ impl<'s> Builder<'s> {
     fn is_kept(&self, id: NodeId) -> bool {
         let level = self.levels[&id];
         let within = |user: &NodeId| match self.roles.get(user) {
-            Some((Role::Call(_), extent)) => *extent != Extent::Full && self.levels[user] == level,
+            Some((Role::Call(_), extent)) => {
+                !extent.is_per_element() && self.levels[user] == level
+            }
             _ => false,
         };
         self.exports.contains(&id) || !self.scene.graph.users(id).iter().all(within)
@@ -233,7 +235,7 @@ impl<'s> Builder<'s> {
                 self.nodes.iter().filter(|id| self.levels[id] == level).copied().collect();
             let is_row = |id: &NodeId| {
                 let (role, extent) = self.roles[id];
-                extent != Extent::Full && matches!(role, Role::Call(_)) && self.is_kept(*id)
+                !extent.is_per_element() && matches!(role, Role::Call(_)) && self.is_kept(*id)
             };
             let rows: Vec<NodeId> = at.iter().filter(|id| is_row(id)).copied().collect();
             self.stage(

@@ -12,8 +12,8 @@ use crate::optimizer::graph::{NodeId, Output};
 const LAST: u32 = u64::BITS - 1;
 
 impl Scene<'_> {
-    /// An estimate of the cost of the region's program, without building the program. A value with
-    /// full elements counts once for each stage that computes it.
+    /// An estimate of the cost of the region's program, without building the program. A value for
+    /// each element counts once for each stage that computes it.
     pub fn cost(&self, region: &Region) -> u32 {
         let nodes = self.nodes(region);
         let places: FxHashMap<NodeId, usize> =
@@ -46,7 +46,7 @@ impl Scene<'_> {
                 Role::Copy => (0, stages[at]),
                 Role::Call(scalar) => {
                     let weight = scalar.weight();
-                    if extent == Extent::Full {
+                    if extent.is_per_element() {
                         (
                             cost::row_stage(weight, true).saturating_mul(stages[at].count_ones()),
                             stages[at],

@@ -15,6 +15,15 @@ pub enum Extent {
     Row,
     /// It has an element for each row, without the reduced axes.
     Flat,
+    /// It has an element for each column, which all rows share, like a scale of Keras.
+    Column,
+}
+
+impl Extent {
+    /// Whether a program computes the value for each element of the rows, not once for each row.
+    pub const fn is_per_element(self) -> bool {
+        matches!(self, Self::Full | Self::Column)
+    }
 }
 
 /// The part of a node in a program.
@@ -88,8 +97,20 @@ impl Space {
             () if info.same_shape(&self.full) => Some(Extent::Full),
             () if info.same_shape(&self.row) => Some(Extent::Row),
             () if info.same_shape(&self.flat) => Some(Extent::Flat),
+            () if self.is_column(info) => Some(Extent::Column),
             () => None,
         }
+    }
+
+    /// Whether a tensor has the extents of the reduced axes, and none but ones before them.
+    fn is_column(&self, info: &TensorInfo) -> bool {
+        let (Some(full), Some(own)) = (self.full.shape.as_deref(), info.shape.as_deref()) else {
+            return false;
+        };
+        let Some(lead) = full.len().checked_sub(own.len()) else { return false };
+        let is_reduced = |d: usize| self.axes.contains(&(d as i64 - full.len() as i64));
+        let kept = |d: usize| if is_reduced(d) { full[d] } else { Dim::Known(1) };
+        (0..lead).all(|d| !is_reduced(d)) && (lead..full.len()).all(|d| own[d - lead] == kept(d))
     }
 
     /// The role of the node in a program over these rows, if it can be part of one.
@@ -108,14 +129,15 @@ impl Space {
             let fits = given(0) == Some(Extent::Full)
                 && REDUCED.contains(&node.dtype("T")?)
                 && axes(graph, id, self.full.rank()?)? == self.axes;
-            return (fits && extent != Extent::Full).then_some((Role::Reduce(reduction), extent));
+            return (fits && !extent.is_per_element())
+                .then_some((Role::Reduce(reduction), extent));
         }
         let copies = match Meaning::of(node) {
             Meaning::Repeat if node.op() == "Tile" => {
                 given(0)? == Extent::Row && extent == Extent::Full
             }
             Meaning::Repeat => given(0)? != Extent::Flat && extent != Extent::Flat,
-            Meaning::View => given(0)? != Extent::Full && extent != Extent::Full,
+            Meaning::View => !given(0)?.is_per_element() && !extent.is_per_element(),
             Meaning::Identity => given(0)? == extent,
             _ => false,
         };

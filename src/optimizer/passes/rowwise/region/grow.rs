@@ -203,6 +203,8 @@ impl Growth<'_, '_> {
                 let inputs = if role == Role::Copy { &node.inputs()[..1] } else { node.inputs() };
                 inputs.iter().all(|i| self.has(i.node) || parameter(scene.graph, id, *i).is_some())
             }
+            // The value has readers in all rows, and is never stored: it can only be a copy.
+            Some((_, Extent::Column)) => false,
             Some((Role::Copy, Extent::Row)) => self.has(scene.graph.node(id).inputs()[0].node),
             role => role.is_some(),
         }

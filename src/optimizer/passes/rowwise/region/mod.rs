@@ -264,7 +264,11 @@ impl<'g> Scene<'g> {
                 Space::is_cheap(self.graph, tensor.node)
                     && inputs.iter().all(|i| is_known(i) || is_small(i) || narrows(i))
             }
-            _ => role != Role::Copy && inputs.iter().all(is_known),
+            // A dispatch for a few elements takes longer than computing them again in each row.
+            Extent::Column => {
+                role != Role::Copy && Space::is_cheap(self.graph, tensor.node) && inputs.len() < 2
+            }
+            Extent::Row | Extent::Flat => role != Role::Copy && inputs.iter().all(is_known),
         }
     }
 

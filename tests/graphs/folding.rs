@@ -169,3 +169,85 @@ fn other_paddings_stay() {
         );
     }
 }
+
+/// `einsum("btd,ndh->btnh", x, w)` of a token, as Keras writes it for the queries of Gemma.
+fn heads(x: &str, w: &str, result: &str, dtypes: &str) -> String {
+    format!(
+        "preserve y
+         p = Const {{dtype: int32, value: tensor int32[3] [1, 0, 2]}} @CPU:0
+         s = Const {{dtype: int32, value: tensor int32[2] [8, 12]}} @CPU:0
+         x = Placeholder -> {x}
+         w = Placeholder -> {w}
+         t = Transpose(w, p) -> {w}
+         m = Reshape(t, s) -> int8[8, 12]
+         c = BatchMatMulV3(x, m) {{{dtypes}, adj_x: false, adj_y: false}} -> {result}
+         y = Identity(c)"
+    )
+}
+
+#[test]
+fn one_row_reads_the_weights_of_heads_as_they_are() {
+    let int8 = "Ta: int8, Tb: int8, Tout: int32";
+    check(
+        "folding",
+        &heads("int8[1, 1, 8]", "int8[3, 8, 4]", "int32[1, 1, 12]", int8),
+        &expect![[r#"
+            preserve y
+            p = Const {dtype: int32, value: tensor int32[3] [1, 0, 2]} @CPU:0
+            s = Const {dtype: int32, value: tensor int32[2] [8, 12]} @CPU:0
+            x = Placeholder -> int8[1, 1, 8]
+            w = Placeholder -> int8[3, 8, 4]
+            c = BatchMatMulV3(x, w) {
+                Ta: int8,
+                Tb: int8,
+                Tout: int32,
+                adj_x: false,
+                adj_y: false,
+            } -> int32[3, 1, 4]
+            y = Identity(c/heads)
+            c/heads/shape = Const {dtype: int32, value: tensor int32[3] [1, 1, 12]} -> int32[3]
+            c/heads = Reshape(c, c/heads/shape) {T: int32, Tshape: int32} -> int32[1, 1, 12]
+        "#]],
+    );
+    // A row of another rank is reshaped.
+    let float = |x, w| heads(x, w, "float32[1, 12]", "Ta: float32, Tb: float32, Tout: float32");
+    check(
+        "folding",
+        &float("float32[1, 8]", "float32[3, 8, 4]").replace("int8[", "float32["),
+        &expect![[r#"
+            preserve y
+            p = Const {dtype: int32, value: tensor int32[3] [1, 0, 2]} @CPU:0
+            s = Const {dtype: int32, value: tensor int32[2] [8, 12]} @CPU:0
+            x = Placeholder -> float32[1, 8]
+            w = Placeholder -> float32[3, 8, 4]
+            c = BatchMatMulV3(c/row, w) {
+                Ta: float32,
+                Tb: float32,
+                Tout: float32,
+                adj_x: false,
+                adj_y: false,
+            } -> float32[3, 1, 4]
+            y = Identity(c/heads)
+            c/row/shape = Const {dtype: int32, value: tensor int32[3] [1, 1, 8]} -> int32[3]
+            c/row = Reshape(x, c/row/shape) {T: float32, Tshape: int32} -> float32[1, 1, 8]
+            c/heads/shape = Const {dtype: int32, value: tensor int32[2] [1, 12]} -> int32[2]
+            c/heads = Reshape(c, c/heads/shape) {T: float32, Tshape: int32} -> float32[1, 12]
+        "#]],
+    );
+}
+
+#[test]
+fn the_weights_of_heads_are_copied_for_more_rows_and_other_forms() {
+    let types = "Ta: int8, Tb: int8, Tout: int32";
+    let one = heads("int8[1, 1, 8]", "int8[3, 8, 4]", "int32[1, 1, 12]", types);
+    for other in [
+        heads("int8[1, 2, 8]", "int8[3, 8, 4]", "int32[1, 2, 12]", types),
+        heads("int8[1, ?, 8]", "int8[3, 8, 4]", "int32[1, ?, 12]", types),
+        one.replace("[1, 0, 2]", "[1, 2, 0]"),
+        one.replace("preserve y", "preserve y, m"),
+        one.replace("adj_x: false", "adj_x: true"),
+        one.replace("Transpose(w, p)", "Transpose(w, p, ^x)"),
+    ] {
+        refuse("folding", &other);
+    }
+}

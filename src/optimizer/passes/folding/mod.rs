@@ -1,5 +1,8 @@
 //! Folds nodes in front of a contraction into its attributes: a transpose of the last two
-//! dimensions of a matrix product's operand, and zero padding of a convolution's input.
+//! dimensions of a matrix product's operand, and zero padding of a convolution's input. A product
+//! of one row reads the weights of heads as they are.
+
+mod heads;
 
 use super::contraction::attributes;
 use crate::dtype::DType;
@@ -18,7 +21,10 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
         match fused_product(graph.node(id).op()) {
             Some("_WgpuFusedMatMul") => transposes(graph, id, ["transpose_a", "transpose_b"]),
-            Some("_WgpuFusedBatchMatMulV2" | INT8) => transposes(graph, id, ["adj_x", "adj_y"]),
+            Some("_WgpuFusedBatchMatMulV2" | INT8) => {
+                transposes(graph, id, ["adj_x", "adj_y"]);
+                heads::separate(graph, id);
+            }
             Some(fused) => pad(graph, id, fused),
             None => {}
         }

@@ -1,0 +1,87 @@
+//! Reads the weights of heads as they are for a product with one row.
+//!
+//! Keras's `einsum("btd,ndh->btnh", x, w)`, which projects queries in Gemma, becomes
+//! `x @ reshape(transpose(w, [1, 0, 2]), [d, n * h])`: all weights are copied for each token. With
+//! one row, `reshape(x, [1, 1, d]) @ w` is a product for each head, and its result `[n, 1, h]` has
+//! the elements in the same order. With more rows the heads would stand before the rows.
+
+use super::drop_unused;
+use crate::optimizer::attr::Attr;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::meaning::is_view;
+use crate::optimizer::passes::reshape::reshape;
+use crate::optimizer::shape::{Dim, TensorInfo};
+
+/// Rewrites the product `id` of a batch form, if its weights are such a copy and it has one row.
+pub(super) fn separate(graph: &mut Graph, id: NodeId) {
+    if let Some(weights) = weights(graph, id) {
+        rewrite(graph, id, &weights);
+    }
+}
+
+/// Weights of heads, and the nodes that copy them.
+struct Weights {
+    /// The tensor `[heads, depth, width]`.
+    tensor: Output,
+    extents: [usize; 3],
+    reshape: NodeId,
+    transpose: NodeId,
+}
+
+/// The extents of a tensor that are all known.
+fn extents(graph: &Graph, tensor: Output) -> Option<Vec<usize>> {
+    graph.info(tensor).shape.as_ref()?.iter().map(|d| d.known()).collect()
+}
+
+/// The weights of the product, if it may read them as they are.
+fn weights(graph: &Graph, id: NodeId) -> Option<Weights> {
+    let node = graph.node(id);
+    let is_plain = |flag| node.attr(flag).and_then(Attr::bool) == Some(false);
+    if !is_plain("adj_x") || !is_plain("adj_y") || node.attr("expression").is_some() {
+        return None;
+    }
+    let [x, y] = node.inputs()[..] else { return None };
+    let copied = |id: NodeId| {
+        let node = graph.node(id);
+        node.on_wgpu() && node.controls().is_empty() && !graph.is_preserved(id)
+    };
+    let is_reshape = y.port == 0 && is_view(graph.node(y.node)) && copied(y.node);
+    let transposed = is_reshape.then(|| graph.node(y.node).inputs()[0])?;
+    let transpose = graph.node(transposed.node);
+    if transpose.op() != "Transpose" || !copied(transposed.node) {
+        return None;
+    }
+    if graph.constant(transpose.inputs()[1])?.to_i64().ok()? != [1, 0, 2] {
+        return None;
+    }
+    let tensor = transpose.inputs()[0];
+    let &[heads, depth, width] = extents(graph, tensor)?.as_slice() else { return None };
+    let rows = extents(graph, x)?;
+    let is_one_row = rows.split_last()? == (&depth, &vec![1; rows.len() - 1][..]);
+    let is_matrix = extents(graph, y)? == [depth, heads.checked_mul(width)?];
+    let fits = is_one_row && is_matrix && heads > 1;
+    let [reshape, transpose] = [y.node, transposed.node];
+    fits.then_some(Weights { tensor, extents: [heads, depth, width], reshape, transpose })
+}
+
+fn rewrite(graph: &mut Graph, id: NodeId, weights: &Weights) {
+    let [heads, depth, width] = weights.extents;
+    let result = Output { node: id, port: 0 };
+    let Some(extents) = extents(graph, result) else { return };
+    let (name, x) = (graph.node(id).name().to_owned(), graph.node(id).inputs()[0]);
+    let is_shaped = graph.info(x).rank() == Some(3);
+    let row = [Some(1), Some(1), Some(depth)];
+    let shaped = |graph: &mut Graph| reshape(graph, &format!("{name}/row"), x, &row);
+    let Some(x) = (if is_shaped { Some(x) } else { shaped(graph) }) else { return };
+    let readers: Vec<_> = graph.readers(result).collect();
+    let extents: Vec<_> = extents.into_iter().map(Some).collect();
+    let Some(joined) = reshape(graph, &format!("{name}/heads"), result, &extents) else { return };
+    let dtype = graph.info(result).dtype;
+    let shape = [heads, 1, width].into_iter().map(Dim::Known).collect();
+    graph.set_inputs(id, vec![x, weights.tensor]);
+    graph.set_infos(id, vec![TensorInfo { dtype, shape: Some(shape) }]);
+    for (reader, index) in readers {
+        graph.set_input(reader, index, joined);
+    }
+    [weights.reshape, weights.transpose].into_iter().for_each(|id| drop_unused(graph, id));
+}

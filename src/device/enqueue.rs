@@ -49,6 +49,12 @@ impl Device {
         self.enqueue_table(program, Vec::new(), bytes, operations)
     }
 
+    /// Like [`Device::enqueue`], for a program that touches `bytes` of its bindings: it reads or
+    /// writes few elements of a large one.
+    pub fn enqueue_touching(&self, program: &Program<'_>, bytes: u64) -> Result<()> {
+        self.enqueue_table(program, Vec::new(), bytes, 0)
+    }
+
     /// Like [`Device::enqueue_counted`], for a program that touches `bytes` of its bindings. If
     /// `table` is not empty, the program has one more binding, in front of the others: an array of
     /// `u32` that holds the table. The table travels with the submission. So a table that changes

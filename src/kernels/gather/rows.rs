@@ -150,13 +150,16 @@ impl Gather {
             index: indices.params(),
         };
         let src = unit.binding(src, (slices * window.rows * inner) as u64);
+        // It reads one element for each that it writes, and each index once.
+        let touched = src.bytes.min(target.bytes) + target.bytes + named.bytes;
         let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
         if let Some(variant) = runs {
             let call = GatherRuns { src, dst: target, indices: named, table };
-            return device.enqueue(&call.program(&GatherRuns::of(variant), grid));
+            return device.enqueue_touching(&call.program(&GatherRuns::of(variant), grid), touched);
         }
         let call = GatherRows { src, dst: target, indices: named, table };
-        device.enqueue(&call.program(&GatherRows::of(unit, variant, windowed), grid))
+        let of = GatherRows::of(unit, variant, windowed);
+        device.enqueue_touching(&call.program(&of, grid), touched)
     }
 }
 

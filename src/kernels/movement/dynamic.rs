@@ -208,7 +208,10 @@ fn run(device: &Device, write: bool, [whole, start, part, y]: [&Tensor; 4]) -> R
         sizes: padded(&sizes),
     };
     let grid = Grid::linear(unit.invocations(count), WORKGROUP);
-    device.enqueue(&call.program(&DynamicSlice::of(way, unit), grid))
+    // A merge writes everything, the others move the box alone.
+    let moved = if way == Way::Merge { y } else { part };
+    let of = DynamicSlice::of(way, unit);
+    device.enqueue_touching(&call.program(&of, grid), 2 * moved.bytes() + start.bytes())
 }
 
 #[cfg(test)]

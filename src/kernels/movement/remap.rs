@@ -259,7 +259,9 @@ impl Mapped {
         };
         let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
         let of = RemapProgram::of(*unit, remap.rule, rank, keep, steps);
-        device.enqueue(&call.program(&of, grid))
+        // It reads at most one element for each that it writes.
+        let touched = src.bytes().min(dst.bytes()) + dst.bytes();
+        device.enqueue_touching(&call.program(&of, grid), touched)
     }
 }
 

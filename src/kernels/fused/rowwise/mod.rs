@@ -243,7 +243,9 @@ impl RowKernel {
     pub fn shaders(&self) -> Vec<Shader> {
         let (program, types) = (&self.program, self.program.output_types());
         let mut all = Vec::new();
-        for (unit, rank) in [(1, 1), (1, 2), (4, 1), (4, 5)] {
+        for (unit, rank, one_row) in
+            [(1, 1, false), (1, 2, false), (4, 1, false), (4, 5, false), (4, 1, true)]
+        {
             for (lanes, workgroup) in [(1, WORKGROUP), (8, 8), (32, WORKGROUP)] {
                 let is_four = |t: DType| unit == 4 && rank == 1 && vec4::supports(t);
                 let full = |t: DType| {
@@ -259,10 +261,10 @@ impl RowKernel {
                     .collect();
                 let outputs = (program.outputs().iter().zip(&types))
                     .map(|(o, t)| {
-                        if let Output::Full(_) = o {
-                            full(*t)
-                        } else {
-                            (Access::Row, t.accumulator())
+                        match o {
+                            Output::Full(_) => full(*t),
+                            Output::Row { .. } if one_row => (Access::Row, *t),
+                            Output::Row { .. } => (Access::Row, t.accumulator()),
                         }
                     })
                     .collect();
@@ -316,6 +318,8 @@ impl Launch<'_> {
             .collect();
         let outputs = (program.outputs().iter().zip(outputs).enumerate())
             .map(|(o, (output, t))| match output {
+                // The value of a single row has a word of its own.
+                Output::Row { .. } if walk.rows.len() == 1 => (Access::Row, t.dtype),
                 Output::Row { .. } => (Access::Row, t.dtype.accumulator()),
                 Output::Full(_) if fits(inputs.len() + o, t) => (Access::Four, t.dtype),
                 Output::Full(_) => (Access::Each, t.dtype.accumulator()),

@@ -282,13 +282,14 @@ impl Variant<'_> {
         let mut stores = String::new();
         for (o, output) in program.outputs().iter().enumerate() {
             if let Output::Row { value, .. } = output {
-                let name = OUTPUTS[o];
-                let v = self.stored(
-                    &format!("r{value}"),
-                    program.row_types()[*value as usize],
-                    self.outputs[o].1,
-                );
-                let _ = writeln!(stores, "        store_{name}(base_{name}, {v});");
+                let (name, stored) = (OUTPUTS[o], self.outputs[o].1);
+                let dtype = program.row_types()[*value as usize];
+                let v = self.stored(&format!("r{value}"), dtype, stored);
+                let _ = match stored.lanes() {
+                    1 => writeln!(stores, "        store_{name}(base_{name}, {v});"),
+                    // There is one row.
+                    _ => writeln!(stores, "        store_{name}_word(0u, pack_{name}(0u, {v}));"),
+                };
             }
         }
         if !stores.is_empty() {

@@ -72,6 +72,29 @@ fn heads_that_share_keys() {
 }
 
 #[test]
+fn soft_caps_bound_scores_before_masks() {
+    let session = session();
+    let mut random = Random::new(13);
+    for (i, sizes) in
+        [[2, 4, 9, 21, 16, 12], [1, 4, 1, 1500, 32, 32], [2, 4, 5, 24, 8, 8], [1, 4, 3, 9, 300, 10]]
+            .into_iter()
+            .enumerate()
+    {
+        let [batch, heads, rows, keys, ..] = sizes;
+        let plain = Case { soft_cap: 2.0, ..Case::plain([F32, F16, BF16][i % 3], "BTNH", sizes) };
+        let choice = plain.clone().masked("choice", Bool, &[batch, 1, rows, keys]);
+        let cases = [
+            plain.clone(),
+            Case { group: 2, zero_masked: true, ..choice },
+            plain.masked("bias", F32, &[batch, heads, rows, keys]),
+        ];
+        for case in cases {
+            case.check(&session, &case.inputs(&mut random));
+        }
+    }
+}
+
+#[test]
 fn heads_that_do_not_divide_are_refused() {
     let mut session = session();
     let case = Case { group: 2, ..Case::plain(F32, "BNTH", [1, 4, 3, 3, 8, 8]) };

@@ -7,6 +7,7 @@ fn is_kept(t: u32, s: u32, mask_at: u32) -> bool {
 }
 
 fn score(product: f32, kept: bool, s: u32, mask_at: u32) -> f32 {
-    let x = product * p.scale{{BIAS}};
-    return select(p.fill + select(0.0, x, (p.flags & PENALTY) != 0u), x, kept);
+    let x = product * p.scale;
+    let y = {{CAPPED}}{{BIAS}};
+    return select(p.fill + select(0.0, y, (p.flags & PENALTY) != 0u), y, kept);
 }

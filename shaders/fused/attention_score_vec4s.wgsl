@@ -8,9 +8,10 @@ fn are_kept(t: u32, c: u32, mask_at: u32) -> vec4<bool> {
 }
 
 fn scores_of(products: vec4<f32>, kept: vec4<bool>, c: u32, mask_at: u32) -> vec4<f32> {
-    let x = products * p.scale{{BIAS}};
+    let x = products * p.scale;
+    let y = {{CAPPED}}{{BIAS}};
     // This is not `vec4<f32>()`, which naga would define in HLSL both for this function and for the
     // entry point.
-    let penalty = select(vec4<f32>(0.0), x, vec4<bool>((p.flags & PENALTY) != 0u));
-    return select(vec4<f32>(p.fill) + penalty, x, kept);
+    let penalty = select(vec4<f32>(0.0), y, vec4<bool>((p.flags & PENALTY) != 0u));
+    return select(vec4<f32>(p.fill) + penalty, y, kept);
 }

@@ -32,6 +32,8 @@ pub struct Case {
     pub causal: bool,
     /// Whether masked weights are zero.
     pub zero_masked: bool,
+    /// The bound of scores, or 0.
+    pub soft_cap: f32,
 }
 
 impl Case {
@@ -48,6 +50,7 @@ impl Case {
             fill: -1e9,
             causal: false,
             zero_masked: false,
+            soft_cap: 0.0,
         }
     }
 
@@ -70,6 +73,7 @@ impl Case {
             .attr("zero_masked", self.zero_masked)
             .attr("broadcast", false)
             .attr("grouped", self.group > 1)
+            .attr("soft_cap", self.soft_cap)
     }
 
     pub fn dims(&self, positions: usize, depth: usize) -> Vec<usize> {
@@ -141,7 +145,11 @@ impl Case {
                     let (q, k) = (at(b, h, t, rows, depth), shared(b, h, s, keys, depth));
                     let product: f64 =
                         (0..depth).map(|i| values[0][q + i] * values[1][k + i]).sum();
-                    let score = product * f64::from(SCALE);
+                    let cap = f64::from(self.soft_cap);
+                    let score = match product * f64::from(SCALE) {
+                        score if self.soft_cap == 0.0 => score,
+                        score => cap * score.tanh(),
+                    };
                     let mask = extra.as_ref().map(|(dims, values)| {
                         let index =
                             [b, h, t, s].iter().zip(dims).fold(0, |at, (i, n)| at * n + i % n);

@@ -15,6 +15,8 @@
 //! - `scale`: the factor of the products.
 //! - `mask`: `none`; `bias`: the operand is added to the scores; `choice`: the operand is boolean,
 //!   and where it is not `keep` the score is `fill` instead; `penalty`: `fill` is added there.
+//! - `soft_cap`: if it is not 0, a score x is `soft_cap * tanh(x)` instead, before the mask, as in
+//!   Gemma 2 (2024). There is no gradient then.
 //! - `causal`: row t sees the keys up to t, others count as masked.
 //! - `zero_masked`: weights of masked keys are zero after the softmax.
 //! - `broadcast`: whether batches and heads broadcast.
@@ -56,7 +58,7 @@ use register_tile::{RegisterTile, Role};
 use shape::rule::{Mask, Method, Rule};
 use shape::{Geometry, Heads};
 use staged::Staged;
-use text::{Loads, Operands, Store, TiledText};
+use text::{Loads, Operands, Scoring, Store, TiledText};
 
 /// The op's name.
 pub const OP: &str = "_WgpuFusedAttention";
@@ -79,6 +81,7 @@ pub const DEFINITION: OpDefinition = OpDefinition {
         "zero_masked: bool = false",
         "broadcast: bool = false",
         "grouped: bool = false",
+        "soft_cap: float = 0.0",
     ],
     stateful: false,
     shape: shape::infer,
@@ -107,40 +110,46 @@ pub fn shaders() -> Vec<Shader> {
     let mut out = grad::shaders();
     out.push(text::merge_stats());
     out.extend(TYPES.iter().flat_map(|t| [text::merge(*t), text::pad(*t, F32)]));
-    for mask in std::iter::once(None).chain(MASKS.iter().copied().map(Some)) {
+    let uncapped = || std::iter::once(None).chain(MASKS.iter().copied().map(Some));
+    let scorings = || {
+        let capped = [None, Some(DType::Bool)].map(|mask| Scoring { mask, is_capped: true });
+        uncapped().map(Scoring::uncapped).chain(capped)
+    };
+    for scoring in scorings() {
         for lanes in [1, 8, 256] {
-            out.extend([true, false].map(|vec4s| text::weights(mask, lanes, vec4s)));
+            out.extend([true, false].map(|vec4s| text::weights(scoring, lanes, vec4s)));
         }
     }
-    let masks = || std::iter::once(None).chain(MASKS.iter().copied().map(Some));
     let stores = [Store::Result, Store::Saved, Store::Partial];
     for (tile, kinds) in register_tile::all(Role::Forward) {
         for loads in [Loads::Exact, Loads::Padded] {
             for (dtype, store) in TYPES.iter().flat_map(|t| stores.map(|s| (*t, s))) {
-                // The other masks do not depend on tiles.
-                let masks = masks().take(if tile.vec4s == 4 { usize::MAX } else { 1 });
-                let operands = |mask| Operands { dtype, mask, loads, store };
-                let shaders = masks.map(|m| TiledText { operands: operands(m), tile }.shader());
+                // The other masks, and caps, do not depend on tiles.
+                let scorings = scorings().take(if tile.vec4s == 4 { usize::MAX } else { 1 });
+                let operands = |scoring| Operands { dtype, scoring, loads, store };
+                let shaders = scorings.map(|s| TiledText { operands: operands(s), tile }.shader());
                 out.extend(shaders.map(|shader| shader.only(kinds.iter().copied())));
             }
         }
     }
-    out.extend(of_matrices(masks().collect(), &stores));
+    out.extend(of_matrices(&scorings().collect::<Vec<_>>(), &stores));
     out
 }
 
 /// The variants with cooperative matrices: each size and element with each width; on one of them
 /// each way to load and store, and each mask.
-fn of_matrices(masks: Vec<Option<DType>>, stores: &[Store]) -> Vec<Shader> {
+fn of_matrices(scorings: &[Scoring], stores: &[Store]) -> Vec<Shader> {
     let mut out = Vec::new();
     for (cooperative, dtype) in contract::listed_matrices() {
         for width in [16, 64, 96, 128] {
             for (at, tile) in MatrixTile::all(cooperative, width).enumerate() {
                 let all = width == 16 && at == 0;
-                for (i, mask) in masks.iter().enumerate().take(if all { usize::MAX } else { 1 }) {
+                for (i, scoring) in
+                    scorings.iter().enumerate().take(if all { usize::MAX } else { 1 })
+                {
                     let loads = [Loads::Exact, Loads::Padded][(at + i) % 2];
                     for store in stores.iter().take(if all { usize::MAX } else { 1 }) {
-                        let operands = Operands { dtype, mask: *mask, loads, store: *store };
+                        let operands = Operands { dtype, scoring: *scoring, loads, store: *store };
                         out.push(TextOfMatrices { operands, tile }.shader());
                     }
                 }
@@ -163,13 +172,15 @@ impl Attention {
         // A node that no pass grouped may lack the attribute, where nothing fills in the
         // definition's default.
         let grouped = attrs.bool("grouped").unwrap_or(false);
-        require!(!(grouped && saves), "{OP}: the gradient knows no grouped heads");
+        let rule = Rule::new(attrs)?;
+        let is_plain = !grouped && !rule.scoring(None).is_capped;
+        require!(is_plain || !saves, "{OP}: the gradient knows no grouped heads and no soft cap");
         let heads = match (grouped, attrs.bool("broadcast")?) {
-            (true, _) => Heads::Grouped,
+            (true, broadcasts) => Heads::Grouped { broadcasts },
             (false, true) => Heads::Broadcast,
             (false, false) => Heads::Equal,
         };
-        Ok(Self { rule: Rule::new(attrs)?, heads, saves })
+        Ok(Self { rule, heads, saves })
     }
 
     fn params(&self, g: &Geometry, workgroups: usize, chunk: usize) -> Params {
@@ -244,7 +255,7 @@ impl Kernel for Attention {
         let is_exact = [g.depth, g.width] == [tile.width(); 2];
         let read = Operands {
             dtype: operands[0].dtype,
-            mask: extra.as_ref().map(|t| t.dtype),
+            scoring: self.rule.scoring(extra.as_ref().map(|t| t.dtype)),
             loads: if is_exact { Loads::Exact } else { Loads::Padded },
             store: match (direct, self.saves) {
                 (false, _) => Store::Partial,

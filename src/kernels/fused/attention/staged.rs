@@ -183,7 +183,7 @@ impl Staged<'_> {
             n if n < LONG / 8 && rows >= MANY => 1,
             _ => 8,
         };
-        let dtype = mask.as_ref().map(|t| t.dtype);
+        let scoring = self.rule.scoring(mask.as_ref().map(|t| t.dtype));
         let key = Key::new("attention_weights").number(lanes).number(u32::from(vec4s));
         // Only the gradient, which reads all weights, needs the elements that the products leave
         // out.
@@ -198,8 +198,8 @@ impl Staged<'_> {
         let binding = |t: &Tensor| Binding::raw(t, (t.dtype.size() * unit) as u32);
         device.enqueue_counted(
             &Program {
-                key: dtype.map_or(key.clone(), |t| key.dtype(t)),
-                shader: &|| text::weights(dtype, lanes, vec4s),
+                key: scoring.add_to(key),
+                shader: &|| text::weights(scoring, lanes, vec4s),
                 bindings: std::iter::once(binding(scores))
                     .chain(mask.as_ref().map(binding))
                     .collect(),

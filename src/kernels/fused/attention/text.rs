@@ -40,13 +40,58 @@ pub enum Store {
     Partial,
 }
 
+/// What the text of the functions of scores depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scoring {
+    /// Type of the mask: booleans, or a float that is added.
+    pub mask: Option<DType>,
+    /// Whether there is a soft cap.
+    pub is_capped: bool,
+}
+
+impl Scoring {
+    /// Without a soft cap.
+    pub const fn uncapped(mask: Option<DType>) -> Self {
+        Self { mask, is_capped: false }
+    }
+
+    /// The key of a program, with these properties.
+    pub fn add_to(self, key: Key) -> Key {
+        let key = key.number(u32::from(self.mask.is_some())).number(u32::from(self.is_capped));
+        self.mask.map_or(key.clone(), |mask| key.dtype(mask))
+    }
+
+    /// Declares the parameters behind `flags`.
+    fn declare(self, shader: Shader) -> Shader {
+        let names = ["scale", "fill", "lowest"];
+        let shader =
+            names.into_iter().fold(shader, |s, name| s.param(name, Field::F32)).body(FLAGS);
+        if self.is_capped {
+            shader.param("soft_cap", Field::F32).library("hyperbolic")
+        } else {
+            shader
+        }
+    }
+
+    /// The text of scores before a mask, for scaled products `x`: vectors or single ones.
+    const fn product(self, vectors: bool) -> &'static str {
+        match (self.is_capped, vectors) {
+            (false, _) => "x",
+            (true, false) => "p.soft_cap * tanh_f32(x)",
+            (true, true) => {
+                "p.soft_cap * vec4<f32>(tanh_f32(x.x), tanh_f32(x.y), tanh_f32(x.z), tanh_f32(x.w))"
+            }
+        }
+    }
+}
+
 /// The operands and results of a program that sees each key once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operands {
     /// Type of query, key, value and result.
     pub dtype: DType,
-    /// Type of the mask: booleans, or a float that is added.
-    pub mask: Option<DType>,
+    /// How softmax sees the products.
+    pub scoring: Scoring,
     /// How rows are loaded.
     pub loads: Loads,
     /// How the sums are stored.
@@ -62,8 +107,9 @@ pub struct TiledText {
     pub tile: RegisterTile,
 }
 
-/// The parameters, in order; then `scale`, `fill` and `lowest`. With the offsets of six bindings
-/// they fit 128 bytes of immediates: a buffer of parameters would cost a write for each program.
+/// The parameters, in order; then `scale`, `fill`, `lowest` and, if there is one, `soft_cap`.
+/// With the offsets of six bindings they fit 128 bytes of immediates: a buffer of parameters would
+/// cost a write for each program.
 const PARAMS: &[&str] = &[
     "total", "chunk", "heads", "group", "queries", "keys", "depth", "width", "q_b", "q_h", "q_t",
     "k_b", "k_h", "k_t", "v_b", "v_h", "v_t", "m_b", "m_h", "m_t", "m_s", "flags",
@@ -78,39 +124,38 @@ pub const RESULT_ROW: &str = "fn result_row(b: u32, h: u32, t: u32) -> u32 {\n  
                               select((b * p.heads + h) * p.queries + t, (b * p.queries + t) * \
                               p.heads + h, (p.flags & HEADS_LAST) != 0u);\n}\n";
 
-/// Declares the parameters behind `flags`, and `is_kept` and `score` for a mask of type `mask`.
-pub fn score(shader: Shader, mask: Option<DType>) -> Shader {
-    let (kept, bias) = match mask {
+/// Declares the parameters behind `flags`, and `is_kept` and `score`.
+pub fn score(shader: Shader, scoring: Scoring) -> Shader {
+    let (kept, bias) = match scoring.mask {
         None => ("", ""),
         Some(DType::Bool) => {
             (" & (load_extra(mask_at + s * p.m_s) == ((p.flags & KEEP) != 0u))", "")
         }
         Some(_) => ("", " + load_extra(mask_at + s * p.m_s)"),
     };
-    flags(shader).define("KEPT", kept).define("BIAS", bias).body(SCORE)
+    let shader = scoring.declare(shader).define("KEPT", kept).define("BIAS", bias);
+    shader.define("CAPPED", scoring.product(false)).body(SCORE)
 }
 
 /// The same for four keys at once: `are_kept` and `scores_of`.
-fn score_vec4s(shader: Shader, mask: Option<DType>) -> Shader {
-    let (kept, bias) = match mask {
+fn score_vec4s(shader: Shader, scoring: Scoring) -> Shader {
+    let (kept, bias) = match scoring.mask {
         None => ("", ""),
         Some(DType::Bool) => {
             (" & (read_extra(mask_at + c) == vec4<bool>((p.flags & KEEP) != 0u))", "")
         }
         Some(_) => ("", " + read_extra(mask_at + c)"),
     };
-    flags(shader).define("KEPT", kept).define("BIAS", bias).body(SCORE_VEC4S)
+    let shader = scoring.declare(shader).define("KEPT", kept).define("BIAS", bias);
+    shader.define("CAPPED", scoring.product(true)).body(SCORE_VEC4S)
 }
 
-fn flags(shader: Shader) -> Shader {
-    let names = ["scale", "fill", "lowest"];
-    names.into_iter().fold(shader, |shader, name| shader.param(name, Field::F32)).body(FLAGS)
-}
-
-/// The shader that turns scores into weights, for a mask of type `mask`, with `lanes` invocations
-/// for each row; with `vec4s` they take four keys at once, which parameters then count in vec4s.
-pub fn weights(mask: Option<DType>, lanes: u32, vec4s: bool) -> Shader {
-    let label = format!("attention weights, mask {mask:?}, {lanes} lanes, vec4s: {vec4s}");
+/// The shader that turns scores into weights, with `lanes` invocations for each row; with `vec4s`
+/// they take four keys at once, which parameters then count in vec4s.
+pub fn weights(scoring: Scoring, lanes: u32, vec4s: bool) -> Shader {
+    let Scoring { mask, is_capped } = scoring;
+    let capped = if is_capped { ", capped" } else { "" };
+    let label = format!("attention weights, mask {mask:?}{capped}, {lanes} lanes, vec4s: {vec4s}");
     let names = ["total", "heads", "queries", "keys", "block", "m_b", "m_h", "m_t", "m_s", "flags"];
     let (unit, size) = if vec4s { ("vec4<f32>", 16) } else { ("f32", 4) };
     let shader = Shader::new(label).bind_raw("scores", unit, size);
@@ -121,9 +166,9 @@ pub fn weights(mask: Option<DType>, lanes: u32, vec4s: bool) -> Shader {
     };
     let shader = shader.u32s(&names);
     let shader = if vec4s {
-        score_vec4s(shader, mask).body(VEC4S)
+        score_vec4s(shader, scoring).body(VEC4S)
     } else {
-        score(shader, mask).body(SINGLES)
+        score(shader, scoring).body(SINGLES)
     };
     shader
         .workgroup([weights_workgroup(lanes), 1, 1])
@@ -185,12 +230,9 @@ fn sum_of(v: Scores) -> f32 {
 impl Operands {
     /// The key of the program `family`, to be refined.
     pub fn key(&self, family: &str) -> Key {
-        let key = Key::new(family)
-            .dtype(self.dtype)
-            .number(self.loads as u32)
-            .number(self.store as u32)
-            .number(u32::from(self.mask.is_some()));
-        self.mask.map_or(key.clone(), |mask| key.dtype(mask))
+        let key =
+            Key::new(family).dtype(self.dtype).number(self.loads as u32).number(self.store as u32);
+        self.scoring.add_to(key)
     }
 
     /// The type of the stored sums.
@@ -211,10 +253,13 @@ impl Operands {
         if self.store != Store::Result {
             shader = shader.bind("stats", DType::F32);
         }
-        if let Some(mask) = self.mask {
+        if let Some(mask) = self.scoring.mask {
             shader = shader.bind("extra", mask);
         }
-        score(shader.u32s(PARAMS), self.mask).body(RESULT_ROW).define("PLACE", PLACE).body(ONLINE)
+        score(shader.u32s(PARAMS), self.scoring)
+            .body(RESULT_ROW)
+            .define("PLACE", PLACE)
+            .body(ONLINE)
     }
 
     /// Stores the row of the workgroup that is `row`: groups of four elements with their sums.

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use super::super::lines::{columns, for_rows, indented, product, row, weighted};
 use super::super::register_tile::{self, RegisterTile, Role};
-use super::super::text::{Loads, RESULT_ROW, SUM_OF_PRODUCTS, operand, score, vec4s_stored};
+use super::super::text::{
+    Loads, RESULT_ROW, SUM_OF_PRODUCTS, Scoring, operand, score, vec4s_stored,
+};
 use crate::device::Key;
 use crate::dtype::DType;
 use crate::shader::Shader;
@@ -166,7 +168,9 @@ impl GradientText {
         if let Some(mask) = mask {
             shader = shader.bind("extra", mask);
         }
-        shader = score(shader.u32s(PARAMS), mask).body(RESULT_ROW).body(SUM_OF_PRODUCTS);
+        shader = score(shader.u32s(PARAMS), Scoring::uncapped(mask))
+            .body(RESULT_ROW)
+            .body(SUM_OF_PRODUCTS);
         if cut {
             shader = shader.u32s(&["low", "high"]);
         }
@@ -352,5 +356,5 @@ pub fn weights(mask: Option<DType>, lanes: u32) -> Shader {
     let shader = mask.into_iter().fold(shader, |shader, mask| shader.bind("extra", mask));
     let shader =
         shader.u32s(&["total", "heads", "queries", "keys", "m_b", "m_h", "m_t", "m_s", "flags"]);
-    score(shader, mask).workgroup([lanes, 1, 1]).body(WEIGHTS)
+    score(shader, Scoring::uncapped(mask)).workgroup([lanes, 1, 1]).body(WEIGHTS)
 }

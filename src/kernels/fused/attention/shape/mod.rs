@@ -74,8 +74,9 @@ pub enum Heads {
     Equal,
     /// They broadcast, as in a `BatchMatMulV2`.
     Broadcast,
-    /// Batches are equal; each head of key and value serves the same number of heads of the query.
-    Grouped,
+    /// Each head of key and value serves the same number of heads of the query. Batches are equal,
+    /// or may broadcast.
+    Grouped { broadcasts: bool },
 }
 
 /// An operand as `[batch, heads, positions, depth]`, with its strides in that order.
@@ -145,7 +146,7 @@ impl Geometry {
         );
         let [q, k, v] = [query, key, value].map(|dims| Operand::new(dims, layout));
         let group = match heads {
-            Heads::Grouped => {
+            Heads::Grouped { .. } => {
                 let shared = k.dims[1] == v.dims[1] && q.dims[1].is_multiple_of(k.dims[1].max(1));
                 require!(
                     shared,
@@ -163,7 +164,11 @@ impl Geometry {
         );
         let lead = |a: &[usize], b: &[usize]| {
             let (a, b) = (a, [b[0], b[1] * group]);
-            let equal = heads == Heads::Broadcast || a == b;
+            let equal = match heads {
+                Heads::Equal | Heads::Grouped { broadcasts: false } => a == b,
+                Heads::Grouped { broadcasts: true } => a[1] == b[1],
+                Heads::Broadcast => true,
+            };
             require!(equal, "batches and heads must be equal, got {}", shapes());
             broadcast_dims(a, &b)
                 .map_err(|e| e.map_message(|m| format!("{m} (batches and heads of {})", shapes())))
@@ -317,15 +322,20 @@ mod tests {
 
     #[test]
     fn heads_of_the_query_share_keys() {
-        let grouped = |q: &[usize], k: &[usize]| {
-            Geometry::new([q, k, k], None, Layout::HeadsLast, Heads::Grouped)
+        let with = |q: &[usize], k: &[usize], broadcasts| {
+            Geometry::new([q, k, k], None, Layout::HeadsLast, Heads::Grouped { broadcasts })
         };
+        let grouped = |q: &[usize], k: &[usize]| with(q, k, false);
         let g = grouped(&[2, 4, 6, 8], &[2, 5, 2, 8]).unwrap();
         assert_eq!((g.heads, g.group, g.queries, g.keys), (6, 3, 4, 5));
         assert_eq!(g.strides, [[192, 8, 48], [80, 8, 16], [80, 8, 16]]);
         assert_eq!(g.dims[..], [2, 4, 6, 8]);
         assert!(grouped(&[2, 4, 6, 8], &[2, 5, 4, 8]).is_err());
         assert!(grouped(&[2, 4, 6, 8], &[1, 5, 2, 8]).is_err());
+        // As in the products of matrices, batches may broadcast. Heads may not.
+        let g = with(&[2, 4, 6, 8], &[1, 5, 2, 8], true).unwrap();
+        assert_eq!((g.batch, g.group, g.strides[1]), (2, 3, [0, 8, 16]));
+        assert!(with(&[2, 4, 6, 8], &[2, 5, 4, 8], true).is_err());
         // One head of keys that broadcasts is a group of all heads.
         let (q, k): (&[usize], &[usize]) = (&[2, 6, 4, 8], &[2, 1, 5, 8]);
         let shapes = [q, k, k];

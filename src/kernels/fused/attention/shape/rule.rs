@@ -2,8 +2,10 @@
 //! the kernels runs.
 
 use super::super::register_tile::vec4s_of;
+use super::super::text::Scoring;
 use super::{Geometry, Layout, is_choice};
 use crate::device::{Device, Params};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::Attrs;
 use crate::kernels::reduce::program::window_bytes;
@@ -37,6 +39,8 @@ pub struct Rule {
     pub scale: f32,
     /// The score of a masked key, or the value that is added to it.
     pub fill: f32,
+    /// The bound c of scores x, which are c tanh(x) instead, or 0.
+    soft_cap: f32,
     keep: bool,
     causal: bool,
     zero_masked: bool,
@@ -56,10 +60,17 @@ impl Rule {
             },
             scale: attrs.float("scale")?,
             fill: attrs.float("fill")?,
+            // Nodes without a cap lack it.
+            soft_cap: attrs.float("soft_cap").unwrap_or(0.0),
             keep: attrs.bool("keep")?,
             causal: attrs.bool("causal")?,
             zero_masked: attrs.bool("zero_masked")?,
         })
+    }
+
+    /// What the functions of scores depend on, for a mask of type `mask`.
+    pub fn scoring(&self, mask: Option<DType>) -> Scoring {
+        Scoring { mask, is_capped: self.soft_cap != 0.0 }
     }
 
     /// Whether weights of masked keys are zero although their scores have a gradient: none of our
@@ -102,7 +113,8 @@ impl Rule {
 
     /// The parameters of `attention_flags.wgsl` from `flags` on.
     pub fn params(&self, params: Params) -> Params {
-        params.u32(self.flags()).f32(self.scale).f32(self.fill).f32(f32::NEG_INFINITY)
+        let params = params.u32(self.flags()).f32(self.scale).f32(self.fill).f32(f32::NEG_INFINITY);
+        if self.soft_cap == 0.0 { params } else { params.f32(self.soft_cap) }
     }
 }
 

@@ -14,55 +14,91 @@ from graphs import optimized
 from keras import ops
 from support import CPU, WGPU
 
-LAYERS, HEADS, WIDTH, VOCABULARY, BATCH = 2, 2, 8, 40, 2
+LAYERS, HEADS, WIDTH, VOCABULARY, BATCH = 2, 4, 8, 40, 2
+HIDDEN = HEADS * WIDTH
 
 
-def weights():
+def weights(key_heads):
     """The weights of each layer, and the embedding."""
     rng = np.random.default_rng(0)
-    hidden = HEADS * WIDTH
-    draw = lambda *shape: rng.normal(0, 0.4, shape).astype("float32")  # noqa: E731
-    layers = [[draw(hidden, 3 * hidden), draw(hidden, hidden)] for _ in range(LAYERS)]
-    return layers, draw(VOCABULARY, hidden)
+    draw = lambda *shape: rng.normal(0, 0.3, shape).astype("float32")  # noqa: E731
+    projected = HIDDEN + 2 * key_heads * WIDTH
+    layers = [[draw(HIDDEN, projected), draw(HIDDEN, HIDDEN)] for _ in range(LAYERS)]
+    return layers, draw(VOCABULARY, HIDDEN)
 
 
-def layer(x, cache, index, projections):
+def plain(query, key, value, filled):
+    """Attention with as many heads of keys as of queries."""
+    scores = ops.einsum("bquh,bkuh->buqk", query, key) / WIDTH**0.5
+    scores = ops.where(filled, scores, -1e9)
+    return ops.einsum("buqk,bkuh->bquh", ops.softmax(scores), value)
+
+
+def grouped(query, key, value, filled, soft_cap=None):
+    """Attention as Gemma has it: a group of heads shares a head of the keys."""
+    query *= WIDTH**-0.5
+    heads = key.shape[2]
+    query = ops.reshape(query, (*query.shape[:2], heads, HEADS // heads, WIDTH))
+    scores = ops.einsum("btkgh,bskh->bkgts", query, key)
+    if soft_cap is not None:
+        scores = ops.multiply(ops.tanh(ops.divide(scores, soft_cap)), soft_cap)
+    mask = ops.broadcast_to(filled[None], (BATCH, *filled.shape))
+    attended = keras.layers.Softmax(dtype="float32")(scores, mask=mask[:, None, None, :, :])
+    y = ops.einsum("bkgts,bskh->btkgh", ops.cast(attended, scores.dtype), value)
+    y = ops.reshape(y, (BATCH, -1, HEADS, WIDTH))
+    unseen = ops.all(ops.equal(mask, 0), axis=-1, keepdims=True)[..., None]
+    return ops.where(unseen, ops.zeros_like(y), y)
+
+
+def capped(query, key, value, filled):
+    """The same with scores that a bound limits, as Gemma 2 has it."""
+    return grouped(query, key, value, filled, soft_cap=1.5)
+
+
+# Each form of attention, and its number of heads of the keys.
+FORMS = {plain: HEADS, grouped: 2, capped: 1}
+
+
+def layer(x, cache, index, projections, attention):
     """Attention over a cache, and the updated cache."""
-    parts = ops.split(ops.matmul(x, projections[0]), 3, axis=-1)
-    query, key, value = (ops.reshape(p, (BATCH, -1, HEADS, WIDTH)) for p in parts)
+    key_heads = cache.shape[-2]
+    ends = [HIDDEN, HIDDEN + key_heads * WIDTH]
+    parts = ops.split(ops.matmul(x, projections[0]), ends, axis=-1)
+    heads = (HEADS, key_heads, key_heads)
+    query, key, value = (
+        ops.reshape(p, (BATCH, x.shape[1], n, WIDTH)) for p, n in zip(parts, heads, strict=True)
+    )
     start = [0, index, 0, 0]
     key = ops.slice_update(cache[:, 0, ...], start, key)
     value = ops.slice_update(cache[:, 1, ...], start, value)
-    scores = ops.einsum("bquh,bkuh->buqk", query, key) / WIDTH**0.5
     # KerasHub compares positions as floats.
     rows = ops.arange(query.shape[1], dtype="float32") + ops.cast(index, "float32")
     filled = rows[:, None] >= ops.arange(key.shape[1], dtype="float32")
-    scores = ops.where(filled, scores, -1e9)
-    y = ops.einsum("buqk,bkuh->bquh", ops.softmax(scores), value)
-    y = ops.matmul(ops.reshape(y, (BATCH, -1, HEADS * WIDTH)), projections[1])
+    y = attention(query, key, value, filled)
+    y = ops.matmul(ops.reshape(y, (BATCH, x.shape[1], HIDDEN)), projections[1])
     return x + y, ops.stack((key, value), axis=1)
 
 
-def model(tokens, cache, index, layers, embedding):
+def model(tokens, cache, index, layers, embedding, attention):
     """The scores of the next tokens, and the updated cache of all layers."""
     x, updated = ops.take(embedding, tokens, axis=0), []
     for number, projections in enumerate(layers):
-        x, next_cache = layer(x, cache[:, number, ...], index, projections)
+        x, next_cache = layer(x, cache[:, number, ...], index, projections, attention)
         updated.append(next_cache)
     return ops.matmul(x, ops.transpose(embedding)), ops.stack(updated, axis=1)
 
 
-def generate(tokens, mask, begin, layers, embedding):
+def generate(tokens, mask, begin, layers, embedding, attention):
     """The text and the cache after tokens were chosen for all places from `begin` on where `mask`
     is false.
     """
     length = tokens.shape[1]
-    cache = ops.zeros((BATCH, LAYERS, 2, length, HEADS, WIDTH))
-    _, cache = model(tokens, cache, 0, layers, embedding)
+    cache = ops.zeros((BATCH, LAYERS, 2, length, FORMS[attention], WIDTH))
+    _, cache = model(tokens, cache, 0, layers, embedding, attention)
 
     def step(tokens, cache, index):
         last = ops.slice(tokens, [0, index - 1], [BATCH, 1])
-        scores, cache = model(last, cache, index - 1, layers, embedding)
+        scores, cache = model(last, cache, index - 1, layers, embedding, attention)
         chosen = ops.argmax(ops.squeeze(scores, axis=1), axis=-1)
         chosen = ops.where(mask[:, index], tokens[:, index], ops.cast(chosen, tokens.dtype))
         return ops.slice_update(tokens, [0, index], chosen[:, None]), cache, index + 1
@@ -79,9 +115,9 @@ def text(length):
     return rng.integers(0, VOCABULARY, (BATCH, length)).astype("int32")
 
 
-def call(device, length, with_cache=False):
+def call(device, length, with_cache=False, attention=plain):
     """The function on a device, and its inputs."""
-    layers, embedding = weights()
+    layers, embedding = weights(FORMS[attention])
     with tf.device(device):
         variables = [[keras.Variable(w) for w in layer] for layer in layers]
         table = keras.Variable(embedding)
@@ -90,7 +126,7 @@ def call(device, length, with_cache=False):
     @tf.function
     def function(tokens, begin):
         with tf.device(device):
-            results = generate(tokens, mask, begin, variables, table)
+            results = generate(tokens, mask, begin, variables, table, attention)
             return results if with_cache else results[0]
 
     return function, tf.constant(text(length))
@@ -111,6 +147,18 @@ def test_tokens_and_cache_are_the_same_as_on_the_cpu(with_cache):
     assert not stacks
 
 
+@pytest.mark.parametrize("attention", FORMS)
+def test_attention_reads_the_cache_as_it_is(attention):
+    function, tokens = call(CPU, 12, attention=attention)
+    want = function(tokens, tf.constant(3))
+    function, tokens = call(WGPU, 12, attention=attention)
+    got, nodes = optimized(function, tokens, tf.constant(3))
+    np.testing.assert_array_equal(got.numpy(), want.numpy())
+    # Of the given text's last layer, the loop needs only keys and values.
+    assert sum(node.op == "_WgpuFusedAttention" for node in nodes) == 2 * LAYERS - 1
+    assert not any(node.op == "Transpose" and "while/body" in node.name for node in nodes)
+
+
 def test_loops_without_steps_and_with_one_step():
     for begin in (11, 12):
         function, tokens = call(CPU, 12, True)
@@ -122,9 +170,9 @@ def test_loops_without_steps_and_with_one_step():
             np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=2e-5, atol=2e-5)
 
 
-def counted(length):
+def counted(length, attention):
     """What 16 tokens cost."""
-    function, tokens = call(WGPU, length)
+    function, tokens = call(WGPU, length, attention=attention)
     keys = ("dispatches", "copies", "downloads", "uploaded")
 
     def run(begin):
@@ -139,8 +187,9 @@ def counted(length):
     return {key: long[key] - short[key] for key in keys}
 
 
-def test_a_token_costs_the_same_however_long_the_cache_is():
-    short, long = counted(48), counted(400)
+@pytest.mark.parametrize("attention", FORMS)
+def test_a_token_costs_the_same_however_long_the_cache_is(attention):
+    short, long = counted(48, attention), counted(400, attention)
     assert short["downloads"] == long["downloads"] == 0
     assert short["copies"] == long["copies"] == 0
     assert short["dispatches"] == long["dispatches"]

@@ -35,6 +35,31 @@ pub fn reshape(
     Some(Output { node, port: 0 })
 }
 
+/// A `Squeeze` of the axis `axis` of `tensor`, with the name `name`, on the same device. The tensor
+/// must have a known type and rank.
+pub fn squeeze(graph: &mut Graph, name: &str, tensor: Output, axis: usize) -> Output {
+    let info = graph.info(tensor).clone();
+    let shape = info.shape.map(|mut shape| {
+        shape.remove(axis);
+        shape
+    });
+    let new = NewNode {
+        name: name.to_owned(),
+        op: "Squeeze".to_owned(),
+        device: graph.node(tensor.node).device().to_owned(),
+        inputs: vec![tensor],
+        controls: Vec::new(),
+        attrs: info
+            .dtype
+            .map(|dtype| ("T", dtype.into()))
+            .into_iter()
+            .chain([("squeeze_dims", [axis as i64][..].into())])
+            .collect(),
+        infos: vec![TensorInfo { dtype: info.dtype, shape }],
+    };
+    Output { node: graph.add(new), port: 0 }
+}
+
 /// Reshapes the sums of columns, which are a vector, to the extents that their readers expect.
 pub fn give_extents(graph: &mut Graph, tensor: Output, dims: &[usize]) {
     let readers: Vec<_> = graph.readers(tensor).collect();

@@ -6,14 +6,14 @@
 //! some may be multiplied beforehand. All readers of the weights must belong to the gradient, and
 //! the values between must have no other use.
 
-use super::labels::{DEPTH, Label, constant_operand, permutation, product, scalar, stops, through};
+use super::ends::stops;
+use super::labels::{
+    DEPTH, Label, Labelled, constant_operand, permutation, product, scalar, through,
+};
 use super::scores::{Scores, Weights, is_single_use};
 use crate::dtype::DType;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
-
-/// A tensor and its axes.
-pub type Labelled = (Output, Vec<Label>);
 
 /// The forward pass that was found.
 pub struct Forward<'a> {
@@ -118,8 +118,8 @@ fn of_operand(
 
 /// Whether two tensors are the same except for transposes.
 fn is_same(graph: &Graph, a: &Labelled, b: &Labelled) -> bool {
-    let b = stops(graph, b.0, &b.1, false);
-    stops(graph, a.0, &a.1, false)
+    let b = stops(graph, &[], b, false);
+    stops(graph, &[], a, false)
         .iter()
         .any(|a| b.iter().any(|b| (a.at, &a.labels) == (b.at, &b.labels)))
 }

@@ -5,6 +5,7 @@
 //!
 //! This applies only to an attention without a gradient: the gradient's op has no groups.
 
+use super::cuts::matches;
 use crate::kernels::fused::attention::OP;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
@@ -89,21 +90,6 @@ fn leaves_others(graph: &Graph, id: NodeId, axis: usize) -> bool {
         return false;
     };
     before.iter().zip(after).enumerate().all(|(i, (a, b))| i == axis || a.same(*b))
-}
-
-/// Whether two shapes with the same number of elements are certainly equal: at most one extent is
-/// in doubt, and the other extents, none of which is 0, determine it.
-fn matches(a: &Shape, b: &Shape) -> bool {
-    let (same, open): (Vec<_>, Vec<_>) = a.iter().zip(b).partition(|(a, b)| a.same(**b));
-    a.len() == b.len()
-        && match open[..] {
-            [] => true,
-            [(x, y)] => {
-                (x.known().is_none() || y.known().is_none())
-                    && same.iter().all(|(a, _)| a.known().is_some_and(|n| n > 0))
-            }
-            _ => false,
-        }
 }
 
 /// Removes a node without readers, and the inputs that only it reads.

@@ -1,4 +1,4 @@
-//! Labels of axes, the labels of matrix products, and the sources of tensors behind transposes.
+//! Labels of axes, and the labels of matrix products.
 
 use rustc_hash::FxHashSet;
 
@@ -8,6 +8,8 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 
 /// An axis.
 pub type Label = u32;
+/// A tensor and its axes.
+pub type Labelled = (Output, Vec<Label>);
 /// The axis over which query and key are contracted.
 pub const DEPTH: Label = u32::MAX;
 
@@ -21,18 +23,6 @@ pub struct Product {
     pub broadcasts: bool,
     /// The type of the operands and the result.
     pub dtype: DType,
-}
-
-/// A tensor from which an operand may be read, and the factor between the two.
-pub struct Stop {
-    /// The tensor.
-    pub at: Output,
-    /// Its axes.
-    pub labels: Vec<Label>,
-    /// The factor by which the tensor is multiplied to give the operand.
-    pub scale: f64,
-    /// The nodes between the tensor and the operand.
-    pub passed: Vec<NodeId>,
 }
 
 /// The only label for which `is_it` holds.
@@ -70,7 +60,7 @@ pub fn product(graph: &Graph, id: NodeId) -> Option<Product> {
                 let distinct: FxHashSet<char> = text.chars().collect();
                 let plain =
                     text.chars().all(|c| c.is_ascii_alphabetic()) && distinct.len() == text.len();
-                (plain && (2..=4).contains(&text.len()))
+                (plain && (2..=5).contains(&text.len()))
                     .then(|| text.chars().map(Label::from).collect::<Vec<_>>())
             };
             ([labels(a)?, labels(b)?], labels(result)?, false)
@@ -134,49 +124,6 @@ pub fn permutation(graph: &Graph, perm: Output, rank: usize) -> Option<Vec<usize
     let perm = values.into_iter().map(axis).collect::<Option<Vec<_>>>()?;
     let distinct: FxHashSet<usize> = perm.iter().copied().collect();
     (perm.len() == rank && distinct.len() == rank).then_some(perm)
-}
-
-/// The tensors from which an operand may be read: the operand itself, or the tensors from which it
-/// was transposed and scaled.
-pub fn stops(graph: &Graph, at: Output, labels: &[Label], may_scale: bool) -> Vec<Stop> {
-    let mut out = vec![Stop { at, labels: labels.to_vec(), scale: 1.0, passed: Vec::new() }];
-    while let Some(stop) = out.last() {
-        let node = graph.node(stop.at.node);
-        if stop.at.port != 0 || !node.on_wgpu() || !node.controls().is_empty() {
-            break;
-        }
-        let next = match node.op() {
-            "Transpose" => through(graph, node.inputs()[1], &stop.labels)
-                .map(|labels| (node.inputs()[0], labels, 1.0)),
-            "Mul" if may_scale => constant_operand(graph, node.inputs(), true)
-                .map(|(x, by)| (x, stop.labels.clone(), by)),
-            _ => None,
-        };
-        let Some((at, labels, by)) = next else { break };
-        let passed = stop.passed.iter().copied().chain([stop.at.node]).collect();
-        let scale = stop.scale * by;
-        out.push(Stop { at, labels, scale, passed });
-    }
-    out
-}
-
-/// The tensors that may be the attention's result: the result of its last product, and its
-/// transpose.
-pub fn results(graph: &Graph, id: NodeId, labels: &[Label]) -> Vec<(Output, Vec<Label>)> {
-    let own = Output { node: id, port: 0 };
-    let mut out = vec![(own, labels.to_vec())];
-    let mut readers = graph.readers_in_any_order(own);
-    if let (Some((reader, 0)), None) = (readers.next(), readers.next()) {
-        let node = graph.node(reader);
-        if node.op() == "Transpose"
-            && node.on_wgpu()
-            && !graph.is_preserved(reader)
-            && let Some(perm) = permutation(graph, node.inputs()[1], labels.len())
-        {
-            out.push((Output { node: reader, port: 0 }, perm.iter().map(|p| labels[*p]).collect()));
-        }
-    }
-    out
 }
 
 /// The only element of a constant.

@@ -1,6 +1,6 @@
 //! Attention as Keras and hand-written transformers write it: the product of query and key, a
-//! scale, a mask, softmax, and the product with the value. There may be transposes around and
-//! between these, and conversions of 16-bit floats to float32 and back.
+//! scale, a soft cap, a mask, softmax, and the product with the value. There may be transposes
+//! around and between these, and conversions of 16-bit floats to float32 and back.
 //!
 //! Axes carry labels: those of an `Einsum`'s equation, or new ones for a `BatchMatMulV2`. The
 //! labels, followed through transposes, tell which operand is the query and which axis holds its
@@ -9,11 +9,15 @@
 //!
 //! In training the gradient reads the weights. If the gradient has the form that [`gradient`]
 //! knows, and there are no other readers, it is replaced as well. Then query, key and value all
-//! have gradients, the mask has none, nothing broadcasts, and there is no dropout.
+//! have gradients, the mask has none, nothing broadcasts, and there is no soft cap and no dropout.
 //!
 //! If heads of key and value are repeated for several heads of the query, the original heads are
-//! read, see [`grouped`].
+//! read, see [`grouped`]. Queries may also have an axis for the heads that share a head of the
+//! keys, as in `einsum("btkgh,bskh->bkgts")`. Reshapes then cut axes in two, see [`cuts`]. No mask
+//! may tell heads apart, and there is no gradient.
 
+mod cuts;
+mod ends;
 mod gradient;
 mod grouped;
 mod labels;
@@ -28,9 +32,12 @@ use crate::kernels::fused::attention::{OP, grad};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
-use crate::optimizer::shape::TensorInfo;
-use gradient::{Forward, Gradient, Labelled, gradient};
-use labels::{DEPTH, Label, Product, Stop, only, product, results, stops};
+use crate::optimizer::passes::reshape::squeeze;
+use crate::optimizer::shape::{Dim, TensorInfo};
+use cuts::HEADS;
+use ends::{Stop, results, stops};
+use gradient::{Forward, Gradient, gradient};
+use labels::{DEPTH, Label, Labelled, Product, only, product};
 use scores::{Scores, products_of, weights};
 
 /// Runs the pass.
@@ -69,6 +76,8 @@ struct Found {
     result: Output,
     inputs: Vec<Output>,
     attrs: Vec<(&'static str, Attr)>,
+    /// The axis of the mask that has no meaning for the op.
+    spare_axis: Option<usize>,
     gradient: Option<FoundGradient>,
     /// Nodes that read only the shape of the scores, and the operands of the scores' product.
     shapes: Vec<(NodeId, Vec<Label>)>,
@@ -104,11 +113,18 @@ impl Found {
         let node = graph.node(id);
         let labels = &last.operands[i];
         let operand = (node.inputs()[i], labels.clone());
-        let (weights, mut scores) = weights(graph, operand.0, last.dtype)?;
+        let (weights, mut scores) = weights(graph, &operand, last.dtype)?;
         let (first_id, labels_first) =
-            products_of(graph, weights.input, labels.clone(), &mut scores, 0)?;
+            products_of(graph, weights.input, weights.labels.clone(), &mut scores, 0)?;
         let first = product(graph, first_id)?;
+        let is_grouped = !scores.cuts.is_empty();
         if first.broadcasts != last.broadcasts || first.dtype != last.dtype {
+            return None;
+        }
+        let has_gradient = !weights.is_single_use;
+        if (has_gradient && (is_grouped || scores.soft_cap.is_some()))
+            || (is_grouped && !scores.shapes.is_empty())
+        {
             return None;
         }
         let value = (node.inputs()[1 - i], last.operands[1 - i].clone());
@@ -127,8 +143,8 @@ impl Found {
             dtype: last.dtype,
             width,
         };
-        let gradient = if weights.is_single_use { None } else { Some(gradient(graph, &forward)?) };
-        let results = results(graph, id, &last.result);
+        let gradient = if has_gradient { Some(gradient(graph, &forward)?) } else { None };
+        let results = results(graph, &scores.cuts, id, &last.result);
         let arranged = Arranged::new(graph, &forward, &results, gradient.as_ref())?;
         if gradient.is_some()
             && (last.broadcasts || scores.mask.is_some())
@@ -136,15 +152,15 @@ impl Found {
         {
             return None;
         }
-        let attrs = attributes(graph, &scores, last, &arranged)?;
+        let attrs = attributes(graph, &forward, last, &arranged)?;
         let mut region = scores.region.clone();
         region.extend([first_id, id]);
-        region.extend((arranged.results[0].node != id).then_some(arranged.results[0].node));
+        let end = results.iter().position(|(at, _)| *at == arranged.results[0])?;
+        region.extend(results[1..=end].iter().map(|(at, _)| at.node));
         let mut passed: Vec<NodeId> =
             arranged.stops.iter().flat_map(|s| s.passed.clone()).collect();
         let gradient = gradient.map(|found| {
-            let of_read =
-                found.read.iter().flat_map(|(at, labels)| stops(graph, *at, labels, false));
+            let of_read = found.read.iter().flat_map(|read| stops(graph, &[], read, false));
             passed.extend(of_read.flat_map(|s| s.passed));
             let mut region = found.region;
             let ends = found.results.iter().map(|(id, _)| *id).zip(&arranged.results[1..]);
@@ -159,19 +175,22 @@ impl Found {
         let inputs = arranged.stops[..3]
             .iter()
             .map(|s| s.at)
-            .chain(scores.mask.map(|m| m.operand))
+            .chain(scores.mask.iter().map(|m| m.operand))
             .collect();
         if !scores.shapes.is_empty() && last.broadcasts {
             return None;
         }
-        let source = |(at, labels): &Labelled| {
-            let stop = stops(graph, *at, labels, true).pop();
+        let source = |operand: &Labelled| {
+            let stop = stops(graph, &[], operand, true).pop();
             stop.map(|stop| (stop.at, stop.labels))
         };
         let (shapes, products) =
             (scores.shapes, [source(&forward_tensors[0])?, source(&forward_tensors[1])?]);
         let result = arranged.results[0];
-        let found = Self { region, passed, result, inputs, attrs, gradient, shapes, products };
+        let mask = scores.mask.as_ref().filter(|_| is_grouped);
+        let spare_axis = mask.and_then(|m| graph.info(m.operand).rank()?.checked_sub(4));
+        let found =
+            Self { region, passed, result, inputs, attrs, spare_axis, gradient, shapes, products };
         (!found.shapes.is_empty() || found.is_legal(graph, &FxHashSet::default())).then_some(found)
     }
 
@@ -228,7 +247,10 @@ impl Found {
             let ports = [0, 1, 2].map(|i| (found.results[i as usize], i));
             graph.replace_region(&found.region, new, &ports)
         });
-        let inputs = self.inputs;
+        let mut inputs = self.inputs;
+        if let (Some(axis), Some(mask)) = (self.spare_axis, inputs.get_mut(3)) {
+            *mask = squeeze(graph, &format!("{name}/mask"), *mask, axis);
+        }
         let new =
             NewNode { name, op: OP.to_owned(), device, inputs, controls: Vec::new(), attrs, infos };
         let id = graph.replace_region(&self.region, new, &[(self.result, 0)]);
@@ -251,43 +273,65 @@ impl Arranged {
         of_result: &[Labelled],
         gradient: Option<&Gradient>,
     ) -> Option<Self> {
-        let labels = &f.operand.1;
+        let labels = &f.weights.labels;
+        let cuts = &f.scores.cuts[..];
         let rank = labels.len();
         let (lead, t, s) = (&labels[..rank - 2], labels[rank - 2], labels[rank - 1]);
-        let heads_last = |position, last| match lead {
+        // Batch and heads of the query and of the keys.
+        let [of_query, of_keys] = match lead {
+            [batch, heads, _] => [vec![*batch, HEADS], vec![*batch, *heads]],
+            _ => [lead.to_vec(), lead.to_vec()],
+        };
+        let heads_last = |lead: &[Label], position, last| match lead {
             [batch, heads] => vec![*batch, position, *heads, last],
             _ => Vec::new(),
         };
-        let heads_first = |position, last| [lead, &[position, last]].concat();
-        let arranged = |layout: &'static str, arrange: &dyn Fn(Label, Label) -> Vec<Label>| {
+        let heads_first = |lead: &[Label], position, last| [lead, &[position, last]].concat();
+        type Arrange<'a> = &'a dyn Fn(&[Label], Label, Label) -> Vec<Label>;
+        let arranged = |layout: &'static str, arrange: Arrange<'_>| {
             // The forward op may include a scale before the product, but no gradient may.
             let may_scale = gradient.is_none();
-            let find = |(at, labels): &Labelled, wanted: Vec<Label>, may_scale: bool| {
-                stops(graph, *at, labels, may_scale)
+            let find = |operand: &Labelled, wanted: &[Label], may_scale: bool| {
+                stops(graph, cuts, operand, may_scale)
                     .into_iter()
                     .rev()
                     .find(|stop| stop.labels == wanted)
             };
             let [query, key, value] = &f.tensors;
-            let mut all = vec![
-                find(query, arrange(t, DEPTH), may_scale)?,
-                find(key, arrange(s, DEPTH), may_scale)?,
-                find(value, arrange(s, f.width), false)?,
+            let wanted = [
+                arrange(&of_query, t, DEPTH),
+                arrange(&of_keys, s, DEPTH),
+                arrange(&of_keys, s, f.width),
             ];
-            let end = |found: &[Labelled], wanted: Vec<Label>| {
+            let wanted_result = arrange(&of_query, t, f.width);
+            let mut all = vec![
+                find(query, &wanted[0], may_scale)?,
+                find(key, &wanted[1], may_scale)?,
+                find(value, &wanted[2], false)?,
+            ];
+            let end = |found: &[Labelled], wanted: &[Label]| {
                 found.iter().rev().find(|(_, labels)| *labels == wanted).map(|(at, _)| *at)
             };
-            let mut ends = vec![end(of_result, arrange(t, f.width))?];
+            let mut ends = vec![end(of_result, &wanted_result)?];
             if let Some(gradient) = gradient {
-                all.push(find(&gradient.given, arrange(t, f.width), false)?);
-                let wanted = [arrange(t, DEPTH), arrange(s, DEPTH), arrange(s, f.width)];
-                for ((id, labels), wanted) in gradient.results.iter().zip(wanted) {
-                    ends.push(end(&results(graph, *id, labels), wanted)?);
+                all.push(find(&gradient.given, &wanted_result, false)?);
+                for ((id, labels), wanted) in gradient.results.iter().zip(&wanted) {
+                    ends.push(end(&results(graph, cuts, *id, labels), wanted)?);
                 }
             }
             Some(Self { layout, stops: all, results: ends })
         };
         arranged("BTNH", &heads_last).or_else(|| arranged("BNTH", &heads_first))
+    }
+
+    /// Whether key and value certainly have the heads that grouped weights have.
+    fn shares_heads(&self, graph: &Graph, scores: &Scores) -> bool {
+        let Some(cut) = scores.cuts.last() else { return true };
+        self.stops[1..].iter().all(|stop| {
+            let shape = graph.info(stop.at).shape.iter().flatten();
+            let extents = stop.labels.iter().zip(shape);
+            extents.into_iter().any(|axis| cut.starts_with(axis))
+        })
     }
 
     /// Whether query, key, value and the result's gradient certainly have the extents of the
@@ -311,10 +355,12 @@ impl Arranged {
 /// The attributes of the op.
 fn attributes(
     graph: &Graph,
-    scores: &Scores,
+    f: &Forward<'_>,
     last: &Product,
     arranged: &Arranged,
 ) -> Option<Vec<(&'static str, Attr)>> {
+    let scores = f.scores;
+    let is_grouped = !scores.cuts.is_empty();
     let scale = (scores.scale * arranged.stops[0].scale * arranged.stops[1].scale) as f32;
     let mask = scores.mask.as_ref();
     let zero_masked = match (scores.zeroed_by, mask) {
@@ -326,7 +372,10 @@ fn attributes(
         None => Vec::new(),
         Some(mask) => {
             let info = graph.info(mask.operand);
-            let fits = info.rank().is_some_and(|r| r <= last.result.len());
+            let shape = info.shape.as_ref().filter(|s| s.len() <= f.weights.labels.len())?;
+            // The axes of heads, before those of rows and keys.
+            let heads = shape.iter().rev().skip(2).take(2);
+            let fits = !is_grouped || heads.into_iter().all(|extent| *extent == Dim::Known(1));
             fits.then_some(vec![info.dtype?])?
         }
     };
@@ -334,18 +383,22 @@ fn attributes(
         Some("bias") => t.is_single(),
         _ => *t == DType::Bool,
     });
-    (types_fit && scale.is_finite()).then(|| {
-        vec![
-            ("T", last.dtype.into()),
-            ("Textra", extra[..].into()),
-            ("layout", arranged.layout.into()),
-            ("scale", scale.into()),
-            ("mask", mask.map_or("none", |m| m.kind).into()),
-            ("keep", mask.is_none_or(|m| m.keep).into()),
-            ("fill", (mask.map_or(0.0, |m| m.fill) as f32).into()),
-            ("causal", false.into()),
-            ("zero_masked", zero_masked.into()),
-            ("broadcast", last.broadcasts.into()),
-        ]
-    })
+    let fits = types_fit && scale.is_finite() && arranged.shares_heads(graph, scores);
+    let own = [
+        ("T", last.dtype.into()),
+        ("Textra", extra[..].into()),
+        ("layout", arranged.layout.into()),
+        ("scale", scale.into()),
+        ("mask", mask.map_or("none", |m| m.kind).into()),
+        ("keep", mask.is_none_or(|m| m.keep).into()),
+        ("fill", (mask.map_or(0.0, |m| m.fill) as f32).into()),
+        ("causal", false.into()),
+        ("zero_masked", zero_masked.into()),
+        ("broadcast", last.broadcasts.into()),
+    ];
+    let grouped = is_grouped.then_some(("grouped", true.into()));
+    let soft_cap = scores.soft_cap.map(|cap| cap as f32);
+    let fits = fits && soft_cap.is_none_or(|cap| cap.is_normal());
+    let soft_cap = soft_cap.map(|cap| ("soft_cap", cap.into()));
+    fits.then(|| own.into_iter().chain(grouped).chain(soft_cap).collect())
 }

@@ -1,7 +1,8 @@
 //! The nodes between the product of query and key and the weights: scale, mask, softmax and
 //! conversions.
 
-use super::labels::{Label, constant_operand, product, scalar, through};
+use super::cuts::{Cut, recut};
+use super::labels::{Label, Labelled, constant_operand, product, scalar, through};
 use crate::dtype::DType;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 
@@ -12,11 +13,15 @@ pub struct Scores {
     pub region: Vec<NodeId>,
     /// The factor by which the products are multiplied.
     pub scale: f64,
-    transposed: bool,
+    /// The bound c of scores x, which are c tanh(x) instead.
+    pub soft_cap: Option<f64>,
+    rearranged: bool,
     /// The mask.
     pub mask: Option<Mask>,
     /// The mask of the weights, if it is applied to them again.
     pub zeroed_by: Option<Output>,
+    /// The axes that reshapes cut, if queries are grouped.
+    pub cuts: Vec<Cut>,
     /// Nodes that read only the shape of the scores, with the labels of its axes.
     pub shapes: Vec<(NodeId, Vec<Label>)>,
 }
@@ -50,6 +55,8 @@ pub struct Weights {
     pub input: Output,
     /// The output of the softmax.
     pub softmax: Output,
+    /// The axes of the softmax.
+    pub labels: Vec<Label>,
     /// The reader of that output besides gradients, unless it is the product.
     pub next: Option<NodeId>,
     /// Whether the weights have no other reader, before or after they are converted and masked.
@@ -57,15 +64,19 @@ pub struct Weights {
 }
 
 /// The softmax of the weights `last`, which a product of type `dtype` reads.
-pub fn weights(graph: &Graph, last: Output, dtype: DType) -> Option<(Weights, Scores)> {
+pub fn weights(
+    graph: &Graph,
+    (last, labels): &Labelled,
+    dtype: DType,
+) -> Option<(Weights, Scores)> {
     let mut scores = Scores { scale: 1.0, ..Scores::default() };
-    let (mut at, mut next, mut single) = (last, None, true);
+    let (mut at, mut next, mut single, mut labels) = (*last, None, true, labels.clone());
     loop {
         let node = graph.node(at.node);
         let own = at.port == 0 && node.on_wgpu();
         let is_single_use = is_read_once(graph, at);
         // Only the product's operand and the softmax itself may have other readers, in gradients.
-        if !own || (!is_single_use && at != last && node.op() != "Softmax") {
+        if !own || (!is_single_use && at != *last && node.op() != "Softmax") {
             return None;
         }
         single &= is_single_use;
@@ -73,9 +84,19 @@ pub fn weights(graph: &Graph, last: Output, dtype: DType) -> Option<(Weights, Sc
         let before = match node.op() {
             "Softmax" => {
                 let own = node.dtype("T")?;
-                let found =
-                    Weights { input: node.inputs()[0], softmax: at, next, is_single_use: single };
+                if labels.len() == 5 {
+                    scores.cuts.push(Cut::of_heads(graph, (at, &labels))?);
+                }
+                let input = node.inputs()[0];
+                let found = Weights { input, softmax: at, labels, next, is_single_use: single };
                 return (own == dtype || own == DType::F32).then_some((found, scores));
+            }
+            // The mask has the axes of the softmax.
+            "Reshape" if scores.cuts.is_empty() && scores.zeroed_by.is_none() => {
+                let before = node.inputs()[0];
+                scores.cuts.push(Cut::of_rows(graph, &labels, before)?);
+                labels = recut(graph, &scores.cuts, (at, &labels), before)?;
+                before
             }
             "Cast"
                 if node.dtype("DstT") == Some(dtype) && node.dtype("SrcT") == Some(DType::F32) =>
@@ -132,7 +153,16 @@ pub fn products_of(
         }
         "Transpose" => {
             let labels = through(graph, inputs[1], &labels)?;
-            passed.transposed = true;
+            passed.rearranged = true;
+            (inputs[0], labels, 1)
+        }
+        "Tanh" if passed.soft_cap.is_none() => {
+            passed.soft_cap = Some(std::mem::replace(&mut passed.scale, 1.0));
+            (inputs[0], labels, 1)
+        }
+        "Reshape" => {
+            let labels = recut(graph, &passed.cuts, (at, &labels), inputs[0])?;
+            passed.rearranged = true;
             (inputs[0], labels, 1)
         }
         "AddV2" | "Add" if is_plain(&passed) => {
@@ -160,10 +190,11 @@ pub fn products_of(
     products_of(graph, next.0, next.1, scores, next.2)
 }
 
-/// Whether a mask may come before the nodes that were passed: there is no scale, transpose or other
-/// mask among them.
+/// Whether a mask may come before the nodes that were passed: there is no scale, soft cap,
+/// transpose, reshape or other mask among them.
 fn is_plain(scores: &Scores) -> bool {
-    scores.mask.is_none() && scores.scale == 1.0 && !scores.transposed
+    let is_scaled = scores.scale != 1.0 || scores.soft_cap.is_some();
+    scores.mask.is_none() && !is_scaled && !scores.rearranged
 }
 
 /// The effect of a `SelectV2` on scores: the scores, the boolean that keeps them, and the value of

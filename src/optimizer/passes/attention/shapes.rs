@@ -1,8 +1,7 @@
 //! Shapes of scores without the scores: if the batch size is not known beforehand, Keras takes the
 //! size of a mask from the scores.
 
-use super::gradient::Labelled;
-use super::labels::Label;
+use super::labels::{Label, Labelled};
 use crate::dtype::DType;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};

@@ -59,6 +59,42 @@ fn transposes_of_int8_become_attributes() {
     );
 }
 
+/// The keys of a cache, of one head: their rows are the columns of the product.
+#[test]
+fn dimensions_of_one_element_do_not_hide_a_transpose() {
+    check(
+        "folding",
+        "preserve y
+         p = Const {dtype: int32, value: tensor int32[4] [0, 2, 3, 1]} -> int32[4]
+         q = Placeholder -> float32[?2, 1, 4, 8]
+         k = Placeholder -> float32[?2, 9, 1, 8]
+         t = Transpose(k, p) {T: float32, Tperm: int32} -> float32[?2, 1, 8, 9]
+         c = BatchMatMulV2(q, t) {T: float32, adj_x: false, adj_y: false}
+         y = Identity(c) {T: float32}",
+        &expect![[r#"
+            preserve y
+            p = Const {dtype: int32, value: tensor int32[4] [0, 2, 3, 1]} -> int32[4]
+            q = Placeholder -> float32[?2, 1, 4, 8]
+            k = Placeholder -> float32[?2, 9, 1, 8]
+            c = BatchMatMulV2(q, t/rows) {T: float32, adj_x: false, adj_y: true}
+            y = Identity(c) {T: float32}
+            t/rows/order = Const {dtype: int32, value: tensor int32[4] [0, 2, 1, 3]} -> int32[4]
+            t/rows = Transpose(k, t/rows/order) {T: float32, Tperm: int32} -> float32[?2, 1, 9, 8]
+        "#]],
+    );
+    // Two heads, and a transpose that moves no elements.
+    for (from, to) in [("9, 1, 8]", "9, 2, 8]"), ("[0, 2, 3, 1]", "[0, 2, 1, 3]")] {
+        let text = "preserve y
+             p = Const {dtype: int32, value: tensor int32[4] [0, 2, 3, 1]} -> int32[4]
+             q = Placeholder -> float32[?2, 1, 4, 8]
+             k = Placeholder -> float32[?2, 9, 1, 8]
+             t = Transpose(k, p) {T: float32, Tperm: int32}
+             c = BatchMatMulV2(q, t) {T: float32, adj_x: false, adj_y: false}
+             y = Identity(c) {T: float32}";
+        refuse("folding", &text.replace(from, to));
+    }
+}
+
 #[test]
 fn other_transposes_stay() {
     for (kind, perm) in

@@ -1,6 +1,7 @@
 //! Folds nodes in front of a contraction into its attributes: a transpose of the last two
-//! dimensions of a matrix product's operand, and zero padding of a convolution's input. A product
-//! of one row reads the weights of heads as they are.
+//! dimensions of a matrix product's operand, and zero padding of a convolution's input. Dimensions
+//! of extent 1 count as nothing: a transpose that moves no others is no copy. A product of one row
+//! reads the weights of heads as they are.
 
 mod heads;
 
@@ -9,8 +10,10 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::fused::contraction::INT8;
 use crate::optimizer::attr::Attr;
-use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::meaning::fused_product;
+use crate::optimizer::shape::{Dim, TensorInfo};
+use crate::tensor::HostTensor;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -48,7 +51,60 @@ fn transposes(graph: &mut Graph, id: NodeId, flags: [&'static str; 2]) {
             graph.set_input(id, k, source);
             drop_unused(graph, transpose);
         }
+        if let Some((transpose, perm)) = nearly_transposed(graph, graph.node(id).inputs()[k])
+            && let Some(old) = graph.node(id).attr(flag).and_then(Attr::bool)
+        {
+            let view = with_order(graph, transpose, &perm);
+            graph.set_attr(id, flag, !old);
+            graph.set_input(id, k, view);
+            drop_unused(graph, transpose);
+        }
     }
+}
+
+/// The node that makes `operand` by a transpose which, with the last two dimensions of its result
+/// swapped, would move only dimensions of extent 1; and the order of dimensions that it then has.
+fn nearly_transposed(graph: &Graph, operand: Output) -> Option<(NodeId, Vec<i32>)> {
+    let node = graph.node(operand.node);
+    if node.op() != "Transpose" || !node.on_wgpu() || !node.controls().is_empty() {
+        return None;
+    }
+    let shape = graph.info(node.inputs()[0]).shape.as_ref()?;
+    let perm = graph.constant(node.inputs()[1])?.to_i64().ok()?;
+    let rank = perm.len();
+    let perm = perm.iter().map(|p| i32::try_from(p.rem_euclid(rank as i64)).ok());
+    let mut perm = perm.collect::<Option<Vec<i32>>>()?;
+    let moves = |perm: &[i32]| {
+        let long = perm.iter().filter(|p| shape.get(**p as usize) != Some(&Dim::Known(1)));
+        !long.is_sorted()
+    };
+    if rank < 2 || shape.len() != rank || !moves(&perm) {
+        return None;
+    }
+    perm.swap(rank - 2, rank - 1);
+    (!moves(&perm)).then_some((operand.node, perm))
+}
+
+/// The result of a transpose like `transpose` with another order of dimensions.
+fn with_order(graph: &mut Graph, transpose: NodeId, perm: &[i32]) -> Output {
+    let node = graph.node(transpose);
+    let (name, device, source) =
+        (format!("{}/rows", node.name()), node.device().to_owned(), node.inputs()[0]);
+    let info = graph.info(source).clone();
+    let shape = info.shape.map(|shape| perm.iter().map(|p| shape[*p as usize]).collect());
+    let types = [node.attr("T").map(|t| ("T", t.clone())), Some(("Tperm", DType::I32.into()))];
+    let value = HostTensor::i32(&[perm.len()], perm);
+    let order = graph.add_constant(format!("{name}/order"), &device, &value, source);
+    let node = graph.add(NewNode {
+        name,
+        op: "Transpose".to_owned(),
+        device,
+        inputs: vec![source, order],
+        controls: Vec::new(),
+        attrs: types.into_iter().flatten().collect(),
+        infos: vec![TensorInfo { dtype: info.dtype, shape }],
+    });
+    Output { node, port: 0 }
 }
 
 /// The node that makes `operand` by a transpose of the last two dimensions.

@@ -135,9 +135,8 @@ def diagnose_library(facts: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
             "warning",
             "The only device is a software adapter, which computes on the CPU; TensorFlow's own "
             "CPU device is faster.",
-            "If this machine has a GPU, install its Vulkan driver. "
-            + driver_advice()
-            + " If not, TF_WGPU_VISIBLE_DEVICES=-1 switches WGPU off.",
+            f"{software_advice()} If this machine has no GPU, TF_WGPU_VISIBLE_DEVICES=-1 switches "
+            "WGPU off.",
         )
 
 
@@ -163,7 +162,7 @@ def driver_advice() -> str:
             "libnvidia-gl-<version>); "
             "a container needs NVIDIA_DRIVER_CAPABILITIES=all."
         )
-    nodes = sorted(Path("/dev/dri").glob("renderD*")) if Path("/dev/dri").exists() else []
+    nodes = render_nodes()
     if nodes and not any(readable(node) for node in nodes):
         return (
             f"Your user lacks permission to open {nodes[0]}: sudo usermod -aG render $USER, then "
@@ -173,6 +172,31 @@ def driver_advice() -> str:
         "On Debian and Ubuntu: sudo apt-get install mesa-vulkan-drivers libvulkan1 (AMD, Intel, or "
         "no GPU at all)."
     )
+
+
+def software_advice() -> str:
+    """How to get from a software adapter to the GPU. Mesa's software adapter is in the package of
+    its drivers, so on Linux that package is there already.
+    """
+    if sys.platform != "linux" or Path("/dev/nvidia0").exists():
+        return f"If this machine has a GPU, install its Vulkan driver. {driver_advice()}"
+    nodes = render_nodes()
+    if not nodes:
+        return (
+            "Linux shows no GPU here: there is no /dev/dri/renderD*. A container sees a GPU only "
+            "if you pass it through, as in docker run --device /dev/dri."
+        )
+    if not any(readable(node) for node in nodes):
+        return driver_advice()
+    return (
+        f"There is a GPU ({nodes[0]}), but no Vulkan driver for it. If mesa-vulkan-drivers is "
+        "installed, it may be older than the GPU: take a newer Mesa."
+    )
+
+
+def render_nodes() -> list[Path]:
+    """The device nodes of GPUs that the Linux kernel has."""
+    return sorted(Path("/dev/dri").glob("renderD*")) if Path("/dev/dri").exists() else []
 
 
 def readable(node: Path) -> bool:
@@ -367,6 +391,8 @@ def prescribe(problems: list[dict[str, str]]) -> Iterator[str]:
     for problem in problems:
         yield f"{problem['severity'].upper()}: {problem['what']}"
         yield f"  -> {problem['do']}"
+    if all(problem["severity"] == "warning" for problem in problems):
+        yield "\nNothing else is wrong: TensorFlow computes on WGPU."
 
 
 def size(count: int) -> str:

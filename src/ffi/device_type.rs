@@ -58,8 +58,8 @@ fn decide(value: &str, served: impl Fn() -> Result<Vec<String>>) -> Result<Devic
     let wanted = parse(value)?;
     if wanted == DeviceType::Gpu && served()?.iter().any(|t| t == wanted.name()) {
         return Err(Error::FailedPrecondition(
-            "TensorFlow is built with CUDA, or another plug-in serves GPU, and kernels of both \
-             would mix; tensorflow-cpu has none"
+            "TensorFlow is built with CUDA, or another plug-in has the type GPU, and kernels of \
+             both would mix; use tensorflow-cpu in place of tensorflow"
                 .into(),
         ));
     }

@@ -229,6 +229,23 @@ def test_the_doctor_names_the_variable_that_hides_devices(variable, value, says,
     assert do.startswith(f"Unset {variable}")
 
 
+@pytest.mark.skipif(
+    sys.platform != "linux" or Path("/dev/nvidia0").exists(), reason="other advice is given there"
+)
+@pytest.mark.parametrize(
+    ("nodes", "may", "says"),
+    [
+        ([], True, "pass it through"),
+        ([Path("/dev/dri/renderD128")], False, "usermod -aG render"),
+        ([Path("/dev/dri/renderD128")], True, "take a newer Mesa"),
+    ],
+)
+def test_the_doctor_says_why_there_is_only_a_software_adapter(nodes, may, says, monkeypatch):
+    monkeypatch.setattr(_doctor, "render_nodes", lambda: nodes)
+    monkeypatch.setattr(_doctor, "readable", lambda node: may)
+    assert says in _doctor.software_advice()
+
+
 @pytest.mark.parametrize(
     ("adapter", "environment", "says"),
     [

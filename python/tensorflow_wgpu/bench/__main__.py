@@ -111,12 +111,20 @@ def main() -> int:
             print(f"{model}, {phase}", file=sys.stderr, flush=True)
             rows = attempt(measure.measure, model, phase, sizes, devices, repeat, options.profile)
             results["rows"] += rows
+            # A run that is stopped before its end has shown something, too.
+            for line in verdict.verdicts(rows):
+                print(f"  {line}", file=sys.stderr, flush=True)
             gc.collect()
             if options.json:
                 with open(options.json, "w", encoding="utf-8") as file:
                     json.dump(results, file, indent=1)
     for part in conclusion(results):
         print(part, end="\n\n")
+    if options.quick:
+        print(
+            "--quick shows that everything works. It runs too little to tell what is faster.",
+            file=sys.stderr,
+        )
     if options.plot:
         report.plot(results, options.plot)
     return 1 if any("error" in row for row in results["rows"]) else 0

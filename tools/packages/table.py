@@ -9,13 +9,15 @@ from runs import Outcome
 
 HEAD = """# Other people's packages
 
-Do programs that nobody here wrote run on WGPU as on the CPU? `make packages` runs the tests that
-packages on PyPI publish, such as Sonnet's and GPflow's, on both. For libraries that publish none it
-runs programs of ours: *vision networks*, *keras-hub*, *microscopy* and *random networks*.
+Do other people's programs work on WGPU as they do on the CPU? `make packages` runs the tests that
+packages on PyPI publish, such as Sonnet's and GPflow's, on both devices. For libraries that publish
+no tests it runs programs of ours: *vision networks*, *keras-hub*, *microscopy* and *random
+networks*.
 
 A case that fails on WGPU alone is a fault of the plug-in. A case that fails on both is a fault of
-the package, often because it was written for an older TensorFlow. The table counts the files of
-tests that have run so far. [How to run it](../CONTRIBUTING.md#other-peoples-packages).
+the package, often because it was written for an older TensorFlow. The column *files* counts the
+files of tests that have run so far, and the columns after *files not run* count their cases. [How
+to run the tests](../CONTRIBUTING.md#other-peoples-packages).
 """
 
 

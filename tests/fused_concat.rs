@@ -17,7 +17,25 @@ const TURNED: &str = "x: T, T, T, T; c: 0; s0 = Mul<T>(x0, x1); s1 = Mul<T>(x2, 
 const SWAPPED: &str = "x: T, T; c: 0; s0 = Neg<T>(x0); return s0, x1";
 const THREE: &str = "x: T; c: 1; s0 = Mul<T>(x0, c0); s1 = Exp<T>(s0); return x0, s0, s1";
 
+/// A rotary embedding of whole tensors, of which one is read in exchanged halves.
+const EXCHANGED: &str = "x: T, T, T, T; c: 0; s0 = Mul<T>(x0, x1); s1 = Neg<T>(x2); s2 = \
+                         Mul<T>(s1, x3); s3 = AddV2<T>(s0, s2); s4 = Mul<T>(x2, x3); s5 = \
+                         AddV2<T>(s0, s4); return s3, s5";
+/// The number of an input's part that is the result's own one, and of the other one.
+const OWN: i64 = -2;
+const OTHER: i64 = -3;
+
 fn node(dtype: DType, text: &str, parts: &[i64], axis: i64) -> Node {
+    node_of_layout(dtype, text, parts, axis, false)
+}
+
+fn node_of_layout(
+    dtype: DType,
+    text: &str,
+    parts: &[i64],
+    axis: i64,
+    is_interleaved: bool,
+) -> Node {
     let text = text.replace('T', dtype.name());
     let expression: Expression = text.parse().expect("an expression");
     let constants = vec![0.5; expression.constants()];
@@ -28,55 +46,82 @@ fn node(dtype: DType, text: &str, parts: &[i64], axis: i64) -> Node {
         .attr("constants", &constants[..])
         .attr("parts", parts)
         .attr("axis", axis)
+        .attr("interleaved", is_interleaved)
 }
 
-/// The part `part` of `count` along `axis` of `values` of `dims`.
-fn cut(
-    dtype: DType,
-    dims: &[usize],
-    values: &[f64],
+/// How the parts of a tensor lie along its axis, which counts from the front.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
     axis: usize,
-    part: usize,
     count: usize,
-) -> HostTensor {
-    let (len, inner) = (dims[axis] / count, dims[axis + 1..].iter().product::<usize>());
-    let run = len * inner;
-    let kept: Vec<f64> =
-        values.chunks(run.max(1)).skip(part).step_by(count).flatten().copied().collect();
-    let mut dims = dims.to_vec();
-    dims[axis] = len;
-    HostTensor::floats(dtype, &dims, &kept)
+    is_interleaved: bool,
+}
+
+impl Layout {
+    /// For each element of a tensor of `dims`, the part that it belongs to.
+    fn parts(self, dims: &[usize]) -> impl Iterator<Item = usize> {
+        let inner: usize = dims[self.axis + 1..].iter().product();
+        let run = if self.is_interleaved { inner } else { dims[self.axis] / self.count * inner };
+        (0..dims.iter().product::<usize>()).map(move |i| i / run % self.count)
+    }
+
+    /// The part `part` of `values` of `dims`.
+    fn cut(self, dtype: DType, dims: &[usize], values: &[f64], part: usize) -> HostTensor {
+        let elements = self.parts(dims).zip(values);
+        let kept: Vec<f64> = elements.filter(|(p, _)| *p == part).map(|(_, v)| *v).collect();
+        let mut dims = dims.to_vec();
+        dims[self.axis] /= self.count;
+        HostTensor::floats(dtype, &dims, &kept)
+    }
 }
 
 /// Runs the op on tensors of these dims and compares. The axis counts from the back.
 fn check(dtype: DType, text: &str, inputs: &[(&[usize], i64)], axis: usize) {
+    check_layout(dtype, text, inputs, axis, false);
+}
+
+fn check_layout(
+    dtype: DType,
+    text: &str,
+    inputs: &[(&[usize], i64)],
+    axis: usize,
+    is_interleaved: bool,
+) {
     let mut random = Random::new(inputs.len() as u64 + axis as u64);
     let given: Vec<_> = inputs.iter().map(|(dims, _)| random.tensor(dtype, dims)).collect();
     let parts: Vec<i64> = inputs.iter().map(|(_, part)| *part).collect();
-    let what = format!("{dtype} {text} of {inputs:?} along -{axis}");
+    let what = format!("{dtype} {text} of {inputs:?} along -{axis}, {is_interleaved}");
     let values: Vec<Input> = given.iter().map(|(t, _)| t.clone().into()).collect();
-    let got = session().run(&node(dtype, text, &parts, -(axis as i64)), &values).expect(&what);
+    let node = node_of_layout(dtype, text, &parts, -(axis as i64), is_interleaved);
+    let got = session().run(&node, &values).expect(&what);
     let expression: Expression = text.replace('T', dtype.name()).parse().unwrap();
     let count = expression.outputs().len();
-    let read: Vec<HostTensor> = (given.iter().zip(inputs))
-        .map(|((_, values), (dims, part))| match usize::try_from(*part) {
-            Ok(part) => cut(dtype, dims, values, dims.len() - axis, part, count),
-            Err(_) => HostTensor::floats(dtype, dims, values),
-        })
-        .collect();
-    let want = expression.evaluate_tensors(&read, &vec![0.5; expression.constants()]).unwrap();
-    // The position to which each part broadcasts in the result.
-    let part = want.iter().max_by_key(|t| t.dims.len() * 1000 + t.to_f64().len()).unwrap();
-    let mut dims = part.dims.to_vec();
+    let layout = |axis| Layout { axis, count, is_interleaved };
+    // Part `k` of the result.
+    let result = |k: usize| {
+        let read: Vec<HostTensor> = (given.iter().zip(inputs))
+            .map(|((_, values), (dims, part))| {
+                let cut = |part| layout(dims.len() - axis).cut(dtype, dims, values, part);
+                match *part {
+                    OWN => cut(k),
+                    OTHER => cut(1 - k),
+                    part => match usize::try_from(part) {
+                        Ok(part) => cut(part),
+                        Err(_) => HostTensor::floats(dtype, dims, values),
+                    },
+                }
+            })
+            .collect();
+        expression.evaluate_tensors(&read, &vec![0.5; expression.constants()]).unwrap()[k].clone()
+    };
+    let want: Vec<HostTensor> = (0..count).map(result).collect();
+    assert!(want.iter().all(|part| part.dims == want[0].dims), "{what}");
+    let mut dims = want[0].dims.to_vec();
     let at = dims.len() - axis;
-    let run: usize = dims[at..].iter().product();
-    let all: Vec<Vec<f64>> = want.iter().map(HostTensor::to_f64).collect();
-    assert!(all.iter().all(|values| values.len() == all[0].len()), "{what}");
-    let rows = all[0].len() / run.max(1);
-    let joined: Vec<f64> = (0..rows)
-        .flat_map(|row| all.iter().flat_map(move |values| values[row * run..][..run].to_vec()))
-        .collect();
     dims[at] *= count;
+    let mut all: Vec<_> = want.iter().map(|part| part.to_f64().into_iter()).collect();
+    let joined: Vec<f64> =
+        layout(at).parts(&dims).map(|part| all[part].next().expect("an element")).collect();
     assert_eq!((got[0].dtype, &got[0].dims[..]), (dtype, &dims[..]), "{what}");
     assert_close(&got[0], &joined, 8.0, &what);
 }
@@ -105,6 +150,33 @@ fn halves_that_are_turned() {
 }
 
 #[test]
+fn halves_that_are_exchanged() {
+    for dtype in session().supported(TYPES) {
+        for (dims, angles, axis) in [
+            (&[2, 3, 5, 8][..], &[5, 8][..], 1),
+            (&[1, 1, 4, 256], &[1, 1, 1, 256], 1),
+            // Halves of odd extents, and of one element.
+            (&[3, 6], &[6], 1),
+            (&[5, 2], &[5, 2], 1),
+            (&[3, 4, 5], &[4, 1], 2),
+            (&[4, 3, 1], &[4, 3, 1], 3),
+        ] {
+            let inputs = [(dims, OWN), (angles, OWN), (dims, OTHER), (angles, OWN)];
+            // A sine for all elements of a part.
+            let whole = [(dims, OWN), (&[1][..], -1), (dims, OTHER), (angles, OTHER)];
+            for is_interleaved in [false, true] {
+                check_layout(dtype, EXCHANGED, &inputs, axis, is_interleaved);
+                check_layout(dtype, EXCHANGED, &whole, axis, is_interleaved);
+                check_layout(dtype, SWAPPED, &[(dims, 1), (dims, 0)], axis, is_interleaved);
+            }
+        }
+        check_layout(dtype, THREE, &[(&[2, 9, 4], OWN)], 2, true);
+        check_layout(dtype, THREE, &[(&[2, 9, 4], 2)], 2, true);
+        check(dtype, EXCHANGED, &[(&[2, 0, 4][..], OTHER); 4], 1);
+    }
+}
+
+#[test]
 fn whole_tensors_and_three_parts() {
     for dtype in session().supported(TYPES) {
         for axis in 1..=3 {
@@ -124,6 +196,12 @@ fn more_than_one_workgroup_and_beyond_one_binding() {
         || check(DType::F32, TURNED, &[(dims, 0), (&[60, 32], -1), (dims, 1), (&[32], -1)], 1);
     run();
     within(1 << 16, run);
+    let exchanged = [(dims, OWN), (&[60, 64][..], OWN), (dims, OTHER), (&[64], OWN)];
+    for is_interleaved in [false, true] {
+        let run = || check_layout(DType::F32, EXCHANGED, &exchanged, 1, is_interleaved);
+        run();
+        within(1 << 16, run);
+    }
 }
 
 #[test]
@@ -148,6 +226,8 @@ fn misaligned_operands() {
 fn parts_that_do_not_go_together_are_refused() {
     let x = HostTensor::f32(&[2, 6], &[1.0; 12]);
     let odd = HostTensor::f32(&[2, 5], &[1.0; 10]);
+    let two = HostTensor::f32(&[2, 2], &[1.0; 4]);
+    const UNLIKE: &str = "x: T, T; c: 0; return x0, x1, x1";
     let run = |node: Node, inputs: [&HostTensor; 2]| {
         let inputs: Vec<Input> = inputs.iter().map(|t| (*t).clone().into()).collect();
         session().run(&node, &inputs).unwrap_err()
@@ -159,6 +239,9 @@ fn parts_that_do_not_go_together_are_refused() {
         (run(node(DType::F32, SWAPPED, &[1, 0], 1), [&x, &x]), "axis 1"),
         (run(node(DType::F32, SWAPPED, &[1], -1), [&x, &x]), "1 parts"),
         (run(node(DType::F32, SWAPPED, &[1, -1], -1), [&x, &odd]), "Incompatible shapes"),
+        (run(node(DType::F32, SWAPPED, &[OWN, 0], -1), [&two, &x]), "parts of 1 elements, not 3"),
+        (run(node(DType::F32, SWAPPED, &[-4, 0], -1), [&x, &x]), "no part -4"),
+        (run(node(DType::F32, UNLIKE, &[OTHER, 0], -1), [&x, &x]), "3 parts have no other one"),
     ] {
         assert!(matches!(&error, Error::InvalidArgument(m) if m.contains(said)), "{error}: {said}");
     }

@@ -241,67 +241,6 @@ def test_errors_name_op_and_shapes():
         fn(tf.zeros([2]), tf.zeros([3]))
 
 
-def turned(x, angles):
-    """A rotary embedding, by halves."""
-    low, high = tf.split(x, 2, -1)
-    cos, sin = tf.cos(angles), tf.sin(angles)
-    return tf.concat([low * cos - high * sin, low * sin + high * cos], -1)
-
-
-def swapped(x, angles):
-    """The same in another notation."""
-    low, high = tf.split(x, 2, -1)
-    angles = tf.concat([angles, angles], -1)
-    return x * tf.cos(angles) + tf.concat([-high, low], -1) * tf.sin(angles)
-
-
-@pytest.mark.parametrize("dtype", [tf.float32, tf.float16, tf.bfloat16])
-@pytest.mark.parametrize("function", [turned, swapped])
-def test_rotary_embeddings(rng, function, dtype):
-    x = tf.cast(rng.normal(size=(2, 5, 4, 10)).astype("float32"), dtype)
-    angles = tf.cast(rng.normal(size=(5, 1, 5)).astype("float32"), dtype)
-
-    def both(x, angles):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x, angles)
-            loss = tf.reduce_sum(tf.cast(y * y * y, tf.float32))
-        return y, tape.gradient(loss, x)
-
-    tolerance = {tf.float32: 1e-5, tf.float16: 1e-2, tf.bfloat16: 8e-2}[dtype]
-    for call in (lambda x, a: (function(x, a),), both):
-        with tf.device(CPU):
-            want = call(tf.identity(x), tf.identity(angles))
-        with tf.device(WGPU):
-            compiled = tf.function(call, autograph=False)
-            got, nodes = graphs.optimized(compiled, tf.identity(x), tf.identity(angles))
-        for a, b in zip(got, want, strict=True):
-            assert a.dtype == b.dtype
-            largest = max(1.0, float(np.abs(np.float32(b)).max()))
-            assert_close(np.float32(a), np.float32(b), tolerance, tolerance * largest)
-        found = graphs.ops(nodes)
-        assert found["_WgpuFusedConcat"] >= 1, found
-        # The gradient of the concatenation takes parts, too.
-        assert (found["Split"], found["Slice"]) == (0, 0), found
-
-
-def test_rotary_embeddings_of_an_unknown_batch(rng):
-    x = rng.normal(size=(3, 5, 4, 10)).astype("float32")
-    angles = rng.normal(size=(5, 1, 5)).astype("float32")
-    signature = [tf.TensorSpec([None, 5, 4, 10]), tf.TensorSpec([5, 1, 5])]
-    with tf.device(CPU):
-        want = turned(tf.constant(x), tf.constant(angles))
-    with tf.device(WGPU):
-        function = tf.function(turned, input_signature=signature, autograph=False)
-        got, nodes = graphs.optimized(function, tf.constant(x), tf.constant(angles))
-        assert_close(got.numpy(), want.numpy())
-        # Another batch, and none.
-        assert_close(function(tf.constant(x[:2]), tf.constant(angles)).numpy(), want.numpy()[:2])
-        assert function(tf.constant(x[:0]), tf.constant(angles)).shape == [0, 5, 4, 10]
-    found = graphs.ops(nodes)
-    assert (found["_WgpuFusedConcat"], found["Split"], found["ConcatV2"]) == (1, 0, 0), found
-
-
 def test_products_that_a_loop_repeats_are_in_front_of_it(rng):
     x, w, u = (rng.normal(0, 0.3, (8, 8)).astype("float32") for _ in range(3))
 

@@ -107,20 +107,33 @@ pub fn dense(g: &mut Generator) -> Option<Value> {
 pub fn rotary(g: &mut Generator) -> Option<Value> {
     let x = g.any_value();
     let [low, high] = g.halves(&x)?;
+    if g.random.pick(&[true, false]) {
+        // The halves are exchanged before the arithmetic.
+        let turned = g.apply("Neg", &high)?;
+        let turned = joined(g, &turned, &low, &x.dims)?;
+        let [cos, sin] = [0, 1].map(|_| g.feed(x.dtype, &x.dims[x.dims.len() - 1..], 1.0));
+        let (a, b) = (g.combine("Mul", &x, &cos)?, g.combine("Mul", &turned, &sin)?);
+        return g.combine("AddV2", &a, &b);
+    }
     let extent = *low.dims.last()?;
     let [cos, sin] = [0, 1].map(|_| g.feed(x.dtype, &[extent], 1.0));
     let (a, b) = (g.combine("Mul", &low, &cos)?, g.combine("Mul", &high, &sin)?);
     let first = g.combine("Sub", &a, &b)?;
     let (a, b) = (g.combine("Mul", &low, &sin)?, g.combine("Mul", &high, &cos)?);
     let second = g.combine("AddV2", &a, &b)?;
-    let axis = g.axis(x.dims.len() - 1);
+    joined(g, &first, &second, &x.dims)
+}
+
+/// Two halves side by side along the last of the axes of `dims`.
+fn joined(g: &mut Generator, first: &Value, second: &Value, dims: &[usize]) -> Option<Value> {
+    let axis = g.axis(dims.len() - 1);
     let range = Range {
         low: first.range.low.min(second.range.low),
         high: first.range.high.max(second.range.high),
         error: first.range.error.max(second.range.error),
     };
-    let attrs = format!("N: 2, T: {}, Tidx: int32", x.dtype);
-    g.node("ConcatV2", &[&first, &second, &axis], &attrs, x.dtype, &x.dims, range)
+    let attrs = format!("N: 2, T: {}, Tidx: int32", first.dtype);
+    g.node("ConcatV2", &[first, second, &axis], &attrs, first.dtype, dims, range)
 }
 
 /// The gradients of two layers' weights and biases, from rows that one node makes.

@@ -253,7 +253,8 @@ fn rotary(dims: &[usize; 4]) -> Case {
         .attr("expression", &expression(DType::F32, 4, 0, text)[..])
         .attr("constants", &[] as &[f32])
         .attr("parts", &[0_i64, -1, 1, -1][..])
-        .attr("axis", -1_i64);
+        .attr("axis", -1_i64)
+        .attr("interleaved", false);
     let angles = [dims[1], 1, dims[3] / 2];
     let inputs = [f32s(dims), f32s(&angles), f32s(dims), f32s(&angles)];
     Case::new("fused", format!("_WgpuFusedConcat rotary {}", by(dims)), node, inputs)

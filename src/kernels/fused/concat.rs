@@ -1,9 +1,10 @@
 //! `_WgpuFusedConcat`: elementwise values side by side along an axis, of parts of tensors and of
 //! whole ones, such as the halves of a head that rotary embeddings turn.
 //!
-//! The parts of the result have the same extent, as do the parts of the tensors that are read. An
-//! invocation computes the values of all parts for its elements and stores those of its own part:
-//! the parts compute much in common, and reading costs more.
+//! The parts of the result have the same extent, as do the parts of the tensors that are read. They
+//! are blocks along the axis, or take turns element by element. An invocation computes the values
+//! of all parts for its elements and stores those of its own part: the parts compute much in
+//! common, and reading costs more.
 
 use smallvec::SmallVec;
 
@@ -17,9 +18,9 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::kernels::windows::limit;
 use crate::layout::{AccessClass, Iteration, Strides, broadcast_dims, dense_strides};
-use crate::require;
 use crate::shader::{Field, Shader};
 use crate::tensor::{Dims, Tensor, shape_text};
+use crate::{invalid, require};
 
 /// The op's name.
 pub const OP: &str = "_WgpuFusedConcat";
@@ -32,9 +33,8 @@ pub const MAX_INPUTS: usize = INPUTS.len();
 /// The most parts. All are computed for each element.
 pub const MAX_PARTS: usize = 4;
 
-/// The op. Output `k` of the expression is part `k` of the result. Input `k` is the part number
-/// `parts[k]` of its tensor along `axis`, which counts from the back and is negative, or, where
-/// `parts[k]` is -1, the whole tensor, which broadcasts to a part.
+/// The op. Output `k` of the expression is part `k` of the result. Input `k` is read as `parts[k]`
+/// says ([`Reading`]), along `axis`, which counts from the back and is negative.
 pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
     name: OP,
     inputs: &["x: T_in"],
@@ -46,6 +46,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
         "constants: list(float)",
         "parts: list(int)",
         "axis: int",
+        "interleaved: bool",
     ],
     stateful: false,
     // Shape functions see neither the axis nor the number of parts.
@@ -60,20 +61,68 @@ pub fn register(registry: &mut Registry) {
 /// Types of the result.
 const TYPES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
 
+/// How an input is read for an element of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// The input broadcasts to a part.
+    Broadcast,
+    /// The element of this part of the input.
+    Part(usize),
+    /// The element of the part that the result's element belongs to.
+    Own,
+    /// The element of the other part, of two.
+    Other,
+}
+
+impl From<Reading> for i64 {
+    fn from(reading: Reading) -> Self {
+        match reading {
+            Reading::Broadcast => -1,
+            Reading::Own => -2,
+            Reading::Other => -3,
+            Reading::Part(part) => part as Self,
+        }
+    }
+}
+
+impl TryFrom<i64> for Reading {
+    type Error = Error;
+
+    fn try_from(number: i64) -> Result<Self> {
+        Ok(match number {
+            -1 => Self::Broadcast,
+            -2 => Self::Own,
+            -3 => Self::Other,
+            part => match usize::try_from(part) {
+                Ok(part) => Self::Part(part),
+                Err(_) => invalid!("{OP}: there is no part {part}"),
+            },
+        })
+    }
+}
+
 struct Concat {
     expression: Expression,
     /// The expression's text, the main part of the pipeline's key.
     text: String,
     constants: Vec<f32>,
-    /// For each input, the number of its part, or None for the whole tensor.
-    parts: Vec<Option<usize>>,
+    /// For each input, how it is read.
+    parts: Vec<Reading>,
     /// The axis from the back: 1 is the last one.
     axis: usize,
+    is_interleaved: bool,
     dtype: DType,
 }
 
-/// Where an operand is read: its address, and a stride for each dimension of the walk.
-type Place = (u64, Strides);
+/// Where an operand is read on a walk.
+#[derive(Debug, Clone)]
+struct Place {
+    address: u64,
+    /// A stride for each dimension of the walk.
+    strides: Strides,
+    /// The offset of the first element.
+    offset: i64,
+}
 
 impl Concat {
     fn new(attrs: &dyn Attrs) -> Result<Self> {
@@ -81,8 +130,8 @@ impl Concat {
         cost::check(cost::elementwise(cost::expression(&expression)))?;
         let (given, dtype) = (attrs.dtypes("T_in")?, attrs.dtype("T")?);
         let (constants, axis) = (attrs.floats("constants")?, attrs.int("axis")?);
-        let parts: Vec<Option<usize>> =
-            attrs.ints("parts")?.into_iter().map(|part| usize::try_from(part).ok()).collect();
+        let parts: Vec<Reading> =
+            attrs.ints("parts")?.into_iter().map(Reading::try_from).collect::<Result<_>>()?;
         let outputs = expression.output_types();
         require!(
             given == expression.inputs() && outputs.iter().all(|t| *t == dtype),
@@ -100,15 +149,27 @@ impl Concat {
             parts.len(),
             constants.len()
         );
-        let axis = axis.unsigned_abs() as usize;
-        Ok(Self { text: expression.to_string(), expression, constants, parts, axis, dtype })
+        require!(
+            outputs.len() == 2 || !parts.contains(&Reading::Other),
+            "{OP}: {} parts have no other one",
+            outputs.len()
+        );
+        Ok(Self {
+            text: expression.to_string(),
+            expression,
+            constants,
+            parts,
+            axis: axis.unsigned_abs() as usize,
+            is_interleaved: attrs.bool("interleaved")?,
+            dtype,
+        })
     }
 
     /// The dims of a part: the shape to which all its inputs broadcast.
     fn part(&self, inputs: &[Tensor]) -> Result<Dims> {
-        let of = |input: &Tensor, part: &Option<usize>| -> Result<Dims> {
+        let of = |input: &Tensor, reading: &Reading| -> Result<Dims> {
             let mut dims = input.dims.clone();
-            if part.is_some() {
+            if *reading != Reading::Broadcast {
                 let axis = dims.len().checked_sub(self.axis);
                 let Some(axis) = axis.filter(|axis| dims[*axis].is_multiple_of(self.count()))
                 else {
@@ -123,10 +184,10 @@ impl Concat {
             }
             Ok(dims)
         };
-        let dims = inputs
-            .iter()
-            .zip(&self.parts)
-            .try_fold(Dims::new(), |all, (input, part)| broadcast_dims(&all, &of(input, part)?))?;
+        let dims =
+            inputs.iter().zip(&self.parts).try_fold(Dims::new(), |all, (input, reading)| {
+                broadcast_dims(&all, &of(input, reading)?)
+            })?;
         require!(
             dims.len() >= self.axis,
             "{OP}: parts of {} have no axis -{}",
@@ -141,26 +202,52 @@ impl Concat {
         self.expression.outputs().len()
     }
 
-    /// Where input `k` is read on a walk over a result of parts of `dims`. The walk has one more
+    /// The dimension of the walk that counts parts, for parts of this rank.
+    const fn counting(&self, rank: usize) -> usize {
+        rank - self.axis + self.is_interleaved as usize
+    }
+
+    /// Where `input` is read on a walk over a result of parts of `dims`. The walk has one more
     /// dimension, for the parts.
-    fn place(&self, input: &Tensor, part: Option<usize>, dims: &[usize]) -> Result<Place> {
+    fn place(&self, input: &Tensor, reading: Reading, dims: &[usize]) -> Result<Place> {
         let at = dims.len() - self.axis;
         let (own, lead) = (&input.dims, dims.len() - input.dims.len());
         let dense = dense_strides(own);
         let mut strides: Strides = (0..dims.len())
             .map(|d| if d < lead || own[d - lead] == 1 { 0 } else { dense[d - lead] })
             .collect();
-        let mut address = input.address;
-        if let Some(part) = part {
-            require!(part < self.count(), "{OP}: part {part} of {}", self.count());
+        let mut place = Place { address: input.address, strides: Strides::new(), offset: 0 };
+        // From a part to the next one.
+        let mut stride = 0;
+        if reading != Reading::Broadcast {
             let extent = own[at - lead] / self.count();
-            let step = extent as i64 * dense[at - lead];
+            let (along, step) = match self.is_interleaved {
+                true => (self.count() as i64 * dense[at - lead], dense[at - lead]),
+                false => (dense[at - lead], extent as i64 * dense[at - lead]),
+            };
             // A part of one element broadcasts.
-            strides[at] = if extent == 1 { 0 } else { dense[at - lead] };
-            address += part as u64 * step as u64 * input.dtype.size() as u64;
+            strides[at] = if extent == 1 { 0 } else { along };
+            match reading {
+                Reading::Part(part) => {
+                    require!(part < self.count(), "{OP}: part {part} of {}", self.count());
+                    place.address += part as u64 * step as u64 * input.dtype.size() as u64;
+                }
+                _ => {
+                    require!(
+                        extent == dims[at],
+                        "{OP}: parts of {extent} elements, not {}, along axis -{}",
+                        dims[at],
+                        self.axis
+                    );
+                    let is_other = reading == Reading::Other;
+                    // The other one is before or after the own one.
+                    (stride, place.offset) = if is_other { (-step, step) } else { (step, 0) };
+                }
+            }
         }
-        strides.insert(at, 0);
-        Ok((address, strides))
+        strides.insert(self.counting(dims.len()), stride);
+        place.strides = strides;
+        Ok(place)
     }
 
     /// Enqueues the walk over `dims`, or its halves if a tensor exceeds a binding.
@@ -175,10 +262,10 @@ impl Concat {
         let types = self.expression.inputs();
         let walk = inputs
             .iter()
-            .fold(Iteration::over(dims), |walk, (_, strides)| walk.operand(strides, 0));
+            .fold(Iteration::over(dims), |walk, place| walk.operand(&place.strides, place.offset));
         let span = |k: usize| -> u64 {
-            let steps = dims.iter().zip(walk.strides(k)).map(|(d, s)| (*d as u64 - 1) * *s as u64);
-            1 + steps.sum::<u64>()
+            let strides = walk.strides(k).iter().map(|s| s.unsigned_abs());
+            1 + dims.iter().zip(strides).map(|(d, s)| (*d as u64 - 1) * s).sum::<u64>()
         };
         let most = limit(device.capabilities());
         let bytes = |k: usize| span(k) * types[k].size() as u64;
@@ -186,10 +273,9 @@ impl Concat {
             && (walk.len() * self.dtype.size()) as u64 <= most
             && walk.len() < u32::MAX as usize;
         if !fits {
-            // The walk is cut in front of the parts' own dimension, where rows are whole runs of
-            // parts.
-            let parts = dims.len() - self.axis - 1;
-            let axis = dims[..parts].iter().position(|extent| *extent > 1);
+            // The walk is cut in front of the axis, where rows are whole runs of parts.
+            let outer = dims.len() - 1 - self.axis;
+            let axis = dims[..outer].iter().position(|extent| *extent > 1);
             // Programs store whole words.
             let row = |axis: usize| dims[axis + 1..].iter().product::<usize>() * self.dtype.size();
             let whole = |axis: &usize| (dims[*axis] / 2 * row(*axis)).is_multiple_of(4);
@@ -204,9 +290,10 @@ impl Concat {
                 let mut dims = Dims::from_slice(dims);
                 dims[axis] = extent;
                 let moved: Vec<Place> = (inputs.iter().zip(types))
-                    .map(|((address, strides), dtype)| {
-                        let step = (start as i64 * strides[axis]) as u64 * dtype.size() as u64;
-                        (address + step, strides.clone())
+                    .map(|(place, dtype)| {
+                        let step = start as u64 * place.strides[axis] as u64;
+                        let address = place.address + step * dtype.size() as u64;
+                        Place { address, ..place.clone() }
                     })
                     .collect();
                 self.enqueue(device, &dims, &moved, output + (start * row) as u64, run)?;
@@ -215,9 +302,9 @@ impl Concat {
         }
         let count = walk.len();
         let mut bindings: SmallVec<[Binding; 8]> = SmallVec::new();
-        for (k, (address, _)) in inputs.iter().enumerate() {
+        for (k, place) in inputs.iter().enumerate() {
             let unit = types[k].size() as u32;
-            bindings.push(Binding { address: *address, bytes: bytes(k), unit });
+            bindings.push(Binding { address: place.address, bytes: bytes(k), unit });
         }
         bindings.push((&Tensor::new(self.dtype, &[count], output)).into());
         let walk = walk.collapse();
@@ -251,9 +338,10 @@ impl Kernel for Concat {
         if output.is_empty() {
             return Ok(());
         }
-        let run = ctx.device().check_extent(part[at..].iter().product())? as usize;
+        let counting = self.counting(part.len());
+        let run = ctx.device().check_extent(part[counting..].iter().product())? as usize;
         let mut walk = part;
-        walk.insert(at, self.count());
+        walk.insert(counting, self.count());
         self.enqueue(ctx.device(), &walk, &places, output.address, run)
     }
 }

@@ -200,8 +200,8 @@ impl<'g> Region<'g> {
         if let Some(scalar) = self.scalars.get(&id) {
             let fits = match extent {
                 Extent::Part => info.same_shape(&layout.part),
-                // These are computed for one part of the result after the other.
-                Extent::Whole | Extent::Source if self.layout().count != 2 => false,
+                // Each element would be computed for more than two parts.
+                Extent::Whole | Extent::Source if layout.count != 2 => false,
                 Extent::Whole => {
                     info.same_shape(&layout.whole)
                         || scalar.is_cheap() && info.broadcasts_to(&layout.whole)

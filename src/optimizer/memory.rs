@@ -16,6 +16,11 @@ use crate::kernels::scalar;
 pub struct LastGraph(Mutex<Option<Graph>>);
 
 impl LastGraph {
+    /// Whether a run has ended.
+    pub fn is_known(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
     /// Keeps a graph at the end of a run.
     pub fn keep(&self, graph: Graph) {
         *self.0.lock() = Some(graph);

@@ -87,6 +87,8 @@ pub fn optimize(
     if settings.dump.is_some() {
         graph.keep_journal();
     }
+    // Between the runs, TensorFlow's passes find more that ours can fuse, but not within a region.
+    let makes_regions = settings.regions && memory.is_known();
     let recalled = memory.recall(&mut graph);
     if !recalled {
         ask(&mut graph, item)?;
@@ -106,7 +108,7 @@ pub fn optimize(
         }
     };
     passes::run_watched(&settings.passes, &mut graph, &mut watch)?;
-    if settings.regions {
+    if makes_regions {
         passes::run_watched(&[&passes::REGIONS], &mut graph, &mut watch)?;
     }
     if let Some(dump) = dump {

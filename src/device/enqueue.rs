@@ -3,6 +3,7 @@
 
 use smallvec::SmallVec;
 
+use super::capture::{self, Captured};
 use super::memory::Blocks;
 use super::pending::{Effort, Plan, Together, Waiting};
 use super::probe::Asked;
@@ -71,12 +72,12 @@ impl Device {
         let count = self.count_of_parts(program, bytes, operations);
         if count == 1 {
             let dispatch = self.resolved(program, table, bytes, operations, false)?;
-            return self.settled(self.recorder.dispatch(dispatch));
+            return self.hand_in(dispatch);
         }
         let (bytes, operations) = (bytes.div_ceil(count as u64), operations.part(count as u64));
         each_part(program, count, &mut |part| {
             let dispatch = self.resolved(part, table.clone(), bytes, operations, false)?;
-            self.settled(self.recorder.dispatch(dispatch))
+            self.hand_in(dispatch)
         })
     }
 
@@ -110,7 +111,33 @@ impl Device {
 
     /// Enqueues gathered programs.
     pub fn enqueue_gathered(&self, dispatches: Dispatches) -> Result<()> {
-        dispatches.0.into_iter().try_for_each(|d| self.settled(self.recorder.dispatch(d)))
+        dispatches.0.into_iter().try_for_each(|d| self.hand_in(d))
+    }
+
+    /// Hands a dispatch to the recorder.
+    fn hand_in(&self, dispatch: Waiting<Recorder>) -> Result<()> {
+        capture::note(&dispatch);
+        self.settled(self.recorder.dispatch(dispatch))
+    }
+
+    /// Enqueues a captured dispatch again, with its bindings at `addresses`.
+    pub fn enqueue_captured(
+        &self,
+        captured: &Captured,
+        addresses: impl Iterator<Item = u64>,
+    ) -> Result<()> {
+        self.check()?;
+        self.submitter.throttle();
+        let mut waiting = captured.waiting(addresses);
+        let own = usize::from(!waiting.dispatch.table.is_empty());
+        waiting.dispatch.bound =
+            self.bind_all(&waiting.bindings[own..], &mut waiting.dispatch.params[own..])?;
+        self.settled(self.recorder.dispatch(waiting))
+    }
+
+    /// Whether a dispatch of `work` would be cut into parts.
+    pub fn is_cut(&self, work: u64) -> bool {
+        parts::is_cut(&self.profile, work, self.completion.slowness())
     }
 
     /// Enqueues `first`, or `second`, which computes the same, if the driver refuses a shader of
@@ -119,6 +146,7 @@ impl Device {
         let outcomes = first.0.iter().map(|d| (d, d.pipeline.outcome(Effort::Optimized)));
         let known: Option<Vec<_>> = outcomes.map(|(d, outcome)| Some((d, outcome?))).collect();
         let Some(known) = known else {
+            capture::refuse("the driver may refuse a shader");
             self.recorder.dispatch_either(first.0, second.0);
             return Ok(());
         };
@@ -154,6 +182,7 @@ impl Device {
     /// `flops` operations without taking too long. This is for kernels that take one step after the
     /// other: cutting their dispatches by workgroups does not help.
     pub fn repetitions(&self, groups: usize, bytes: u64, flops: u64) -> usize {
+        capture::refuse("the length of a dispatch depends on the GPU's speed");
         parts::repetitions(&self.profile, groups, bytes, flops, self.completion.slowness())
     }
 
@@ -176,10 +205,7 @@ impl Device {
         self.submitter.throttle();
         let pipeline =
             if later { self.pipelines.later(program) } else { self.pipelines.get(program) }?;
-        let mut bound: SmallVec<[Bound; 8]> = SmallVec::new();
         let mut block: SmallVec<[u32; 32]> = SmallVec::new();
-        let empty = program.bindings.iter().any(|binding| binding.bytes == 0);
-        let spare = if empty { Some(self.memory.spare()?) } else { None };
         let table_bytes = size_of_val(&*table) as u64;
         if table_bytes > self.profile.capabilities.max_binding {
             return Err(Error::ResourceExhausted(format!(
@@ -190,17 +216,9 @@ impl Device {
             // The table's offset in elements.
             block.push(0);
         }
-        let blocks = self.memory.blocks();
-        for binding in &program.bindings {
-            let (resolved, offset) = match &spare {
-                // An empty binding is neither read nor written; any memory will do.
-                Some(spare) if binding.bytes == 0 => ((spare.clone(), 0, spare.bytes), 0),
-                _ => self.bind(&blocks, binding)?,
-            };
-            block.push(offset);
-            bound.push(resolved);
-        }
-        drop(blocks);
+        let first = block.len();
+        block.resize(first + program.bindings.len(), 0);
+        let bound = self.bind_all(&program.bindings, &mut block[first..])?;
         block.extend_from_slice(&program.params.scalars);
         if !program.params.vec4s.is_empty() {
             block.resize(block.len().next_multiple_of(4), 0);
@@ -235,6 +253,24 @@ impl Device {
         let dispatch =
             Dispatch { table, bound, params: block, grid: program.grid, bytes, work, asked };
         Ok(Waiting { pipeline, dispatch, bindings })
+    }
+
+    /// Resolves bindings. Their remaining offsets in elements go to `offsets`.
+    fn bind_all(&self, bindings: &[Binding], offsets: &mut [u32]) -> Result<SmallVec<[Bound; 8]>> {
+        let empty = bindings.iter().any(|binding| binding.bytes == 0);
+        let spare = if empty { Some(self.memory.spare()?) } else { None };
+        let blocks = self.memory.blocks();
+        let mut bound = SmallVec::new();
+        for (binding, offset) in bindings.iter().zip(offsets) {
+            let (resolved, rest) = match &spare {
+                // An empty binding is neither read nor written; any memory will do.
+                Some(spare) if binding.bytes == 0 => ((spare.clone(), 0, spare.bytes), 0),
+                _ => self.bind(&blocks, binding)?,
+            };
+            *offset = rest;
+            bound.push(resolved);
+        }
+        Ok(bound)
     }
 
     /// Resolves a binding to an aligned range of a block and the remaining offset in elements.

@@ -181,6 +181,11 @@ impl MatrixUnits {
         self.timed
     }
 
+    /// Whether ops must be deterministic, at this moment.
+    pub fn is_deterministic(&self) -> bool {
+        (self.deterministic)()
+    }
+
     /// The verdict on the matrices of `element`, if there is one.
     pub fn verdict(&self, element: DType) -> Option<Verdict> {
         self.verdicts.lock()[slot(element)]
@@ -195,7 +200,7 @@ impl MatrixUnits {
         probe: impl FnOnce(Policy) -> Finding,
     ) -> Option<Cooperative> {
         let by_time = self.policy == Policy::Probed;
-        if self.policy == Policy::Off || by_time && (self.deterministic)() {
+        if self.policy == Policy::Off || by_time && self.is_deterministic() {
             return None;
         }
         let verdict = match self.verdict(offered.element) {

@@ -9,6 +9,7 @@ mod bind_groups;
 pub mod budget;
 pub mod cache;
 mod capabilities;
+mod capture;
 mod checked;
 mod compiler;
 mod completion;
@@ -59,6 +60,7 @@ use std::time::Duration;
 
 pub use adapters::{AdapterReport, Selection};
 pub use capabilities::{Capabilities, Timestamps};
+pub use capture::{Capture, Captured};
 pub use completion::Serial;
 pub use declaration::{Axes, KeyPart, Parameter, Specialization};
 pub(crate) use declaration::{declare_params, declare_program, enum_key_parts};
@@ -251,6 +253,7 @@ impl Device {
 
     /// Addresses of the block that holds `address`. Programs may bind any part of it.
     pub fn block(&self, address: u64) -> Result<Range<u64>> {
+        capture::refuse("it depends on where the tensors are");
         let block = self.memory.resolve(address, 1)?;
         Ok(block.address..block.address + block.bytes)
     }
@@ -303,6 +306,7 @@ impl Device {
 
     /// Submits the recorded work. Returns the serial that completes with it.
     pub fn flush(&self) -> Serial {
+        capture::refuse("it waits for the device");
         let serial = self.recorder.lock().hand_over();
         self.submitter.submit();
         serial
@@ -364,6 +368,7 @@ impl Device {
     /// Runs `f` on the completion thread once everything enqueued so far is done. `f` cannot wait
     /// for the device.
     pub fn host_callback(&self, f: impl FnOnce() + Send + 'static) {
+        capture::refuse("the host waits for it");
         let mut recorder = self.recorder.lock();
         recorder.callback(Box::new(f));
         recorder.hand_over();
@@ -375,6 +380,11 @@ impl Device {
     pub fn raise(&self, error: Error) {
         log::error!("{error}");
         self.failures.raise(error);
+    }
+
+    /// Whether dispatches wait for their pipelines, or some memory lacks its value.
+    pub fn is_attentive(&self) -> bool {
+        self.recorder.is_attentive()
     }
 
     /// Notes that memory begins a new life, as an output or a temporary of an op: its old contents

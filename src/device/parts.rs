@@ -21,11 +21,21 @@ const LONGEST: u64 = 200_000_000;
 /// the GPU busy.
 pub(super) fn count(profile: &Profile, grid: Grid, work: u64, slowness: f64) -> usize {
     let groups: usize = grid.0.iter().map(|n| *n as usize).product();
+    let parts =
+        wanted(profile, work, slowness).min(groups / profile.workgroups.max(1)).max(profile.parts);
+    parts.min(longest(grid).1).max(1)
+}
+
+/// The number of parts of a dispatch of `work` with any number of workgroups.
+fn wanted(profile: &Profile, work: u64, slowness: f64) -> usize {
     // No watchdog ends work on a processor.
     let slowness = if profile.class == Class::Software { 1.0 } else { slowness };
-    let wanted = ((work as f64 * slowness) as u64).div_ceil(LONGEST) as usize;
-    let parts = wanted.min(groups / profile.workgroups.max(1)).max(profile.parts);
-    parts.min(longest(grid).1).max(1)
+    ((work as f64 * slowness) as u64).div_ceil(LONGEST) as usize
+}
+
+/// Whether a dispatch of `work` would be cut into parts, if it had enough workgroups.
+pub(super) fn is_cut(profile: &Profile, work: u64, slowness: f64) -> bool {
+    wanted(profile, work, slowness).max(profile.parts) > 1
 }
 
 /// The number of workgroups that keep the reference GPU busy.

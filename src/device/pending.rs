@@ -207,9 +207,14 @@ impl<R: Record> PendingDispatches<R> {
         }
     }
 
+    /// Whether an entry waits or some memory is poisoned.
+    pub fn is_attentive(&self) -> bool {
+        self.attentive.load(Ordering::Acquire)
+    }
+
     /// Notes that memory begins a new life: its old contents will not be read.
     pub fn refresh(&self, range: Range<u64>) {
-        if !self.attentive.load(Ordering::Acquire) {
+        if !self.is_attentive() {
             return;
         }
         let mut inner = self.inner.lock();

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::belt::Belt;
+use super::capture;
 use super::checked::checked;
 use super::declaration::declare_program;
 use super::gpu::Sink;
@@ -28,6 +29,7 @@ impl Device {
     /// Copies `bytes` to device memory at `address`. The bytes are staged before this returns; the
     /// copy is ordered like every other enqueued work.
     pub fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        capture::refuse("it copies from the host");
         process::check()?;
         // Pending errors are for calls whose status is checked. So only the loss of the device is
         // reported here.
@@ -83,6 +85,7 @@ impl Device {
         len: u64,
         sink: impl FnMut(u64, Result<&[u8]>) + Send + 'static,
     ) -> Result<()> {
+        capture::refuse("it copies to the host");
         if let Some(e) = self.failures.lost() {
             return Err(e);
         }

@@ -69,7 +69,7 @@ pub fn optimize(
     settings: &Settings,
     memory: &LastGraph,
 ) -> Result<Option<Vec<u8>>> {
-    if settings.passes.is_empty() && !settings.regions && settings.dump.is_none() {
+    if settings.passes.is_empty() && settings.regions.is_none() && settings.dump.is_none() {
         return Ok(None);
     }
     let start = Instant::now();
@@ -88,7 +88,7 @@ pub fn optimize(
         graph.keep_journal();
     }
     // Between the runs, TensorFlow's passes find more that ours can fuse, but not within a region.
-    let makes_regions = settings.regions && memory.is_known();
+    let regions = settings.regions.filter(|_| memory.is_known());
     let recalled = memory.recall(&mut graph);
     if !recalled {
         ask(&mut graph, item)?;
@@ -108,8 +108,8 @@ pub fn optimize(
         }
     };
     passes::run_watched(&settings.passes, &mut graph, &mut watch)?;
-    if makes_regions {
-        passes::run_watched(&[&passes::REGIONS], &mut graph, &mut watch)?;
+    if let Some(regions) = regions {
+        passes::run_watched(&[regions], &mut graph, &mut watch)?;
     }
     if let Some(dump) = dump {
         dump.end(&graph);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::passes::{PASSES, Pass};
+use super::passes::{CHECKED_REGIONS, PASSES, Pass, REGIONS};
 use crate::device_type::DeviceType;
 use crate::dump::Folder;
 
@@ -16,8 +16,8 @@ pub const CAPTURE: &str = "TF_WGPU_CAPTURE";
 pub struct Settings {
     /// The passes to run, in their order.
     pub passes: Vec<&'static Pass>,
-    /// Whether [`super::passes::REGIONS`] runs after them.
-    pub regions: bool,
+    /// The pass that runs after them, if one does.
+    pub regions: Option<&'static Pass>,
     /// The folder to which each graph is written.
     pub dump: Option<Arc<Folder>>,
     /// The type of our devices.
@@ -32,7 +32,7 @@ impl Settings {
     pub fn parse(text: &str) -> (Self, Vec<String>) {
         let mut settings = Self {
             passes: Vec::new(),
-            regions: false,
+            regions: None,
             dump: None,
             device_type: DeviceType::default(),
         };
@@ -57,6 +57,17 @@ impl Settings {
                 PASSES.iter().filter(|p| named.is_empty() || named.contains(&p.name)).collect();
         }
         (settings, problems)
+    }
+
+    /// Reads a value of [`CAPTURE`]: `on` or `check`. Other values, and an optimizer that is off,
+    /// make no regions.
+    pub fn capture(&mut self, text: &str) {
+        self.regions = match text.trim().to_ascii_lowercase().as_str() {
+            _ if self.passes.is_empty() => None,
+            "on" => Some(&REGIONS),
+            "check" => Some(&CHECKED_REGIONS),
+            _ => None,
+        };
     }
 }
 

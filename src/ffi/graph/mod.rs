@@ -165,8 +165,7 @@ extern "C" fn create() -> *mut c_void {
         // Unknown names of passes are reported when TensorFlow loads the plug-in.
         let (mut settings, _) = Settings::parse(&text);
         settings.device_type = device_type::get();
-        let capture = environment::lookup(CAPTURE).unwrap_or_default();
-        settings.regions = !settings.passes.is_empty() && capture.trim().eq_ignore_ascii_case("on");
+        settings.capture(&environment::lookup(CAPTURE).unwrap_or_default());
         settings.dump = Folder::of_graphs();
         Ok(Handle::give(Optimizer { settings, memory: LastGraph::default() }))
     })

@@ -67,6 +67,9 @@ pub const PASSES: &[Pass] = &[
 /// The pass that runs after all others, if `TF_WGPU_CAPTURE` asks for it.
 pub const REGIONS: Pass = Pass { name: "regions", run: regions::run };
 
+/// The same, if it asks for checks, too.
+pub const CHECKED_REGIONS: Pass = Pass { name: "regions", run: regions::run_checked };
+
 /// One run of a pass.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {

@@ -81,6 +81,8 @@ pub struct Members {
     pub outputs: Vec<(usize, usize)>,
     /// The number of tensors among the region's inputs.
     pub tensors: usize,
+    /// The number of inputs in host memory, which follow them.
+    pub hosts: usize,
     /// For each tensor of the inputs, the number of members' inputs that it is.
     pub tensor_uses: Vec<u32>,
     /// For each port of each member, the number of inputs and of region's outputs that it is.
@@ -92,7 +94,7 @@ impl Members {
     pub fn new(attrs: &dyn Attrs) -> Result<Self> {
         let tensors = attrs.dtypes("Ttensors")?.len();
         let hosts = attrs.dtypes("Thost")?.len();
-        let mut members = Self { tensors, tensor_uses: vec![0; tensors], ..Self::default() };
+        let mut members = Self { tensors, hosts, tensor_uses: vec![0; tensors], ..Self::default() };
         // The place of each node among the members or constants.
         let mut places: Vec<Source> = Vec::new();
         for bytes in attrs.byte_strings("nodes")? {

@@ -5,12 +5,22 @@
 //! ([`run`]). Members have no state and no outputs in host memory. Their tensors are temporaries of
 //! the op, which are given back after their last reader, and in which a later member may write its
 //! result. [`views`] has the members that only change a tensor's shape.
+//!
+//! A run is recorded ([`record`]): what it allocates, dispatches and gives back, in this order. A
+//! later run with inputs of the same shapes repeats the record with its own tensors ([`replay`]),
+//! without the kernels. [`records`] keeps the records of a region.
 
 pub mod members;
+mod record;
+mod records;
+mod replay;
 mod run;
 pub mod views;
 
 use members::Members;
+use record::{Inputs, Log};
+use records::Records;
+use replay::Replay;
 use run::Run;
 
 use crate::error::Result;
@@ -22,7 +32,8 @@ use crate::kernels::registry::Registry;
 pub const OP: &str = "_WgpuRegion";
 
 /// Its signature. Each of `nodes` is a NodeDef ([`members`]); `outputs` holds a node's number and
-/// one of its ports for each output.
+/// one of its ports for each output. With `check` the first replay of each record is compared with
+/// a run of the members.
 pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
     name: OP,
     inputs: &["tensors: Ttensors", "host: Thost"],
@@ -33,6 +44,7 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
         "Tout: list(type) >= 1",
         "nodes: list(string) >= 1",
         "outputs: list(int) >= 2",
+        "check: bool = false",
     ],
     stateful: false,
     shape: |_: &ShapeInputs<'_>| Ok(Vec::new()),
@@ -40,13 +52,63 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
 
 /// Adds the op.
 pub fn register(registry: &mut Registry) {
-    registry.op(OP).host(&["host"]).kernel(|attrs: &dyn Attrs| Members::new(attrs));
+    registry.op(OP).host(&["host"]).kernel(|attrs: &dyn Attrs| Region::new(attrs));
 }
 
-impl Kernel for Members {
+/// The kernel.
+struct Region {
+    members: Members,
+    records: Records,
+    checks: bool,
+}
+
+impl Region {
+    fn new(attrs: &dyn Attrs) -> Result<Self> {
+        let (members, records) = (Members::new(attrs)?, Records::default());
+        Ok(Self { members, records, checks: attrs.bool("check").unwrap_or(false) })
+    }
+
+    /// The name of a node of the region, for logs.
+    fn name(&self) -> &str {
+        self.members.all.last().map_or("", |member| &member.origin.node)
+    }
+}
+
+impl Kernel for Region {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        let mut run = Run::new(self);
-        (0..self.all.len()).try_for_each(|at| run.member(ctx, at))?;
-        run.finish(ctx)
+        let members = &self.members;
+        let (mut inputs, mut tensors) = (None, Vec::new());
+        if self.records.are_open(ctx.device()) {
+            // The member that reads an input reports its errors.
+            let read: Option<Vec<_>> = (0..members.tensors).map(|i| ctx.input(i).ok()).collect();
+            tensors = read.unwrap_or_default();
+            inputs = Inputs::of(ctx, members, &tensors);
+        }
+        let found = inputs.as_ref().and_then(|inputs| self.records.find(ctx.device(), inputs));
+        let Some(kept) = found else {
+            let log = inputs.map(|inputs| Log::begin(inputs, &tensors));
+            let mut known: Vec<_> = tensors.into_iter().map(Some).collect();
+            known.resize(members.tensors, None);
+            let mut run = Run::new(members, known, log).forwarding(self.records.forward());
+            run.all(ctx)?;
+            if let Some(log) = run.finish(ctx)? {
+                self.records.keep(ctx.device(), self.name(), log);
+            }
+            return Ok(());
+        };
+        let mut replay = Replay::new(members, &kept.record, &tensors);
+        if kept.is_first_use() && self.checks {
+            replay.steps(ctx, false)?;
+            let known = tensors.into_iter().map(Some).collect();
+            let mut run = Run::new(members, known, None).forwarding(self.records.forward());
+            run.all(ctx)?;
+            replay.compare(ctx, |o| run.output(o))?;
+            return run.finish(ctx).map(drop);
+        }
+        replay.steps(ctx, true)?;
+        if replay.copied {
+            self.records.stop_forwarding();
+        }
+        replay.finish(ctx)
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use smallvec::{SmallVec, smallvec};
 
 use super::members::{Member, Members, Source};
+use super::record::{Log, Set, Step};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -50,11 +51,15 @@ pub struct Run<'r> {
     values: Vec<SmallVec<[Option<Value>; 2]>>,
     /// The buffers. The region's own tensors come first.
     buffers: Vec<Buffer>,
+    /// The record of this run, if it is to be repeated.
+    log: Option<Log>,
+    /// Whether an input may become an output.
+    forwards: bool,
 }
 
 impl<'r> Run<'r> {
-    /// A run that begins.
-    pub fn new(members: &'r Members) -> Self {
+    /// A run that begins. Tensors that are known already are not asked for.
+    pub fn new(members: &'r Members, tensors: Vec<Option<Tensor>>, log: Option<Log>) -> Self {
         let empty = Tensor::new(DType::U8, &[0], 0);
         let input = |(i, uses): (usize, &u32)| Buffer {
             memory: empty.clone(),
@@ -63,15 +68,34 @@ impl<'r> Run<'r> {
         };
         Self {
             members,
-            tensors: vec![None; members.tensors],
+            tensors,
             values: Vec::with_capacity(members.all.len()),
             buffers: members.tensor_uses.iter().enumerate().map(input).collect(),
+            log,
+            forwards: true,
         }
     }
 
+    /// The same run, in which an input may become an output or may not.
+    #[must_use]
+    pub fn forwarding(self, forwards: bool) -> Self {
+        Self { forwards, ..self }
+    }
+
+    /// Runs all members.
+    pub fn all(&mut self, ctx: &mut dyn OpContext) -> Result<()> {
+        (0..self.members.all.len()).try_for_each(|at| self.member(ctx, at))
+    }
+
     /// Runs the member number `at`, the next one.
-    pub fn member(&mut self, ctx: &mut dyn OpContext, at: usize) -> Result<()> {
+    fn member(&mut self, ctx: &mut dyn OpContext, at: usize) -> Result<()> {
         let member = &self.members.all[at];
+        if self.log.is_some() {
+            let inputs = self.describe(ctx, member);
+            if let Some(log) = &mut self.log {
+                log.member(at, inputs);
+            }
+        }
         ctx.work_for(&member.origin, None);
         let _span = ctx.device().op_span(&member.origin);
         let mut inner = MemberContext {
@@ -92,7 +116,10 @@ impl<'r> Run<'r> {
             ctx.work_for(&member.origin, Some(inputs));
             return Err(e);
         }
-        temporaries.iter().for_each(|temporary| ctx.release(temporary));
+        if let Some(log) = &mut self.log {
+            log.dispatched();
+        }
+        temporaries.iter().for_each(|temporary| self.release(ctx, temporary));
         let made: SmallVec<[usize; 2]> = outputs.iter().flatten().map(|v| v.buffer).collect();
         self.values.push(outputs);
         for input in &member.inputs {
@@ -104,13 +131,23 @@ impl<'r> Run<'r> {
         Ok(())
     }
 
-    /// Sets the region's outputs.
-    pub fn finish(&self, ctx: &mut dyn OpContext) -> Result<()> {
+    /// Sets the region's outputs. Returns the record of the run.
+    pub fn finish(mut self, ctx: &mut dyn OpContext) -> Result<Option<Log>> {
         for (o, (at, port)) in self.members.outputs.iter().enumerate() {
             let Value { tensor, buffer } = self.value(*at, *port)?;
-            match self.buffers[buffer].owner {
-                Owner::Input(i) => ctx.forward_input(i, o, &tensor.dims)?,
+            let owner = self.buffers[buffer].owner;
+            let set = |slot| match owner {
+                Owner::Input(i) => Set::Input(i),
                 // All empty tensors may have one address.
+                Owner::Temporary if tensor.is_empty() => Set::Empty,
+                Owner::Temporary => Set::Temporary(slot),
+                Owner::Output(_) => Set::Made(slot),
+            };
+            if let Some(log) = &mut self.log {
+                log.set(&tensor, set);
+            }
+            match owner {
+                Owner::Input(i) => ctx.forward_input(i, o, &tensor.dims)?,
                 Owner::Temporary if tensor.is_empty() => {
                     ctx.output(o, tensor.dtype, &tensor.dims)?;
                 }
@@ -118,7 +155,30 @@ impl<'r> Run<'r> {
                 Owner::Output(_) => {}
             }
         }
-        Ok(())
+        Ok(self.log)
+    }
+
+    /// The region's output of this number.
+    pub fn output(&self, o: usize) -> Result<Tensor> {
+        let (at, port) = self.members.outputs[o];
+        Ok(self.value(at, port)?.tensor)
+    }
+
+    /// Temporary memory.
+    fn temp(&mut self, ctx: &mut dyn OpContext, dtype: DType, dims: &[usize]) -> Result<Tensor> {
+        let tensor = ctx.temp(dtype, dims)?;
+        if let Some(log) = &mut self.log {
+            log.allocated(&tensor, Step::Temporary(dtype, tensor.dims.clone()));
+        }
+        Ok(tensor)
+    }
+
+    /// Gives temporary memory back.
+    fn release(&mut self, ctx: &mut dyn OpContext, temporary: &Tensor) {
+        ctx.release(temporary);
+        if let Some(log) = &mut self.log {
+            log.released(temporary);
+        }
     }
 
     /// Ends a use of a buffer.
@@ -126,7 +186,8 @@ impl<'r> Run<'r> {
         let buffer = &mut self.buffers[buffer];
         buffer.uses -= 1;
         if buffer.uses == 0 && buffer.owner == Owner::Temporary && !buffer.memory.is_empty() {
-            ctx.release(&buffer.memory);
+            let memory = buffer.memory.clone();
+            self.release(ctx, &memory);
         }
     }
 
@@ -266,7 +327,7 @@ impl OpContext for MemberContext<'_, '_> {
     }
 
     fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor> {
-        let tensor = self.ctx.temp(dtype, dims)?;
+        let tensor = self.run.temp(self.ctx, dtype, dims)?;
         self.make(i, tensor, Owner::Temporary)
     }
 
@@ -290,7 +351,7 @@ impl OpContext for MemberContext<'_, '_> {
                     self.set(i, tensor.clone(), buffer)?;
                     return Ok(tensor);
                 }
-                Owner::Input(input) if fits => inputs.push(input),
+                Owner::Input(input) if fits && self.run.forwards => inputs.push(input),
                 _ => {}
             }
         }
@@ -298,6 +359,13 @@ impl OpContext for MemberContext<'_, '_> {
             && let Some(o) = self.region_output(i)
         {
             let tensor = self.ctx.forward_or_output(&inputs, o, dtype, dims)?;
+            if let Some(log) = &mut self.run.log {
+                let known = &self.run.tensors;
+                let is_it =
+                    |i: &&usize| known[**i].as_ref().map(|t| t.address) == Some(tensor.address);
+                let from = inputs.iter().find(is_it).copied().filter(|_| !tensor.is_empty());
+                log.allocated(&tensor, Step::Output(o, dtype, tensor.dims.clone(), from));
+            }
             return self.make(i, tensor, Owner::Output(o));
         }
         self.output(i, dtype, dims)
@@ -314,7 +382,7 @@ impl OpContext for MemberContext<'_, '_> {
     }
 
     fn temp(&mut self, dtype: DType, dims: &[usize]) -> Result<Tensor> {
-        let tensor = self.ctx.temp(dtype, dims)?;
+        let tensor = self.run.temp(self.ctx, dtype, dims)?;
         if !tensor.is_empty() {
             self.temporaries.push(tensor.clone());
         }

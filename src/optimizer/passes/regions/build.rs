@@ -29,8 +29,8 @@ struct Region {
     constants: Vec<NodeId>,
 }
 
-/// Replaces nodes by a region that holds them.
-pub fn replace(graph: &mut Graph, members: &[Member]) {
+/// Replaces nodes by a region that holds them, and `checks` its replays.
+pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) {
     let ids: Vec<NodeId> = members.iter().map(|member| member.id).collect();
     let mut region = Region::default();
     for member in members {
@@ -64,13 +64,16 @@ pub fn replace(graph: &mut Graph, members: &[Member]) {
         .flat_map(|(output, _)| [region.numbers[&output.node] as i64, i64::from(output.port)]);
     let places: Vec<i64> = places.collect();
     let nodes: Vec<Vec<u8>> = region.nodes.iter().map(Message::encode_to_vec).collect();
-    let attrs = vec![
+    let mut attrs = vec![
         ("Ttensors", Attr::from(&tensors[..])),
         ("Thost", Attr::from(&hosts[..])),
         ("Tout", Attr::from(&made[..])),
         ("nodes", Attr::from(nodes)),
         ("outputs", Attr::from(&places[..])),
     ];
+    if checks {
+        attrs.push(("check", Attr::from(true)));
+    }
     let inputs = region.tensors.iter().chain(&region.hosts).copied().collect();
     let infos = outputs.iter().map(|(output, _)| graph.info(*output).clone()).collect();
     let mut new = fused(graph, last.node, "region", OP, inputs, attrs, infos);

@@ -27,9 +27,18 @@ type Kind<'g> = (&'g str, Frame, Conditions);
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
+    gather(graph, false)
+}
+
+/// Runs the pass. The regions check their replays.
+pub fn run_checked(graph: &mut Graph) -> Result<()> {
+    gather(graph, true)
+}
+
+fn gather(graph: &mut Graph, checks: bool) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     for region in find(graph, &order) {
-        build::replace(graph, &region);
+        build::replace(graph, &region, checks);
     }
     Ok(())
 }

@@ -197,7 +197,7 @@ fn branches_and_effects_stay_what_they_are() {
 
 #[test]
 fn graphs_give_the_same_numbers_on_the_device() {
-    let (mut made, mut regions) = (0, 0);
+    let (mut made, mut regions, mut replayed) = (0, 0, 0);
     let mut ops: BTreeSet<String> = BTreeSet::new();
     let (first, count) = (number("TF_WGPU_GRAPHS_FROM", 0), number("TF_WGPU_DEVICE_GRAPHS", 150));
     let everything = (first..first + count).map(|seed| (seed, EVERYTHING));
@@ -221,11 +221,13 @@ fn graphs_give_the_same_numbers_on_the_device() {
                 let mut device = OnDevice::new(numeric::session(), &case);
                 let fetched =
                     run(graph, &case, &mut random, &mut |node, inputs| device.node(node, inputs));
+                replayed += device.replayed;
                 (fetched, (0..case.variables.len()).map(|v| device.value(v)).collect())
             });
         }
     }
     assert!(made > 400 && regions > 20, "only {made} fused nodes, {regions} regions");
+    assert!(replayed > 20, "only {replayed} of {regions} regions were replayed");
     let missing: Vec<_> = WANTED.iter().filter(|op| !ops.contains(**op)).collect();
     assert!(missing.is_empty(), "no graph has {missing:?}");
 }

@@ -200,7 +200,8 @@ fn cheap_values_are_computed_again_and_operands_of_sums_over_rows_are_left_to_th
     );
 }
 
-/// RMS normalization as Keras writes it for Gemma: the scale is stored less one. `scale` computes it.
+/// RMS normalization as Keras writes it for Gemma: the scale is stored less one. The line `scale`
+/// computes it.
 fn scaled_by(scale: &str) -> String {
     format!(
         "preserve y

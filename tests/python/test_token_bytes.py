@@ -13,24 +13,29 @@ from support import CPU, WGPU
 from tensorflow_wgpu._library import first_device, statistics
 
 LAYERS, WIDTH, HIDDEN, VOCABULARY, LENGTH = 2, 256, 1024, 2048, 48
-HEADS, GROUPS, HEAD = 2, 2, 64
+HEADS, HEAD = 4, 64
 #: How the models project queries: KerasHub's Llama and its Gemma.
 QUERIES = {"llama": "btd,dnh->btnh", "gemma": "btd,ndh->btnh"}
 
 
 class Decoder(keras.Model):
-    """The layers of a language model whose heads of keys and values serve two queries each."""
+    """The layers of a language model."""
 
     def __init__(self, form: str) -> None:
         super().__init__(dtype="bfloat16")
         policy = {"dtype": "bfloat16"}
-        dense = lambda width, **more: keras.layers.Dense(width, use_bias=False, **policy, **more)  # noqa: E731
-        heads = lambda count, form: keras.layers.EinsumDense(form, (None, count, HEAD), **policy)  # noqa: E731
+
+        def dense(width, **more):
+            return keras.layers.Dense(width, use_bias=False, **policy, **more)
+
+        def heads(count, form):
+            return keras.layers.EinsumDense(form, (None, count, HEAD), **policy)
+
         self.embedding = keras.layers.ReversibleEmbedding(VOCABULARY, WIDTH, **policy)
         self.blocks = []
         for number in range(LAYERS):
             block = {
-                "query": heads(HEADS * GROUPS, QUERIES[form]),
+                "query": heads(HEADS, QUERIES[form]),
                 "key": heads(HEADS, QUERIES["llama"]),
                 "value": heads(HEADS, QUERIES["llama"]),
                 "output": dense(WIDTH),
@@ -49,16 +54,16 @@ class Decoder(keras.Model):
         x, updated = self.embedding(tokens), []
         for number, block in enumerate(self.blocks):
             y = block["norm"](x)
-            query = ops.reshape(block["query"](y), (1, -1, HEADS, GROUPS, HEAD))
+            query = block["query"](y) / HEAD**0.5
             start, own = [0, index, 0, 0], cache[:, number, ...]
             key = ops.slice_update(own[:, 0, ...], start, block["key"](y))
             value = ops.slice_update(own[:, 1, ...], start, block["value"](y))
-            scores = ops.einsum("btkgh,bskh->bkgts", query, key)
+            scores = ops.einsum("bqnh,bsnh->bnqs", query, key)
             rows = ops.arange(tokens.shape[1], dtype="float32") + ops.cast(index, "float32")
             filled = rows[:, None] >= ops.arange(LENGTH, dtype="float32")
             scores = ops.softmax(ops.where(filled, ops.cast(scores, "float32"), -1e9))
-            y = ops.einsum("bkgts,bskh->btkgh", ops.cast(scores, "bfloat16"), value)
-            x = x + block["output"](ops.reshape(y, (1, -1, HEADS * GROUPS * HEAD)))
+            y = ops.einsum("bnqs,bsnh->bqnh", ops.cast(scores, "bfloat16"), value)
+            x = x + block["output"](ops.reshape(y, (1, -1, HEADS * HEAD)))
             y = block["norm_2"](x)
             x = x + block["down"](block["gate"](y) * block["up"](y))
             updated.append(ops.stack((key, value), axis=1))

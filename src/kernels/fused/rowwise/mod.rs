@@ -260,12 +260,10 @@ impl RowKernel {
                     })
                     .collect();
                 let outputs = (program.outputs().iter().zip(&types))
-                    .map(|(o, t)| {
-                        match o {
-                            Output::Full(_) => full(*t),
-                            Output::Row { .. } if one_row => (Access::Row, *t),
-                            Output::Row { .. } => (Access::Row, t.accumulator()),
-                        }
+                    .map(|(o, t)| match o {
+                        Output::Full(_) => full(*t),
+                        Output::Row { .. } if one_row => (Access::Row, *t),
+                        Output::Row { .. } => (Access::Row, t.accumulator()),
                     })
                     .collect();
                 let variant = Variant {

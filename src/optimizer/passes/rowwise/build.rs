@@ -219,9 +219,7 @@ impl<'s> Builder<'s> {
     fn is_kept(&self, id: NodeId) -> bool {
         let level = self.levels[&id];
         let within = |user: &NodeId| match self.roles.get(user) {
-            Some((Role::Call(_), extent)) => {
-                !extent.is_per_element() && self.levels[user] == level
-            }
+            Some((Role::Call(_), extent)) => !extent.is_per_element() && self.levels[user] == level,
             _ => false,
         };
         self.exports.contains(&id) || !self.scene.graph.users(id).iter().all(within)

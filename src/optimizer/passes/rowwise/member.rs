@@ -129,8 +129,7 @@ impl Space {
             let fits = given(0) == Some(Extent::Full)
                 && REDUCED.contains(&node.dtype("T")?)
                 && axes(graph, id, self.full.rank()?)? == self.axes;
-            return (fits && !extent.is_per_element())
-                .then_some((Role::Reduce(reduction), extent));
+            return (fits && !extent.is_per_element()).then_some((Role::Reduce(reduction), extent));
         }
         let copies = match Meaning::of(node) {
             Meaning::Repeat if node.op() == "Tile" => {

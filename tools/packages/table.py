@@ -62,13 +62,17 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(page: Path, rows: list[Row], machine: str) -> None:
-    """Writes the page of docs/: a table of the packages that have run, and the names of the
-    others.
+def write(page: Path, rows: list[Row], machine: str, reasons: list[str]) -> None:
+    """Writes the page of docs/: a table of the packages that have run, the names of the others, and
+    the cases that fail on WGPU alone without a fault of WGPU, with their reasons.
     """
     ran = [row for row in rows if row.files]
     others = ", ".join(row.package for row in rows if not row.files)
     sentence = f"Not run yet: {others}." if others else ""
     head = "\n".join(textwrap.wrap(sentence, 100))
     text = [HEAD, *([head + "\n"] if head else []), machine + "\n", markdown(ran)]
+    if reasons:
+        text.append("These cases fail on WGPU alone, and are no fault of the plug-in:\n")
+        items = (textwrap.wrap(f"- {r}", 100, subsequent_indent="  ") for r in reasons)
+        text.append("\n".join("\n".join(lines) for lines in items) + "\n")
     page.write_text("\n".join(text), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, refuse};
+use super::{after, check, refuse};
 
 const DENSE: &str = "
     a = Placeholder -> float32[?2, 4]
@@ -716,6 +716,15 @@ fn a_product_of_int8_is_scaled() {
             } -> float32[?2, 8]
         "#]],
     );
+}
+
+/// For a token there is one row: its scale has one element, and as many dimensions as the result.
+#[test]
+fn a_product_of_int8_with_one_row_is_scaled() {
+    let token = INT8.replace("int8[?2, 4]", "int8[1, 1, 4]").replace("[?2, ", "[1, 1, ");
+    let after = after("contraction", &format!("preserve out{token}"));
+    assert!(!after.contains("= Mul(") && !after.contains("= Reshape("), "{after}");
+    assert!(after.contains("_WgpuFusedBatchMatMulV3(x, w, scale, row, bias)"), "{after}");
 }
 
 /// Without a conversion to floats it stays as it is.

@@ -35,7 +35,7 @@ struct Root {
     /// The type of the result, int32 for products of int8.
     dtype: DType,
     channels: ChannelAxis,
-    /// The least possible rank of the result.
+    /// The rank of the result; the least possible one if it is not known.
     rank: usize,
 }
 
@@ -52,7 +52,7 @@ impl Root {
         } else {
             node.dtype("T").filter(|t| t.is_float())?
         };
-        let (channels, rank) = match node.attr("data_format").and_then(Attr::string) {
+        let (channels, least) = match node.attr("data_format").and_then(Attr::string) {
             None => (ChannelAxis::Last, if fused.contains("Conv3D") { 5 } else { 2 }),
             Some("NHWC") => (ChannelAxis::Last, 4),
             Some("NCHW") => (ChannelAxis::Second, 4),
@@ -60,6 +60,7 @@ impl Root {
             Some("NCDHW") => (ChannelAxis::Second, 5),
             Some(_) => return None,
         };
+        let rank = graph.info(Output { node: id, port: 0 }).rank().unwrap_or(least);
         Some(Self { id, fused, dtype, channels, rank })
     }
 

@@ -81,6 +81,34 @@ fn a_step_may_leave_a_tensor_as_it_is_or_exchange_two() {
     );
 }
 
+/// TensorFlow's copy of the stack in the body of the loop, which `a` and `b` read. It waits for
+/// `control`.
+fn copied(control: &str) -> [(&'static str, String); 3] {
+    let copy = format!(
+        "copy = Identity(s:1, ^{control}) {{T: float32}} -> float32[4, 2, 8]\n\
+         x = AddV2(a, w:1)"
+    );
+    let read = |slice: &str| slice.replace("s:1", "copy");
+    [
+        ("x = AddV2(a, w:1)", copy),
+        ("(s:1, zero, one, ones)", read("(s:1, zero, one, ones)")),
+        ("(s:1, one, two, ones)", read("(s:1, one, two, ones)")),
+    ]
+}
+
+#[test]
+fn a_copy_in_the_body_is_passed() {
+    let replaced = copied("pivot");
+    let mut replaced: Vec<(&str, &str)> = replaced.iter().map(|(a, b)| (*a, &**b)).collect();
+    let lines = ["x = AddV2(s/part:1, w:1)", "y = AddV2(s/part_1:1, w:1)"];
+    check(&looped(&replaced), &lines);
+    replaced.push(("y = AddV2(b, w:1)", "y = AddV2(b, w:1, ^copy)"));
+    check(&looped(&replaced), &["y = AddV2(s/part_1:1, w:1, ^s/part/"]);
+    let replaced = copied("d");
+    let replaced: Vec<(&str, &str)> = replaced.iter().map(|(a, b)| (*a, &**b)).collect();
+    refuse("carried", &looped(&replaced));
+}
+
 #[test]
 fn a_stack_that_another_op_makes_is_taken_apart_in_front_of_the_loop() {
     let made = &[

@@ -14,7 +14,7 @@ from graphs import optimized
 from keras import ops
 from support import CPU, WGPU
 
-LAYERS, HEADS, WIDTH, VOCABULARY, BATCH = 2, 4, 8, 40, 2
+LAYERS, HEADS, WIDTH, VOCABULARY, BATCH = 3, 4, 8, 40, 2
 HIDDEN = HEADS * WIDTH
 
 

@@ -41,6 +41,8 @@ struct Stack {
     pack: NodeId,
     /// The nodes that take a tensor out, each with the tensor's number.
     picks: Vec<(NodeId, usize)>,
+    /// The copies of the stack through which some of them read.
+    copies: Vec<NodeId>,
     /// The tensors of the stack with which the loop begins, if a node packs them.
     begun: Option<Vec<Output>>,
     /// The type and shape of each tensor.
@@ -64,8 +66,9 @@ impl Stack {
             .all(|item| branches.agree(item.node, pack) && graph.node(item.node).op() != "Switch");
         let single = graph.users(pack) == [carried.next] && !graph.is_preserved(pack);
         let dtype = whole.dtype.filter(|dtype| *dtype != DType::I32)?;
-        let readers = graph.readers(output(carried.switch, 1));
-        let picks = readers.map(|(id, _)| Some((id, pick(graph, id, axis, items.len(), &whole)?)));
+        let (readers, copies) = readers(graph, &carried);
+        let picks = readers.into_iter();
+        let picks = picks.map(|id| Some((id, pick(graph, id, axis, items.len(), &whole)?)));
         let picks: Vec<(NodeId, usize)> = picks.collect::<Option<_>>()?;
         let first = *graph.node(carried.enter).inputs().first()?;
         let begun = packed(graph, first, &whole)
@@ -77,12 +80,12 @@ impl Stack {
         shape.remove(axis);
         let info = TensorInfo { dtype: Some(dtype), shape: Some(shape) };
         let fits = alone && together && single && !picks.is_empty() && (begun.is_some() || !exit);
-        fits.then_some(Self { carried, axis, items, pack, picks, begun, info })
+        fits.then_some(Self { carried, axis, items, pack, picks, copies, begun, info })
     }
 
     /// Carries the tensors one by one. Returns the nodes that begin them.
     fn replace(self, graph: &mut Graph) -> Vec<NodeId> {
-        let Self { carried, axis, items, pack, picks, begun, info } = self;
+        let Self { carried, axis, items, pack, picks, copies, begun, info } = self;
         let begun = begun.unwrap_or_else(|| unpacked(graph, &carried, axis, items.len(), &info));
         let device = graph.node(carried.merge).device().to_owned();
         let parts: Vec<Carried> =
@@ -101,6 +104,13 @@ impl Stack {
             }
             graph.replace_readers(Output { node: id, port: 0 }, part);
             graph.remove(id);
+        }
+        for copy in copies {
+            if graph.waiters(copy).next().is_some() {
+                let there = graph.control_of(Output { node: parts[0].switch, port: 1 });
+                graph.replace_waiters(copy, there);
+            }
+            graph.remove(copy);
         }
         if let Some(exit) = carried.exit {
             let ends = parts.iter().filter_map(|part| part.exit);
@@ -123,6 +133,23 @@ impl Stack {
         carried.remove(graph, &parts[0], &[pack]);
         parts.iter().map(|part| part.merge).collect()
     }
+}
+
+/// The nodes that read the variable in a step, directly or through a copy, and the copies.
+/// TensorFlow leaves a copy for three and more readers; it waits for the step to begin.
+fn readers(graph: &Graph, carried: &Carried) -> (Vec<NodeId>, Vec<NodeId>) {
+    let of = |node, port| graph.readers(Output { node, port }).map(|(id, _)| id);
+    let is_copy = |id: &NodeId| {
+        let node = graph.node(*id);
+        node.op() == "Identity"
+            && node.on_wgpu()
+            && !graph.is_preserved(*id)
+            && node.controls().iter().all(|control| carried.begins_step(graph, *control))
+    };
+    let (copies, mut readers): (Vec<NodeId>, Vec<NodeId>) =
+        of(carried.switch, 1).partition(is_copy);
+    readers.extend(copies.iter().flat_map(|copy| of(*copy, 0)));
+    (readers, copies)
 }
 
 /// The tensors of the stack that enters a loop, taken out in front of it.

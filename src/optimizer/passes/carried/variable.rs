@@ -56,6 +56,19 @@ impl Carried {
         self.nodes().all(|id| graph.node(id).on_wgpu() && !graph.is_preserved(id))
     }
 
+    /// Whether a node waits for nothing but the decision that a step runs.
+    pub fn begins_step(&self, graph: &Graph, id: NodeId) -> bool {
+        let condition = graph.node(self.switch).inputs()[1];
+        let node = graph.node(id);
+        let switch = |input: &Output| {
+            let node = graph.node(input.node);
+            node.op() == "Switch" && node.inputs().get(1) == Some(&condition)
+        };
+        node.op() == "Identity"
+            && node.controls().is_empty()
+            && matches!(node.inputs(), [input] if input.port == 1 && switch(input))
+    }
+
     /// Adds a variable of the same loop on `device`, with the first value `begin`. Its steps leave
     /// it as it is until the caller gives `next` another input.
     pub fn beside(

@@ -14,10 +14,11 @@ packages on PyPI publish, such as Sonnet's and GPflow's, on both devices. For li
 no tests it runs programs of ours: *vision networks*, *keras-hub*, *microscopy* and *random
 networks*.
 
-A case that fails on WGPU alone is a fault of the plug-in. A case that fails on both is a fault of
-the package, often because it was written for an older TensorFlow. The column *files* counts the
-files of tests that have run so far, and the columns after *files not run* count their cases. [How
-to run the tests](../CONTRIBUTING.md#other-peoples-packages).
+A case that fails on WGPU alone is a fault of the plug-in, unless the page gives another reason
+below the table. A case that fails on both is a fault of the package, often because it was written
+for an older TensorFlow. The column *files* counts the files of tests that have run so far, and the
+columns after *files not run* count their cases. [How to run the
+tests](../CONTRIBUTING.md#other-peoples-packages).
 """
 
 

@@ -28,7 +28,7 @@ pub struct Captured {
     pub work: u64,
 }
 
-/// What a thread has enqueued.
+/// The dispatches that a thread has enqueued.
 #[derive(Default)]
 struct Log {
     dispatches: Vec<Captured>,
@@ -40,7 +40,7 @@ thread_local! {
     static LOG: RefCell<Option<Log>> = const { RefCell::new(None) };
 }
 
-/// The time in which this thread logs what it enqueues.
+/// While it exists, this thread logs the dispatches that it enqueues.
 #[derive(Debug)]
 pub struct Capture(());
 
@@ -78,7 +78,7 @@ pub(super) fn note(waiting: &Waiting<Recorder>) {
     });
 }
 
-/// Says that this thread does what a log does not hold.
+/// Says that this thread does work that a log does not hold, and why that cannot be repeated.
 pub(super) fn refuse(why: &'static str) {
     LOG.with_borrow_mut(|log| {
         if let Some(log) = log {

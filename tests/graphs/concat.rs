@@ -301,7 +301,7 @@ fn halves_in_every_notation() {
     assert!(after.contains("= StridedSlice(x, hb") && after.contains("parts: [-1, -1]"), "{after}");
 }
 
-/// The gradient of the same: what is taken apart is an elementwise value, too.
+/// The gradient of the same: the tensor that is taken apart is an elementwise value, too.
 #[test]
 fn exchanged_gradients() {
     check(
@@ -385,7 +385,7 @@ fn exchanges_alone() {
         &[("Custom(y)", "Custom(y, r)")][..],
         &[("Custom(y)", "Custom(y, ^r)")],
         &[("Mul(r, sin)", "Mul(r, sin, ^x)")],
-        // What follows has another shape.
+        // The next node has another shape.
         &[("sin = Placeholder -> bfloat16[1, 1, 6]", "sin = Placeholder -> bfloat16[?2, 1, 6]")],
         &[(
             "Mul(r, sin) {T: bfloat16} -> bfloat16[?1, ",

@@ -2,11 +2,13 @@
 
 mod attention;
 mod attention_gradient;
+mod attention_grouped;
 mod branches;
 mod carried;
 mod cleanup;
 mod concat;
 mod contraction;
+mod contraction_int8;
 mod elementwise;
 mod folding;
 mod indices;

@@ -71,6 +71,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         env={**os.environ, OWN_PROCESS: "1"},
         capture_output=True,
         text=True,
+        timeout=600,
         check=False,
     )
     if run.returncode:

@@ -133,6 +133,6 @@ def test_a_token_reads_packed_weights_once(form, mode):
     if mode is None:
         with tf.device(CPU):
             want = generator(made(form, mode), CPU)(text, tf.constant(LENGTH - 34))
-        # bfloat16 rounds differently in sums, and two scores may be equal.
+        # Sums of another order round otherwise in bfloat16, and two scores may be equal.
         got = generate(text, tf.constant(LENGTH - 34))
-        assert np.mean(got.numpy() == want.numpy()) > 0.6
+        assert np.mean((got.numpy() == want.numpy())[:, LENGTH - 34 :]) > 0.8

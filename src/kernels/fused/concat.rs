@@ -3,8 +3,8 @@
 //!
 //! The parts of the result have the same extent, as do the parts of the tensors that are read. They
 //! are blocks along the axis, or take turns element by element. An invocation computes the values
-//! of all parts for its elements and stores those of its own part: the parts compute much in
-//! common, and reading costs more.
+//! of all parts for its elements, and stores the values of its own part: the parts have much of
+//! the computation in common, and reading costs more.
 
 use smallvec::SmallVec;
 

@@ -150,8 +150,10 @@ impl Gather {
             index: indices.params(),
         };
         let src = unit.binding(src, (slices * window.rows * inner) as u64);
-        // It reads one element for each that it writes, and each index once.
-        let touched = src.bytes.min(target.bytes) + target.bytes + named.bytes;
+        // Each row is read by itself, and each index once.
+        let row = (inner as u64 * unit.bytes()).max(SECTOR);
+        let read = ((slices * window.count) as u64).saturating_mul(row);
+        let touched = src.bytes.min(read) + target.bytes + named.bytes;
         let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
         if let Some(variant) = runs {
             let call = GatherRuns { src, dst: target, indices: named, table };
@@ -162,6 +164,9 @@ impl Gather {
         device.enqueue_touching(&call.program(&of, grid), touched)
     }
 }
+
+/// The fewest bytes that a GPU reads from memory at once.
+const SECTOR: u64 = 32;
 
 /// A window of a gather: some of the indices, some of the table's rows.
 struct Window {

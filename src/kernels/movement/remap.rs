@@ -259,8 +259,10 @@ impl Mapped {
         };
         let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
         let of = RemapProgram::of(*unit, remap.rule, rank, keep, steps);
-        // It reads at most one element for each that it writes.
-        let touched = src.bytes().min(dst.bytes()) + dst.bytes();
+        // Neighbouring elements are read together, each for one that is written. With steps the
+        // elements between are read, too.
+        let read = if steps { src.bytes() } else { src.bytes().min(dst.bytes()) };
+        let touched = read + dst.bytes();
         device.enqueue_touching(&call.program(&of, grid), touched)
     }
 }

@@ -40,7 +40,7 @@ pub enum Store {
     Partial,
 }
 
-/// What the text of the functions of scores depends on.
+/// The kind of scores: their functions have a text for each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scoring {
     /// Type of the mask: booleans, or a float that is added.

@@ -1,4 +1,4 @@
-//! What a run of a region did, in a form that can be repeated, and the inputs that it holds for.
+//! The steps of a region's run, in a form that can be repeated, and the inputs for which they hold.
 
 use std::ops::Range;
 
@@ -65,7 +65,7 @@ impl Inputs {
 }
 
 /// For each tensor the first one at the same address. `None` if two tensors share only a part of
-/// their memory: which of them a kernel binds would be unclear.
+/// their memory: an address would not tell which of the two a kernel binds.
 fn firsts(tensors: &[Tensor]) -> Option<SmallVec<[usize; 64]>> {
     let mut firsts: SmallVec<[usize; 64]> = (0..tensors.len()).collect();
     let begins = tensors.iter().enumerate().filter(|(_, tensor)| !tensor.is_empty());
@@ -86,7 +86,7 @@ fn firsts(tensors: &[Tensor]) -> Option<SmallVec<[usize; 64]>> {
     Some(firsts)
 }
 
-/// A tensor's number: the region's inputs come first, then what the steps allocate.
+/// A tensor's number: the region's inputs come first, then the tensors that the steps allocate.
 pub type Slot = usize;
 
 /// Where a dispatch binds memory: the bytes behind the beginning of a tensor.
@@ -131,6 +131,28 @@ pub struct Record {
     pub described: Vec<String>,
     /// The most work of a dispatch.
     pub work: u64,
+}
+
+#[cfg(test)]
+impl Inputs {
+    /// Inputs that equal no inputs with another number.
+    pub fn numbered(device: u32) -> Self {
+        Self { device, deterministic: false, tensors: Vec::new(), hosts: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+impl Record {
+    /// A record without steps for numbered inputs.
+    pub fn numbered(number: u32) -> Self {
+        Self {
+            inputs: Inputs::numbered(number),
+            steps: Vec::new(),
+            outputs: Vec::new(),
+            described: Vec::new(),
+            work: 0,
+        }
+    }
 }
 
 /// The record of a run while it goes on.

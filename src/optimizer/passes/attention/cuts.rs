@@ -1,6 +1,6 @@
 //! Axes that reshapes cut in two, in attention with grouped queries: the heads of the query are
-//! cut into the heads of the keys and the neighbouring heads that share one, and rows of a product
-//! are cut into those neighbours and positions.
+//! cut into the heads of the keys and a group of heads for each, and rows of a product are cut into
+//! the heads of a group and positions.
 
 use super::labels::Label;
 use crate::optimizer::graph::{Graph, Output};

@@ -1,5 +1,5 @@
 //! Where an attention begins and ends: the tensors behind the transposes, scales and reshapes of
-//! its operands, and those that transposes and reshapes make of its result.
+//! its operands, and the tensors that transposes and reshapes make of its result.
 
 use super::cuts::{Cut, recut};
 use super::labels::{Label, Labelled, constant_operand, permutation, through};
@@ -43,8 +43,8 @@ pub fn stops(graph: &Graph, cuts: &[Cut], (at, labels): &Labelled, may_scale: bo
     out
 }
 
-/// The tensors that may be the attention's result: the result of its last product, and those that
-/// transposes and, by `cuts`, reshapes make of it, each of the one before.
+/// The tensors that may be the attention's result: the result of its last product, and the
+/// tensors that transposes and, by `cuts`, reshapes make of it, each from the tensor before.
 pub fn results(graph: &Graph, cuts: &[Cut], id: NodeId, labels: &[Label]) -> Vec<Labelled> {
     let mut out = vec![(Output { node: id, port: 0 }, labels.to_vec())];
     while let Some((at, labels)) = out.last() {

@@ -373,7 +373,7 @@ fn attributes(
         Some(mask) => {
             let info = graph.info(mask.operand);
             let shape = info.shape.as_ref().filter(|s| s.len() <= f.weights.labels.len())?;
-            // The axes of heads, before those of rows and keys.
+            // The axes of heads, which precede the axes of rows and keys.
             let heads = shape.iter().rev().skip(2).take(2);
             let fits = !is_grouped || heads.into_iter().all(|extent| *extent == Dim::Known(1));
             fits.then_some(vec![info.dtype?])?

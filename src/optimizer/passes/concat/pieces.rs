@@ -1,5 +1,5 @@
-//! Tensors that are joined from parts of one shape along an axis, and the nodes that take such
-//! parts out of a tensor.
+//! Tensors that are joined from parts of one shape along an axis, and the nodes that take
+//! the parts out of a tensor.
 
 use crate::kernels::fused::concat::MAX_PARTS;
 use crate::kernels::movement::slice::StridedSpec;

@@ -19,11 +19,11 @@ const MAX_NODES: usize = 32;
 /// The shape of the tensors that a node reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// That of the result, element by element.
+    /// The result's shape: the node computes element by element.
     Whole,
-    /// That of a part of the result.
+    /// The shape of a part of the result.
     Part,
-    /// That of a tensor whose parts are parts of the result.
+    /// The shape of a tensor whose parts become parts of the result.
     Source,
 }
 
@@ -40,9 +40,9 @@ struct Region<'g> {
     graph: &'g Graph,
     scalars: &'g FxHashMap<NodeId, Scalar>,
     join: &'g Join,
-    /// The node whose value is the result.
+    /// The node that gives the result.
     root: NodeId,
-    /// The nodes of the region, with the shape of what they read.
+    /// The nodes of the region, with the shape of the tensors that they read.
     members: FxHashMap<NodeId, Extent>,
     draft: Draft,
     /// The inputs, and how they are read.
@@ -183,7 +183,8 @@ impl<'g> Region<'g> {
         }
     }
 
-    /// The shape of what the node reads, if it can be a member that makes tensors of `extent`.
+    /// The shape of the tensors that the node reads, if it can be a member that makes tensors of
+    /// `extent`.
     fn reads(&self, id: NodeId, extent: Extent) -> Option<Extent> {
         let (graph, layout) = (self.graph, self.layout());
         let node = graph.node(id);
@@ -309,7 +310,7 @@ impl<'g> Region<'g> {
         if cost::elementwise(cost::expression(&self.draft.expression)) > BOUND {
             return Err(Refusal::TooLarge);
         }
-        // The result's extents are those of the whole: some input must determine them. Nodes behind
+        // Some input must determine the result's extents, which are the whole's. Nodes behind
         // the concatenation are computed for all parts, which must not be tensors of their own.
         let is_part = |(tensor, reading, _): &(Output, Reading, Value)| {
             *reading == Reading::Broadcast && graph.info(*tensor).same_shape(&layout.part)

@@ -12,7 +12,7 @@ use crate::optimizer::meaning::is_view;
 use crate::optimizer::passes::reshape::reshape;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
-/// Rewrites the product `id` of a batch form, if its weights are such a copy and it has one row.
+/// Rewrites the product `id` of a batch form, if it has one row and its weights are copied so.
 pub(super) fn separate(graph: &mut Graph, id: NodeId) {
     if let Some(weights) = weights(graph, id) {
         rewrite(graph, id, &weights);

@@ -68,7 +68,7 @@ impl Rule {
         })
     }
 
-    /// What the functions of scores depend on, for a mask of type `mask`.
+    /// The kind of scores, for a mask of type `mask`.
     pub fn scoring(&self, mask: Option<DType>) -> Scoring {
         Scoring { mask, is_capped: self.soft_cap != 0.0 }
     }

@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from tensorflow_wgpu.bench import catalogue, verdict
+from tensorflow_wgpu.bench.__main__ import conclusion
 
 pytestmark = pytest.mark.nightly
 
@@ -75,9 +76,15 @@ def test_what_the_device_did_is_counted(measured: dict):
 
 def test_the_figures_end_with_verdicts(measured: dict):
     """The last lines are for the user, those before them for an issue."""
-    *_, bars, _, row, verdicts = measured["stdout"].strip().split("\n\n")
+    *_, bars, verdicts = measured["stdout"].strip().split("\n\n")
     assert bars.startswith("Transformer encoder, inference, tokens/s\n  WGPU:0 ")
     assert len(bars.splitlines()) == 6
+    # `--quick` measures too little for the table of adapters.
+    table, bars_again, row, verdicts_again = conclusion(measured, adapter_row=True)
+    assert [table, bars_again, verdicts_again] == conclusion(measured, adapter_row=False)
+    assert (bars_again, verdicts_again) == (bars, verdicts)
+    introduction, row = row.split("\n\n")
+    assert introduction == "For the table of adapters, in an issue:"
     assert row.startswith(f"| {measured['adapter']['name']} (Vulkan) | ")
     assert re.search(
         r"Transformer encoder, inference [\d.e+-]+ ×; Transformer encoder, training [\d.]", row

@@ -118,7 +118,8 @@ def main() -> int:
             if options.json:
                 with open(options.json, "w", encoding="utf-8") as file:
                     json.dump(results, file, indent=1)
-    for part in conclusion(results):
+    # The row is for a table that people compare GPUs by: tiny models do not belong into it.
+    for part in conclusion(results, adapter_row=not options.quick):
         print(part, end="\n\n")
     if options.quick:
         print(
@@ -130,11 +131,13 @@ def main() -> int:
     return 1 if any("error" in row for row in results["rows"]) else 0
 
 
-def conclusion(results: dict[str, Any]) -> list[str]:
-    """The text printed at the end: the figures first, the verdicts last."""
+def conclusion(results: dict[str, Any], adapter_row: bool) -> list[str]:
+    """The text printed at the end: the figures first, the verdicts last. Between them, with
+    `adapter_row`, a row for the table of adapters.
+    """
     rows = results["rows"]
     parts = [report.table(rows), verdict.bars(rows, sys.stdout.encoding)]
-    if row := verdict.adapter_row(results):
+    if adapter_row and (row := verdict.adapter_row(results)):
         parts.append(f"For the table of adapters, in an issue:\n\n{row}")
     parts.append("\n".join(verdict.verdicts(rows)))
     return [part for part in parts if part]

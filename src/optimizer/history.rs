@@ -6,8 +6,8 @@
 
 use rustc_hash::FxHashMap;
 
+use super::graph::paths::Places;
 use super::graph::{Graph, NodeId};
-use super::paths::Places;
 use super::variables::{ASSIGNS, Uses, Variables};
 
 /// The largest number of neighbouring writers without an order. Beyond it, nothing is known about

@@ -6,7 +6,6 @@
 
 mod arity;
 pub mod branches;
-pub mod clusters;
 pub mod decisions;
 pub mod dump;
 pub mod emit;
@@ -15,9 +14,7 @@ pub mod history;
 pub mod journal;
 pub mod meaning;
 pub mod memory;
-pub mod order;
 pub mod passes;
-pub mod paths;
 pub mod picture;
 pub mod refusal;
 pub mod settings;

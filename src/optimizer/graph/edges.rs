@@ -62,6 +62,11 @@ impl Graph {
         users.slots.push(slot);
         let place = users.nodes.len() as u32 - 1;
         *self.at(user).place(slot) = place;
+        if !self.is_back_edge(used, user)
+            && let Some(ranks) = self.ranks.get_mut()
+        {
+            ranks.link(used, user);
+        }
     }
 
     /// Removes an edge that its user still has from the users of the other end.

@@ -4,10 +4,13 @@
 //! Edges are kept in both directions. Nodes that no pass touches are written back byte for byte. In
 //! a changed node, the unchanged attributes and fields keep their bytes.
 
+pub mod clusters;
 mod edges;
 mod edit;
 mod frames;
 mod node;
+pub mod paths;
+mod ranks;
 mod walk;
 
 use std::cell::RefCell;
@@ -34,6 +37,7 @@ pub use frames::Frame;
 use frames::Frames;
 pub use node::{NewNode, Node, NodeId, Output, device_type};
 use node::{Texts, parse_node};
+use ranks::Ranks;
 
 /// Stateless ops, known without TensorFlow, besides those in the tables of elementwise ops and
 /// reductions.
@@ -95,6 +99,8 @@ pub struct Graph {
     suffixes: FxHashMap<String, u32>,
     /// An order of the nodes, with the number of edits at which it was found.
     order: RefCell<Option<(u64, Arc<[NodeId]>)>>,
+    /// The places of the nodes in that order, kept up to date since.
+    ranks: RefCell<Option<Ranks>>,
     /// Whether the parsed graph had a node of [`CONTROL_FLOW`].
     has_control_flow: bool,
     /// Whether the parsed graph had a loop of TensorFlow 1.
@@ -157,6 +163,7 @@ impl Graph {
         self.has_frames |= matches!(node.op(), "Enter" | "RefEnter");
         self.nodes.push(Some(node));
         self.users.push(Users::default());
+        self.ranks.get_mut().iter_mut().for_each(|ranks| ranks.add(id));
         Ok(id)
     }
 

@@ -1,15 +1,10 @@
-//! Paths in a [`Graph`].
+//! The order of a [`Graph`]'s nodes.
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
-
 use super::Graph;
 use super::node::NodeId;
-
-/// The largest number of nodes that a search for a path visits. If a search needs more, the path
-/// counts as found, so that time stays linear.
-const MAX_SEARCHED: usize = 1 << 14;
+use super::ranks::Ranks;
 
 impl Graph {
     /// The nodes in topological order: each comes after its inputs. Edges back into loops of
@@ -18,14 +13,17 @@ impl Graph {
     pub fn order(&self) -> Option<Arc<[NodeId]>> {
         // Most passes change nothing, so the next pass can use the same order.
         let mut known = self.order.borrow_mut();
-        match &*known {
-            Some((edits, order)) if *edits == self.edits => Some(order.clone()),
-            _ => {
-                let order: Arc<[NodeId]> = self.find_order()?.into();
-                *known = Some((self.edits, order.clone()));
-                Some(order)
+        let mut ranks = self.ranks.borrow_mut();
+        let order = match &*known {
+            Some((edits, order)) if *edits == self.edits && ranks.is_some() => {
+                return Some(order.clone());
             }
-        }
+            Some((edits, order)) if *edits == self.edits => order.clone(),
+            _ => self.find_order()?.into(),
+        };
+        *ranks = Some(Ranks::new(&order, self.capacity()));
+        *known = Some((self.edits, order.clone()));
+        Some(order)
     }
 
     fn find_order(&self) -> Option<Vec<NodeId>> {
@@ -62,93 +60,10 @@ impl Graph {
             && matches!(self.node(from).op(), "NextIteration" | "RefNextIteration")
     }
 
-    /// Whether some path of at least one edge leads from `start` to a node of `targets` without
-    /// passing through a node of `avoid`. The answer is also yes if the search would take too long.
-    pub fn reaches(
-        &self,
-        start: &[NodeId],
-        targets: &FxHashSet<NodeId>,
-        avoid: &FxHashSet<NodeId>,
-    ) -> bool {
-        let mut seen: FxHashSet<NodeId> = FxHashSet::default();
-        let mut stack: Vec<NodeId> = start.to_vec();
-        for _ in 0..MAX_SEARCHED {
-            let Some(id) = stack.pop() else { return false };
-            for user in self.following(id) {
-                if targets.contains(&user) {
-                    return true;
-                }
-                if !avoid.contains(&user) && seen.insert(user) {
-                    stack.push(user);
-                }
-            }
-        }
-        true
-    }
-
-    /// Whether it is certain that no path leaves the region and comes back. Only then can one node
-    /// replace the region.
-    pub fn is_convex(&self, region: &[NodeId]) -> bool {
-        self.is_convex_without(region, &FxHashSet::default())
-    }
-
-    /// Like [`Self::is_convex`], without the nodes `left_out`, none of which is in the region.
-    pub fn is_convex_without(&self, region: &[NodeId], left_out: &FxHashSet<NodeId>) -> bool {
-        let inside: FxHashSet<NodeId> = region.iter().copied().collect();
-        let is_end = |id: &&NodeId| {
-            let users = self.users(**id);
-            users.is_empty()
-                || users.iter().any(|user| !inside.contains(user) && !left_out.contains(user))
-        };
-        // All other nodes lead to the only end, so a path from the end to one of them would be a
-        // cycle.
-        if region.iter().filter(is_end).count() <= 1 {
-            return true;
-        }
-        // Search down from the users of the region and up from its inputs, in turn. Whichever
-        // search finishes first decides.
-        let outside = |ids: Vec<NodeId>| {
-            ids.into_iter()
-                .filter(|id| !inside.contains(id) && !left_out.contains(id))
-                .collect::<Vec<_>>()
-        };
-        let mut below =
-            Search::from(outside(region.iter().flat_map(|id| self.users(*id)).copied().collect()));
-        let mut above =
-            Search::from(outside(region.iter().flat_map(|id| self.used(*id)).collect()));
-        for _ in 0..MAX_SEARCHED {
-            for (search, down) in [(&mut below, true), (&mut above, false)] {
-                let Some(id) = search.stack.pop() else { return true };
-                let next: Vec<NodeId> =
-                    if down { self.following(id).collect() } else { self.preceding(id).collect() };
-                if next.iter().any(|n| inside.contains(n)) {
-                    return false;
-                }
-                search.stack.extend(
-                    next.into_iter().filter(|n| !left_out.contains(n) && search.seen.insert(*n)),
-                );
-            }
-        }
-        false
-    }
-
     /// The nodes of the data and control inputs of a node, once for each edge.
     pub fn used(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
         let node = self.node(id);
         node.inputs.iter().map(|i| i.node).chain(node.controls.iter().copied())
-    }
-}
-
-/// A search under way.
-struct Search {
-    seen: FxHashSet<NodeId>,
-    stack: Vec<NodeId>,
-}
-
-impl Search {
-    fn from(start: Vec<NodeId>) -> Self {
-        let seen: FxHashSet<NodeId> = start.iter().copied().collect();
-        Self { stack: seen.iter().copied().collect(), seen }
     }
 }
 

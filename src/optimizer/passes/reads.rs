@@ -18,9 +18,9 @@ use crate::error::Result;
 use crate::kernels::scalar;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::branches::Branches;
+use crate::optimizer::graph::paths::Places;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::history::History;
-use crate::optimizer::paths::Places;
 use crate::optimizer::variables::{Handles, Variables};
 
 /// Runs the pass.

@@ -20,7 +20,7 @@ use crate::kernels::fused::cost::{self, BOUND};
 use crate::kernels::fused::elementwise::fits;
 use crate::layout::broadcast_dims;
 use crate::optimizer::branches::Branches;
-use crate::optimizer::clusters::Clusters;
+use crate::optimizer::graph::clusters::Clusters;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::{KnownShapes, SameShapes};
 use crate::optimizer::refusal::Refusal;

@@ -68,7 +68,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     }
     for reduction in all.into_iter().filter(|r| r.nodes.len() > 1) {
         // A pair that was joined before may have made a path from one to the other.
-        if are_apart(graph, &reduction.nodes) {
+        if graph.are_independent(&reduction.nodes) {
             replace(graph, reduction);
         }
     }
@@ -105,7 +105,7 @@ fn reduction(graph: &Graph, id: NodeId) -> Option<(ReducedAxes, Reduction)> {
     if !dims || !whole || !fits || expression.inputs().len() != inputs.len() {
         return None;
     }
-    are_apart(graph, &[id]).then(|| {
+    leads_to_few(graph, id).then(|| {
         let over = ReducedAxes {
             axes: node.attr("axes").and_then(Attr::ints).unwrap_or_default().to_vec(),
             keep_dims: flag("keep_dims"),
@@ -116,23 +116,14 @@ fn reduction(graph: &Graph, id: NodeId) -> Option<(ReducedAxes, Reduction)> {
     })
 }
 
-/// Whether few nodes are reachable from each of the nodes, and none of the nodes themselves.
-fn are_apart(graph: &Graph, nodes: &[NodeId]) -> bool {
-    nodes.iter().all(|from| {
-        let mut seen: FxHashSet<NodeId> = FxHashSet::default();
-        let mut stack = vec![*from];
-        while let Some(id) = stack.pop() {
-            for user in graph.users(id) {
-                if nodes.contains(user) || seen.len() == MAX_REACHED {
-                    return false;
-                }
-                if seen.insert(*user) {
-                    stack.push(*user);
-                }
-            }
-        }
-        true
-    })
+/// Whether few nodes are reachable from a node.
+fn leads_to_few(graph: &Graph, id: NodeId) -> bool {
+    let mut seen: FxHashSet<NodeId> = FxHashSet::default();
+    let mut stack = vec![id];
+    while let Some(id) = stack.pop().filter(|_| seen.len() <= MAX_REACHED) {
+        stack.extend(graph.users(id).iter().filter(|user| seen.insert(**user)));
+    }
+    seen.len() <= MAX_REACHED
 }
 
 impl Reduction {
@@ -159,7 +150,7 @@ impl Reduction {
         let small = both.inputs.len() <= MOST_INPUTS
             && states.planes() <= MAX_PLANES
             && states.types().len() <= MAX_OUTPUTS;
-        (small && are_apart(graph, &both.nodes)).then_some(both)
+        (small && graph.are_independent(&both.nodes)).then_some(both)
     }
 
     /// The accumulators, if they have one type.

@@ -16,7 +16,6 @@ use crate::optimizer::branches::Branches;
 use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::meaning::{is_elementwise, is_view, number};
-use crate::optimizer::order::Order;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
 /// The largest number of nodes after reductions that are considered.
@@ -37,7 +36,6 @@ pub struct EpilogueNodes {
 /// The place at which an epilogue is searched.
 pub struct Search<'g> {
     pub graph: &'g Graph,
-    pub order: &'g Order,
     /// The conditions under which nodes run, if not all of them run.
     pub branches: Option<&'g Branches>,
     /// Nodes that only updates of variables read.
@@ -109,14 +107,11 @@ impl Search<'_> {
 
     /// All nodes after the results that could be computed with them, in order.
     fn followers(&self) -> Vec<NodeId> {
-        let place = |id: NodeId| self.order.rank(id).map(|rank| (rank, id));
+        let place = |id: NodeId| self.graph.place(id).map(|place| (place, id));
         let readers = |output: Output| self.graph.readers(output).filter_map(|(id, _)| place(id));
         let mut ahead: BTreeSet<(u64, NodeId)> =
             self.results.iter().flat_map(|(r, _)| readers(*r)).collect();
-        let floor =
-            self.region.iter().filter_map(|id| place(*id)).map(|(p, _)| p).min().unwrap_or(0);
         let mut inside: FxHashSet<NodeId> = self.region.iter().copied().collect();
-        let mut free: FxHashSet<NodeId> = FxHashSet::default();
         let mut found = Vec::new();
         while let Some((_, id)) = ahead.pop_first() {
             if found.len() == MAX_NODES {
@@ -124,7 +119,7 @@ impl Search<'_> {
             }
             if !inside.contains(&id)
                 && self.follows(id, &inside)
-                && !self.comes_back(id, &inside, &mut free, floor)
+                && !self.graph.comes_back(&inside, id)
             {
                 found.push(id);
                 inside.insert(id);
@@ -171,35 +166,6 @@ impl Search<'_> {
     fn is_operand(&self, tensor: Output) -> bool {
         let info = self.graph.info(tensor);
         info.is_single() || same_elements(info, self.kept)
-    }
-
-    /// Whether the inputs of a node from outside depend on nodes inside. `free` holds nodes that
-    /// certainly do not.
-    fn comes_back(
-        &self,
-        id: NodeId,
-        inside: &FxHashSet<NodeId>,
-        free: &mut FxHashSet<NodeId>,
-        floor: u64,
-    ) -> bool {
-        let mut seen: FxHashSet<NodeId> = FxHashSet::default();
-        let mut stack = vec![id];
-        while let Some(at) = stack.pop() {
-            for used in self.graph.used(at) {
-                if inside.contains(&used) {
-                    if at != id {
-                        return true;
-                    }
-                } else if self.order.rank(used).is_none_or(|rank| rank > floor)
-                    && !free.contains(&used)
-                    && seen.insert(used)
-                {
-                    stack.push(used);
-                }
-            }
-        }
-        free.extend(seen);
-        false
     }
 
     fn draft(&self, nodes: &[NodeId]) -> Option<EpilogueNodes> {
@@ -302,9 +268,8 @@ impl EpilogueNodes {
             && !expression.steps().is_empty()
     }
 
-    /// Adds reshapes after the outputs whose extents differ from the results'. Returns them.
-    pub fn reshape(&self, graph: &mut Graph) -> Vec<NodeId> {
-        let mut added = Vec::new();
+    /// Adds reshapes after the outputs whose extents differ from the results'.
+    pub fn reshape(&self, graph: &mut Graph) {
         let types = self.values.draft.expression.output_types();
         for ((output, pattern), dtype) in self.outputs.iter().zip(&self.reshapes).zip(types) {
             let Some(pattern) = pattern else { continue };
@@ -328,8 +293,6 @@ impl EpilogueNodes {
             for (reader, index) in readers {
                 graph.set_input(reader, index, Output { node: shaped, port: 0 });
             }
-            added.push(shaped);
         }
-        added
     }
 }

@@ -18,7 +18,7 @@ mod values;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::expression::Call;
 use crate::kernels::fused::cost;
 use crate::kernels::fused::reduce::{MAX_INPUTS, MAX_OUTPUTS, MAX_PLANES, MOMENTS, OP, States};
@@ -26,7 +26,6 @@ use crate::optimizer::branches::Branches;
 use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::meaning::{Scalar, is_view};
-use crate::optimizer::order::Order;
 use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 
@@ -65,19 +64,13 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
     }
     let updates = epilogue::updates(graph, &order);
-    let mut order = Order::of(graph, &order);
     // The last ones come first: nodes after them may read values that the epilogue of an earlier
     // region takes in.
-    for region in merged(graph, &order, branches.as_ref(), regions).into_iter().rev() {
-        let Some(mut plan) = region.plan(graph, &order) else { continue };
-        plan.epilogue = region.epilogue(graph, &plan, &updates, branches.as_ref(), &order);
+    for region in merged(graph, branches.as_ref(), regions).into_iter().rev() {
+        let Some(mut plan) = region.plan(graph) else { continue };
+        plan.epilogue = region.epilogue(graph, &plan, &updates, branches.as_ref());
         if plan.is_worth_it() {
-            let closes = || {
-                Error::Internal(format!("a cycle through the reduction of {:?}", region.results()))
-            };
-            for new in region.replace(graph, plan) {
-                order.enter(graph, new).ok_or_else(closes)?;
-            }
+            region.replace(graph, plan);
         }
     }
     Ok(())
@@ -125,12 +118,7 @@ fn maker(graph: &Graph, tensor: Output) -> NodeId {
 }
 
 /// Joins regions that can share a pass and read a common tensor, or outputs of one node.
-fn merged(
-    graph: &Graph,
-    order: &Order,
-    branches: Option<&Branches>,
-    regions: Vec<Region>,
-) -> Vec<Region> {
+fn merged(graph: &Graph, branches: Option<&Branches>, regions: Vec<Region>) -> Vec<Region> {
     // Each region, with the nodes that it takes in.
     let mut all: Vec<(Region, Vec<NodeId>)> = Vec::new();
     let mut full: Vec<bool> = Vec::new();
@@ -139,7 +127,7 @@ fn merged(
     // read.
     let mut open: FxHashMap<(usize, NodeId), Vec<usize>> = FxHashMap::default();
     for region in regions {
-        let Some(plan) = region.plan(graph, order) else { continue };
+        let Some(plan) = region.plan(graph) else { continue };
         let count = numbers.len();
         let same = ReducedAxes { keep_dims: false, ..region.over.clone() };
         let number = *numbers.entry(same).or_insert(count);
@@ -165,7 +153,7 @@ fn merged(
                 over: ReducedAxes { keep_dims, ..other.over.clone() },
                 space: other.space.clone(),
             };
-            let joined = both.plan(graph, order)?;
+            let joined = both.plan(graph)?;
             // Values that one of the two computes must not be stored for both.
             let takes = |id: &NodeId| joined.members.binary_search(id).is_ok();
             (members.iter().all(takes) && plan.members.iter().all(takes))
@@ -196,7 +184,7 @@ fn merged(
 
 impl Region {
     /// The node that can replace the region, if there is one.
-    fn plan(&self, graph: &Graph, order: &Order) -> Option<Replacement> {
+    fn plan(&self, graph: &Graph) -> Option<Replacement> {
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
         let dtypes: Vec<_> = self.roots.iter().map(|r| r.dtype).collect();
         let states = States::new(&names.join(","), &dtypes).ok()?;
@@ -235,7 +223,7 @@ impl Region {
         members.sort_unstable();
         let closed = values.inputs.iter().all(|i| !members.contains(&i.node));
         let small = states.planes() <= MAX_PLANES && states.types().len() <= MAX_OUTPUTS;
-        (closed && small && order.is_convex(graph, &members)).then(|| Replacement {
+        (closed && small && graph.is_convex(&members)).then(|| Replacement {
             members,
             computes: !inside.is_empty(),
             states,
@@ -251,7 +239,6 @@ impl Region {
         plan: &Replacement,
         updates: &FxHashSet<NodeId>,
         branches: Option<&Branches>,
-        order: &Order,
     ) -> Option<EpilogueNodes> {
         // All results of an epilogue must have the same shape.
         if self.squeezed().next().is_some() {
@@ -260,17 +247,8 @@ impl Region {
         let results: Vec<_> = self.results().into_iter().zip(plan.states.types()).collect();
         let kept = graph.info(results[results.len() - 1].0);
         let reduced = cost::expression(&plan.values.draft.expression);
-        Search {
-            graph,
-            order,
-            branches,
-            updates,
-            reduced,
-            results: &results,
-            region: &plan.members,
-            kept,
-        }
-        .find()
+        Search { graph, branches, updates, reduced, results: &results, region: &plan.members, kept }
+            .find()
     }
 
     /// The results of the reductions.
@@ -332,8 +310,8 @@ impl Region {
         })
     }
 
-    /// Replaces the region by the node. Returns it, then the other nodes that were added.
-    fn replace(&self, graph: &mut Graph, plan: Replacement) -> Vec<NodeId> {
+    /// Replaces the region by the node.
+    fn replace(&self, graph: &mut Graph, plan: Replacement) {
         let Replacement { mut members, states, values, epilogue, .. } = plan;
         let results = self.results();
         // The results of one reduction have the same shape. Only a mean without readers may keep
@@ -355,9 +333,8 @@ impl Region {
         let last = results[results.len() - 1].node;
         let (mut inputs, mut outputs, mut extras) = (values.inputs, results, Vec::new());
         let (mut text, mut parameters) = (String::new(), Vec::new());
-        let mut entered = Vec::new();
         if let Some(epilogue) = epilogue {
-            entered = epilogue.reshape(graph);
+            epilogue.reshape(graph);
             let Draft { expression, constants } = epilogue.values.draft;
             extras = expression.inputs()[types.len()..].to_vec();
             types = expression.output_types();
@@ -387,9 +364,8 @@ impl Region {
             members.iter().flat_map(|m| graph.node(*m).inputs()).map(|i| i.node).collect();
         let ports: Vec<_> = outputs.into_iter().zip(0..).collect();
         let id = graph.replace_region(&members, new, &ports);
-        entered.insert(0, id);
         for (port, info) in squeezed {
-            entered.push(self.squeeze(graph, Output { node: id, port }, info));
+            self.squeeze(graph, Output { node: id, port }, info);
         }
         for id in read {
             // Axes and parameters without other readers are removed.
@@ -404,11 +380,10 @@ impl Region {
                 graph.remove(id);
             }
         }
-        entered
     }
 
     /// Drops the reduced axes of a result for all its readers.
-    fn squeeze(&self, graph: &mut Graph, result: Output, info: TensorInfo) -> NodeId {
+    fn squeeze(&self, graph: &mut Graph, result: Output, info: TensorInfo) {
         let readers: Vec<_> = graph.readers(result).collect();
         let dtype = info.dtype.expect("results have types");
         let node = graph.add(NewNode {
@@ -423,7 +398,6 @@ impl Region {
         for (reader, index) in readers {
             graph.set_input(reader, index, Output { node, port: 0 });
         }
-        node
     }
 }
 

@@ -14,10 +14,9 @@ mod region;
 
 use rustc_hash::FxHashSet;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NewNode, NodeId};
-use crate::optimizer::order::Order;
 use build::Replacement;
 use member::Space;
 use region::{Region, Scene};
@@ -26,7 +25,6 @@ use region::{Region, Scene};
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(nodes) = graph.order() else { return Ok(()) };
     let branches = Branches::of_control_flow(graph, &nodes);
-    let mut order = Order::of(graph, &nodes);
     // Gradients come first, for they are last in the order. They recompute cheap values, so that
     // the forward pass need not keep these.
     for seed in
@@ -35,68 +33,42 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         if !graph.contains(seed) {
             continue;
         }
-        if let Some((region, new)) = plan(graph, &order, branches.as_ref(), seed) {
-            let new = replace(graph, &region, new);
-            let closes = || Error::Internal(format!("a cycle through {}", graph.node(new).name()));
-            order.enter(graph, new).ok_or_else(closes)?;
+        if let Some((region, new)) = plan(graph, branches.as_ref(), seed) {
+            replace(graph, &region, new);
         }
     }
     Ok(())
 }
 
 /// The region around `seed`, and its replacement.
-fn plan(
-    graph: &Graph,
-    order: &Order,
-    branches: Option<&Branches>,
-    seed: NodeId,
-) -> Option<(Region, Replacement)> {
+fn plan(graph: &Graph, branches: Option<&Branches>, seed: NodeId) -> Option<(Region, Replacement)> {
     let space = Space::of(graph, seed)?;
-    let scene = Scene::new(graph, order, branches, &space);
+    let scene = Scene::new(graph, branches, &space);
     let region = scene.region(seed)?;
     let new = build::build(&scene, &region)?;
-    is_acyclic(graph, order, &region, &new.node).then_some((region, new))
+    is_acyclic(graph, &region, &new.node).then_some((region, new))
 }
 
 /// Whether no input and no control input of the new node depends on its outputs.
-fn is_acyclic(graph: &Graph, order: &Order, region: &Region, new: &NewNode) -> bool {
-    let controls = region.members.iter().flat_map(|id| graph.node(*id).controls());
-    let needed: FxHashSet<NodeId> = new
-        .inputs
-        .iter()
-        .map(|i| i.node)
-        .chain(controls.copied())
-        .filter(|id| !region.members.contains(id))
-        .collect();
-    // Nodes that come after all of these lead to none of them.
-    let last = needed.iter().filter_map(|id| order.rank(*id)).max();
-    let mut seen: FxHashSet<NodeId> = FxHashSet::default();
-    let mut stack: Vec<NodeId> = region.members.iter().copied().collect();
-    while let Some(id) = stack.pop() {
-        for user in graph.users(id).iter().filter(|user| !region.members.contains(user)) {
-            if needed.contains(user) {
-                return false;
-            }
-            if order.rank(*user) <= last && order.rank(*user) > order.rank(id) && seen.insert(*user)
-            {
-                stack.push(*user);
-            }
-        }
-    }
-    true
+fn is_acyclic(graph: &Graph, region: &Region, new: &NewNode) -> bool {
+    let members: Vec<NodeId> = region.members.iter().copied().collect();
+    let controls = members.iter().flat_map(|id| graph.node(*id).controls());
+    let needed = new.inputs.iter().map(|i| i.node).chain(controls.copied());
+    let needed: FxHashSet<NodeId> = needed.filter(|id| !region.members.contains(id)).collect();
+    !graph.reaches(&members, &needed, &FxHashSet::default())
 }
 
-fn replace(graph: &mut Graph, region: &Region, new: Replacement) -> NodeId {
+fn replace(graph: &mut Graph, region: &Region, new: Replacement) {
     let mut members: Vec<NodeId> = region.members.iter().copied().collect();
     members.sort_unstable();
     // Copies that only the region used are removed with it.
     let mut copies: Vec<NodeId> = region.copies.iter().copied().collect();
     copies.sort_unstable();
-    let added = graph.replace_region(&members, new.node, &new.outputs);
+    graph.replace_region(&members, new.node, &new.outputs);
     loop {
         let idle =
             |id: &NodeId| graph.users(*id).is_empty() && graph.node(*id).controls().is_empty();
-        let Some(at) = copies.iter().position(idle) else { return added };
+        let Some(at) = copies.iter().position(idle) else { return };
         graph.remove(copies.swap_remove(at));
     }
 }

@@ -2,10 +2,10 @@
 //! update may take in.
 
 use crate::optimizer::branches::Branches;
+use crate::optimizer::graph::paths::Places;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::history::{History, Writer};
 use crate::optimizer::meaning::{Engine, Meaning, Scalar};
-use crate::optimizer::paths::Places;
 use crate::optimizer::shape::TensorInfo;
 use crate::optimizer::variables::{ASSIGNS, Variable, Variables};
 

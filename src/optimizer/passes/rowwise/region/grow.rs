@@ -38,7 +38,7 @@ struct Ahead {
 
 impl Ahead {
     fn add(&mut self, scene: &Scene<'_>, id: NodeId, may_join: bool) {
-        let Some(rank) = scene.order.rank(id) else { return };
+        let Some(rank) = scene.graph.place(id) else { return };
         self.nodes.insert((rank, id));
         if may_join && scene.role(id).is_some() {
             self.open.insert(id);
@@ -72,8 +72,8 @@ impl Growth<'_, '_> {
         let scene = self.scene;
         let graph = scene.graph;
         let users = |id: NodeId| {
-            let rank = scene.order.rank(id);
-            graph.users(id).iter().copied().filter(move |user| scene.order.rank(*user) > rank)
+            let rank = scene.graph.place(id);
+            graph.users(id).iter().copied().filter(move |user| scene.graph.place(*user) > rank)
         };
         // Nodes outside that depend on the region. Nodes that depend on these must stay outside.
         let mut after = Nodes::default();
@@ -122,8 +122,8 @@ impl Growth<'_, '_> {
         let scene = self.scene;
         let graph = scene.graph;
         let used = |id: NodeId| {
-            let rank = scene.order.rank(id);
-            graph.used(id).filter(move |used| scene.order.rank(*used) < rank)
+            let rank = scene.graph.place(id);
+            graph.used(id).filter(move |used| scene.graph.place(*used) < rank)
         };
         // Nodes outside on which the region depends. Nodes on which these depend must stay outside.
         let mut before = Nodes::default();

@@ -14,7 +14,6 @@ use crate::kernels::fused::rowwise::program::reduction;
 use crate::kernels::fused::rowwise::text::MAX_TENSORS;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NodeId, Output};
-use crate::optimizer::order::Order;
 use grow::grow;
 
 /// A set of nodes.
@@ -36,14 +35,12 @@ impl Region {
     }
 }
 
-/// A graph with an order of its nodes, and rows.
+/// A graph and rows.
 pub struct Scene<'g> {
     /// The graph.
     pub graph: &'g Graph,
     /// The rows.
     pub space: &'g Space,
-    /// The topological order of the nodes.
-    pub order: &'g Order,
     /// The conditions under which nodes run, if not all of them run.
     branches: Option<&'g Branches>,
     /// Roles and tensors found so far.
@@ -52,21 +49,9 @@ pub struct Scene<'g> {
 }
 
 impl<'g> Scene<'g> {
-    /// A scene for a graph, an order of its nodes, their conditions, and rows.
-    pub fn new(
-        graph: &'g Graph,
-        order: &'g Order,
-        branches: Option<&'g Branches>,
-        space: &'g Space,
-    ) -> Self {
-        Self {
-            graph,
-            space,
-            order,
-            branches,
-            roles: RefCell::default(),
-            tensors: RefCell::default(),
-        }
+    /// A scene for a graph, the conditions of its nodes, and rows.
+    pub fn new(graph: &'g Graph, branches: Option<&'g Branches>, space: &'g Space) -> Self {
+        Self { graph, space, branches, roles: RefCell::default(), tensors: RefCell::default() }
     }
 
     /// Whether two nodes run under the same conditions.
@@ -96,7 +81,7 @@ impl<'g> Scene<'g> {
     /// The members and copies, in topological order.
     pub fn nodes(&self, region: &Region) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = region.members.iter().chain(&region.copies).copied().collect();
-        nodes.sort_unstable_by_key(|id| self.order.rank(*id));
+        nodes.sort_unstable_by_key(|id| self.graph.place(*id));
         nodes
     }
 
@@ -147,7 +132,7 @@ impl<'g> Scene<'g> {
     /// The copied nodes that have no user left in the graph.
     fn dead(&self, region: &Region) -> Nodes {
         let mut copies: Vec<NodeId> = region.copies.iter().copied().collect();
-        copies.sort_unstable_by_key(|id| Reverse(self.order.rank(*id)));
+        copies.sort_unstable_by_key(|id| Reverse(self.graph.place(*id)));
         let mut dead = Nodes::default();
         for id in copies {
             if self

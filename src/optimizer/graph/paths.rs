@@ -4,7 +4,7 @@
 //! over the graph follows the paths from several hundred nodes, with a bit for each. So memory is
 //! linear in the graph. Time is too, up to a logarithm, because of a budget.
 
-use super::graph::{Graph, NodeId};
+use super::{Graph, NodeId};
 
 /// The number of words of bits for each node in a sweep.
 const WORDS: usize = 8;

@@ -200,10 +200,15 @@ impl Ranks {
         self.given.clear();
     }
 
-    /// Whether a path leads from a node of `from` to a node of `to` over at least one other node.
-    /// Paths over nodes of `left_out` do not count. The answer is also yes if the search would take
-    /// too long.
-    fn connect(&self, graph: &Graph, from: &Nodes, to: &Nodes, left_out: &Nodes) -> bool {
+    /// Whether a path leads from a node of `from` to a node of `to` over at least one other node,
+    /// the last of which is one that the end `needs`. Paths over nodes of `left_out` do not count.
+    /// The answer is also yes if the search would take too long.
+    fn connect<I: IntoIterator<Item = NodeId>>(
+        &self,
+        graph: &Graph,
+        [from, to, left_out]: [&Nodes; 3],
+        needs: impl Fn(NodeId) -> I,
+    ) -> bool {
         let rank = |id: &NodeId| self.get(*id);
         let (Some(first), Some(last)) =
             (from.iter().filter_map(rank).min(), to.iter().filter_map(rank).max())
@@ -213,26 +218,32 @@ impl Ranks {
         let is_near = |id: &NodeId| {
             rank(id).is_some_and(|rank| (first..=last).contains(&rank)) && !left_out.contains(id)
         };
-        let is_other = |id: &NodeId| !from.contains(id) && !to.contains(id);
-        let start = |ends: &Nodes, down: bool| -> Nodes {
-            let near = ends.iter().flat_map(|id| next(graph, *id, down));
-            near.filter(|id| is_other(id) && is_near(id)).collect()
-        };
-        // Searches down and up, in turn. They advance as far as each other, and whichever finishes
-        // first decides.
-        let mut seen = [start(from, true), start(to, false)];
+        let is_start = |id: &NodeId| is_near(id) && !from.contains(id) && !to.contains(id);
+        let mut seen: [Nodes; 2] = Default::default();
+        // The smaller set often has no such neighbours.
+        let smaller = usize::from(from.len() >= to.len());
+        for way in [smaller, 1 - smaller] {
+            seen[way] = match way {
+                0 => from.iter().flat_map(|id| graph.after(*id)).filter(is_start).collect(),
+                _ => to.iter().flat_map(|id| needs(*id)).filter(is_start).collect(),
+            };
+            if seen[way].is_empty() {
+                return false;
+            }
+        }
         if seen[0].iter().any(|id| seen[1].contains(id)) {
             return true;
         }
+        // Searches down and up, in turn. Whichever finishes first decides.
         let mut stacks = seen.each_ref().map(|seen| seen.iter().copied().collect::<Vec<NodeId>>());
         for _ in 0..MAX_SEARCHED {
-            for (way, ends) in [to, from].into_iter().enumerate() {
+            for way in [0, 1] {
                 let Some(id) = stacks[way].pop() else { return false };
                 for at in next(graph, id, way == 0) {
-                    if ends.contains(&at) || seen[1 - way].contains(&at) {
+                    if seen[1 - way].contains(&at) || way == 1 && from.contains(&at) {
                         return true;
                     }
-                    if is_near(&at) && seen[way].insert(at) {
+                    if is_start(&at) && seen[way].insert(at) {
                         stacks[way].push(at);
                     }
                 }
@@ -269,14 +280,27 @@ impl Graph {
     pub fn reaches(&self, from: &[NodeId], to: &Nodes, avoid: &Nodes) -> bool {
         let direct = from.iter().any(|id| self.after(*id).any(|user| to.contains(&user)));
         let from: Nodes = from.iter().copied().collect();
-        direct || self.ranked(|ranks| ranks.connect(self, &from, to, avoid)).unwrap_or(true)
+        direct || self.connects([&from, to, avoid], |id| self.before(id))
     }
 
-    /// Whether a path leads from a node of `from` to `to` over at least one other node, or may do
-    /// so.
-    pub fn comes_back(&self, from: &Nodes, to: NodeId) -> bool {
-        let (to, none) = (Nodes::from_iter([to]), Nodes::default());
-        self.ranked(|ranks| ranks.connect(self, from, &to, &none)).unwrap_or(true)
+    /// Whether a path leads from a node of `from` to one of `to` over other nodes, the last of
+    /// which is one that this end `needs`, or may do so.
+    pub fn detours<I: IntoIterator<Item = NodeId>>(
+        &self,
+        from: &Nodes,
+        to: &Nodes,
+        needs: impl Fn(NodeId) -> I,
+    ) -> bool {
+        self.connects([from, to, &Nodes::default()], needs)
+    }
+
+    /// [`Ranks::connect`]; yes for a graph with a cycle.
+    fn connects<I: IntoIterator<Item = NodeId>>(
+        &self,
+        sets: [&Nodes; 3],
+        needs: impl Fn(NodeId) -> I,
+    ) -> bool {
+        self.ranked(|ranks| ranks.connect(self, sets, &needs)).unwrap_or(true)
     }
 
     /// Whether it is certain that no path leaves the region and comes back. Only then can one node
@@ -288,7 +312,7 @@ impl Graph {
     /// Like [`Self::is_convex`], without the nodes `left_out`, none of which is in the region.
     pub fn is_convex_without(&self, region: &[NodeId], left_out: &Nodes) -> bool {
         let inside: Nodes = region.iter().copied().collect();
-        self.ranked(|ranks| !ranks.connect(self, &inside, &inside, left_out)).unwrap_or(false)
+        !self.connects([&inside, &inside, left_out], |id| self.before(id))
     }
 
     /// Whether it is certain that no path leads from one of the nodes to another one.

@@ -72,14 +72,10 @@ impl Root {
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    let mut positions = vec![usize::MAX; graph.capacity()];
-    for (at, id) in order.iter().enumerate() {
-        positions[id.index()] = at;
-    }
     for id in order.iter().copied() {
         if graph.contains(id)
             && let Some(root) = Root::of(graph, id)
-            && let Some(tail) = Tail::find(graph, &root, &positions)
+            && let Some(tail) = Tail::find(graph, &root)
         {
             replace(graph, &root, &tail);
         }

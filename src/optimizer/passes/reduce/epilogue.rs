@@ -119,7 +119,9 @@ impl Search<'_> {
             }
             if !inside.contains(&id)
                 && self.follows(id, &inside)
-                && !self.graph.comes_back(&inside, id)
+                && !self
+                    .graph
+                    .detours(&inside, &FxHashSet::from_iter([id]), |id| self.graph.used(id))
             {
                 found.push(id);
                 inside.insert(id);

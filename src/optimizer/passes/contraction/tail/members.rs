@@ -69,11 +69,9 @@ pub(super) fn reads(graph: &Graph, user: NodeId, used: NodeId) -> bool {
 }
 
 /// The nodes that may be in the tail, in topological order.
-pub(super) fn followers(graph: &Graph, root: &Root, positions: &[usize]) -> Vec<NodeId> {
-    let place = |id: NodeId| {
-        positions.get(id.index()).copied().filter(|p| *p != usize::MAX).map(|p| (p, id))
-    };
-    let mut ahead: BTreeSet<(usize, NodeId)> =
+pub(super) fn followers(graph: &Graph, root: &Root) -> Vec<NodeId> {
+    let place = |id: NodeId| graph.place(id).map(|place| (place, id));
+    let mut ahead: BTreeSet<(u64, NodeId)> =
         graph.readers(root.output()).filter_map(|(id, _)| place(id)).collect();
     let mut found = Vec::new();
     while let Some((_, id)) = ahead.pop_first() {

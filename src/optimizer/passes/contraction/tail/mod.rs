@@ -43,12 +43,12 @@ pub(super) struct Extra {
 }
 
 impl Tail {
-    /// The largest tail of `root`. `positions` holds each node's place in topological order.
-    pub fn find(graph: &Graph, root: &Root, positions: &[usize]) -> Option<Self> {
+    /// The largest tail of `root`.
+    pub fn find(graph: &Graph, root: &Root) -> Option<Self> {
         if graph.users(root.id).len() > MAX_USES {
             return None;
         }
-        let followers = followers(graph, root, positions);
+        let followers = followers(graph, root);
         (0..followers.len()).rev().find_map(|at| {
             let refuse = |refusal: &Refusal| {
                 graph.refuse("contraction", followers[at], root.id, *refusal);

@@ -7,11 +7,10 @@ use std::collections::BTreeSet;
 use super::super::member::{Extent, Role, Space, parameter};
 use super::{Nodes, Region, Scene};
 use crate::kernels::fused::cost::BOUND;
-use crate::optimizer::graph::{NodeId, Output};
+use crate::optimizer::graph::NodeId;
 use crate::optimizer::refusal::Refusal;
 
-/// The largest number of nodes that one search for paths around a region visits. Nodes farther away
-/// do not join.
+/// The largest number of nodes that one growth in one direction visits.
 const MAX_VISITS: usize = 2048;
 
 /// All nodes that can join without a path that leaves the region and comes back, as far as the cost
@@ -21,27 +20,10 @@ pub fn grow(scene: &Scene<'_>, seed: NodeId) -> Region {
     let mut growth = Growth { scene, seed, region, joined: Vec::new(), is_full: false };
     loop {
         let before = growth.joined.len();
-        growth.down();
-        growth.up();
+        growth.spread(true);
+        growth.spread(false);
         if growth.is_full || growth.joined.len() == before {
             return growth.cut();
-        }
-    }
-}
-
-/// The nodes to visit, by rank, and those of them that may join.
-#[derive(Default)]
-struct Ahead {
-    nodes: BTreeSet<(u64, NodeId)>,
-    open: Nodes,
-}
-
-impl Ahead {
-    fn add(&mut self, scene: &Scene<'_>, id: NodeId, may_join: bool) {
-        let Some(rank) = scene.graph.place(id) else { return };
-        self.nodes.insert((rank, id));
-        if may_join && scene.role(id).is_some() {
-            self.open.insert(id);
         }
     }
 }
@@ -67,110 +49,46 @@ impl Growth<'_, '_> {
         self.region.members.contains(&id)
     }
 
-    /// Takes in nodes that depend on the region.
-    fn down(&mut self) {
+    /// Takes in nodes that depend on the region if `down`, and nodes on which it depends otherwise.
+    fn spread(&mut self, down: bool) {
         let scene = self.scene;
         let graph = scene.graph;
-        let users = |id: NodeId| {
-            let rank = scene.graph.place(id);
-            graph.users(id).iter().copied().filter(move |user| scene.graph.place(*user) > rank)
+        let near = |id: NodeId| -> Vec<(u64, NodeId)> {
+            let next = if down { graph.users(id).to_vec() } else { graph.used(id).collect() };
+            let fit = next.into_iter().filter(|id| scene.role(*id).is_some());
+            fit.filter_map(|id| Some((graph.place(id)?, id))).collect()
         };
-        // Nodes outside that depend on the region. Nodes that depend on these must stay outside.
-        let mut after = Nodes::default();
-        let mut ahead = Ahead::default();
-        if self.region.members.iter().any(|id| is_wide(scene, *id)) {
-            return;
-        }
-        self.region
-            .members
-            .iter()
-            .flat_map(|id| users(*id))
-            .for_each(|user| ahead.add(scene, user, true));
+        let mut ahead: BTreeSet<(u64, NodeId)> = BTreeSet::new();
+        let mut joined: Vec<NodeId> = self.region.members.iter().copied().collect();
         for _ in 0..MAX_VISITS {
-            if ahead.open.is_empty() || self.is_full {
+            if self.is_full || down && joined.iter().any(|id| is_wide(scene, *id)) {
                 return;
             }
-            let Some((_, id)) = ahead.nodes.pop_first() else { return };
-            ahead.open.remove(&id);
-            if self.has(id) {
-                continue;
-            }
-            let node = graph.node(id);
-            let reads = node.inputs().iter().any(|i| self.has(i.node));
-            let waits = node.controls().iter().any(|c| self.has(*c));
-            // The control inputs of a parameter do not matter to a node that takes its value.
-            let needs = |i: &Output| after.contains(&i.node) && parameter(graph, id, *i).is_none();
-            let late = node.controls().iter().any(|c| after.contains(c))
-                || node.inputs().iter().any(needs);
-            // A node that only waits for the region, like TensorFlow's constants, would otherwise
-            // separate the region from nodes that read both.
-            let joins = (reads || waits) && !late && self.join(id);
-            if !joins && (reads || waits || late) {
-                after.insert(id);
-            }
-            if joins || reads || waits || late {
-                if is_wide(scene, id) {
-                    return;
-                }
-                users(id).for_each(|user| ahead.add(scene, user, joins));
+            joined.drain(..).for_each(|id| ahead.extend(near(id)));
+            let next = if down { ahead.pop_first() } else { ahead.pop_last() };
+            let Some((_, id)) = next else { return };
+            if !self.has(id) && (down || self.may_precede(id)) && self.join(id, down) {
+                joined.push(id);
             }
         }
     }
 
-    /// Takes in nodes on which the region depends.
-    fn up(&mut self) {
-        let scene = self.scene;
-        let graph = scene.graph;
-        let used = |id: NodeId| {
-            let rank = scene.graph.place(id);
-            graph.used(id).filter(move |used| scene.graph.place(*used) < rank)
-        };
-        // Nodes outside on which the region depends. Nodes on which these depend must stay outside.
-        let mut before = Nodes::default();
-        let mut ahead = Ahead::default();
-        self.region
-            .members
-            .iter()
-            .flat_map(|id| used(*id))
-            .for_each(|used| ahead.add(scene, used, true));
-        for _ in 0..MAX_VISITS {
-            if ahead.open.is_empty() || self.is_full {
-                return;
-            }
-            let Some((_, id)) = ahead.nodes.pop_last() else { return };
-            ahead.open.remove(&id);
-            if self.has(id) {
-                continue;
-            }
-            if is_wide(scene, id) {
-                before.insert(id);
-                used(id).for_each(|used| ahead.add(scene, used, false));
-                continue;
-            }
-            let output = Scene::output(id);
-            let is_read = graph.readers_in_any_order(output).any(|(user, _)| self.has(user));
-            let early = graph.users(id).iter().any(|user| before.contains(user));
-            let joins = is_read && !early && self.may_precede(id) && self.join(id);
-            if !joins {
-                let mut readers = graph.readers_in_any_order(output).map(|(user, _)| user);
-                let needed =
-                    |user: NodeId| self.has(user) && parameter(graph, user, output).is_none();
-                let awaited = graph
-                    .users(id)
-                    .iter()
-                    .any(|user| self.has(*user) && graph.node(*user).controls().contains(&id));
-                if !(early || awaited || readers.any(needed)) {
-                    continue;
-                }
-                before.insert(id);
-            }
-            used(id).for_each(|used| ahead.add(scene, used, joins));
-        }
+    /// Whether a path leads from the region to a node over other nodes, or the other way round if
+    /// the node is in front of it. The control inputs of a parameter do not matter to a node that
+    /// takes its value.
+    fn detours(&self, id: NodeId, down: bool) -> bool {
+        let Scene { graph, .. } = self.scene;
+        let (members, one) = (&self.region.members, &Nodes::from_iter([id]));
+        let (from, to) = if down { (members, one) } else { (one, members) };
+        graph.detours(from, to, |id| {
+            let inputs = self.scene.inputs(id).into_iter().map(|i| i.node);
+            inputs.chain(graph.node(id).controls().iter().copied())
+        })
     }
 
     /// Takes a node in if its role and the cost allow it.
-    fn join(&mut self, id: NodeId) -> bool {
-        if self.is_full || !self.can_join(id) {
+    fn join(&mut self, id: NodeId, down: bool) -> bool {
+        if !self.can_join(id) || self.detours(id, down) {
             return false;
         }
         // The program runs once all its inputs exist, so that an input that exists in one branch
@@ -210,11 +128,15 @@ impl Growth<'_, '_> {
         }
     }
 
-    /// Whether a node before the region may be computed in every stage that needs it. An expensive
-    /// node is only taken in if it has one user, or if it comes from reductions itself, like the
-    /// exponentials of softmax.
+    /// Whether a node that the region reads may be computed in every stage that needs it. An
+    /// expensive node is only taken in if it has one user, or if it comes from reductions itself,
+    /// like the exponentials of softmax.
     fn may_precede(&self, id: NodeId) -> bool {
         let scene = self.scene;
+        let mut readers = scene.graph.readers_in_any_order(Scene::output(id));
+        if is_wide(scene, id) || !readers.any(|(user, _)| self.has(user)) {
+            return false;
+        }
         let is_row = matches!(scene.role(id), Some((Role::Reduce(_), _) | (_, Extent::Row)));
         is_row
             || Space::is_cheap(scene.graph, id)

@@ -16,6 +16,7 @@ pub mod meaning;
 pub mod memory;
 pub mod passes;
 pub mod picture;
+pub mod plan;
 pub mod refusal;
 pub mod settings;
 pub mod shape;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::dtype::DType;
+use crate::kernels::fused::cost::BOUND;
 
 /// Why a node, or two neighbours, are not computed by one fused op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,18 +40,32 @@ pub enum Refusal {
     OtherConditions,
     /// One node would depend on itself.
     Cycle,
-    /// The program would take too long to compile.
-    TooLarge,
+    /// The program would hold more operations than a driver compiles in good time: this many, if
+    /// they were counted.
+    TooLarge(Option<u32>),
     /// The program would read and write too many tensors.
     TooManyTensors,
     /// Nothing beside the node can be computed with it.
     Alone,
 }
 
+impl Refusal {
+    /// Checks that a program may hold this number of operations, as `cost` counts them.
+    ///
+    /// # Errors
+    /// `TooLarge` beyond the bound.
+    pub const fn check_size(operations: u32) -> Result<(), Self> {
+        if operations > BOUND { Err(Self::TooLarge(Some(operations))) } else { Ok(()) }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoAttribute(name) => return write!(f, "the attribute {name} is missing"),
+            Self::TooLarge(Some(count)) => {
+                return write!(f, "the program would hold {count} operations, more than {BOUND}");
+            }
             Self::Type(DType::I32) => "int32 tensors are in host memory",
             Self::Type(dtype) => return write!(f, "fused ops do not hold {dtype}"),
             Self::OtherDevice => "the two are on different devices",
@@ -71,7 +86,7 @@ impl fmt::Display for Refusal {
                 "the two run under different conditions, or control inputs order them"
             }
             Self::Cycle => "the fused node would depend on itself",
-            Self::TooLarge => "the program would take too long to compile",
+            Self::TooLarge(None) => "the program would be too large",
             Self::TooManyTensors => "the program would bind too many tensors",
             Self::Alone => "no neighbour can be computed together with it",
         })

@@ -258,6 +258,40 @@ fn control_edges_stay() {
     );
 }
 
+/// A path forbids to merge all three. The pair with float32 between the two saves more traffic than
+/// the one with float16, which comes first in the graph.
+#[test]
+fn the_largest_saving_comes_first() {
+    check(
+        "elementwise",
+        "preserve out
+         x = Placeholder -> float32[4096, 256]
+         u = Cast(x) {SrcT: float32, DstT: float16} -> float16[4096, 256]
+         n = Custom(u) -> float32[4096, 256]
+         v = Cast(u) {SrcT: float16, DstT: float32} -> float32[4096, 256]
+         w = Mul(v, n) {T: float32} -> float32[4096, 256]
+         out = Custom(w)",
+        &expect![[r#"
+            preserve out
+            x = Placeholder -> float32[4096, 256]
+            u = Cast(x) {DstT: float16, SrcT: float32} -> float16[4096, 256]
+            n = Custom(u) -> float32[4096, 256]
+            out = Custom(w/wgpu_fused)
+            w/wgpu_fused = _WgpuFusedElementwise(u, n) {
+                T_in: [float16, float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float16, float32; "
+                    "c: 0; "
+                    "s0 = Cast<float16, float32>(x0); "
+                    "s1 = Mul<float32>(s0, x1); "
+                    "return s1",
+            } -> float32[4096, 256]
+        "#]],
+    );
+}
+
 /// A path that leaves a group and comes back would make a cycle: two groups.
 #[test]
 fn detours_divide() {

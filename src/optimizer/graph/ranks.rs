@@ -20,6 +20,8 @@ const GAP: u64 = if cfg!(test) { 4 } else { 1 << 32 };
 /// The largest number of nodes that a search for a path visits in each direction. If a search needs
 /// more, the path counts as found, so that time stays linear.
 const MAX_SEARCHED: usize = 1 << 12;
+/// The number of nodes that the search from the smaller set visits before the other one begins.
+const ALONE: usize = 32;
 /// The rank of a node that is not in the order.
 const NONE: u64 = u64::MAX;
 
@@ -218,32 +220,37 @@ impl Ranks {
         let is_near = |id: &NodeId| {
             rank(id).is_some_and(|rank| (first..=last).contains(&rank)) && !left_out.contains(id)
         };
-        let is_start = |id: &NodeId| is_near(id) && !from.contains(id) && !to.contains(id);
-        let mut seen: [Nodes; 2] = Default::default();
-        // The smaller set often has no such neighbours.
-        let smaller = usize::from(from.len() >= to.len());
-        for way in [smaller, 1 - smaller] {
-            seen[way] = match way {
-                0 => from.iter().flat_map(|id| graph.after(*id)).filter(is_start).collect(),
-                _ => to.iter().flat_map(|id| needs(*id)).filter(is_start).collect(),
-            };
-            if seen[way].is_empty() {
-                return false;
+        let is_between = |id: &NodeId| is_near(id) && !from.contains(id) && !to.contains(id);
+        let start = |way: usize| -> Nodes {
+            if way == 0 {
+                from.iter().flat_map(|id| graph.after(*id)).filter(is_between).collect()
+            } else {
+                to.iter().flat_map(|id| needs(*id)).filter(is_between).collect()
             }
-        }
-        if seen[0].iter().any(|id| seen[1].contains(id)) {
-            return true;
-        }
-        // Searches down and up, in turn. Whichever finishes first decides.
-        let mut stacks = seen.each_ref().map(|seen| seen.iter().copied().collect::<Vec<NodeId>>());
-        for _ in 0..MAX_SEARCHED {
-            for way in [0, 1] {
-                let Some(id) = stacks[way].pop() else { return false };
-                for at in next(graph, id, way == 0) {
-                    if seen[1 - way].contains(&at) || way == 1 && from.contains(&at) {
+        };
+        let ends = |way: usize, id: NodeId, at: NodeId| match way {
+            0 => to.contains(&at) && needs(at).into_iter().any(|needed| needed == id),
+            _ => from.contains(&at),
+        };
+        // Searches down and up. Whichever finishes first decides. The one from the smaller set
+        // begins, for it often ends soon; then the two advance in turn.
+        let first = usize::from(from.len() >= to.len());
+        let (mut seen, mut stacks): ([Nodes; 2], [Vec<NodeId>; 2]) = Default::default();
+        for step in 0..MAX_SEARCHED {
+            for way in [first, 1 - first].into_iter().take(1 + usize::from(step >= ALONE)) {
+                if step == 0 || step == ALONE && way != first {
+                    seen[way] = start(way);
+                    stacks[way] = seen[way].iter().copied().collect();
+                    if seen[way].iter().any(|id| seen[1 - way].contains(id)) {
                         return true;
                     }
-                    if is_start(&at) && seen[way].insert(at) {
+                }
+                let Some(id) = stacks[way].pop() else { return false };
+                for at in next(graph, id, way == 0) {
+                    if ends(way, id, at) || seen[1 - way].contains(&at) {
+                        return true;
+                    }
+                    if is_between(&at) && seen[way].insert(at) {
                         stacks[way].push(at);
                     }
                 }
@@ -261,8 +268,10 @@ fn next(edges: &impl Edges, id: NodeId, down: bool) -> SmallVec<[NodeId; 8]> {
 impl Graph {
     /// Answers a question with the current ranks; `None` for a graph with a cycle.
     fn ranked<A>(&self, answer: impl Fn(&Ranks) -> A) -> Option<A> {
-        let settled = self.ranks.borrow_mut().as_mut().and_then(|ranks| ranks.settle(self));
-        if settled.is_none() {
+        let is_settled =
+            self.ranks.borrow().as_ref().is_some_and(|ranks| ranks.misplaced.is_empty());
+        let settles = || self.ranks.borrow_mut().as_mut()?.settle(self);
+        if !is_settled && settles().is_none() {
             *self.ranks.borrow_mut() = None;
             self.order()?;
         }
@@ -378,7 +387,8 @@ mod tests {
             let mut graph = Graph::from_text(&text.join("\n")).unwrap();
             for step in 0..8 {
                 let left: Vec<NodeId> = graph.ids().collect();
-                let mut region: Vec<NodeId> = (0..3).map(|_| left[below(left.len())]).collect();
+                let mut region: Vec<NodeId> =
+                    (0..1 + below(5)).map(|_| left[below(left.len())]).collect();
                 region.sort_unstable();
                 region.dedup();
                 let convex = graph.is_convex(&region);

@@ -6,7 +6,7 @@ use super::pieces::{Join, Layout};
 use crate::dtype::DType;
 use crate::kernels::expression::Value;
 use crate::kernels::fused::concat::{MAX_INPUTS, OP, Reading};
-use crate::kernels::fused::cost::{self, BOUND};
+use crate::kernels::fused::cost;
 use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::meaning::{Scalar, is_view, number};
@@ -154,7 +154,7 @@ impl<'g> Region<'g> {
         // Too many nodes may lead to the root.
         let mut joins = [Some(self.join.id), self.join.stack].into_iter().flatten();
         if !joins.all(|id| self.members.contains_key(&id)) {
-            return Err(Refusal::TooLarge);
+            return Err(Refusal::TooLarge(None));
         }
         for of in 0..self.layout().count {
             let root = Output { node: self.root, port: 0 };
@@ -307,9 +307,7 @@ impl<'g> Region<'g> {
         if !self.members.keys().any(|id| self.scalars.contains_key(id)) {
             return Err(Refusal::Alone);
         }
-        if cost::elementwise(cost::expression(&self.draft.expression)) > BOUND {
-            return Err(Refusal::TooLarge);
-        }
+        Refusal::check_size(cost::elementwise(cost::expression(&self.draft.expression)))?;
         // Some input must determine the result's extents, which are the whole's. Nodes behind
         // the concatenation are computed for all parts, which must not be tensors of their own.
         let is_part = |(tensor, reading, _): &(Output, Reading, Value)| {

@@ -1,28 +1,31 @@
 //! Fuses chains and bundles of elementwise nodes into one `_WgpuFusedElementwise` each.
 //!
-//! A group grows along edges from producers to consumers, then sideways to nodes that read the same
-//! large tensor. All outputs of a group have one shape, that of its iteration. The group may also
-//! compute smaller values, if recomputing them costs next to nothing, but no larger ones. Groups of
-//! one shape grow first, so that small nodes form a few groups before large groups absorb some of
-//! them. Before all that, changes of shape between groups are moved behind them ([`sinking`]).
+//! Groups of neighbours merge: a producer with its consumer, and nodes that read the same large
+//! tensor. The pairs that save most come first ([`plan`]). All outputs of a group have one shape,
+//! that of its iteration. The group may also compute smaller values, if recomputing them costs next
+//! to nothing, but no larger ones. Groups of one shape merge first, so that small nodes form a few
+//! groups before large groups absorb some of them. Before all that, changes of shape between groups
+//! are moved behind them ([`sinking`]).
 
 pub mod integers;
 mod member;
 mod region;
 mod sinking;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
-use crate::kernels::fused::cost::{self, BOUND};
+use crate::kernels::fused::cost;
 use crate::kernels::fused::elementwise::fits;
 use crate::layout::broadcast_dims;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::clusters::Clusters;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::{KnownShapes, SameShapes};
+use crate::optimizer::plan::{self, Nanos};
 use crate::optimizer::refusal::Refusal;
 use member::{Member, Uniforms, looking_through, recomputed};
 use region::Region;
@@ -31,9 +34,21 @@ use region::Region;
 const MAX_SMALL: usize = 4;
 /// The rounds of growth. A merge may make another one possible.
 const ROUNDS: usize = 3;
-/// The largest number of earlier readers of a tensor with which a reader is tried, as long as none
-/// of them has been merged.
-const MAX_SINGLETONS: usize = 8;
+/// The largest number of further readers of a tensor with which a reader is tried.
+const MAX_READERS: usize = 8;
+
+/// Two nodes whose groups may merge. The second one reads the first, or both read a tensor.
+#[derive(Debug)]
+struct Pair {
+    nodes: [NodeId; 2],
+    /// The tensor that both read.
+    shared: Option<Output>,
+    /// Whether other readers of the tensor lie between the two: once these are nodes of their own,
+    /// the two would be neighbours. They merge if neither is worth a node.
+    is_apart: bool,
+    /// The time that a merge saves.
+    saving: Nanos,
+}
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -59,7 +74,6 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 struct Groups<'g> {
     graph: &'g Graph,
     order: Arc<[NodeId]>,
-    position: Vec<u32>,
     shapes: SameShapes<'g>,
     uniforms: Uniforms,
     /// Nodes that compute with int32 values of the device.
@@ -83,8 +97,6 @@ struct Groups<'g> {
 impl<'g> Groups<'g> {
     fn grow(graph: &'g Graph) -> Option<Self> {
         let order = graph.order()?;
-        let mut position = vec![0; graph.capacity()];
-        order.iter().enumerate().for_each(|(at, id)| position[id.index()] = at as u32);
         let shapes = SameShapes::new(graph, &order);
         let uniforms = Uniforms::of(graph, &order);
         let integers = integers::on_device(graph, &order);
@@ -106,7 +118,6 @@ impl<'g> Groups<'g> {
             refused: FxHashMap::default(),
             graph,
             order,
-            position,
             shapes,
             uniforms,
             integers,
@@ -121,9 +132,11 @@ impl<'g> Groups<'g> {
                 groups.regions.insert(id, region);
             }
         }
+        let mut pairs = groups.pairs();
+        pairs.sort_by_key(|pair| (pair.is_apart, Reverse(pair.saving)));
         for _ in 0..ROUNDS {
-            while groups.along_edges(true) + groups.sideways() > 0 {}
-            if groups.along_edges(false) == 0 {
+            while groups.merge_all(&pairs, true) > 0 {}
+            if groups.merge_all(&pairs, false) == 0 {
                 break;
             }
         }
@@ -193,29 +206,23 @@ impl<'g> Groups<'g> {
         false
     }
 
-    /// Merges producers into consumers, only those of the same shape if `same`. Returns the number
-    /// of merges.
-    fn along_edges(&mut self, same: bool) -> usize {
-        let mut merged = 0;
-        for id in self.order.clone().iter().copied() {
-            if !self.is_member(id) {
-                continue;
+    /// All pairs of neighbours.
+    fn pairs(&self) -> Vec<Pair> {
+        let mut pairs = Vec::new();
+        let mut readers: Vec<(Option<u64>, Output, NodeId)> = Vec::new();
+        for id in self.order.iter().copied().filter(|id| self.is_member(*id)) {
+            let value = Output { node: id, port: 0 };
+            for tensor in self.reads(id) {
+                readers.push((self.graph.place(tensor.node), tensor, id));
+                let Some(member) = self.members.get(&tensor.node) else { continue };
+                // The tensor is neither written nor read. A smaller one is computed again.
+                let is_small = !self.shapes.same(tensor, value);
+                let weight = if is_small { member.weight() } else { 0 };
+                let saving = (plan::LAUNCH + 2 * plan::transfer(self.graph.info(tensor)))
+                    .saturating_sub(plan::computation(weight, self.graph.info(value)));
+                let nodes = [tensor.node, id];
+                pairs.push(Pair { nodes, shared: None, is_apart: false, saving });
             }
-            for input in self.reads(id).collect::<Vec<_>>() {
-                merged += usize::from(self.try_merge(input.node, id, same));
-            }
-        }
-        merged
-    }
-
-    /// Merges groups that iterate over the same shape and read the same tensor of that shape.
-    fn sideways(&mut self) -> usize {
-        let mut merged = 0;
-        let mut readers: Vec<(u32, Output, NodeId)> = Vec::new();
-        for id in self.order.iter().filter(|id| self.is_member(**id)) {
-            readers.extend(
-                self.reads(*id).map(|tensor| (self.position[tensor.node.index()], tensor, *id)),
-            );
         }
         // Sorted by tensors, then by readers. Readers next to each other run under the same
         // conditions, if any two of them do.
@@ -223,40 +230,34 @@ impl<'g> Groups<'g> {
             |id: NodeId| self.branches.as_ref().map(|branches| branches.conditions(id));
         readers.sort_by_key(|(position, tensor, id)| (*position, tensor.port, conditions(*id)));
         readers.dedup();
-        for pair in readers.windows(2).filter(|w| w[0].1 == w[1].1) {
-            let (tensor, a, b) = (pair[0].1, pair[0].2, pair[1].2);
-            let large = |r: &Region| self.shapes.same(r.shape, tensor);
-            if self.region_of(a).is_some_and(large) && self.region_of(b).is_some_and(large) {
-                merged += usize::from(self.try_merge(a, b, true));
-            }
+        for (at, (_, tensor, id)) in readers.iter().enumerate() {
+            let saving = plan::LAUNCH + plan::transfer(self.graph.info(*tensor));
+            let others = readers[at + 1..].iter().take(MAX_READERS).take_while(|r| r.1 == *tensor);
+            pairs.extend(others.enumerate().map(|(between, (.., other))| {
+                let (nodes, shared, is_apart) = ([*id, *other], Some(*tensor), between > 0);
+                Pair { nodes, shared, is_apart, saving }
+            }));
         }
-        merged + self.among_singletons(&readers)
+        pairs
     }
 
-    /// Merges groups that are not worth a node each and read the same tensor, by which `readers` is
-    /// sorted. These groups are not neighbours, for other groups lie between them; once those are
-    /// nodes of their own, they would be.
-    fn among_singletons(&mut self, readers: &[(u32, Output, NodeId)]) -> usize {
+    /// Merges the groups of pairs that can merge: those of the same shape if `same`, and producers
+    /// with consumers of any shape otherwise. Returns the number of merges.
+    fn merge_all(&mut self, pairs: &[Pair], same: bool) -> usize {
         let mut merged = 0;
-        let mut before: Vec<NodeId> = Vec::new();
-        let mut seen: Option<Output> = None;
-        for (_, tensor, id) in readers {
-            if seen != Some(*tensor) {
-                before.clear();
-                seen = Some(*tensor);
+        for Pair { nodes, shared, is_apart, .. } in pairs {
+            let fits = |region: &Region| {
+                let reads = |tensor| same && self.shapes.same(region.shape, tensor);
+                shared.is_none_or(reads) && !(*is_apart && self.is_worth_a_node(region))
+            };
+            let fit = nodes.iter().all(|id| self.region_of(*id).is_some_and(fits));
+            let [a, b] = *nodes;
+            match if fit { self.merge(a, b, same) } else { Ok(false) } {
+                Ok(both) => merged += usize::from(both),
+                Err(refusal) => [(a, b), (b, a)]
+                    .iter()
+                    .for_each(|(a, b)| self.graph.refuse("elementwise", *a, *b, refusal)),
             }
-            let is_singleton =
-                |r: &Region| self.shapes.same(r.shape, *tensor) && !self.is_worth_a_node(r);
-            if !self.region_of(*id).is_some_and(is_singleton) {
-                continue;
-            }
-            for other in &before {
-                merged += usize::from(self.try_merge(*other, *id, true));
-            }
-            if before.len() == MAX_SINGLETONS {
-                before.remove(0);
-            }
-            before.push(*id);
         }
         merged
     }
@@ -266,18 +267,7 @@ impl<'g> Groups<'g> {
     }
 
     /// Merges the groups of two nodes if one node can replace both. With `same`, they must have the
-    /// same shape. Otherwise `b` must use `a`.
-    fn try_merge(&mut self, a: NodeId, b: NodeId, same: bool) -> bool {
-        match self.merge(a, b, same) {
-            Ok(merged) => merged,
-            Err(refusal) => {
-                self.graph.refuse("elementwise", a, b, refusal);
-                self.graph.refuse("elementwise", b, a, refusal);
-                false
-            }
-        }
-    }
-
+    /// same shape. Otherwise `b` must use `a`. Returns whether it merged two groups.
     fn merge(&mut self, a: NodeId, b: NodeId, same: bool) -> Result<bool, Refusal> {
         let (first, second) = (self.clusters.group(a), self.clusters.group(b));
         let (Some(x), Some(y)) = (self.regions.get(&first), self.regions.get(&second)) else {
@@ -285,10 +275,6 @@ impl<'g> Groups<'g> {
         };
         if first == second {
             return Ok(false);
-        }
-        // Recomputed nodes may count in both groups, so they are left out.
-        if cost::elementwise(x.own + y.own) > BOUND {
-            return Err(Refusal::TooLarge);
         }
         if self.graph.node(a).device() != self.graph.node(b).device() {
             return Err(Refusal::OtherDevice);
@@ -298,8 +284,7 @@ impl<'g> Groups<'g> {
         }
         // A node runs once all its inputs exist. So a node that always runs must not get an input
         // that exists only in one branch.
-        let conditions = |branches: &Branches| [a, b].map(|id| branches.conditions(id));
-        if self.branches.as_ref().map(conditions).is_some_and(|[a, b]| a != b) {
+        if self.branches.as_ref().is_some_and(|branches| !branches.agree(a, b)) {
             return Err(Refusal::OtherConditions);
         }
         let pair = (same, [(first, x.members.len()), (second, y.members.len())]);
@@ -307,7 +292,7 @@ impl<'g> Groups<'g> {
             return Err(*refusal);
         }
         let mut members = [&x.members[..], &y.members].concat();
-        members.sort_unstable_by_key(|id| self.position[id.index()]);
+        members.sort_by_cached_key(|id| self.graph.place(*id));
         let region = self.region(members, y.shape).and_then(|region| {
             if self.clusters.merge(a, b) { Ok(region) } else { Err(Refusal::Cycle) }
         });
@@ -366,17 +351,15 @@ impl<'g> Groups<'g> {
         let (constants, inputs) = self.split(&read, shape);
         let covered = !repeats || self.covers(&inputs, shape);
         let steps = self.steps(&members);
-        let weight = |id: &NodeId| self.members[id].weight();
-        let own = members.iter().map(weight).fold(0, u32::saturating_add);
-        let all = steps.iter().map(|(id, _)| weight(id)).fold(0, u32::saturating_add);
+        let all = steps.iter().map(|(_, step)| step.weight()).fold(0, u32::saturating_add);
         // A single node is accepted at any cost, for it cannot be divided.
-        if members.len() > 1 && cost::elementwise(all) > BOUND {
-            return Err(Refusal::TooLarge);
+        if members.len() > 1 {
+            Refusal::check_size(cost::elementwise(all))?;
         }
         if !fits(inputs.len(), outputs.len()) {
             return Err(Refusal::TooManyTensors);
         }
-        Ok(Region { members, steps, own, shape, inputs, constants, outputs, covered })
+        Ok(Region { members, steps, shape, inputs, constants, outputs, covered })
     }
 
     /// The computations of a group, with recomputed nodes and views, in topological order.
@@ -395,7 +378,7 @@ impl<'g> Groups<'g> {
                 }
             }
         }
-        ids.sort_unstable_by_key(|id| self.position[id.index()]);
+        ids.sort_by_cached_key(|id| self.graph.place(*id));
         ids.into_iter().map(|id| (id, self.members[&id])).collect()
     }
 
@@ -433,7 +416,7 @@ impl<'g> Groups<'g> {
     fn regions(self) -> Vec<Region> {
         let settled = self.regions.values().filter_map(|region| self.settled(region));
         let mut regions: Vec<Region> = settled.filter(|region| self.is_enough(region)).collect();
-        regions.sort_unstable_by_key(|r| self.position[r.members[0].index()]);
+        regions.sort_by_cached_key(|r| self.graph.place(r.members[0]));
         regions
     }
 

@@ -17,8 +17,6 @@ pub struct Region {
     pub members: Vec<NodeId>,
     /// The computations of members, of recomputed nodes and of views, in topological order.
     pub steps: Vec<(NodeId, Member)>,
-    /// The members' weight.
-    pub own: u32,
     /// A tensor of the iteration's shape.
     pub shape: Output,
     /// Tensors from outside, without [`Region::constants`].

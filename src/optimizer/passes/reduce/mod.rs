@@ -203,7 +203,7 @@ impl Region {
                 inside.insert(next);
                 translate(&inside)
                     .filter(|wider| self.covers(graph, wider))
-                    .ok_or(Refusal::TooLarge)
+                    .ok_or(Refusal::TooLarge(None))
             });
             match wider {
                 Ok(wider) => {

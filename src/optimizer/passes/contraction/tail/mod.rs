@@ -11,7 +11,7 @@ use crate::dtype::DType;
 use crate::kernels::bias::ChannelAxis;
 use crate::kernels::contract::epilogue::{MAX_CONSTANTS, MAX_EXTRAS};
 use crate::kernels::expression::{Call, Value};
-use crate::kernels::fused::cost::{self, BOUND};
+use crate::kernels::fused::cost;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
@@ -156,9 +156,7 @@ impl<'g> Builder<'g> {
         if self.is_full() {
             return Err(Refusal::TooManyTensors);
         }
-        if cost::contraction(cost::expression(&self.draft.expression)) > BOUND {
-            return Err(Refusal::TooLarge);
-        }
+        Refusal::check_size(cost::contraction(cost::expression(&self.draft.expression)))?;
         if !output.is_float() || self.draft.gives_parameters() {
             return Err(Refusal::Type(output));
         }

@@ -98,13 +98,13 @@ impl Growth<'_, '_> {
             return false;
         }
         self.region.members.insert(id);
-        if self.scene.cost(&self.region) > BOUND {
+        if let Err(refusal) = Refusal::check_size(self.scene.cost(&self.region)) {
             self.region.members.remove(&id);
             self.is_full = true;
             let graph = self.scene.graph;
             let mut near = graph.used(id).chain(graph.users(id).iter().copied());
             if let Some(neighbour) = near.find(|near| self.has(*near)) {
-                graph.refuse("rowwise", id, neighbour, Refusal::TooLarge);
+                graph.refuse("rowwise", id, neighbour, refusal);
             }
             return false;
         }

@@ -81,7 +81,7 @@ impl<'g> Scene<'g> {
     /// The members and copies, in topological order.
     pub fn nodes(&self, region: &Region) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = region.members.iter().chain(&region.copies).copied().collect();
-        nodes.sort_unstable_by_key(|id| self.graph.place(*id));
+        nodes.sort_by_cached_key(|id| self.graph.place(*id));
         nodes
     }
 
@@ -108,9 +108,7 @@ impl<'g> Scene<'g> {
         let mut tensors = Vec::new();
         for id in self.nodes(region) {
             for input in self.inputs(id) {
-                let inside =
-                    region.members.contains(&input.node) || region.copies.contains(&input.node);
-                if !inside && !tensors.contains(&input) {
+                if !region.has(input.node) && !tensors.contains(&input) {
                     tensors.push(input);
                 }
             }
@@ -132,7 +130,7 @@ impl<'g> Scene<'g> {
     /// The copied nodes that have no user left in the graph.
     fn dead(&self, region: &Region) -> Nodes {
         let mut copies: Vec<NodeId> = region.copies.iter().copied().collect();
-        copies.sort_unstable_by_key(|id| Reverse(self.graph.place(*id)));
+        copies.sort_by_cached_key(|id| Reverse(self.graph.place(*id)));
         let mut dead = Nodes::default();
         for id in copies {
             if self
@@ -234,9 +232,7 @@ impl<'g> Scene<'g> {
             return false;
         }
         let inputs = self.inputs(tensor.node);
-        let is_inside =
-            |i: &Output| region.members.contains(&i.node) || region.copies.contains(&i.node);
-        let is_known = |i: &Output| known.contains(i) || is_inside(i);
+        let is_known = |i: &Output| known.contains(i) || region.has(i.node);
         let is_small = |i: &Output| self.space.extent(self.graph.info(*i)) != Some(Extent::Full);
         let narrows = |i: &Output| {
             let size = |o: &Output| {
@@ -279,11 +275,7 @@ impl<'g> Scene<'g> {
     /// Drops copies that no member needs.
     fn drop_idle(&self, region: &mut Region) {
         for id in self.nodes(region).into_iter().rev() {
-            let is_used = self
-                .graph
-                .users(id)
-                .iter()
-                .any(|u| region.members.contains(u) || region.copies.contains(u));
+            let is_used = self.graph.users(id).iter().any(|user| region.has(*user));
             if region.copies.contains(&id) && !is_used {
                 region.copies.remove(&id);
             }

@@ -169,3 +169,19 @@ impl HostTensor {
         }
     }
 }
+
+/// Tensors with the names of a program's bindings: `named![x, y: result]` stands for
+/// `[("x", &x), ("y", &result)]`.
+macro_rules! named {
+    (@tensor $name:ident) => { $crate::tensor::reference(&$name) };
+    (@tensor $name:ident, $tensor:expr) => { $crate::tensor::reference(&$tensor) };
+    ($($name:ident $(: $tensor:expr)?),* $(,)?) => {
+        [$((stringify!($name), $crate::tensor::named!(@tensor $name $(, $tensor)?))),*]
+    };
+}
+pub(crate) use named;
+
+/// The tensor itself. A reference to a reference becomes one to the tensor.
+pub(crate) const fn reference(tensor: &Tensor) -> &Tensor {
+    tensor
+}

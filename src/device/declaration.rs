@@ -196,18 +196,39 @@ impl<const N: usize> Parameter for Axes<N> {
     }
 }
 
+/// Bindings with the names that the section `lists` of a declaration gives them.
+pub type NamedBindings = SmallVec<[(&'static str, Binding); 8]>;
+
 /// The shader of the program `P` for certain values of its key. `F` makes it from these values
 /// alone, so equal keys have equal texts.
 pub struct Specialization<P, F> {
     key: Key,
     shader: F,
+    /// The names of the bindings in lists; debug builds compare those of each call.
+    listed: Vec<&'static str>,
     program: PhantomData<P>,
 }
 
 impl<P, F: Fn() -> Shader> Specialization<P, F> {
     /// Only [`declare_program!`] calls it.
-    pub fn new(key: Key, shader: F) -> Self {
-        Self { key, shader, program: PhantomData }
+    pub fn new(key: Key, shader: F, lists: impl FnOnce(Shader) -> Shader) -> Self {
+        let listed = match cfg!(debug_assertions) {
+            true => lists(Shader::new("lists")).binding_names().collect(),
+            false => Vec::new(),
+        };
+        Self { key, shader, listed, program: PhantomData }
+    }
+
+    /// The bindings of lists, in the order of the declaration. Only [`declare_program!`] calls it.
+    pub fn in_order(
+        &self,
+        bindings: impl Iterator<Item = (&'static str, Binding)>,
+    ) -> impl Iterator<Item = Binding> {
+        let mut listed = self.listed.iter();
+        bindings.map(move |(name, binding)| {
+            debug_assert_eq!(Some(&name), listed.next(), "a binding of {:?}", self.key);
+            binding
+        })
     }
 
     /// A dispatch with values in the order of the declaration. Only [`declare_program!`] calls it.
@@ -229,27 +250,30 @@ impl<P, F: Fn() -> Shader> Specialization<P, F> {
 ///     struct Scale = "scale"(dtype: DType);
 ///     bindings { x: dtype, y: dtype }
 ///     params { count: usize, factor: f32 }
+///     shader format!("scale {dtype}") => .body(…).map("y")
 /// }
 ///
-/// impl Scale {
-///     fn shader(dtype: DType) -> Shader {
-///         Self::declare(format!("scale {dtype}"), dtype).body(…).map("y")
-///     }
-/// }
-///
-/// let call = Scale { x: (&x).into(), y: (&y).into(), count: y.len(), factor: 2.0 };
-/// device.enqueue(&call.program(&Scale::of(dtype), Grid::map(y.len(), dtype)))
+/// Scale { x: (&x).into(), y: (&y).into(), count: y.len(), factor: 2.0 }
+///     .enqueue(device, &Scale::of(dtype), Grid::map(y.len(), dtype))
 /// ```
 ///
-/// The text depends on the values in parentheses, which are the key, and on nothing else: `shader`
-/// gets them alone. Behind the name of a binding stands its [`Element`](crate::shader::Element),
+/// The text depends on the values in parentheses, which are the key, and on nothing else: the
+/// function `shader` gets them alone. The section `shader` has the text's label, and what follows
+/// the declarations. A text that needs more than one expression has an `impl` with a function
+/// `shader`, which begins with `Self::declare(label, …)`. Behind the name of a binding stands its [`Element`](crate::shader::Element),
 /// behind the name of a parameter its [`Parameter`], and `= …` if its declaration depends on a
 /// value of the key. A section `optional` may follow the bindings: its elements are options, and a
 /// call gives an option of a binding for each. A section `lists` may precede the bindings: its
 /// elements declare several bindings each, such as [`List`](crate::shader::List), and a call gives
-/// as many. `table NAME;` in front of all bindings declares the table of
+/// them with their names, which debug builds compare. `table NAME;` in front of all bindings declares the table of
 /// [`Device::enqueue_table`](crate::device::Device::enqueue_table).
 macro_rules! declare_program {
+    (@shader [$vis:vis] [$($of:ident: $Of:ty),*]) => {};
+    (@shader [$vis:vis] [$($of:ident: $Of:ty),*] $label:expr => $($text:tt)+) => {
+        $vis fn shader($($of: $Of),*) -> $crate::shader::Shader {
+            Self::declare($label, $($of),*)$($text)+
+        }
+    };
     (
         $(#[$about:meta])*
         $vis:vis struct $Program:ident = $family:literal($($of:ident: $Of:ty),*);
@@ -258,10 +282,11 @@ macro_rules! declare_program {
         bindings { $($binding:ident: $element:expr),* $(,)? }
         $(optional { $($option:ident: $given:expr),* $(,)? })?
         params { $($param:ident: $Param:ty $(= $of_param:expr)?),* $(,)? }
+        $(shader $label:expr => $($text:tt)+)?
     ) => {
         $(#[$about])*
         $vis struct $Program {
-            $($($vis $list: smallvec::SmallVec<[$crate::device::Binding; 8]>,)*)?
+            $($($vis $list: $crate::device::NamedBindings,)*)?
             $($vis $binding: $crate::device::Binding,)*
             $($($vis $option: Option<$crate::device::Binding>,)*)?
             $($vis $param: $Param,)*
@@ -287,13 +312,25 @@ macro_rules! declare_program {
                 shader
             }
 
+            $crate::device::declare_program! {
+                @shader [$vis] [$($of: $Of),*] $($label => $($text)+)?
+            }
+
             /// The program for these values of its key.
             $vis fn of(
                 $($of: $Of),*
             ) -> $crate::device::Specialization<Self, impl Fn() -> $crate::shader::Shader> {
                 let key = $crate::device::Key::new($family);
                 $(let key = $crate::device::KeyPart::add_to(&$of, key);)*
-                $crate::device::Specialization::new(key, move || Self::shader($($of),*))
+                $crate::device::Specialization::new(
+                    key,
+                    move || Self::shader($($of),*),
+                    |shader| {
+                        $($(let shader =
+                            $crate::shader::Element::bind($listed, shader, stringify!($list));)*)?
+                        shader
+                    },
+                )
             }
 
             /// A dispatch with these arguments.
@@ -302,13 +339,25 @@ macro_rules! declare_program {
                 of: &$crate::device::Specialization<Self, F>,
                 grid: $crate::device::Grid,
             ) -> $crate::device::Program<'_> {
-                let bindings = std::iter::empty();
-                $($(let bindings = bindings.chain(self.$list);)*)?
+                let listed = std::iter::empty();
+                $($(let listed = listed.chain(self.$list);)*)?
+                let bindings = of.in_order(listed);
                 $(let bindings = bindings.chain([self.$binding]);)*
                 $($(let bindings = bindings.chain(self.$option);)*)?
                 let params = $crate::device::Params::new();
                 $(let params = $crate::device::Parameter::append_to(self.$param, params);)*
                 of.program(bindings.collect(), params, grid)
+            }
+
+            /// Enqueues a dispatch with these arguments.
+            #[allow(dead_code, reason = "some programs are only enqueued with their operations")]
+            $vis fn enqueue<F: Fn() -> $crate::shader::Shader>(
+                self,
+                device: &$crate::device::Device,
+                of: &$crate::device::Specialization<Self, F>,
+                grid: $crate::device::Grid,
+            ) -> $crate::error::Result<()> {
+                device.enqueue(&self.program(of, grid))
             }
         }
     };
@@ -381,7 +430,8 @@ mod tests {
     fn example(mask: Option<Binding>) -> Example {
         let binding = |unit| Binding { address: 256, bytes: 64, unit };
         let extents = Extents { rows: 3, columns: 4 };
-        let (x, y, parts) = (binding(4), binding(16), SmallVec::from_slice(&[binding(4); 2]));
+        let (x, y) = (binding(4), binding(16));
+        let parts = ["first", "second"].map(|name| (name, binding(4))).into_iter().collect();
         let (seed, steps) = (mask.map(|_| 8 + (9 << 32)), SmallVec::from_slice(&[1, 2]));
         let list = [5, 6, 7];
         Example { parts, x, y, mask, count: 12, extents, list, low: -1, scale: 0.5, seed, steps }
@@ -419,6 +469,15 @@ mod tests {
         assert_eq!((program.shader)().units(), [4, 4, 4, 4, 16, 4]);
         assert_eq!(program.bindings.iter().map(|b| b.unit).collect::<Vec<_>>(), [4, 4, 4, 16, 4]);
         assert_eq!(program.key, Key::new("example").dtype(F32).number(1));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a binding of")]
+    fn a_list_in_another_order_is_refused() {
+        let call = example(None);
+        let parts = call.parts.iter().rev().copied().collect();
+        let _ = Example { parts, ..call }.program(&Example::of(F32, false), Grid::groups(1));
     }
 
     #[test]

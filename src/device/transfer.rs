@@ -13,7 +13,7 @@ use super::program::{Binding, Grid};
 use super::trace::HostWork;
 use super::{Device, Timestamps};
 use crate::error::{Error, Result};
-use crate::shader::{Raw, Shader, WORKGROUP};
+use crate::shader::{Raw, WORKGROUP};
 use parking_lot::Mutex;
 
 /// The bytes of the largest part of a copy between host and device: data on its way takes host
@@ -223,12 +223,7 @@ declare_program! {
     struct CopyBytes = "copy"();
     bindings { src: Raw("u32", 1), dst: Raw("u32", 1) }
     params { count: u32 }
-}
-
-impl CopyBytes {
-    fn shader() -> Shader {
-        Self::declare("copy").copying().body(include_str!("../../shaders/copy.wgsl"))
-    }
+    shader "copy" => .copying().body(include_str!("../../shaders/copy.wgsl"))
 }
 
 /// The type of units of 4 or 16 bytes.
@@ -241,14 +236,9 @@ declare_program! {
     struct CopyUnits = "copy units"(unit: u32);
     bindings { src: Raw(storage(unit), unit), dst: Raw(storage(unit), unit) }
     params { count: usize }
-}
-
-impl CopyUnits {
-    fn shader(unit: u32) -> Shader {
-        Self::declare(format!("copy {}", storage(unit)), unit)
-            .copying()
-            .body(include_str!("../../shaders/copy_units.wgsl"))
-    }
+    shader format!("copy {}", storage(unit)) =>
+        .copying()
+        .body(include_str!("../../shaders/copy_units.wgsl"))
 }
 
 declare_program! {
@@ -256,12 +246,7 @@ declare_program! {
     struct FillBytes = "fill"();
     bindings { dst: Raw("u32", 1) }
     params { count: u32, pattern: u32 }
-}
-
-impl FillBytes {
-    fn shader() -> Shader {
-        Self::declare("fill").body(include_str!("../../shaders/fill.wgsl"))
-    }
+    shader "fill" => .body(include_str!("../../shaders/fill.wgsl"))
 }
 
 declare_program! {
@@ -269,12 +254,7 @@ declare_program! {
     struct FillVectors = "fill vectors"();
     bindings { dst: Raw("vec4<u32>", 16) }
     params { count: usize, pattern: u32 }
-}
-
-impl FillVectors {
-    fn shader() -> Shader {
-        Self::declare("fill vectors").body(include_str!("../../shaders/fill_vectors.wgsl"))
-    }
+    shader "fill vectors" => .body(include_str!("../../shaders/fill_vectors.wgsl"))
 }
 
 fn word_grid(bytes: u64) -> Grid {

@@ -83,9 +83,10 @@ impl Kernel for CheckNumerics {
             let window = (window_limit(device) as usize / x.dtype.size()).min(1 << 30) & !63;
             for first in (0..x.len()).step_by(window) {
                 let count = window.min(x.len() - first);
-                device.enqueue(
-                    &CheckFinite { x: part(&x, first, count), flags: (&flags).into(), count }
-                        .program(&CheckFinite::of(x.dtype), Grid::linear(count, WORKGROUP)),
+                CheckFinite { x: part(&x, first, count), flags: (&flags).into(), count }.enqueue(
+                    device,
+                    &CheckFinite::of(x.dtype),
+                    Grid::linear(count, WORKGROUP),
                 )?;
             }
             let mut bytes = [0; 4];

@@ -121,9 +121,10 @@ impl Kernel for Summary {
         let counted = if self.mode == 5 { 0 } else { x.len() };
         for first in (0..counted).step_by(window) {
             let count = window.min(counted - first);
-            device.enqueue(
-                &DebugCount { x: part(&x, first, count), counters: (&counters).into(), count }
-                    .program(&DebugCount::of(x.dtype), Grid::linear(count, WORKGROUP)),
+            DebugCount { x: part(&x, first, count), counters: (&counters).into(), count }.enqueue(
+                device,
+                &DebugCount::of(x.dtype),
+                Grid::linear(count, WORKGROUP),
             )?;
         }
         let mut list = [0_usize; 2 * SLOTS];
@@ -142,18 +143,16 @@ impl Kernel for Summary {
         }
         let high = if self.mode == 8 { 0 } else { self.id >> 32 };
         let output = self.output;
-        device.enqueue(
-            &DebugSummary {
-                counters: (&counters).into(),
-                y: (&y).into(),
-                count: slots.len(),
-                high: high as u32,
-                infinity: f32::INFINITY,
-                nan: f32::NAN,
-                slots: list,
-            }
-            .program(&DebugSummary::of(output), Grid::linear(slots.len(), WORKGROUP)),
-        )
+        DebugSummary {
+            counters: (&counters).into(),
+            y: (&y).into(),
+            count: slots.len(),
+            high: high as u32,
+            infinity: f32::INFINITY,
+            nan: f32::NAN,
+            slots: list,
+        }
+        .enqueue(device, &DebugSummary::of(output), Grid::linear(slots.len(), WORKGROUP))
     }
 }
 
@@ -190,13 +189,8 @@ declare_program! {
     struct DebugSummary = "debug summary"(dtype: DType);
     bindings { counters: Raw("u32", 4), y: dtype }
     params { count: usize, high: u32, infinity: f32, nan: f32, slots: [usize; 2 * SLOTS] }
-}
-
-impl DebugSummary {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare(format!("debug summary {dtype}"), dtype)
-            .define("T", dtype.value())
-            .body(include_str!("../../shaders/debug/summary.wgsl"))
-            .map("y")
-    }
+    shader format!("debug summary {dtype}") =>
+        .define("T", dtype.value())
+        .body(include_str!("../../shaders/debug/summary.wgsl"))
+        .map("y")
 }

@@ -78,14 +78,12 @@ pub fn splat(ctx: &mut dyn OpContext, value: &Tensor, out: &Tensor) -> Result<()
     let whole = out.address.is_multiple_of(16) && out.bytes().is_multiple_of(16) && !out.is_empty();
     if whole && out.bytes() <= window_limit(ctx.device()) {
         let vectors = (out.bytes() / 16) as usize;
-        return ctx.device().enqueue(
-            &Splat {
-                value: unit.binding(value.address, 1),
-                dst: Binding { address: out.address, bytes: out.bytes(), unit: 16 },
-                count: vectors,
-            }
-            .program(&Splat::of(unit), Grid::linear(vectors, WORKGROUP)),
-        );
+        return Splat {
+            value: unit.binding(value.address, 1),
+            dst: Binding { address: out.address, bytes: out.bytes(), unit: 16 },
+            count: vectors,
+        }
+        .enqueue(ctx.device(), &Splat::of(unit), Grid::linear(vectors, WORKGROUP));
     }
     let walk = Iteration::over(&[out.len()]).operand(&[0], 0).operand(&[1], 0);
     copy_strided(ctx.device(), &walk, value, out)
@@ -151,9 +149,10 @@ fn range(ctx: &mut dyn OpContext) -> Result<()> {
     ctx.device()
         .upload(bounds.address, &[&scalars[0].bytes[..], &scalars[2].bytes[..]].concat())?;
     let count = ctx.device().check_extent(n)?;
-    ctx.device().enqueue(
-        &Range { bounds: (&bounds).into(), y: (&out).into(), count }
-            .program(&Range::of(dtype), Grid::map(n, dtype)),
+    Range { bounds: (&bounds).into(), y: (&out).into(), count }.enqueue(
+        ctx.device(),
+        &Range::of(dtype),
+        Grid::map(n, dtype),
     )
 }
 
@@ -224,14 +223,9 @@ declare_program! {
     struct Splat = "splat"(unit: Unit);
     bindings { value: unit, dst: Raw("vec4<u32>", 16) }
     params { count: usize }
-}
-
-impl Splat {
-    fn shader(unit: Unit) -> Shader {
-        Self::declare(format!("splat {}", unit.bytes()), unit)
-            .define("VALUE", unit.repeated("load_value(0u)"))
-            .body(include_str!("../../shaders/splat.wgsl"))
-    }
+    shader format!("splat {}", unit.bytes()) =>
+        .define("VALUE", unit.repeated("load_value(0u)"))
+        .body(include_str!("../../shaders/splat.wgsl"))
 }
 
 /// Every shader variant.

@@ -105,17 +105,16 @@ impl AssignUpdate {
         };
         for at in (0..old.len()).step_by(window) {
             let count = window.min(old.len() - at);
-            device.enqueue(
-                &UpdateInPlace {
-                    old: (&part(old, at, count)).into(),
-                    delta: (&part(value, at, count)).into(),
-                    y: (&part(new, at, count)).into(),
-                    count,
-                }
-                .program(
-                    &UpdateInPlace::of(self.op, self.operator, self.dtype),
-                    Grid::map(count, self.dtype),
-                ),
+            UpdateInPlace {
+                old: (&part(old, at, count)).into(),
+                delta: (&part(value, at, count)).into(),
+                y: (&part(new, at, count)).into(),
+                count,
+            }
+            .enqueue(
+                device,
+                &UpdateInPlace::of(self.op, self.operator, self.dtype),
+                Grid::map(count, self.dtype),
             )?;
         }
         Ok(())
@@ -127,14 +126,9 @@ declare_program! {
     struct UpdateInPlace = "assign_update"(op: &str, operator: char, dtype: DType);
     bindings { old: dtype, delta: dtype, y: dtype }
     params { count: usize }
-}
-
-impl UpdateInPlace {
-    fn shader(op: &str, operator: char, dtype: DType) -> Shader {
-        Self::declare(format!("{op} {dtype}"), op, operator, dtype)
-            .define("OPERATOR", operator)
-            .define("VALUE", dtype.value())
-            .body(include_str!("../../shaders/assign_update.wgsl"))
-            .map("y")
-    }
+    shader format!("{op} {dtype}") =>
+        .define("OPERATOR", operator)
+        .define("VALUE", dtype.value())
+        .body(include_str!("../../shaders/assign_update.wgsl"))
+        .map("y")
 }

@@ -261,6 +261,11 @@ impl Shader {
             .collect()
     }
 
+    /// The names of its bindings.
+    pub fn binding_names(&self) -> impl Iterator<Item = &'static str> {
+        self.bindings.iter().map(|(name, _)| *name)
+    }
+
     /// Limits this variant to kernels on adapters of these kinds. Under a profile that was forced
     /// upon an adapter, any kernel may choose it.
     #[must_use]

@@ -95,15 +95,10 @@ declare_program! {
     struct Diagonal = "einsum diagonal"(dtype: DType, class: &AccessClass);
     bindings { x: dtype, y: dtype }
     params { count: usize, walk: Iteration = (class, &["x", "apart"]) }
-}
-
-impl Diagonal {
-    fn shader(dtype: DType, class: &AccessClass) -> Shader {
-        Self::declare(format!("einsum diagonal {dtype} {class:?}"), dtype, class)
-            .define("T", dtype.value())
-            .body(include_str!("../../../shaders/einsum/diagonal.wgsl"))
-            .map("y")
-    }
+    shader format!("einsum diagonal {dtype} {class:?}") =>
+        .define("T", dtype.value())
+        .body(include_str!("../../../shaders/einsum/diagonal.wgsl"))
+        .map("y")
 }
 
 /// Enqueues the result whose dimension d is dimension `axes[d]` of `x`, zero where coordinates of
@@ -113,7 +108,7 @@ pub(super) fn diagonal(device: &Device, x: &Tensor, axes: &[usize], y: &Tensor) 
     device.check_extent(y.len())?;
     let (class, count) = (walk.class(), y.len());
     let (of, grid) = (Diagonal::of(x.dtype, &class), Grid::map(count, x.dtype));
-    device.enqueue(&Diagonal { x: x.into(), y: y.into(), count, walk }.program(&of, grid))
+    Diagonal { x: x.into(), y: y.into(), count, walk }.enqueue(device, &of, grid)
 }
 
 /// A walk over the result with `x` and the weighted distances of coordinates. Distances of extent n

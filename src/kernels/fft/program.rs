@@ -122,15 +122,15 @@ impl StageVariant {
         x.into_iter().chain(chirp).chain([y])
     }
 
-    /// Enqueues `count` invocations on the bindings.
+    /// Enqueues `count` invocations on `tensors`.
     pub fn enqueue(
         self,
         device: &Device,
         lines: Lines,
         count: usize,
-        bindings: &[Binding],
+        tensors: &[(&'static str, Binding)],
     ) -> Result<()> {
-        let tensors = bindings.iter().copied().collect();
+        let tensors = tensors.iter().copied().collect();
         let call = StageProgram { tensors, count: device.check_extent(count)?, lines };
         let (of, grid) = (StageProgram::of(self), Grid::linear(count, WORKGROUP));
         let operations = self.part.flops(count * self.stage.operations());

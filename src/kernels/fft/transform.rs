@@ -143,7 +143,7 @@ impl Axis<'_> {
             ctx.device(),
             self.lines(),
             count,
-            &[half.into(), self.y.into()],
+            &[("x", half.into()), ("y", self.y.into())],
         )
     }
 
@@ -200,7 +200,8 @@ impl Axis<'_> {
                 ..lines
             };
             let count = outer * (lines.n / radix) * lines.inner;
-            variant.enqueue(device, told, count, &[source.binding, target.binding])?;
+            let tensors = [("x", source.binding), ("y", target.binding)];
+            variant.enqueue(device, told, count, &tensors)?;
             span *= radix;
             source = target;
         }
@@ -214,7 +215,7 @@ impl Axis<'_> {
         let (chirp, transformed, temps) = (chirp?, transformed?, [a?, b?]);
         let lines = Lines { size, divisor: 1, sign: 1, ..self.lines() };
         let list = factor(size).expect("a size of small factors");
-        self.stage(Stage::Chirp).enqueue(ctx.device(), lines, size, &[Binding::from(&chirp)])?;
+        self.stage(Stage::Chirp).enqueue(ctx.device(), lines, size, &[("y", (&chirp).into())])?;
         let whole = Lines { n: size, inner: 1, available: size, ..lines };
         let end = |t: &Tensor| End { binding: Binding::from(t), extent: size };
         let ends = ((end(&chirp), Load::Complex), (end(&transformed), Keep::Complex));
@@ -239,10 +240,10 @@ impl Axis<'_> {
     ) -> Result<()> {
         let count = rows * size * self.inner;
         let [a, b] = [0, 1].map(|i| End { binding: part(&temps[i], 0, count), extent: size });
-        let (chirp, transformed) = (Binding::from(chirp), Binding::from(transformed));
+        let [chirp, transformed] = [chirp, transformed].map(|t| ("chirp", Binding::from(t)));
         let lines = Lines { size, available: self.extent.min(self.n), ..self.lines() };
         let load = StageVariant { load: self.load, ..self.stage(Stage::ChirpIn) };
-        load.enqueue(device, lines, count, &[x.binding, chirp, a.binding])?;
+        load.enqueue(device, lines, count, &[("x", x.binding), chirp, ("y", a.binding)])?;
         let list = factor(size).expect("a size of small factors");
         let whole = Lines { n: size, available: size, divisor: 1, sign: 1, ..lines };
         let complex = |end: End| (end, Load::Complex);
@@ -250,11 +251,13 @@ impl Axis<'_> {
         // A source is free for later passes once it has been read.
         let spare = |source: usize| [temps[2].clone(), temps[source].clone()];
         self.passes(device, &list, (rows, whole), complex(a), kept(b), &spare(0))?;
-        self.stage(Stage::ChirpMul).enqueue(device, whole, count, &[transformed, b.binding])?;
+        let tensors = [transformed, ("y", b.binding)];
+        self.stage(Stage::ChirpMul).enqueue(device, whole, count, &tensors)?;
         let back = Lines { divisor: size, sign: -1, ..whole };
         self.passes(device, &list, (rows, back), complex(b), kept(a), &spare(1))?;
         let told = Lines { stride: size, kept: y.extent, ..lines };
         let keep = StageVariant { keep: self.keep, ..self.stage(Stage::ChirpOut) };
-        keep.enqueue(device, told, rows * y.extent * self.inner, &[a.binding, chirp, y.binding])
+        let tensors = [("x", a.binding), chirp, ("y", y.binding)];
+        keep.enqueue(device, told, rows * y.extent * self.inner, &tensors)
     }
 }

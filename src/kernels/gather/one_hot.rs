@@ -101,36 +101,37 @@ impl OneHot {
             && dst.address.is_multiple_of(16)
         {
             let runs = classes / per_run;
-            return ctx.device().enqueue(
-                &OneHotRuns {
-                    on: unit.binding(self.on.address, 1),
-                    off: unit.binding(self.off.address, 1),
-                    dst: Binding { address: dst.address, bytes: dst.bytes(), unit: 16 },
-                    indices: indices.binding(0, len),
-                    count: len * runs,
-                    runs,
-                    per_run,
-                    index: indices.params(),
-                }
-                .program(&OneHotRuns::of(unit, variant), Grid::linear(len * runs, WORKGROUP)),
-            );
-        }
-        ctx.device().enqueue(
-            &OneHotElements {
+            return OneHotRuns {
                 on: unit.binding(self.on.address, 1),
                 off: unit.binding(self.off.address, 1),
-                dst: unit.binding(dst.address, u64::from(count)),
+                dst: Binding { address: dst.address, bytes: dst.bytes(), unit: 16 },
                 indices: indices.binding(0, len),
-                count,
-                inner: columns,
-                classes,
-                first: class,
+                count: len * runs,
+                runs,
+                per_run,
                 index: indices.params(),
             }
-            .program(
-                &OneHotElements::of(unit, variant),
-                Grid::linear(unit.invocations(count as usize), WORKGROUP),
-            ),
+            .enqueue(
+                ctx.device(),
+                &OneHotRuns::of(unit, variant),
+                Grid::linear(len * runs, WORKGROUP),
+            );
+        }
+        OneHotElements {
+            on: unit.binding(self.on.address, 1),
+            off: unit.binding(self.off.address, 1),
+            dst: unit.binding(dst.address, u64::from(count)),
+            indices: indices.binding(0, len),
+            count,
+            inner: columns,
+            classes,
+            first: class,
+            index: indices.params(),
+        }
+        .enqueue(
+            ctx.device(),
+            &OneHotElements::of(unit, variant),
+            Grid::linear(unit.invocations(count as usize), WORKGROUP),
         )
     }
 }

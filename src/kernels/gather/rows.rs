@@ -189,14 +189,9 @@ declare_program! {
     pub struct GatherRuns = "gather runs"(variant: IndexVariant);
     bindings { src: DType::U32, dst: Raw("vec4<u32>", 16), indices: IndexRuns(variant) }
     params { table: TableParams }
-}
-
-impl GatherRuns {
-    pub fn shader(variant: IndexVariant) -> Shader {
-        Self::declare(format!("gather runs {variant:?}"), variant)
-            .library("quotient")
-            .body(include_str!("../../../shaders/gather/runs.wgsl"))
-    }
+    shader format!("gather runs {variant:?}") =>
+        .library("quotient")
+        .body(include_str!("../../../shaders/gather/runs.wgsl"))
 }
 
 declare_program! {

@@ -91,12 +91,7 @@ declare_program! {
     struct AdjustContrast = "contrast"(input: DType, output: DType);
     bindings { x: input, mean: F32, factor: F32, low: F32, high: F32, y: output }
     params { count: usize, image: usize, channels: usize, bounded: bool }
-}
-
-impl AdjustContrast {
-    fn shader(input: DType, output: DType) -> Shader {
-        Self::declare(format!("contrast {input} to {output}"), input, output)
-            .body(include_str!("../../../shaders/image/contrast.wgsl"))
-            .map("y")
-    }
+    shader format!("contrast {input} to {output}") =>
+        .body(include_str!("../../../shaders/image/contrast.wgsl"))
+        .map("y")
 }

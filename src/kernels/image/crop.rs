@@ -101,25 +101,18 @@ fn crop_and_resize(ctx: &mut dyn OpContext, bilinear: bool, outside: f32) -> Res
         return Ok(());
     }
     let dtype = image.dtype;
-    device.enqueue(
-        &CropAndResize {
-            image: (&image).into(),
-            boxes: (&boxes).into(),
-            indices: (&indices).into(),
-            crops: (&crops).into(),
-            count: crops.len(),
-            sizes: CropSizes {
-                height,
-                width,
-                crop_height: crops.dims[1],
-                crop_width: crops.dims[2],
-            },
-            depth,
-            bilinear,
-            outside,
-        }
-        .program(&CropAndResize::of(dtype), Grid::map(crops.len(), F32)),
-    )
+    CropAndResize {
+        image: (&image).into(),
+        boxes: (&boxes).into(),
+        indices: (&indices).into(),
+        crops: (&crops).into(),
+        count: crops.len(),
+        sizes: CropSizes { height, width, crop_height: crops.dims[1], crop_width: crops.dims[2] },
+        depth,
+        bilinear,
+        outside,
+    }
+    .enqueue(device, &CropAndResize::of(dtype), Grid::map(crops.len(), F32))
 }
 
 declare_params! {
@@ -134,13 +127,8 @@ declare_program! {
     struct CropAndResize = "crop and resize"(dtype: DType);
     bindings { image: dtype, boxes: F32, indices: I32, crops: F32 }
     params { count: usize, sizes: CropSizes, depth: usize, bilinear: bool, outside: f32 }
-}
-
-impl CropAndResize {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare(format!("crop and resize {dtype}"), dtype)
-            .body(BOXES)
-            .body(include_str!("../../../shaders/image/crop.wgsl"))
-            .map("crops")
-    }
+    shader format!("crop and resize {dtype}") =>
+        .body(BOXES)
+        .body(include_str!("../../../shaders/image/crop.wgsl"))
+        .map("crops")
 }

@@ -113,16 +113,11 @@ declare_program! {
     struct CropGradImage = "crop grad image"(dtype: DType);
     bindings { grads: F32, boxes: F32, indices: I32, sums: dtype }
     params { count: usize, sizes: CropSizes, depth: usize, bilinear: bool, part: Part }
-}
-
-impl CropGradImage {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare(format!("crop grad image {dtype}"), dtype)
-            .define("REAL", dtype.value())
-            .body(BOXES)
-            .body(include_str!("../../../shaders/image/crop_grad_image.wgsl"))
-            .map("sums")
-    }
+    shader format!("crop grad image {dtype}") =>
+        .define("REAL", dtype.value())
+        .body(BOXES)
+        .body(include_str!("../../../shaders/image/crop_grad_image.wgsl"))
+        .map("sums")
 }
 
 /// Inputs: grads (float32), image, boxes, box_ind.
@@ -152,20 +147,18 @@ fn grad_boxes(ctx: &mut dyn OpContext) -> Result<()> {
     check_extents(device, &[&grads, &image, &per_position])?;
     let dtype = image.dtype;
     let positions = per_position.len() / 4;
-    device.enqueue(
-        &CropGradBoxes {
-            grads: (&grads).into(),
-            image: (&image).into(),
-            boxes: (&boxes).into(),
-            indices: (&indices).into(),
-            sums: (&per_position).into(),
-            count: positions,
-            sizes: CropSizes { height, width, crop_height: rows, crop_width: columns },
-            depth,
-            box_count: count,
-        }
-        .program(&CropGradBoxes::of(dtype, steps), Grid::map(positions, F32)),
-    )?;
+    CropGradBoxes {
+        grads: (&grads).into(),
+        image: (&image).into(),
+        boxes: (&boxes).into(),
+        indices: (&indices).into(),
+        sums: (&per_position).into(),
+        count: positions,
+        sizes: CropSizes { height, width, crop_height: rows, crop_width: columns },
+        depth,
+        box_count: count,
+    }
+    .enqueue(device, &CropGradBoxes::of(dtype, steps), Grid::map(positions, F32))?;
     sum(ctx, &per_position, &per_row)?;
     sum(ctx, &per_row, &result)
 }
@@ -191,12 +184,7 @@ declare_program! {
     struct CropGradBoxes = "crop grad boxes"(dtype: DType, steps: u32);
     bindings { grads: F32, image: dtype, boxes: F32, indices: I32, sums: F32 }
     params { count: usize, sizes: CropSizes, depth: usize, box_count: usize }
-}
-
-impl CropGradBoxes {
-    fn shader(dtype: DType, steps: u32) -> Shader {
-        Self::declare(format!("crop grad boxes {dtype} by {steps}"), dtype, steps)
-            .body(BOXES)
-            .unrolled(steps, include_str!("../../../shaders/image/crop_grad_boxes.wgsl"))
-    }
+    shader format!("crop grad boxes {dtype} by {steps}") =>
+        .body(BOXES)
+        .unrolled(steps, include_str!("../../../shaders/image/crop_grad_boxes.wgsl"))
 }

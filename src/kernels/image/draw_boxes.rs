@@ -106,16 +106,11 @@ declare_program! {
         count: usize, height: usize, width: usize, depth: usize, box_count: usize, first: usize,
         end: usize, rows: usize, channels: usize,
     }
-}
-
-impl DrawBoxes {
-    fn shader(dtype: DType, own: bool) -> Shader {
-        Self::declare(format!("draw boxes {dtype} own={own}"), dtype, own)
-            .library("quotient")
-            .body(if own { TABLE } else { DEFAULT })
-            .body(include_str!("../../../shaders/image/draw_boxes.wgsl"))
-            .map("y")
-    }
+    shader format!("draw boxes {dtype} own={own}") =>
+        .library("quotient")
+        .body(if own { TABLE } else { DEFAULT })
+        .body(include_str!("../../../shaders/image/draw_boxes.wgsl"))
+        .map("y")
 }
 
 const TABLE: &str = "fn color(i: u32, channel: u32) -> f32 {

@@ -188,13 +188,15 @@ impl Resize {
         }
         let pixels = |t: &Tensor| t.dims[..3].iter().product::<usize>() * channels;
         let count = pixels(y);
-        device.enqueue(
-            &ResizeNearest {
-                src: unit.binding(x.address, pixels(x) as u64),
-                dst: unit.binding(y.address, count as u64),
-                planes: self.planes(count, channels, rows, columns),
-            }
-            .program(&ResizeNearest::of(unit), Grid::linear(unit.invocations(count), WORKGROUP)),
+        ResizeNearest {
+            src: unit.binding(x.address, pixels(x) as u64),
+            dst: unit.binding(y.address, count as u64),
+            planes: self.planes(count, channels, rows, columns),
+        }
+        .enqueue(
+            device,
+            &ResizeNearest::of(unit),
+            Grid::linear(unit.invocations(count), WORKGROUP),
         )
     }
 
@@ -272,14 +274,12 @@ impl Resize {
         columns: Axis,
     ) -> Result<()> {
         let launch = Launch::of(dy, dx, dx.dims[3]);
-        device.enqueue(
-            &ResizeNearestGrad {
-                src: launch.binding(dy),
-                dst: launch.binding(dx),
-                planes: self.planes(launch.count, launch.inner, rows, columns),
-            }
-            .program(&ResizeNearestGrad::of(dx.dtype, launch.wide), launch.grid(dx)),
-        )
+        ResizeNearestGrad {
+            src: launch.binding(dy),
+            dst: launch.binding(dx),
+            planes: self.planes(launch.count, launch.inner, rows, columns),
+        }
+        .enqueue(device, &ResizeNearestGrad::of(dx.dtype, launch.wide), launch.grid(dx))
     }
 
     fn gather(

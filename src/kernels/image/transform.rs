@@ -94,24 +94,22 @@ impl Transform {
             return Ok(());
         }
         let dtype = images.dtype;
-        device.enqueue(
-            &ProjectiveTransform {
-                images: (&images).into(),
-                transforms: (&transforms).into(),
-                result: (&result).into(),
-                count: result.len(),
-                height,
-                width,
-                channels,
-                rows,
-                columns,
-                mode: self.mode,
-                bilinear: self.bilinear,
-                stride: if transforms.dims[0] == 1 { 0 } else { 8 },
-                fill,
-            }
-            .program(&ProjectiveTransform::of(dtype), Grid::map(result.len(), dtype)),
-        )
+        ProjectiveTransform {
+            images: (&images).into(),
+            transforms: (&transforms).into(),
+            result: (&result).into(),
+            count: result.len(),
+            height,
+            width,
+            channels,
+            rows,
+            columns,
+            mode: self.mode,
+            bilinear: self.bilinear,
+            stride: if transforms.dims[0] == 1 { 0 } else { 8 },
+            fill,
+        }
+        .enqueue(device, &ProjectiveTransform::of(dtype), Grid::map(result.len(), dtype))
     }
 }
 

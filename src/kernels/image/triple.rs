@@ -118,15 +118,13 @@ fn compute(ctx: &mut dyn OpContext, row: &'static Row) -> Result<()> {
         return Ok(());
     }
     let dtype = x.dtype;
-    device.enqueue(
-        &Triples {
-            x: (&x).into(),
-            y: (&y).into(),
-            second: second.as_ref().map(Into::into),
-            count: y.len(),
-        }
-        .program(&Triples::of(row, dtype), Grid::map(y.len(), dtype)),
-    )
+    Triples {
+        x: (&x).into(),
+        y: (&y).into(),
+        second: second.as_ref().map(Into::into),
+        count: y.len(),
+    }
+    .enqueue(device, &Triples::of(row, dtype), Grid::map(y.len(), dtype))
 }
 
 impl KeyPart for &Row {

@@ -67,39 +67,36 @@ fn eigen(ctx: &mut dyn OpContext, vectors: bool) -> Result<()> {
     let order = ctx.temp(I32, &dims)?;
     let device = ctx.device();
     let elements = device.check_extent(x.len())?;
-    device.enqueue(
-        &BeginEigen {
-            x: Binding::from(&x),
-            basis: Binding::from(&basis),
-            a: Binding::from(&a),
-            count: elements,
-            n,
-        }
-        .program(&BeginEigen::of(dtype), Grid::map(x.len(), dtype)),
-    )?;
+    BeginEigen {
+        x: Binding::from(&x),
+        basis: Binding::from(&basis),
+        a: Binding::from(&a),
+        count: elements,
+        n,
+    }
+    .enqueue(device, &BeginEigen::of(dtype), Grid::map(x.len(), dtype))?;
     rotate(device, [&a, &basis, &table], count, n)?;
-    device.enqueue(
-        &Diagonal { a: Binding::from(&a), y: Binding::from(&values), count: values.len(), n }
-            .program(&Diagonal::of(dtype), Grid::map(values.len(), dtype)),
+    Diagonal { a: Binding::from(&a), y: Binding::from(&values), count: values.len(), n }.enqueue(
+        device,
+        &Diagonal::of(dtype),
+        Grid::map(values.len(), dtype),
     )?;
     sort(device, &values, n, false, &e, &order)?;
     if !vectors {
         return Ok(());
     }
-    device.enqueue(
-        &Pick {
-            x: (&basis).into(),
-            order: (&order).into(),
-            norm: (&values).into(),
-            scale: (&values).into(),
-            y: (&v).into(),
-            count: v.len(),
-            rows: n,
-            cols: n,
-            k: n,
-        }
-        .program(&Pick::of(dtype, Picked::Eigen), Grid::map(v.len(), dtype)),
-    )
+    Pick {
+        x: (&basis).into(),
+        order: (&order).into(),
+        norm: (&values).into(),
+        scale: (&values).into(),
+        y: (&v).into(),
+        count: v.len(),
+        rows: n,
+        cols: n,
+        k: n,
+    }
+    .enqueue(device, &Pick::of(dtype, Picked::Eigen), Grid::map(v.len(), dtype))
 }
 
 /// All sweeps over `count` matrices of `n` rows.
@@ -176,15 +173,10 @@ declare_program! {
     struct BeginEigen = "linalg eigen begin"(dtype: DType);
     bindings { x: dtype, basis: dtype, a: dtype }
     params { count: u32, n: usize }
-}
-
-impl BeginEigen {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare("linalg eigen begin", dtype)
-            .numbers(dtype)
-            .body(include_str!("../../../shaders/linalg/eigen_begin.wgsl"))
-            .map("a")
-    }
+    shader "linalg eigen begin" =>
+        .numbers(dtype)
+        .body(include_str!("../../../shaders/linalg/eigen_begin.wgsl"))
+        .map("a")
 }
 
 declare_program! {
@@ -192,15 +184,10 @@ declare_program! {
     struct Diagonal = "linalg eigen diagonal"(dtype: DType);
     bindings { a: dtype, y: dtype }
     params { count: usize, n: usize }
-}
-
-impl Diagonal {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare("linalg eigen diagonal", dtype)
-            .body(&format!(
-                "fn value(t: u32) -> {} {{\n    return load_a(t * p.n + t % p.n);\n}}",
-                dtype.value()
-            ))
-            .map("y")
-    }
+    shader "linalg eigen diagonal" =>
+        .body(&format!(
+            "fn value(t: u32) -> {} {{\n    return load_a(t * p.n + t % p.n);\n}}",
+            dtype.value()
+        ))
+        .map("y")
 }

@@ -259,14 +259,12 @@ fn lu(ctx: &mut dyn OpContext, index: DType) -> Result<()> {
     if index == I32 {
         return Ok(());
     }
-    device.enqueue(
-        &WidenPermutation {
-            x: Binding::from(&decomposition.permutation),
-            y: Binding::from(&permutation),
-            count: permutation.len(),
-        }
-        .program(&WidenPermutation::of(), Grid::map(permutation.len(), I64)),
-    )
+    WidenPermutation {
+        x: Binding::from(&decomposition.permutation),
+        y: Binding::from(&permutation),
+        count: permutation.len(),
+    }
+    .enqueue(device, &WidenPermutation::of(), Grid::map(permutation.len(), I64))
 }
 
 declare_program! {
@@ -274,14 +272,9 @@ declare_program! {
     struct WidenPermutation = "linalg widen"();
     bindings { x: I32, y: I64 }
     params { count: usize }
-}
-
-impl WidenPermutation {
-    fn shader() -> Shader {
-        Self::declare("linalg widen")
-            .body("fn value(i: u32) -> i64 {\n    return i64(load_x(i));\n}")
-            .map("y")
-    }
+    shader "linalg widen" =>
+        .body("fn value(i: u32) -> i64 {\n    return i64(load_x(i));\n}")
+        .map("y")
 }
 
 fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {

@@ -46,19 +46,10 @@ declare_program! {
     struct OrderRows = "linalg order"(dtype: DType, descending: bool);
     bindings { x: dtype, y: dtype, order: I32 }
     params { count: u32, k: usize }
-}
-
-impl OrderRows {
-    fn shader(dtype: DType, descending: bool) -> Shader {
-        Self::declare(
-            if descending { "linalg order, descending" } else { "linalg order, ascending" },
-            dtype,
-            descending,
-        )
+    shader if descending { "linalg order, descending" } else { "linalg order, ascending" } =>
         .numbers(dtype)
         .define("BEFORE", if descending { "a > b" } else { "a < b" })
         .body(include_str!("../../../shaders/linalg/order.wgsl"))
-    }
 }
 
 /// The matrices whose columns [`Pick`] takes in the order of a sort.

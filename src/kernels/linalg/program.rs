@@ -203,18 +203,14 @@ declare_program! {
         a_matrix: usize, a_row: usize, a_col: usize, b_at: usize, b_matrix: usize, b_row: usize,
         b_col: usize, c_at: usize, c_matrix: usize, c_row: usize, lower: bool,
     }
-}
-
-impl Update {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare("linalg update", dtype).numbers(dtype).workgroup([UPDATERS, 1, 1]).body(
+    shader "linalg update" =>
+        .numbers(dtype).workgroup([UPDATERS, 1, 1]).body(
             if dtype.is_complex() {
                 include_str!("../../../shaders/linalg/update_complex.wgsl")
             } else {
                 include_str!("../../../shaders/linalg/update.wgsl")
             },
         )
-    }
 }
 
 /// How [`map`] computes an element of its result.
@@ -298,16 +294,11 @@ declare_program! {
         count: u32, rows: usize, cols: usize, x_matrix: usize, x_row: usize, x_col: usize,
         others: usize, nan: f32,
     }
-}
-
-impl MapMatrices {
-    fn shader(dtype: DType, kind: Map) -> Shader {
-        Self::declare(format!("linalg map {kind:?}"), dtype, kind)
-            .numbers(dtype)
-            .define("ELEMENT", kind.element())
-            .body(include_str!("../../../shaders/linalg/map.wgsl"))
-            .map("y")
-    }
+    shader format!("linalg map {kind:?}") =>
+        .numbers(dtype)
+        .define("ELEMENT", kind.element())
+        .body(include_str!("../../../shaders/linalg/map.wgsl"))
+        .map("y")
 }
 
 /// Fills the matrices `y` of `rows` x `cols` from `x`, and from `other` if the map reads it
@@ -328,22 +319,20 @@ pub fn map(
         return Ok(());
     }
     let dtype = y.dtype;
-    device.enqueue(
-        &MapMatrices {
-            x: x.tensor.into(),
-            other: Binding::from(other),
-            y: Binding::from(y),
-            count: device.check_extent(count)?,
-            rows,
-            cols,
-            x_matrix: x.matrix,
-            x_row: x.row,
-            x_col: x.col,
-            others,
-            nan: f32::NAN,
-        }
-        .program(&MapMatrices::of(dtype, kind), Grid::map(count, dtype)),
-    )
+    MapMatrices {
+        x: x.tensor.into(),
+        other: Binding::from(other),
+        y: Binding::from(y),
+        count: device.check_extent(count)?,
+        rows,
+        cols,
+        x_matrix: x.matrix,
+        x_row: x.row,
+        x_col: x.col,
+        others,
+        nan: f32::NAN,
+    }
+    .enqueue(device, &MapMatrices::of(dtype, kind), Grid::map(count, dtype))
 }
 
 /// Every shader variant of this file.

@@ -107,20 +107,18 @@ impl Kernel for Svd {
         for (picked, from, to, cols) in
             [(Picked::SvdLeft, &work.w, long, cols), (Picked::SvdRight, &work.v, short, k)]
         {
-            device.enqueue(
-                &Pick {
-                    x: from.into(),
-                    order: (&work.order).into(),
-                    norm: (&work.norm).into(),
-                    scale: (&work.scale).into(),
-                    y: to.into(),
-                    count: to.len(),
-                    rows: to.len() / count / cols,
-                    cols,
-                    k,
-                }
-                .program(&Pick::of(dtype, picked), Grid::map(to.len(), dtype)),
-            )?;
+            Pick {
+                x: from.into(),
+                order: (&work.order).into(),
+                norm: (&work.norm).into(),
+                scale: (&work.scale).into(),
+                y: to.into(),
+                count: to.len(),
+                rows: to.len() / count / cols,
+                cols,
+                k,
+            }
+            .enqueue(device, &Pick::of(dtype, picked), Grid::map(to.len(), dtype))?;
         }
         complete(device, long, &s, Basis { batch: count, r, cols, k })
     }
@@ -149,19 +147,17 @@ impl Work {
                 ITERATIONS * 256
             )));
         }
-        device.enqueue(
-            &BeginSvd {
-                x: Binding::from(x),
-                w: Binding::from(&self.w),
-                basis: Binding::from(&self.v),
-                scale: Binding::from(&self.scale),
-                batch: count,
-                k,
-                r,
-                wide,
-            }
-            .program(&BeginSvd::of(dtype), Grid::groups(count)),
-        )?;
+        BeginSvd {
+            x: Binding::from(x),
+            w: Binding::from(&self.w),
+            basis: Binding::from(&self.v),
+            scale: Binding::from(&self.scale),
+            batch: count,
+            k,
+            r,
+            wide,
+        }
+        .enqueue(device, &BeginSvd::of(dtype), Grid::groups(count))?;
         let workgroup = workgroup(r);
         let pairs = k.div_ceil(2);
         let rounds = if k < 2 { 0 } else { sweeps(dtype, k) * (2 * pairs - 1) };
@@ -222,19 +218,17 @@ fn complete(device: &Device, u: &Tensor, s: &Tensor, basis: Basis) -> Result<()>
         // The binding of an empty tensor needs some memory: u's own memory serves, and is not
         // written through this binding.
         let s = if s.is_empty() { u } else { s };
-        device.enqueue(
-            &CompleteBasis {
-                u: Binding::from(u),
-                s: Binding::from(s),
-                batch,
-                r,
-                cols,
-                k,
-                first,
-                end: cols.min(first + steps),
-            }
-            .program(&CompleteBasis::of(dtype, branches), Grid::groups(batch)),
-        )?;
+        CompleteBasis {
+            u: Binding::from(u),
+            s: Binding::from(s),
+            batch,
+            r,
+            cols,
+            k,
+            first,
+            end: cols.min(first + steps),
+        }
+        .enqueue(device, &CompleteBasis::of(dtype, branches), Grid::groups(batch))?;
     }
     Ok(())
 }
@@ -268,16 +262,11 @@ declare_program! {
     struct RotateColumns = "linalg svd step"(dtype: DType, workgroup: u32);
     bindings { w: dtype, basis: dtype }
     params { batch: usize, k: usize, r: usize, pairs: usize, round: usize }
-}
-
-impl RotateColumns {
-    fn shader(dtype: DType, workgroup: u32) -> Shader {
-        Self::declare("linalg svd step", dtype, workgroup)
-            .workgroup([workgroup, 1, 1])
-            .define("REAL", real(dtype))
-            .define("EPSILON", literal(dtype, epsilon(dtype) / 4.0))
-            .body(include_str!("../../../shaders/linalg/svd_step.wgsl"))
-    }
+    shader "linalg svd step" =>
+        .workgroup([workgroup, 1, 1])
+        .define("REAL", real(dtype))
+        .define("EPSILON", literal(dtype, epsilon(dtype) / 4.0))
+        .body(include_str!("../../../shaders/linalg/svd_step.wgsl"))
 }
 
 declare_program! {
@@ -285,15 +274,10 @@ declare_program! {
     struct ColumnNorms = "linalg svd norm"(dtype: DType, workgroup: u32);
     bindings { w: dtype, scale: dtype, norm: dtype }
     params { rows: usize, k: usize, r: usize }
-}
-
-impl ColumnNorms {
-    fn shader(dtype: DType, workgroup: u32) -> Shader {
-        Self::declare("linalg svd norm", dtype, workgroup)
-            .workgroup([workgroup, 1, 1])
-            .define("REAL", real(dtype))
-            .body(include_str!("../../../shaders/linalg/svd_norm.wgsl"))
-    }
+    shader "linalg svd norm" =>
+        .workgroup([workgroup, 1, 1])
+        .define("REAL", real(dtype))
+        .body(include_str!("../../../shaders/linalg/svd_norm.wgsl"))
 }
 
 declare_program! {

@@ -108,14 +108,9 @@ declare_program! {
     params {
         count: usize, n: usize, cols: usize, first: usize, end: usize, backward: bool, pivot: bool,
     }
-}
-
-impl SolveTridiagonal {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare("linalg tridiagonal solve", dtype)
-            .numbers(dtype)
-            .body(include_str!("../../../shaders/linalg/tridiagonal_solve.wgsl"))
-    }
+    shader "linalg tridiagonal solve" =>
+        .numbers(dtype)
+        .body(include_str!("../../../shaders/linalg/tridiagonal_solve.wgsl"))
 }
 
 fn multiply(ctx: &mut dyn OpContext) -> Result<()> {
@@ -162,13 +157,8 @@ declare_program! {
     struct MultiplyTridiagonal = "linalg tridiagonal multiply"(dtype: DType);
     bindings { above: dtype, middle: dtype, below: dtype, x: dtype, y: dtype }
     params { count: u32, n: usize, cols: usize }
-}
-
-impl MultiplyTridiagonal {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare("linalg tridiagonal multiply", dtype)
-            .numbers(dtype)
-            .body(include_str!("../../../shaders/linalg/tridiagonal_multiply.wgsl"))
-            .map("y")
-    }
+    shader "linalg tridiagonal multiply" =>
+        .numbers(dtype)
+        .body(include_str!("../../../shaders/linalg/tridiagonal_multiply.wgsl"))
+        .map("y")
 }

@@ -169,12 +169,12 @@ impl Blocks {
             let ([rows, columns, _], [src_batch, dst_batch]) =
                 (matrices.extents, matrices.batch_steps);
             let call = TransposeBlocks { src, dst, rows, columns, src_batch, dst_batch, steps };
-            return device.enqueue(&call.program(&TransposeBlocks::of(unit), matrices.grid()));
+            return call.enqueue(device, &TransposeBlocks::of(unit), matrices.grid());
         }
         let (count, walk) = (device.check_extent(self.walk.len())?, self.walk.clone());
         let grid = Grid::linear(count as usize, WORKGROUP);
         let call = MoveBlocks { src, dst, count, steps, walk };
-        device.enqueue(&call.program(&MoveBlocks::of(unit, &class), grid))
+        call.enqueue(device, &MoveBlocks::of(unit, &class), grid)
     }
 }
 

@@ -144,7 +144,7 @@ fn run(
         background: bytemuck::pod_read_unaligned(&background),
     };
     let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
-    ctx.device().enqueue(&call.program(&DiagonalsProgram::of(kind, unit), grid))
+    call.enqueue(ctx.device(), &DiagonalsProgram::of(kind, unit), grid)
 }
 
 enum_key_parts!(Kind);

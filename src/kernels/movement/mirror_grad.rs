@@ -8,7 +8,6 @@ use crate::dtype::{DType, types};
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::require;
-use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor};
 
 /// Types with a gradient.
@@ -62,7 +61,7 @@ fn fold_axis(
     let (extent, padded, [before, after]) = (dst.dims[d], src.dims[d], pads);
     let (src, dst, skip) = (src.into(), dst.into(), rule == Rule::Reflect);
     let call = FoldAxis { src, dst, count, inner, extent, padded, before, after, skip };
-    ctx.device().enqueue(&call.program(&FoldAxis::of(dtype), Grid::map(count, dtype)))
+    call.enqueue(ctx.device(), &FoldAxis::of(dtype), Grid::map(count, dtype))
 }
 
 declare_program! {
@@ -73,13 +72,8 @@ declare_program! {
         count: usize, inner: usize, extent: usize, padded: usize, before: usize, after: usize,
         skip: bool,
     }
-}
-
-impl FoldAxis {
-    pub fn shader(dtype: DType) -> Shader {
-        Self::declare(format!("mirror_grad {dtype}"), dtype)
-            .define("VALUE", dtype.value())
-            .body(include_str!("../../../shaders/movement/mirror_grad.wgsl"))
-            .map("dst")
-    }
+    shader format!("mirror_grad {dtype}") =>
+        .define("VALUE", dtype.value())
+        .body(include_str!("../../../shaders/movement/mirror_grad.wgsl"))
+        .map("dst")
 }

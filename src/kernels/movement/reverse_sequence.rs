@@ -79,7 +79,7 @@ impl Kernel for ReverseSequence {
             let [x, y] = [&x, &y].map(|t| part(t, first, count));
             let (grid, x, y) = (Grid::map(count, x.dtype), (&x).into(), (&y).into());
             let call = Reverse { x, lengths, y, count, first, stride, extent, batch_stride, batch };
-            device.enqueue(&call.program(&of, grid))?;
+            call.enqueue(device, &of, grid)?;
         }
         Ok(())
     }
@@ -98,13 +98,8 @@ declare_program! {
         count: usize, first: usize, stride: usize, extent: usize, batch_stride: usize,
         batch: usize,
     }
-}
-
-impl Reverse {
-    fn shader(dtype: DType, index: DType) -> Shader {
-        Self::declare(format!("reverse sequence {dtype} {index}"), dtype, index)
-            .define("VALUE", dtype.value())
-            .body(include_str!("../../../shaders/movement/reverse_sequence.wgsl"))
-            .map("y")
-    }
+    shader format!("reverse sequence {dtype} {index}") =>
+        .define("VALUE", dtype.value())
+        .body(include_str!("../../../shaders/movement/reverse_sequence.wgsl"))
+        .map("y")
 }

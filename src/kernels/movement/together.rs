@@ -71,7 +71,7 @@ pub fn enqueue(
         let count = device.check_extent(outer * columns)? as usize;
         let part = |s: &&Section| unit.binding(s.tensor.address, outer as u64 * units(s.row));
         let call = Together {
-            parts: sections.iter().map(part).collect(),
+            parts: NAMES.into_iter().zip(sections.iter().map(part)).collect(),
             whole: unit.binding(whole.address, outer as u64 * units(total)),
             count,
             columns,
@@ -80,7 +80,7 @@ pub fn enqueue(
             ends,
         };
         let of = Together::of(unit, sections.len(), direction);
-        device.enqueue(&call.program(&of, Grid::linear(count, WORKGROUP)))?;
+        call.enqueue(device, &of, Grid::linear(count, WORKGROUP))?;
     }
     Ok(true)
 }

@@ -55,7 +55,7 @@ impl Four {
         let (dst, walk) = (Binding { unit: 16, ..dst }, walk.clone());
         let call = StridedVec4s { src, dst, count: vec4s, step, walk };
         let grid = Grid::linear(vec4s as usize, WORKGROUP);
-        device.enqueue(&call.program(&StridedVec4s::of(self, &class), grid))
+        call.enqueue(device, &StridedVec4s::of(self, &class), grid)
     }
 
     const fn source(self) -> Storage {

@@ -239,7 +239,7 @@ impl Walk {
             return four.enqueue(device, &walk, count, src, dst);
         }
         let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
-        device.enqueue(&Strided { src, dst, count, walk }.program(&Strided::of(unit, &class), grid))
+        Strided { src, dst, count, walk }.enqueue(device, &Strided::of(unit, &class), grid)
     }
 
     /// The walk as a batch of matrix transposes, if it is one and would fill the tiles.
@@ -271,7 +271,7 @@ impl Walk {
         let side = tile(self.unit) as usize;
         let matrix = transpose.rows.div_ceil(side) * transpose.columns.div_ceil(side);
         let grid = Grid::groups(matrix * transpose.batches);
-        device.enqueue(&transpose.program(&Transpose::of(self.unit), grid))
+        transpose.enqueue(device, &Transpose::of(self.unit), grid)
     }
 }
 
@@ -312,13 +312,8 @@ declare_program! {
     pub struct Transpose = "transpose"(unit: Unit);
     bindings { src: unit, dst: unit }
     params { batches: usize, rows: usize, columns: usize, batch_stride: usize, row_stride: usize }
-}
-
-impl Transpose {
-    pub fn shader(unit: Unit) -> Shader {
-        Self::declare(format!("transpose {}", unit.bytes()), unit)
-            .define("TILE", tile(unit).to_string())
-            .define("ELEMENT", unit.wgsl())
-            .body(include_str!("../../../shaders/movement/transpose.wgsl"))
-    }
+    shader format!("transpose {}", unit.bytes()) =>
+        .define("TILE", tile(unit).to_string())
+        .define("ELEMENT", unit.wgsl())
+        .body(include_str!("../../../shaders/movement/transpose.wgsl"))
 }

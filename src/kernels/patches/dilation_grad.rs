@@ -171,15 +171,10 @@ declare_program! {
     struct InputGradient = "dilation input"(dtype: DType, steps: u32);
     bindings { taken: U32, dy: dtype, dx: dtype }
     params { count: usize, geometry: WindowParams }
-}
-
-impl InputGradient {
-    fn shader(dtype: DType, steps: u32) -> Shader {
-        Self::declare(format!("dilation input {dtype} by {steps}"), dtype, steps)
-            .define("REAL", dtype.value())
-            .unrolled(steps, include_str!("../../../shaders/patches/dilation_input.wgsl"))
-            .map("dx")
-    }
+    shader format!("dilation input {dtype} by {steps}") =>
+        .define("REAL", dtype.value())
+        .unrolled(steps, include_str!("../../../shaders/patches/dilation_input.wgsl"))
+        .map("dx")
 }
 
 declare_program! {
@@ -187,15 +182,10 @@ declare_program! {
     struct FilterGradient = "dilation filter"(dtype: DType, sum: DType);
     bindings { taken: U32, dy: dtype, partial: sum }
     params { count: usize, geometry: WindowParams, windows: usize, run: usize }
-}
-
-impl FilterGradient {
-    fn shader(dtype: DType, sum: DType) -> Shader {
-        Self::declare(format!("dilation filter {dtype}"), dtype, sum)
-            .define("REAL", sum.value())
-            .body(include_str!("../../../shaders/patches/dilation_filter.wgsl"))
-            .map("partial")
-    }
+    shader format!("dilation filter {dtype}") =>
+        .define("REAL", sum.value())
+        .body(include_str!("../../../shaders/patches/dilation_filter.wgsl"))
+        .map("partial")
 }
 
 declare_program! {
@@ -203,13 +193,8 @@ declare_program! {
     struct FoldDilation = "dilation fold"(sum: DType, dtype: DType);
     bindings { partial: sum, y: dtype }
     params { count: usize, columns: usize, splits: usize, run: usize }
-}
-
-impl FoldDilation {
-    fn shader(sum: DType, dtype: DType) -> Shader {
-        Self::declare(format!("dilation fold {sum} to {dtype}"), sum, dtype)
-            .define("REAL", sum.value())
-            .body(include_str!("../../../shaders/patches/dilation_fold.wgsl"))
-            .map("y")
-    }
+    shader format!("dilation fold {sum} to {dtype}") =>
+        .define("REAL", sum.value())
+        .body(include_str!("../../../shaders/patches/dilation_fold.wgsl"))
+        .map("y")
 }

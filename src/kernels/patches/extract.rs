@@ -129,20 +129,22 @@ fn enqueue(ctx: &dyn OpContext, g: &Geometry, x: &Tensor, y: &Tensor) -> Result<
     let units = |t: &Tensor| t.len() / all * channels;
     device.check_extent(units(x))?;
     let count = device.check_extent(units(y))? as usize;
-    device.enqueue(
-        &ExtractPatches {
-            src: unit.binding(x.address, units(x) as u64),
-            dst: unit.binding(y.address, count as u64),
-            count,
-            channels,
-            input: Axes(g.input),
-            output: Axes(g.output),
-            kernel: Axes(g.kernel),
-            stride: Axes(g.stride),
-            rate: Axes(g.dilation),
-            pad: Axes(g.pad),
-        }
-        .program(&ExtractPatches::of(unit), Grid::linear(unit.invocations(count), WORKGROUP)),
+    ExtractPatches {
+        src: unit.binding(x.address, units(x) as u64),
+        dst: unit.binding(y.address, count as u64),
+        count,
+        channels,
+        input: Axes(g.input),
+        output: Axes(g.output),
+        kernel: Axes(g.kernel),
+        stride: Axes(g.stride),
+        rate: Axes(g.dilation),
+        pad: Axes(g.pad),
+    }
+    .enqueue(
+        device,
+        &ExtractPatches::of(unit),
+        Grid::linear(unit.invocations(count), WORKGROUP),
     )
 }
 

@@ -19,10 +19,10 @@ use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::op::{Attrs, Kernel, OpContext, OpContextExt};
 use crate::kernels::registry::Registry;
 use crate::require;
-use crate::tensor::{Dims, Tensor, shape_text};
+use crate::tensor::{Dims, Tensor, named, shape_text};
 use attributes::PoolAttributes;
-use program::Pool;
 pub use program::shaders;
+use program::{Input, Pool};
 
 /// Element types for three spatial dimensions, as on TensorFlow's GPU list.
 const TYPES_3D: &[DType] = types::FLOATS_BUT_F64;
@@ -148,13 +148,13 @@ fn run(
     ctx: &mut dyn OpContext,
     pool: &'static Pool,
     g: &Geometry,
-    inputs: &[&Tensor],
+    inputs: &[Input<'_>],
     (o, dtype, dims): (usize, DType, &[usize]),
     per_image: usize,
 ) -> Result<Tensor> {
     let result = ctx.output(o, dtype, dims)?;
     if !result.is_empty() {
-        if inputs.iter().any(|t| t.is_empty()) {
+        if inputs.iter().any(|(_, t)| t.is_empty()) {
             ctx.device().fill(result.address, result.bytes(), 0)?;
         } else {
             windows::enqueue(ctx, pool, g, inputs, &result, per_image)?;
@@ -167,7 +167,7 @@ fn run(
 fn average(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let x = ctx.input(0)?;
     let g = node.attributes.geometry(ctx, &x.dims, 1)?;
-    run(ctx, &program::AVERAGE, &g, &[&x], (0, x.dtype, &node.output_dims(&g)), 0).map(drop)
+    run(ctx, &program::AVERAGE, &g, &named![x], (0, x.dtype, &node.output_dims(&g)), 0).map(drop)
 }
 
 /// Inputs: orig_input_shape (host), grad.
@@ -188,14 +188,14 @@ fn average_grad(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
         .collect::<Result<Dims>>()?;
     let g = node.attributes.geometry(ctx, &dims, 2)?;
     check_shape("grad", &dy, &node.output_dims(&g))?;
-    run(ctx, &program::AVERAGE_GRAD, &g, &[&dy], (0, dy.dtype, &dims), 0).map(drop)
+    run(ctx, &program::AVERAGE_GRAD, &g, &named![dy], (0, dy.dtype, &dims), 0).map(drop)
 }
 
 /// Inputs: input; for V2 also ksize and strides (host).
 fn maximum(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let x = ctx.input(0)?;
     let g = node.attributes.geometry(ctx, &x.dims, 1)?;
-    run(ctx, &program::MAX, &g, &[&x], (0, x.dtype, &node.output_dims(&g)), 0).map(drop)
+    run(ctx, &program::MAX, &g, &named![x], (0, x.dtype, &node.output_dims(&g)), 0).map(drop)
 }
 
 /// Inputs: orig_input, orig_output, grad; for V2 also ksize and strides (host).
@@ -208,7 +208,8 @@ fn maximum_grad(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let expected = node.output_dims(&g);
     check_shape("orig_output", &y, &expected)?;
     check_shape("grad", &dy, &expected)?;
-    run(ctx, &program::MAX_GRAD, &g, &[&x, &y, &dy], (0, dy.dtype, &x.dims), 0).map(drop)
+    let inputs = named![x, y, dy];
+    run(ctx, &program::MAX_GRAD, &g, &inputs, (0, dy.dtype, &x.dims), 0).map(drop)
 }
 
 /// Inputs: orig_input, orig_output, gradient of the gradient of the input; for V2 also ksize and
@@ -222,7 +223,8 @@ fn maximum_grad_grad(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let expected = node.output_dims(&g);
     check_shape("orig_output", &y, &expected)?;
     check_shape("grad", &dd, &x.dims)?;
-    run(ctx, &program::MAX_PICK, &g, &[&x, &y, &dd], (0, dd.dtype, &expected), 0).map(drop)
+    let inputs = named![x, y, g: dd];
+    run(ctx, &program::MAX_PICK, &g, &inputs, (0, dd.dtype, &expected), 0).map(drop)
 }
 
 /// Inputs: input. Outputs: the maxima and their indices.
@@ -230,8 +232,9 @@ fn argmax(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let x = ctx.input(0)?;
     let g = node.attributes.geometry(ctx, &x.dims, 1)?;
     let dims = node.output_dims(&g);
-    let y = run(ctx, &program::MAX, &g, &[&x], (0, x.dtype, &dims), 0)?;
-    run(ctx, &program::ARGMAX, &g, &[&x, &y], (1, DType::I64, &dims), node.per_image(&g)).map(drop)
+    let y = run(ctx, &program::MAX, &g, &named![x], (0, x.dtype, &dims), 0)?;
+    let (inputs, result) = (named![x, y], (1, DType::I64, &dims[..]));
+    run(ctx, &program::ARGMAX, &g, &inputs, result, node.per_image(&g)).map(drop)
 }
 
 /// Inputs: input, grad, argmax, which must come from windows of the same attributes.
@@ -241,15 +244,8 @@ fn argmax_grad(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let expected = node.output_dims(&g);
     check_shape("grad", &dy, &expected)?;
     check_shape("argmax", &indices, &expected)?;
-    run(
-        ctx,
-        &program::ARGMAX_GRAD,
-        &g,
-        &[&indices, &dy],
-        (0, dy.dtype, &x.dims),
-        node.per_image(&g),
-    )
-    .map(drop)
+    let (inputs, result) = (named![argmax: indices, dy], (0, dy.dtype, &x.dims[..]));
+    run(ctx, &program::ARGMAX_GRAD, &g, &inputs, result, node.per_image(&g)).map(drop)
 }
 
 /// Inputs: input, gradient of the gradient of the input, argmax.
@@ -259,13 +255,6 @@ fn argmax_grad_grad(ctx: &mut dyn OpContext, node: &PoolNode) -> Result<()> {
     let expected = node.output_dims(&g);
     check_shape("grad", &dd, &x.dims)?;
     check_shape("argmax", &indices, &expected)?;
-    run(
-        ctx,
-        &program::ARGMAX_PICK,
-        &g,
-        &[&indices, &dd],
-        (0, dd.dtype, &expected),
-        node.per_image(&g),
-    )
-    .map(drop)
+    let (inputs, result) = (named![argmax: indices, g: dd], (0, dd.dtype, &expected[..]));
+    run(ctx, &program::ARGMAX_PICK, &g, &inputs, result, node.per_image(&g)).map(drop)
 }

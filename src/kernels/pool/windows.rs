@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::program::Pool;
 use super::program::vec4s;
+use super::program::{Input, Pool};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::geometry::Geometry;
@@ -18,14 +18,14 @@ pub(super) fn enqueue(
     ctx: &mut dyn OpContext,
     pool: &'static Pool,
     g: &Geometry,
-    inputs: &[&Tensor],
+    inputs: &[Input<'_>],
     result: &Tensor,
     per_image: usize,
 ) -> Result<()> {
     let limit = limit(ctx.device().capabilities());
     // Bytes of an element of the pooled tensor, and of the result.
     let (mut from, mut to) = (0, 0);
-    for (name, t) in pool.inputs().iter().zip(inputs) {
+    for (name, t) in inputs {
         let bytes = if Pool::is_pooled(name) { &mut from } else { &mut to };
         *bytes = t.dtype.size().max(*bytes);
     }
@@ -57,9 +57,9 @@ pub(super) fn enqueue(
                 part(t, output, g.outputs())
             }
         };
-        let parts: SmallVec<[Tensor; 3]> =
-            pool.inputs().iter().zip(inputs).map(|(name, t)| cut(name, t)).collect();
-        let parts: SmallVec<[&Tensor; 3]> = parts.iter().collect();
+        let parts: SmallVec<[_; 3]> =
+            inputs.iter().map(|(name, t)| (*name, cut(name, t))).collect();
+        let parts: SmallVec<[Input<'_>; 3]> = parts.iter().map(|(name, t)| (*name, t)).collect();
         let numbers = (per_image, if per_image == 0 { input } else { input % per_image });
         let ctx = scratch.window();
         if !pool.is_gradient() {
@@ -83,7 +83,7 @@ fn whole(
     ctx: &mut dyn OpContext,
     pool: &'static Pool,
     g: &Geometry,
-    inputs: &[&Tensor],
+    inputs: &[Input<'_>],
     result: &Tensor,
     numbers: (usize, usize),
 ) -> Result<()> {

@@ -194,12 +194,12 @@ impl Kernel for Quantize {
             power,
         };
         let grid = Grid::linear(channels, WORKGROUP);
-        device.enqueue(&call.program(&QuantizeRanges::of(dtype), grid))?;
+        call.enqueue(device, &QuantizeRanges::of(dtype), grid)?;
         let of = QuantizeValues::of(dtype, self.range_given, self.half_up);
         windows(device, &x, channels, inner, |params, grid| {
             let [x, y] = [&x, &y].map(|t| part(t, params.first, params.count));
             let call = QuantizeValues { x, y, ranges: (&ranges).into(), params };
-            device.enqueue(&call.program(&of, grid))
+            call.enqueue(device, &of, grid)
         })
     }
 }
@@ -288,7 +288,7 @@ impl Kernel for QuantizeGrad {
         windows(device, &x, channels, inner, |params, grid| {
             let [x, g, y] = [&x, &g, &y].map(|t| part(t, params.first, params.count));
             let call = QuantizeGradient { x, g, y, ranges: (&ranges).into(), params };
-            device.enqueue(&call.program(&QuantizeGradient::of(dtype), grid))
+            call.enqueue(device, &QuantizeGradient::of(dtype), grid)
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::kernels::reduce::program::part;
 use crate::kernels::reduce::reduce;
 use crate::require;
 use crate::shader::{List, Shader, WORKGROUP};
-use crate::tensor::{Tensor, shape_text};
+use crate::tensor::{Tensor, named, shape_text};
 
 /// The source of the bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,13 +161,14 @@ impl Kernel for Fake {
         let table = ctx.temp(F32, &[channels, FIELDS])?;
         ctx.device().upload(table.address, bytemuck::cast_slice(&ranges.concat()))?;
         let Some(gradient) = gradient else {
-            return dispatch(ctx, Pass::Forward, channels, &[&x, &y], &table);
+            return dispatch(ctx, Pass::Forward, channels, &named![x, y], &table);
         };
         let Some((min, max)) = bounds else {
-            return dispatch(ctx, Pass::Gradient, channels, &[&x, &gradient, &y], &table);
+            return dispatch(ctx, Pass::Gradient, channels, &named![x, g: gradient, y], &table);
         };
         let (below, above) = (ctx.temp(F32, &x.dims)?, ctx.temp(F32, &x.dims)?);
-        dispatch(ctx, Pass::Bounds, channels, &[&x, &gradient, &y, &below, &above], &table)?;
+        let tensors = named![x, g: gradient, y, below, above];
+        dispatch(ctx, Pass::Bounds, channels, &tensors, &table)?;
         for (parts, sum) in [(below, min), (above, max)] {
             let last = parts.rank().saturating_sub(1);
             let reduced: Vec<bool> = (0..parts.rank())
@@ -227,10 +228,10 @@ fn dispatch(
     ctx: &dyn OpContext,
     pass: Pass,
     channels: usize,
-    tensors: &[&Tensor],
+    tensors: &[(&'static str, &Tensor)],
     ranges: &Tensor,
 ) -> Result<()> {
-    let len = tensors[0].len();
+    let len = tensors[0].1.len();
     let device = ctx.device();
     device.check_extent(len)?;
     let of = FakeQuantization::of(pass);
@@ -239,7 +240,7 @@ fn dispatch(
     for first in (0..len).step_by(window) {
         let count = window.min(len - first);
         let call = FakeQuantization {
-            tensors: tensors.iter().map(|t| part(t, first, count)).collect(),
+            tensors: tensors.iter().map(|(name, t)| (*name, part(t, first, count))).collect(),
             ranges: ranges.into(),
             count,
             channels,
@@ -263,12 +264,7 @@ declare_program! {
     lists { tensors: List(pass.bindings().iter().map(|name| (*name, F32))) }
     bindings { ranges: F32 }
     params { count: usize, channels: usize }
-}
-
-impl FakeQuantization {
-    fn shader(pass: Pass) -> Shader {
-        Self::declare(format!("fake quant {pass:?}"), pass)
-            .define("BODY", pass.body())
-            .body(include_str!("../../../shaders/quantize/fake.wgsl"))
-    }
+    shader format!("fake quant {pass:?}") =>
+        .define("BODY", pass.body())
+        .body(include_str!("../../../shaders/quantize/fake.wgsl"))
 }

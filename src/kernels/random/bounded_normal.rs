@@ -129,10 +129,11 @@ fn draw(
     let device = ctx.device();
     device.check_extent(output.len())?;
     let (count, counts) = (output.len(), Axes(parameters.each_ref().map(Tensor::len)));
-    let (parameters, y) = (parameters.iter().map(Into::into).collect(), output.into());
+    let parameters = NAMES.into_iter().zip(parameters.iter().map(Into::into)).collect();
+    let y = output.into();
     let call = BoundedNormal { parameters, y, count, each, places, counts, generator };
     let dtype = output.dtype;
-    device.enqueue(&call.program(&BoundedNormal::of(dtype), Grid::map(output.len(), dtype)))
+    call.enqueue(device, &BoundedNormal::of(dtype), Grid::map(output.len(), dtype))
 }
 
 /// The shader variants.

@@ -312,7 +312,7 @@ pub fn fill(
         let first = ((first / words(dtype)) as u64) << distribution.samples_log2(dtype);
         let grid = Grid::linear(count.div_ceil(words(dtype)), WORKGROUP);
         let call = RandomNumbers { y, counter, key, words: count, first, bounds, generator };
-        device.enqueue(&call.program(&of, grid))?;
+        call.enqueue(device, &of, grid)?;
     }
     Ok(())
 }
@@ -322,19 +322,14 @@ declare_program! {
     pub struct Advance = "random advance"();
     bindings { state: Raw("u32", 4) }
     params { samples: u64 }
-}
-
-impl Advance {
-    pub fn shader() -> Shader {
-        Self::declare("random advance")
-            .library("philox")
-            .workgroup([1, 1, 1])
-            .body(include_str!("../../../shaders/random/advance.wgsl"))
-    }
+    shader "random advance" =>
+        .library("philox")
+        .workgroup([1, 1, 1])
+        .body(include_str!("../../../shaders/random/advance.wgsl"))
 }
 
 /// Moves the counter at the start of `state` on by `samples`.
 pub fn advance(device: &Device, state: &Tensor, samples: u64) -> Result<()> {
     let call = Advance { state: words_of(state, 16), samples };
-    device.enqueue(&call.program(&Advance::of(), Grid([1, 1, 1])))
+    call.enqueue(device, &Advance::of(), Grid([1, 1, 1]))
 }

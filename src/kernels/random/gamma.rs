@@ -113,6 +113,6 @@ impl Gamma {
         let (alpha, y) = ((&alpha).into(), output.into());
         let call = Samples { alpha, y, counter, key, count, alphas, per_alpha, generator };
         let of = Samples::of(self.dtype, source.on_device());
-        device.enqueue(&call.program(&of, Grid::map(output.len(), self.dtype)))
+        call.enqueue(device, &of, Grid::map(output.len(), self.dtype))
     }
 }

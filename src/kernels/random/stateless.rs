@@ -146,7 +146,7 @@ impl Kernel for GetKeyCounter {
         let (key, counter) = (ctx.output(0, DType::U64, &[1])?, ctx.output(1, DType::U64, &[2])?);
         let [of_seed, key, counter] = [&seed, &key, &counter].map(|t| Binding::raw(t, 4));
         let call = KeyCounter { seed: of_seed, key, counter };
-        ctx.device().enqueue(&call.program(&KeyCounter::of(seed.dtype), Grid([1, 1, 1])))
+        call.enqueue(ctx.device(), &KeyCounter::of(seed.dtype), Grid([1, 1, 1]))
     }
 }
 

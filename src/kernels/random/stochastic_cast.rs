@@ -89,6 +89,6 @@ impl Kernel for StochasticCast {
         let ([x, y], counter, key) =
             ([&x, &y].map(Into::into), words_of(&counter, 16), words_of(&key, 8));
         let call = Cast { x, y, counter, key, count };
-        device.enqueue(&call.program(&of, Grid::map(count, self.output)))
+        call.enqueue(device, &of, Grid::map(count, self.output))
     }
 }

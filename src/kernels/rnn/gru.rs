@@ -9,7 +9,7 @@ use crate::dtype::DType::F32;
 use crate::error::Result;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::require;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, named};
 
 /// The cell: inputs x, h_prev, w_ru, w_c, b_ru, b_c; outputs r, u, c, h.
 pub struct Gru;
@@ -53,10 +53,15 @@ impl Kernel for Gru {
         let (cx, ch, hr) = (ctx.temp(F32, &state)?, ctx.temp(F32, &state)?, ctx.temp(F32, &state)?);
         product(ctx, x, false, &rows(w_ru, 0, width, 2 * cells), false, &gx)?;
         product(ctx, h_prev, false, &rows(w_ru, width, cells, 2 * cells), false, &gh)?;
-        GRU_GATES.enqueue(ctx, &setting, h.len(), &[&gx, &gh, b_ru, h_prev, &r, &u, &hr])?;
+        GRU_GATES.enqueue(ctx, &setting, h.len(), &named![gx, gh, bias: b_ru, h_prev, r, u, hr])?;
         product(ctx, x, false, &rows(w_c, 0, width, cells), false, &cx)?;
         product(ctx, &hr, false, &rows(w_c, width, cells, cells), false, &ch)?;
-        GRU_OUTPUT.enqueue(ctx, &setting, h.len(), &[&cx, &ch, b_c, &u, h_prev, &c, &h])
+        GRU_OUTPUT.enqueue(
+            ctx,
+            &setting,
+            h.len(),
+            &named![gx: cx, gh: ch, bias: b_c, u, h_prev, c, h],
+        )
     }
 }
 
@@ -79,13 +84,13 @@ impl Kernel for GruGrad {
         let count = d_h.len();
         let (by_c, by_gates) = (ctx.temp(F32, &input)?, ctx.temp(F32, &input)?);
         let (d_hr, part) = (ctx.temp(F32, &state)?, ctx.temp(F32, &state)?);
-        GRU_OUTPUT_GRAD.enqueue(ctx, &setting, count, &[u, c, d_h, h_prev, &d_c, &d_ru])?;
+        GRU_OUTPUT_GRAD.enqueue(ctx, &setting, count, &named![u, c, d_h, h_prev, d_c, d_ru])?;
         product(ctx, &d_c, false, &rows(w_c, 0, width, cells), true, &by_c)?;
         product(ctx, &d_c, false, &rows(w_c, width, cells, cells), true, &d_hr)?;
-        GRU_RESET_GRAD.enqueue(ctx, &setting, count, &[&d_hr, h_prev, r, &d_ru])?;
+        GRU_RESET_GRAD.enqueue(ctx, &setting, count, &named![d_hr, h_prev, r, d_ru])?;
         product(ctx, &d_ru, false, &rows(w_ru, 0, width, 2 * cells), true, &by_gates)?;
         product(ctx, &d_ru, false, &rows(w_ru, width, cells, 2 * cells), true, &part)?;
         combine(ctx, "AddV2", &by_c, &by_gates, &d_x)?;
-        GRU_STATE_GRAD.enqueue(ctx, &setting, count, &[&part, &d_hr, r, d_h, u, &d_h_prev])
+        GRU_STATE_GRAD.enqueue(ctx, &setting, count, &named![part, d_hr, r, d_h, u, sum: d_h_prev])
     }
 }

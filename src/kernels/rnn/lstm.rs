@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext, OpContextExt};
 use crate::require;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, named};
 
 /// The order of the gates: input, cell input, forget, output, or with the middle two exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,9 +113,9 @@ impl Kernel for Lstm {
                 ctx,
                 &setting,
                 count,
-                &[&gx, &gh, &consts, &cs_before, &i, &f, &ci, &cs],
+                &named![gx, gh, consts, cs_prev: cs_before, ig: i, f, ci, cs],
             )?;
-            LSTM_OUTPUT.enqueue(ctx, &setting, count, &[&gx, &gh, &consts, &cs, &o, &co, &h])?;
+            LSTM_OUTPUT.enqueue(ctx, &setting, count, &named![gx, gh, consts, cs, o, co, h])?;
         }
         for output in &outputs {
             // TensorFlow clears the remaining rows of cs and h, and leaves the other outputs as

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::reduce::reduce;
 use crate::require;
-use crate::tensor::{Tensor, shape_text};
+use crate::tensor::{Tensor, named, shape_text};
 
 /// The properties that both ops are made from.
 #[derive(Clone, Copy)]
@@ -44,7 +44,12 @@ impl Common {
         }
         let cells = setting.cells;
         let products = ctx.temp(DType::F32, &[cs.len() / cells, 3 * cells])?;
-        LSTM_PEEPHOLE_GRAD.enqueue(ctx, setting, cs.len(), &[dgates, cs_prev, cs, &products])?;
+        LSTM_PEEPHOLE_GRAD.enqueue(
+            ctx,
+            setting,
+            cs.len(),
+            &named![dgates, cs_prev, cs, products],
+        )?;
         let sums = ctx.temp(DType::F32, &[3 * cells])?;
         self.sum_rows(ctx, &products, &sums)?;
         for (k, output) in outputs.iter().enumerate() {
@@ -75,9 +80,14 @@ fn step_back(
         ctx,
         setting,
         count,
-        &[o, co, h_grad, cs_grad, carry, consts, dgates, dcs],
+        &named![o, co, h_grad, cs_grad, carry, consts, dgates, dcs],
     )?;
-    LSTM_CELL_GRAD.enqueue(ctx, setting, count, &[i, f, ci, cs_prev, dcs, consts, dgates, carry])
+    LSTM_CELL_GRAD.enqueue(
+        ctx,
+        setting,
+        count,
+        &named![ig: i, f, ci, cs_prev, dcs, consts, dgates, carry],
+    )
 }
 
 /// The gradient of one cell: of the previous state, the gates and the peepholes.

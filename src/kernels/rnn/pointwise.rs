@@ -202,17 +202,16 @@ impl Pointwise {
         ctx: &dyn OpContext,
         setting: &Setting,
         count: usize,
-        tensors: &[&Tensor],
+        tensors: &[(&'static str, &Tensor)],
     ) -> Result<()> {
-        debug_assert_eq!(tensors.len(), self.bindings.len());
-        debug_assert!(tensors.iter().all(|t| t.dtype == DType::F32));
+        debug_assert!(tensors.iter().all(|(_, t)| t.dtype == DType::F32));
         if count == 0 {
             return Ok(());
         }
-        for tensor in tensors {
+        for (_, tensor) in tensors {
             ctx.device().check_extent(tensor.len())?;
         }
-        let tensors = tensors.iter().map(|t| (*t).into()).collect();
+        let tensors = tensors.iter().map(|(name, t)| (*name, (*t).into())).collect();
         let call = PointwiseProgram { tensors, count, setting: *setting };
         let (of, grid) = (PointwiseProgram::of(self), Grid::linear(count, WORKGROUP));
         let operations = DType::F32.flops(self.operations * count);

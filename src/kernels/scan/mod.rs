@@ -165,7 +165,7 @@ impl Scan {
             let (x, y) = (part(&wide, first, len), part(&y, first, len));
             let call = Round { x: (&x).into(), y: (&y).into(), count: len };
             let grid = Grid::map(len, self.dtype);
-            ctx.device().enqueue(&call.program(&Round::of(self.dtype), grid))?;
+            call.enqueue(ctx.device(), &Round::of(self.dtype), grid)?;
         }
         Ok(())
     }
@@ -411,12 +411,7 @@ declare_program! {
     struct Round = "scan round"(dtype: DType);
     bindings { x: F32, y: dtype }
     params { count: usize }
-}
-
-impl Round {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare(format!("round to {dtype}"), dtype)
-            .body("fn value(i: u32) -> f32 {\n    return load_x(i);\n}")
-            .map("y")
-    }
+    shader format!("round to {dtype}") =>
+        .body("fn value(i: u32) -> f32 {\n    return load_x(i);\n}")
+        .map("y")
 }

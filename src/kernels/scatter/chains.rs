@@ -154,16 +154,14 @@ pub fn link(
     first: usize,
     count: usize,
 ) -> Result<()> {
-    ctx.device().enqueue(
-        &LinkChains {
-            heads: heads.into(),
-            links: links.into(),
-            indices: indices.binding(first, count),
-            count,
-            index: indices.params(),
-        }
-        .program(&LinkChains::of(), Grid::linear(count, WORKGROUP)),
-    )
+    LinkChains {
+        heads: heads.into(),
+        links: links.into(),
+        indices: indices.binding(first, count),
+        count,
+        index: indices.params(),
+    }
+    .enqueue(ctx.device(), &LinkChains::of(), Grid::linear(count, WORKGROUP))
 }
 
 /// Some of the indices and some of the destination's rows.

@@ -9,7 +9,7 @@ use crate::kernels::gather::index::Indices;
 use crate::kernels::movement::shape;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::require;
-use crate::shader::{Shader, WORKGROUP};
+use crate::shader::WORKGROUP;
 use crate::tensor::Tensor;
 
 /// The op.
@@ -34,15 +34,8 @@ impl Kernel for Inplace {
         }
         let rows = ctx.temp(I32, &[i.len()])?;
         ctx.device().check_extent(i.len())?;
-        ctx.device().enqueue(
-            &WrapRows {
-                index: (&i).into(),
-                rows: (&rows).into(),
-                count: i.len(),
-                extent: x.dims[0],
-            }
-            .program(&WrapRows::of(), Grid::linear(i.len(), WORKGROUP)),
-        )?;
+        WrapRows { index: (&i).into(), rows: (&rows).into(), count: i.len(), extent: x.dims[0] }
+            .enqueue(ctx.device(), &WrapRows::of(), Grid::linear(i.len(), WORKGROUP))?;
         chains::Scatter {
             fold: self.fold,
             indices: &Indices::new(&rows, &x.dims[..1])?,
@@ -76,10 +69,5 @@ declare_program! {
     pub struct WrapRows = "wrap rows"();
     bindings { index: I32, rows: I32 }
     params { count: usize, extent: usize }
-}
-
-impl WrapRows {
-    pub fn shader() -> Shader {
-        Self::declare("wrap rows").body(include_str!("../../../shaders/scatter/wrap.wgsl"))
-    }
+    shader "wrap rows" => .body(include_str!("../../../shaders/scatter/wrap.wgsl"))
 }

@@ -188,39 +188,36 @@ fn counts(
     let blocks = count.div_ceil(BLOCK);
     let grid = Grid::groups(blocks);
     match of {
-        Bins::Numbers { x, per_row, size } => ctx.device().enqueue(
-            &CountNumbers {
-                counts: Binding::raw(&counts, 4),
-                numbers: Binding::raw(x, 4),
-                count,
-                blocks,
-                bins,
-                per_row: *per_row,
-                limit: *size,
-            }
-            .program(&CountNumbers::of(x.dtype), grid),
-        )?,
-        Bins::Edges { x, sorted, low } => ctx.device().enqueue(
-            &CountByEdges {
-                counts: Binding::raw(&counts, 4),
-                x: (*x).into(),
-                sorted: (*sorted).into(),
-                low: (*low).into(),
-                count,
-                blocks,
-                bins,
-                edges: sorted.len(),
-                upper: 1,
-            }
-            .program(&CountByEdges::of(x.dtype), grid),
-        )?,
+        Bins::Numbers { x, per_row, size } => CountNumbers {
+            counts: Binding::raw(&counts, 4),
+            numbers: Binding::raw(x, 4),
+            count,
+            blocks,
+            bins,
+            per_row: *per_row,
+            limit: *size,
+        }
+        .enqueue(ctx.device(), &CountNumbers::of(x.dtype), grid)?,
+        Bins::Edges { x, sorted, low } => CountByEdges {
+            counts: Binding::raw(&counts, 4),
+            x: (*x).into(),
+            sorted: (*sorted).into(),
+            low: (*low).into(),
+            count,
+            blocks,
+            bins,
+            edges: sorted.len(),
+            upper: 1,
+        }
+        .enqueue(ctx.device(), &CountByEdges::of(x.dtype), grid)?,
     }
     if direct {
         return Ok(());
     }
-    ctx.device().enqueue(
-        &FinishCounts { counts: (&counts).into(), out: out.into(), count: bins, binary }
-            .program(&FinishCounts::of(out.dtype), Grid::map(bins, out.dtype)),
+    FinishCounts { counts: (&counts).into(), out: out.into(), count: bins, binary }.enqueue(
+        ctx.device(),
+        &FinishCounts::of(out.dtype),
+        Grid::map(bins, out.dtype),
     )
 }
 
@@ -237,19 +234,14 @@ declare_program! {
     struct CountNumbers = "sort count numbers"(dtype: DType);
     bindings { counts: Raw("atomic<u32>", 4), numbers: Raw("u32", 4) }
     params { count: usize, blocks: usize, bins: usize, per_row: usize, limit: usize }
-}
-
-impl CountNumbers {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare(format!("sort count {dtype}"), dtype)
-            .body(clamped(dtype))
-            .define(
-                "BIN",
-                "fn bin_of(i: u32) -> u32 {\n    let bin = clamped(i);\n    return select((i / \
-             p.per_row) * p.limit + bin, p.bins, bin == p.limit);\n}",
-            )
-            .body(include_str!("../../../shaders/sort/count.wgsl"))
-    }
+    shader format!("sort count {dtype}") =>
+        .body(clamped(dtype))
+        .define(
+            "BIN",
+            "fn bin_of(i: u32) -> u32 {\n    let bin = clamped(i);\n    return select((i / \
+         p.per_row) * p.limit + bin, p.bins, bin == p.limit);\n}",
+        )
+        .body(include_str!("../../../shaders/sort/count.wgsl"))
 }
 
 /// The type of the edges between bins.
@@ -286,16 +278,11 @@ declare_program! {
     struct FinishCounts = "sort count finish"(dtype: DType);
     bindings { counts: I32, out: dtype }
     params { count: usize, binary: bool }
-}
-
-impl FinishCounts {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare(format!("sort count finish {dtype}"), dtype)
-            .body(&format!(
-                "fn value(i: u32) -> {0} {{\n    let n = load_counts(i);\n    return {0}(select(n, \
-             min(n, 1), p.binary != 0u));\n}}",
-                dtype.value()
-            ))
-            .map("out")
-    }
+    shader format!("sort count finish {dtype}") =>
+        .body(&format!(
+            "fn value(i: u32) -> {0} {{\n    let n = load_counts(i);\n    return {0}(select(n, \
+         min(n, 1), p.binary != 0u));\n}}",
+            dtype.value()
+        ))
+        .map("out")
 }

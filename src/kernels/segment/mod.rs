@@ -128,16 +128,14 @@ fn segments(
     let count = ctx.device().check_extent(ids.len())?;
     let summary = ctx.temp(U32, &[5])?;
     ctx.device().fill(summary.address, summary.bytes(), 0)?;
-    ctx.device().enqueue(
-        &CheckIds {
-            numbers: Binding::raw(ids, 4),
-            ids: narrow.into(),
-            summary: (&summary).into(),
-            count,
-            words: ids.dtype.size() / 4,
-        }
-        .program(&CheckIds::of(), Grid::linear(ids.len(), WORKGROUP)),
-    )?;
+    CheckIds {
+        numbers: Binding::raw(ids, 4),
+        ids: narrow.into(),
+        summary: (&summary).into(),
+        count,
+        words: ids.dtype.size() / 4,
+    }
+    .enqueue(ctx.device(), &CheckIds::of(), Grid::linear(ids.len(), WORKGROUP))?;
     if let Some(rows) = rows {
         rows.check(ctx, &summary)?;
     }
@@ -161,10 +159,5 @@ declare_program! {
     struct CheckIds = "segment check"();
     bindings { numbers: Raw("u32", 4), ids: U32, summary: U32 }
     params { count: u32, words: usize }
-}
-
-impl CheckIds {
-    fn shader() -> Shader {
-        Self::declare("segment check").body(include_str!("../../../shaders/segment/check.wgsl"))
-    }
+    shader "segment check" => .body(include_str!("../../../shaders/segment/check.wgsl"))
 }

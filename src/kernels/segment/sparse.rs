@@ -97,14 +97,16 @@ pub struct Rows<'a> {
 impl Rows<'_> {
     /// Finds the first index that is out of range.
     pub fn check(&self, ctx: &dyn OpContext, summary: &Tensor) -> Result<()> {
-        ctx.device().enqueue(
-            &FirstOutOfRange {
-                rows: (&self.narrow).into(),
-                summary: Binding::raw(summary, 4),
-                count: self.narrow.len(),
-                limit: self.limit,
-            }
-            .program(&FirstOutOfRange::of(), Grid::linear(self.narrow.len(), WORKGROUP)),
+        FirstOutOfRange {
+            rows: (&self.narrow).into(),
+            summary: Binding::raw(summary, 4),
+            count: self.narrow.len(),
+            limit: self.limit,
+        }
+        .enqueue(
+            ctx.device(),
+            &FirstOutOfRange::of(),
+            Grid::linear(self.narrow.len(), WORKGROUP),
         )
     }
 
@@ -267,9 +269,10 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     }
     let pairs = gradient.sort(ctx, scale)?;
     let heads = ctx.temp(U32, &[n])?;
-    ctx.device().enqueue(
-        &RunHeads { keys: (&pairs.keys).into(), heads: (&heads).into(), count: n }
-            .program(&RunHeads::of(), Grid::map(n, U32)),
+    RunHeads { keys: (&pairs.keys).into(), heads: (&heads).into(), count: n }.enqueue(
+        ctx.device(),
+        &RunHeads::of(),
+        Grid::map(n, U32),
     )?;
     let starts = ctx.temp(U32, &[n + 1])?;
     exclusive(ctx, &heads, &starts)?;
@@ -281,17 +284,15 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
     let out = ctx.output(0, dtype, &gradient.dims)?;
     let unique = ctx.output(1, index, &[gradient.dims[0]])?;
     let ranks = heads;
-    ctx.device().enqueue(
-        &NumberRuns {
-            keys: (&pairs.keys).into(),
-            starts: (&starts).into(),
-            ranks: (&ranks).into(),
-            unique: Binding::raw(&unique, 4),
-            count: n,
-            words: index.size() / 4,
-        }
-        .program(&NumberRuns::of(), Grid::linear(n, WORKGROUP)),
-    )?;
+    NumberRuns {
+        keys: (&pairs.keys).into(),
+        starts: (&starts).into(),
+        ranks: (&ranks).into(),
+        unique: Binding::raw(&unique, 4),
+        count: n,
+        words: index.size() / 4,
+    }
+    .enqueue(ctx.device(), &NumberRuns::of(), Grid::linear(n, WORKGROUP))?;
     sum(ctx, &gradient.rows, Some(&(ranks, pairs.values)), Scale::One, &out)
 }
 
@@ -311,12 +312,7 @@ declare_program! {
     struct FirstOutOfRange = "segment rows"();
     bindings { rows: U32, summary: Raw("atomic<u32>", 4) }
     params { count: usize, limit: usize }
-}
-
-impl FirstOutOfRange {
-    fn shader() -> Shader {
-        Self::declare("segment rows").body(include_str!("../../../shaders/segment/rows.wgsl"))
-    }
+    shader "segment rows" => .body(include_str!("../../../shaders/segment/rows.wgsl"))
 }
 
 declare_program! {
@@ -324,17 +320,12 @@ declare_program! {
     struct RunHeads = "segment heads"();
     bindings { keys: U32, heads: U32 }
     params { count: usize }
-}
-
-impl RunHeads {
-    fn shader() -> Shader {
-        Self::declare("segment heads")
-            .body(
-                "fn value(i: u32) -> u32 {\n    return select(0u, 1u, i == 0u || load_keys(i) != \
-             load_keys(max(i, 1u) - 1u));\n}",
-            )
-            .map("heads")
-    }
+    shader "segment heads" =>
+        .body(
+            "fn value(i: u32) -> u32 {\n    return select(0u, 1u, i == 0u || load_keys(i) != \
+         load_keys(max(i, 1u) - 1u));\n}",
+        )
+        .map("heads")
 }
 
 declare_program! {
@@ -342,10 +333,5 @@ declare_program! {
     struct NumberRuns = "segment runs"();
     bindings { keys: U32, starts: U32, ranks: U32, unique: Raw("u32", 4) }
     params { count: usize, words: usize }
-}
-
-impl NumberRuns {
-    fn shader() -> Shader {
-        Self::declare("segment runs").body(include_str!("../../../shaders/segment/runs.wgsl"))
-    }
+    shader "segment runs" => .body(include_str!("../../../shaders/segment/runs.wgsl"))
 }

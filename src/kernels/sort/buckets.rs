@@ -72,16 +72,18 @@ fn keys(ctx: &mut dyn OpContext, numbers: &Tensor, per_row: usize, size: usize) 
     let keys = ctx.temp(U32, &[numbers.len()])?;
     let count = ctx.device().check_extent(numbers.len())?;
     let last = ctx.device().check_extent(numbers.len() / per_row * size)?;
-    ctx.device().enqueue(
-        &BucketKeys {
-            numbers: Binding::raw(numbers, 4),
-            keys: (&keys).into(),
-            count,
-            limit: size,
-            per_row,
-            last,
-        }
-        .program(&BucketKeys::of(numbers.dtype), Grid::linear(numbers.len(), WORKGROUP)),
+    BucketKeys {
+        numbers: Binding::raw(numbers, 4),
+        keys: (&keys).into(),
+        count,
+        limit: size,
+        per_row,
+        last,
+    }
+    .enqueue(
+        ctx.device(),
+        &BucketKeys::of(numbers.dtype),
+        Grid::linear(numbers.len(), WORKGROUP),
     )?;
     Ok(keys)
 }
@@ -90,15 +92,8 @@ fn keys(ctx: &mut dyn OpContext, numbers: &Tensor, per_row: usize, size: usize) 
 /// `segments` + 1 bounds.
 pub fn bounds(ctx: &mut dyn OpContext, keys: &Tensor, segments: usize) -> Result<Tensor> {
     let bounds = ctx.temp(U32, &[segments + 1])?;
-    ctx.device().enqueue(
-        &Bounds {
-            sorted: keys.into(),
-            bounds: (&bounds).into(),
-            count: segments + 1,
-            keys: keys.len(),
-        }
-        .program(&Bounds::of(), Grid::linear(segments + 1, WORKGROUP)),
-    )?;
+    Bounds { sorted: keys.into(), bounds: (&bounds).into(), count: segments + 1, keys: keys.len() }
+        .enqueue(ctx.device(), &Bounds::of(), Grid::linear(segments + 1, WORKGROUP))?;
     Ok(bounds)
 }
 
@@ -125,18 +120,13 @@ declare_program! {
     struct BucketKeys = "sort bucket keys"(dtype: DType);
     bindings { numbers: Raw("u32", 4), keys: U32 }
     params { count: u32, limit: usize, per_row: usize, last: u32 }
-}
-
-impl BucketKeys {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare(format!("sort bucket keys {dtype}"), dtype)
-            .body(clamped(dtype))
-            .body(
-                "fn value(i: u32) -> u32 {\n    let n = clamped(i);\n    return select((i / \
-             p.per_row) * p.limit + n, p.last, n == p.limit);\n}",
-            )
-            .map("keys")
-    }
+    shader format!("sort bucket keys {dtype}") =>
+        .body(clamped(dtype))
+        .body(
+            "fn value(i: u32) -> u32 {\n    let n = clamped(i);\n    return select((i / \
+         p.per_row) * p.limit + n, p.last, n == p.limit);\n}",
+        )
+        .map("keys")
 }
 
 declare_program! {
@@ -144,12 +134,7 @@ declare_program! {
     struct Bounds = "sort bounds"();
     bindings { sorted: U32, bounds: U32 }
     params { count: usize, keys: usize }
-}
-
-impl Bounds {
-    fn shader() -> Shader {
-        Self::declare("sort bounds")
-            .body(include_str!("../../../shaders/sort/bounds.wgsl"))
-            .map("bounds")
-    }
+    shader "sort bounds" =>
+        .body(include_str!("../../../shaders/sort/bounds.wgsl"))
+        .map("bounds")
 }

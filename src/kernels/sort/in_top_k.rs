@@ -42,21 +42,20 @@ fn in_top_k(ctx: &mut dyn OpContext) -> Result<()> {
     ctx.device().check_extent(x.len())?;
     let hits = ctx.temp(U32, &[rows])?;
     let index = targets.dtype;
-    ctx.device().enqueue(
-        &CountHits {
-            x: (&x).into(),
-            numbers: Binding::raw(&targets, 4),
-            k_words: Binding::raw(&k, 4),
-            hits: (&hits).into(),
-            count: rows,
-            limit: classes,
-            words: index.size() / 4,
-        }
-        .program(&CountHits::of(index), Grid::groups(rows)),
-    )?;
-    ctx.device().enqueue(
-        &InTopK { hits: (&hits).into(), out: (&out).into(), count: rows }
-            .program(&InTopK::of(), Grid::map(rows, Bool)),
+    CountHits {
+        x: (&x).into(),
+        numbers: Binding::raw(&targets, 4),
+        k_words: Binding::raw(&k, 4),
+        hits: (&hits).into(),
+        count: rows,
+        limit: classes,
+        words: index.size() / 4,
+    }
+    .enqueue(ctx.device(), &CountHits::of(index), Grid::groups(rows))?;
+    InTopK { hits: (&hits).into(), out: (&out).into(), count: rows }.enqueue(
+        ctx.device(),
+        &InTopK::of(),
+        Grid::map(rows, Bool),
     )
 }
 
@@ -72,15 +71,10 @@ declare_program! {
     struct CountHits = "sort in top k"(index: DType);
     bindings { x: Kind::of(F32), numbers: Raw("u32", 4), k_words: Raw("u32", 4), hits: U32 }
     params { count: usize, limit: usize, words: usize }
-}
-
-impl CountHits {
-    fn shader(index: DType) -> Shader {
-        Self::declare(format!("in top k {index}"), index)
-            .workgroup([WORKGROUP, 1, 1])
-            .body(clamped(index))
-            .body(include_str!("../../../shaders/sort/in_top_k.wgsl"))
-    }
+    shader format!("in top k {index}") =>
+        .workgroup([WORKGROUP, 1, 1])
+        .body(clamped(index))
+        .body(include_str!("../../../shaders/sort/in_top_k.wgsl"))
 }
 
 declare_program! {
@@ -88,12 +82,7 @@ declare_program! {
     struct InTopK = "sort hits"();
     bindings { hits: U32, out: Bool }
     params { count: usize }
-}
-
-impl InTopK {
-    fn shader() -> Shader {
-        Self::declare("sort hits")
-            .body("fn value(i: u32) -> bool {\n    return load_hits(i) != 0u;\n}")
-            .map("out")
-    }
+    shader "sort hits" =>
+        .body("fn value(i: u32) -> bool {\n    return load_hits(i) != 0u;\n}")
+        .map("out")
 }

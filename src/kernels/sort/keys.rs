@@ -157,29 +157,25 @@ fn enqueue(
         Source::Words { x, word, descending } => {
             let kind = Kind::of(x.dtype);
             let mask = if descending { u32::MAX >> (32 - kind.bits().min(32)) } else { 0 };
-            ctx.device().enqueue(
-                &WordKeys {
-                    x: kind.binding(x),
-                    permutation: permutation.unwrap_or(keys).into(),
-                    keys: keys.into(),
-                    count: keys.len(),
-                    permuted: permutation.is_some(),
-                    word,
-                    mask,
-                }
-                .program(&WordKeys::of(kind), grid),
-            )
-        }
-        Source::Rows { n } => ctx.device().enqueue(
-            &RowKeys {
+            WordKeys {
+                x: kind.binding(x),
                 permutation: permutation.unwrap_or(keys).into(),
                 keys: keys.into(),
                 count: keys.len(),
                 permuted: permutation.is_some(),
-                n,
+                word,
+                mask,
             }
-            .program(&RowKeys::of(), grid),
-        ),
+            .enqueue(ctx.device(), &WordKeys::of(kind), grid)
+        }
+        Source::Rows { n } => RowKeys {
+            permutation: permutation.unwrap_or(keys).into(),
+            keys: keys.into(),
+            count: keys.len(),
+            permuted: permutation.is_some(),
+            n,
+        }
+        .enqueue(ctx.device(), &RowKeys::of(), grid),
     }
 }
 

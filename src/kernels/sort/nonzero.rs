@@ -37,9 +37,10 @@ fn nonzero(ctx: &mut dyn OpContext) -> Result<()> {
     let blocks = n.div_ceil(BLOCK);
     let totals = ctx.temp(U32, &[blocks])?;
     let starts = ctx.temp(U32, &[blocks + 1])?;
-    ctx.device().enqueue(
-        &CountSelected { x: (&x).into(), totals: (&totals).into(), count: n, blocks }
-            .program(&CountSelected::of(x.dtype), Grid::groups(blocks)),
+    CountSelected { x: (&x).into(), totals: (&totals).into(), count: n, blocks }.enqueue(
+        ctx.device(),
+        &CountSelected::of(x.dtype),
+        Grid::groups(blocks),
     )?;
     exclusive(ctx, &totals, &starts)?;
     let total = word(ctx, &starts, blocks)? as usize;
@@ -50,18 +51,16 @@ fn nonzero(ctx: &mut dyn OpContext) -> Result<()> {
     ctx.device().check_extent(total * rank)?;
     let mut dims = [1; MAX_RANK];
     dims[..rank].copy_from_slice(&x.dims);
-    ctx.device().enqueue(
-        &SelectedCoordinates {
-            x: (&x).into(),
-            starts: (&starts).into(),
-            out: Binding::raw(&out, 8),
-            count: n,
-            blocks,
-            rank,
-            dims,
-        }
-        .program(&SelectedCoordinates::of(x.dtype), Grid::groups(blocks)),
-    )
+    SelectedCoordinates {
+        x: (&x).into(),
+        starts: (&starts).into(),
+        out: Binding::raw(&out, 8),
+        count: n,
+        blocks,
+        rank,
+        dims,
+    }
+    .enqueue(ctx.device(), &SelectedCoordinates::of(x.dtype), Grid::groups(blocks))
 }
 
 /// Every shader variant.

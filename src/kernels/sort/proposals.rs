@@ -77,22 +77,20 @@ fn propose(ctx: &mut dyn OpContext, total: usize) -> Result<()> {
     let boxes = ctx.temp(F32, &[images, first, 4])?;
     let kept = ctx.temp(F32, &[images, first])?;
     let places = ctx.temp(U32, &[images, first])?;
-    ctx.device().enqueue(
-        &DecodeBoxes {
-            deltas: deltas.into(),
-            anchors: anchors.into(),
-            images: images_info.into(),
-            order: (&sorted).into(),
-            boxes: (&boxes).into(),
-            kept: (&kept).into(),
-            places: (&places).into(),
-            count: ctx.device().check_extent(kept.len())?,
-            first,
-            anchors_each,
-            least,
-        }
-        .program(&DecodeBoxes::of(), Grid::linear(kept.len(), WORKGROUP)),
-    )?;
+    DecodeBoxes {
+        deltas: deltas.into(),
+        anchors: anchors.into(),
+        images: images_info.into(),
+        order: (&sorted).into(),
+        boxes: (&boxes).into(),
+        kept: (&kept).into(),
+        places: (&places).into(),
+        count: ctx.device().check_extent(kept.len())?,
+        first,
+        anchors_each,
+        least,
+    }
+    .enqueue(ctx.device(), &DecodeBoxes::of(), Grid::linear(kept.len(), WORKGROUP))?;
     let Selected { places: selected, counts } = Rows {
         boxes: &boxes,
         scores: &kept,
@@ -105,23 +103,21 @@ fn propose(ctx: &mut dyn OpContext, total: usize) -> Result<()> {
         lowest: 0.0,
     }
     .select(ctx)?;
-    ctx.device().enqueue(
-        &WriteProposals {
-            scores: scores.into(),
-            order: (&sorted).into(),
-            boxes: (&boxes).into(),
-            state: (&counts).into(),
-            selected: (&selected).into(),
-            out_boxes: (&out_boxes).into(),
-            out_scores: (&out_scores).into(),
-            count: ctx.device().check_extent(out_scores.len())?,
-            total,
-            first,
-            limit,
-            anchors_each,
-        }
-        .program(&WriteProposals::of(), Grid::linear(out_scores.len(), WORKGROUP)),
-    )
+    WriteProposals {
+        scores: scores.into(),
+        order: (&sorted).into(),
+        boxes: (&boxes).into(),
+        state: (&counts).into(),
+        selected: (&selected).into(),
+        out_boxes: (&out_boxes).into(),
+        out_scores: (&out_scores).into(),
+        count: ctx.device().check_extent(out_scores.len())?,
+        total,
+        first,
+        limit,
+        anchors_each,
+    }
+    .enqueue(ctx.device(), &WriteProposals::of(), Grid::linear(out_scores.len(), WORKGROUP))
 }
 
 /// Every shader variant of this file.
@@ -136,13 +132,7 @@ declare_program! {
         deltas: F32, anchors: F32, images: F32, order: U32, boxes: F32, kept: F32, places: U32,
     }
     params { count: u32, first: usize, anchors_each: usize, least: f32 }
-}
-
-impl DecodeBoxes {
-    fn shader() -> Shader {
-        Self::declare("bounding box proposals")
-            .body(include_str!("../../../shaders/sort/proposals.wgsl"))
-    }
+    shader "bounding box proposals" => .body(include_str!("../../../shaders/sort/proposals.wgsl"))
 }
 
 declare_program! {
@@ -153,11 +143,6 @@ declare_program! {
         out_scores: F32,
     }
     params { count: u32, total: usize, first: usize, limit: usize, anchors_each: usize }
-}
-
-impl WriteProposals {
-    fn shader() -> Shader {
-        Self::declare("bounding box proposals, selected")
-            .body(include_str!("../../../shaders/sort/proposals_write.wgsl"))
-    }
+    shader "bounding box proposals, selected" =>
+        .body(include_str!("../../../shaders/sort/proposals_write.wgsl"))
 }

@@ -54,31 +54,27 @@ pub fn sort(
     let mut numbered = values.is_none();
     // A pass with no bits left still writes the positions.
     for pass in 0..bits.max(1).div_ceil(DIGIT) {
-        ctx.device().enqueue(
-            &CountDigits {
-                keys: (&now.keys).into(),
-                counts: (&counts).into(),
-                count: n,
-                blocks,
-                shift: pass * DIGIT,
-            }
-            .program(&CountDigits::of(), Grid::groups(blocks)),
-        )?;
+        CountDigits {
+            keys: (&now.keys).into(),
+            counts: (&counts).into(),
+            count: n,
+            blocks,
+            shift: pass * DIGIT,
+        }
+        .enqueue(ctx.device(), &CountDigits::of(), Grid::groups(blocks))?;
         scan::exclusive(ctx, &counts, &starts)?;
-        ctx.device().enqueue(
-            &PlaceByDigit {
-                keys: (&now.keys).into(),
-                values: (&now.values).into(),
-                starts: (&starts).into(),
-                sorted_keys: (&next.keys).into(),
-                sorted_values: (&next.values).into(),
-                count: n,
-                blocks,
-                shift: pass * DIGIT,
-                numbered,
-            }
-            .program(&PlaceByDigit::of(), Grid::groups(blocks)),
-        )?;
+        PlaceByDigit {
+            keys: (&now.keys).into(),
+            values: (&now.values).into(),
+            starts: (&starts).into(),
+            sorted_keys: (&next.keys).into(),
+            sorted_values: (&next.values).into(),
+            count: n,
+            blocks,
+            shift: pass * DIGIT,
+            numbered,
+        }
+        .enqueue(ctx.device(), &PlaceByDigit::of(), Grid::groups(blocks))?;
         numbered = false;
         std::mem::swap(&mut now, &mut next);
     }
@@ -100,13 +96,7 @@ declare_program! {
     struct CountDigits = "sort radix count"();
     bindings { keys: U32, counts: U32 }
     params { count: usize, blocks: usize, shift: u32 }
-}
-
-impl CountDigits {
-    fn shader() -> Shader {
-        Self::declare("sort radix count")
-            .body(include_str!("../../../shaders/sort/radix_count.wgsl"))
-    }
+    shader "sort radix count" => .body(include_str!("../../../shaders/sort/radix_count.wgsl"))
 }
 
 declare_program! {
@@ -114,11 +104,5 @@ declare_program! {
     struct PlaceByDigit = "sort radix place"();
     bindings { keys: U32, values: U32, starts: U32, sorted_keys: U32, sorted_values: U32 }
     params { count: usize, blocks: usize, shift: u32, numbered: bool }
-}
-
-impl PlaceByDigit {
-    fn shader() -> Shader {
-        Self::declare("sort radix place")
-            .body(include_str!("../../../shaders/sort/radix_place.wgsl"))
-    }
+    shader "sort radix place" => .body(include_str!("../../../shaders/sort/radix_place.wgsl"))
 }

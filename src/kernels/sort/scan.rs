@@ -23,16 +23,14 @@ pub fn exclusive(ctx: &mut dyn OpContext, counts: &Tensor, out: &Tensor) -> Resu
     debug_assert_eq!((counts.dtype, out.dtype, out.len()), (U32, U32, n + 1));
     let starts = starts(ctx, counts)?;
     let blocks = n.div_ceil(BLOCK).max(1);
-    ctx.device().enqueue(
-        &Scan {
-            x: counts.into(),
-            starts: starts.as_ref().unwrap_or(out).into(),
-            out: out.into(),
-            count: n,
-            blocks,
-        }
-        .program(&Scan::of(), Grid::groups(blocks)),
-    )
+    Scan {
+        x: counts.into(),
+        starts: starts.as_ref().unwrap_or(out).into(),
+        out: out.into(),
+        count: n,
+        blocks,
+    }
+    .enqueue(ctx.device(), &Scan::of(), Grid::groups(blocks))
 }
 
 /// The sum of all elements before each block of `x`; None for a single block.
@@ -44,9 +42,10 @@ fn starts(ctx: &mut dyn OpContext, x: &Tensor) -> Result<Option<Tensor>> {
     }
     let totals = ctx.temp(U32, &[blocks])?;
     let starts = ctx.temp(U32, &[blocks + 1])?;
-    ctx.device().enqueue(
-        &Totals { x: x.into(), totals: (&totals).into(), count: n, blocks }
-            .program(&Totals::of(), Grid::groups(blocks)),
+    Totals { x: x.into(), totals: (&totals).into(), count: n, blocks }.enqueue(
+        ctx.device(),
+        &Totals::of(),
+        Grid::groups(blocks),
     )?;
     exclusive(ctx, &totals, &starts)?;
     Ok(Some(starts))
@@ -86,19 +85,14 @@ declare_program! {
     struct Totals = "sort totals"();
     bindings { x: U32, totals: U32 }
     params { count: usize, blocks: usize }
-}
-
-impl Totals {
-    fn shader() -> Shader {
-        Self::declare("sort totals")
-            .workgroup([INVOCATIONS, 1, 1])
-            .define(
-                "FINISH",
-                "    if block < p.blocks && local_index == WORKGROUP - 1u {\n        \
-             store_totals(block, sum);\n    }",
-            )
-            .body(include_str!("../../../shaders/sort/scan.wgsl"))
-    }
+    shader "sort totals" =>
+        .workgroup([INVOCATIONS, 1, 1])
+        .define(
+            "FINISH",
+            "    if block < p.blocks && local_index == WORKGROUP - 1u {\n        \
+         store_totals(block, sum);\n    }",
+        )
+        .body(include_str!("../../../shaders/sort/scan.wgsl"))
 }
 
 declare_program! {
@@ -106,15 +100,11 @@ declare_program! {
     struct Scan = "sort scan"();
     bindings { x: U32, starts: U32, out: U32 }
     params { count: usize, blocks: usize }
-}
-
-impl Scan {
-    fn shader() -> Shader {
-        Self::declare("sort scan")
-            .workgroup([INVOCATIONS, 1, 1])
-            .define(
-                "FINISH",
-                "    var at = sum - own;
+    shader "sort scan" =>
+        .workgroup([INVOCATIONS, 1, 1])
+        .define(
+            "FINISH",
+            "    var at = sum - own;
     if p.blocks > 1u {
         at += load_starts(block);
     }
@@ -123,10 +113,9 @@ impl Scan {
         store_out(i, at);
         at += n;
         if i + 1u == p.count {
-            store_out(p.count, at);
+        store_out(p.count, at);
         }
     }",
-            )
-            .body(include_str!("../../../shaders/sort/scan.wgsl"))
-    }
+        )
+        .body(include_str!("../../../shaders/sort/scan.wgsl"))
 }

@@ -85,18 +85,20 @@ impl Search {
         let count =
             ctx.device().check_extent(values.len().max(sorted.len()))?.min(values.len() as u32);
         let (list, value) = (sorted.dtype, values.dtype);
-        ctx.device().enqueue(
-            &SearchRows {
-                sorted: sorted.into(),
-                values: values.into(),
-                out: Binding::raw(out, 4),
-                count,
-                n: sorted.dims[1],
-                m: values.dims[1],
-                words: out.dtype.size() / 4,
-                upper: self.upper,
-            }
-            .program(&SearchRows::of(list, value), Grid::linear(values.len(), WORKGROUP)),
+        SearchRows {
+            sorted: sorted.into(),
+            values: values.into(),
+            out: Binding::raw(out, 4),
+            count,
+            n: sorted.dims[1],
+            m: values.dims[1],
+            words: out.dtype.size() / 4,
+            upper: self.upper,
+        }
+        .enqueue(
+            ctx.device(),
+            &SearchRows::of(list, value),
+            Grid::linear(values.len(), WORKGROUP),
         )
     }
 }

@@ -238,11 +238,5 @@ declare_program! {
         count: usize, first: usize, limit: usize, rows: usize, classes: usize, box_classes: usize,
         visited: usize, most: usize, resolves: bool, overlap: f32, lowest: f32,
     }
-}
-
-impl Suppress {
-    fn shader() -> Shader {
-        Self::declare("non-maximum suppression")
-            .body(include_str!("../../../shaders/sort/suppress.wgsl"))
-    }
+    shader "non-maximum suppression" => .body(include_str!("../../../shaders/sort/suppress.wgsl"))
 }

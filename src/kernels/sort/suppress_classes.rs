@@ -94,40 +94,40 @@ impl Kernel for Combined {
         }
         .select(ctx)?;
         let keys = ctx.temp(F32, &[images, classes * limit])?;
-        ctx.device().enqueue(
-            &SelectedScores {
-                scores: (&rows).into(),
-                state: (&counts).into(),
-                selected: (&selected).into(),
-                keys: (&keys).into(),
-                count: keys.len(),
-                limit,
-                places,
-                nothing: f32::NEG_INFINITY,
-            }
-            .program(&SelectedScores::of(), Grid::map(keys.len(), F32)),
-        )?;
+        SelectedScores {
+            scores: (&rows).into(),
+            state: (&counts).into(),
+            selected: (&selected).into(),
+            keys: (&keys).into(),
+            count: keys.len(),
+            limit,
+            places,
+            nothing: f32::NEG_INFINITY,
+        }
+        .enqueue(ctx.device(), &SelectedScores::of(), Grid::map(keys.len(), F32))?;
         let best = order(ctx, &keys, classes * limit, true)?.values;
         let count = ctx.device().check_extent(images * total)?;
-        ctx.device().enqueue(
-            &CollectBest {
-                boxes: (&boxes).into(),
-                keys: (&keys).into(),
-                order: (&best).into(),
-                state: (&counts).into(),
-                selected: (&selected).into(),
-                out_boxes: (&out_boxes).into(),
-                out_scores: (&out_scores).into(),
-                out_classes: (&out_classes).into(),
-                count,
-                total,
-                classes,
-                limit,
-                places,
-                box_classes,
-                clips: self.clips,
-            }
-            .program(&CollectBest::of(), Grid::linear(count as usize, WORKGROUP)),
+        CollectBest {
+            boxes: (&boxes).into(),
+            keys: (&keys).into(),
+            order: (&best).into(),
+            state: (&counts).into(),
+            selected: (&selected).into(),
+            out_boxes: (&out_boxes).into(),
+            out_scores: (&out_scores).into(),
+            out_classes: (&out_classes).into(),
+            count,
+            total,
+            classes,
+            limit,
+            places,
+            box_classes,
+            clips: self.clips,
+        }
+        .enqueue(
+            ctx.device(),
+            &CollectBest::of(),
+            Grid::linear(count as usize, WORKGROUP),
         )?;
         count_valid(ctx, &counts, classes, total, &valid)
     }
@@ -140,16 +140,8 @@ fn count_valid(
     total: usize,
     valid: &Tensor,
 ) -> Result<()> {
-    ctx.device().enqueue(
-        &CountBoxes {
-            state: counts.into(),
-            valid: valid.into(),
-            count: valid.len(),
-            classes,
-            total,
-        }
-        .program(&CountBoxes::of(), Grid::map(valid.len(), I32)),
-    )
+    CountBoxes { state: counts.into(), valid: valid.into(), count: valid.len(), classes, total }
+        .enqueue(ctx.device(), &CountBoxes::of(), Grid::map(valid.len(), I32))
 }
 
 /// Every shader variant of this file.
@@ -162,14 +154,9 @@ declare_program! {
     struct SelectedScores = "sort suppress keys"();
     bindings { scores: F32, state: U32, selected: U32, keys: F32 }
     params { count: usize, limit: usize, places: usize, nothing: f32 }
-}
-
-impl SelectedScores {
-    fn shader() -> Shader {
-        Self::declare("non-maximum suppression, scores of what is left")
-            .body(include_str!("../../../shaders/sort/suppress_keys.wgsl"))
-            .map("keys")
-    }
+    shader "non-maximum suppression, scores of what is left" =>
+        .body(include_str!("../../../shaders/sort/suppress_keys.wgsl"))
+        .map("keys")
 }
 
 declare_program! {
@@ -183,13 +170,8 @@ declare_program! {
         count: u32, total: usize, classes: usize, limit: usize, places: usize,
         box_classes: usize, clips: bool,
     }
-}
-
-impl CollectBest {
-    fn shader() -> Shader {
-        Self::declare("non-maximum suppression, best of all classes")
-            .body(include_str!("../../../shaders/sort/suppress_collect.wgsl"))
-    }
+    shader "non-maximum suppression, best of all classes" =>
+        .body(include_str!("../../../shaders/sort/suppress_collect.wgsl"))
 }
 
 declare_program! {
@@ -197,12 +179,7 @@ declare_program! {
     struct CountBoxes = "sort suppress count"();
     bindings { state: U32, valid: I32 }
     params { count: usize, classes: usize, total: usize }
-}
-
-impl CountBoxes {
-    fn shader() -> Shader {
-        Self::declare("non-maximum suppression, number of boxes")
-            .body(include_str!("../../../shaders/sort/suppress_count.wgsl"))
-            .map("valid")
-    }
+    shader "non-maximum suppression, number of boxes" =>
+        .body(include_str!("../../../shaders/sort/suppress_count.wgsl"))
+        .map("valid")
 }

@@ -124,9 +124,10 @@ fn heads(
     k: usize,
     out: &Tensor,
 ) -> Result<()> {
-    ctx.device().enqueue(
-        &FirstOfRows { sorted: sorted.into(), out: out.into(), count: rows * k, n, k }
-            .program(&FirstOfRows::of(), Grid::linear(rows * k, WORKGROUP)),
+    FirstOfRows { sorted: sorted.into(), out: out.into(), count: rows * k, n, k }.enqueue(
+        ctx.device(),
+        &FirstOfRows::of(),
+        Grid::linear(rows * k, WORKGROUP),
     )
 }
 
@@ -140,15 +141,10 @@ declare_program! {
     struct FirstOfRows = "sort heads"();
     bindings { sorted: U32, out: U32 }
     params { count: usize, n: usize, k: usize }
-}
-
-impl FirstOfRows {
-    fn shader() -> Shader {
-        Self::declare("sort heads")
+    shader "sort heads" =>
         .body(
-            "fn value(i: u32) -> u32 {\n    let row = i / p.k;\n    return load_sorted(row * p.n \
-             + i % p.k) - row * p.n;\n}",
+        "fn value(i: u32) -> u32 {\n    let row = i / p.k;\n    return load_sorted(row * p.n \
+         + i % p.k) - row * p.n;\n}",
         )
         .map("out")
-    }
 }

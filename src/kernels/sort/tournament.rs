@@ -105,16 +105,17 @@ impl Round<'_> {
             mask: if self.descending { u32::MAX } else { 0 },
         };
         match plan {
-            Plan::Select { workgroup, each } => ctx.device().enqueue(
-                &Select { x, candidates, kept: kept.into(), round, each, shift: each.ilog2() }
-                    .program(&Select::of(kind, workgroup), Grid::groups(segments)),
-            ),
+            Plan::Select { workgroup, each } => {
+                Select { x, candidates, kept: kept.into(), round, each, shift: each.ilog2() }
+                    .enqueue(ctx.device(), &Select::of(kind, workgroup), Grid::groups(segments))
+            }
             Plan::Sort => {
                 let size = n.min(CAPACITY).next_power_of_two();
                 let grid = Grid::groups(segments.div_ceil(CAPACITY / size));
-                ctx.device().enqueue(
-                    &Sort { x, candidates, kept: kept.into(), round, size }
-                        .program(&Sort::of(kind), grid),
+                Sort { x, candidates, kept: kept.into(), round, size }.enqueue(
+                    ctx.device(),
+                    &Sort::of(kind),
+                    grid,
                 )
             }
         }

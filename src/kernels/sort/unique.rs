@@ -62,19 +62,17 @@ fn unique(ctx: &mut dyn OpContext, index: DType, counted: bool) -> Result<()> {
     if counted {
         ctx.device().fill(sizes.address, sizes.bytes(), 0)?;
     }
-    ctx.device().enqueue(
-        &NumberDistinct {
-            firsts: (&found.firsts).into(),
-            ranks: (&found.ranks).into(),
-            order: Binding::raw(&places, 4),
-            idx: Binding::raw(&idx, 4),
-            sizes: Binding::raw(&sizes, 4),
-            count: n,
-            words: index.size() / 4,
-            sized: counted,
-        }
-        .program(&NumberDistinct::of(), Grid::linear(n, WORKGROUP)),
-    )?;
+    NumberDistinct {
+        firsts: (&found.firsts).into(),
+        ranks: (&found.ranks).into(),
+        order: Binding::raw(&places, 4),
+        idx: Binding::raw(&idx, 4),
+        sizes: Binding::raw(&sizes, 4),
+        count: n,
+        words: index.size() / 4,
+        sized: counted,
+    }
+    .enqueue(ctx.device(), &NumberDistinct::of(), Grid::linear(n, WORKGROUP))?;
     let indices = Indices::new(&places, &[n])?;
     Gather { batch: 1, outer: 1, count: found.distinct, inner: 1 }.enqueue(
         ctx.device(),
@@ -112,27 +110,23 @@ impl Firsts {
         let failed = Tensor::new(U32, &[1], counts.address + 4 * (n as u64 + 1));
         ctx.device().fill(table.address, table.bytes(), u32::MAX)?;
         ctx.device().fill(failed.address, failed.bytes(), 0)?;
-        ctx.device().enqueue(
-            &InsertIntoTable {
-                x: kind.binding(x),
-                table: Binding::raw(&table, 4),
-                slots: (&firsts).into(),
-                failed: Binding::raw(&failed, 4),
-                count: n,
-                infinity: infinity(x.dtype),
-                mask: slots - 1,
-            }
-            .program(&InsertIntoTable::of(kind), Grid::linear(n, WORKGROUP)),
-        )?;
-        ctx.device().enqueue(
-            &MarkFirst {
-                slots: (&firsts).into(),
-                table: (&table).into(),
-                marks: (&marks).into(),
-                count: n,
-            }
-            .program(&MarkFirst::of(), Grid::linear(n, WORKGROUP)),
-        )?;
+        InsertIntoTable {
+            x: kind.binding(x),
+            table: Binding::raw(&table, 4),
+            slots: (&firsts).into(),
+            failed: Binding::raw(&failed, 4),
+            count: n,
+            infinity: infinity(x.dtype),
+            mask: slots - 1,
+        }
+        .enqueue(ctx.device(), &InsertIntoTable::of(kind), Grid::linear(n, WORKGROUP))?;
+        MarkFirst {
+            slots: (&firsts).into(),
+            table: (&table).into(),
+            marks: (&marks).into(),
+            count: n,
+        }
+        .enqueue(ctx.device(), &MarkFirst::of(), Grid::linear(n, WORKGROUP))?;
         exclusive(ctx, &marks, &ranks)?;
         let mut host = HostTensor { dtype: U32, dims: Dims::from_slice(&[2]), bytes: vec![0; 8] };
         ctx.device().download(counts.address + 4 * n as u64, &mut host.bytes)?;
@@ -153,15 +147,10 @@ declare_program! {
     struct InsertIntoTable = "sort unique insert"(kind: Kind);
     bindings { x: kind, table: Raw("atomic<u32>", 4), slots: U32, failed: Raw("atomic<u32>", 4) }
     params { count: usize, infinity: u32, mask: usize }
-}
-
-impl InsertIntoTable {
-    fn shader(kind: Kind) -> Shader {
-        Self::declare(format!("sort unique insert {kind:?}"), kind)
-            .define("NAN", kind.is_nan())
-            .define("PROBES", PROBES.to_string())
-            .body(include_str!("../../../shaders/sort/unique_insert.wgsl"))
-    }
+    shader format!("sort unique insert {kind:?}") =>
+        .define("NAN", kind.is_nan())
+        .define("PROBES", PROBES.to_string())
+        .body(include_str!("../../../shaders/sort/unique_insert.wgsl"))
 }
 
 declare_program! {
@@ -169,13 +158,7 @@ declare_program! {
     struct MarkFirst = "sort unique first"();
     bindings { slots: U32, table: U32, marks: U32 }
     params { count: usize }
-}
-
-impl MarkFirst {
-    fn shader() -> Shader {
-        Self::declare("sort unique first")
-            .body(include_str!("../../../shaders/sort/unique_first.wgsl"))
-    }
+    shader "sort unique first" => .body(include_str!("../../../shaders/sort/unique_first.wgsl"))
 }
 
 declare_program! {
@@ -185,11 +168,5 @@ declare_program! {
         firsts: U32, ranks: U32, order: U32, idx: Raw("u32", 4), sizes: Raw("atomic<u32>", 4),
     }
     params { count: usize, words: usize, sized: bool }
-}
-
-impl NumberDistinct {
-    fn shader() -> Shader {
-        Self::declare("sort unique number")
-            .body(include_str!("../../../shaders/sort/unique_number.wgsl"))
-    }
+    shader "sort unique number" => .body(include_str!("../../../shaders/sort/unique_number.wgsl"))
 }

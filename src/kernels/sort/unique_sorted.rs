@@ -26,37 +26,33 @@ pub fn by_sort(ctx: &mut dyn OpContext, x: &Tensor, idx: &Tensor, counted: bool)
     exclusive(ctx, &flags, &runs)?;
     let run_at = ctx.temp(U32, &[n + 1])?;
     ctx.device().fill(flags.address, flags.bytes(), 0)?;
-    ctx.device().enqueue(
-        &MarkFirst {
-            permutation: (&sorted).into(),
-            runs: (&runs).into(),
-            run_at: (&run_at).into(),
-            marks: (&flags).into(),
-            count: n,
-        }
-        .program(&MarkFirst::of(), Grid::linear(n, WORKGROUP)),
-    )?;
+    MarkFirst {
+        permutation: (&sorted).into(),
+        runs: (&runs).into(),
+        run_at: (&run_at).into(),
+        marks: (&flags).into(),
+        count: n,
+    }
+    .enqueue(ctx.device(), &MarkFirst::of(), Grid::linear(n, WORKGROUP))?;
     let ranks = ctx.temp(U32, &[n + 1])?;
     exclusive(ctx, &flags, &ranks)?;
     let distinct = word(ctx, &ranks, n)? as usize;
     let y = ctx.output(0, x.dtype, &[distinct])?;
     let places = ctx.temp(I32, &[distinct])?;
     let sizes = if counted { ctx.output(2, index, &[distinct])? } else { places.clone() };
-    ctx.device().enqueue(
-        &NumberDistinct {
-            permutation: (&sorted).into(),
-            runs: (&runs).into(),
-            run_at: (&run_at).into(),
-            ranks: (&ranks).into(),
-            order: Binding::raw(&places, 4),
-            idx: Binding::raw(idx, 4),
-            sizes: Binding::raw(&sizes, 4),
-            count: n,
-            words: index.size() / 4,
-            sized: counted,
-        }
-        .program(&NumberDistinct::of(), Grid::linear(n, WORKGROUP)),
-    )?;
+    NumberDistinct {
+        permutation: (&sorted).into(),
+        runs: (&runs).into(),
+        run_at: (&run_at).into(),
+        ranks: (&ranks).into(),
+        order: Binding::raw(&places, 4),
+        idx: Binding::raw(idx, 4),
+        sizes: Binding::raw(&sizes, 4),
+        count: n,
+        words: index.size() / 4,
+        sized: counted,
+    }
+    .enqueue(ctx.device(), &NumberDistinct::of(), Grid::linear(n, WORKGROUP))?;
     let indices = Indices::new(&places, &[n])?;
     Gather { batch: 1, outer: 1, count: distinct, inner: 1 }.enqueue(ctx.device(), x, &indices, &y)
 }
@@ -64,16 +60,14 @@ pub fn by_sort(ctx: &mut dyn OpContext, x: &Tensor, idx: &Tensor, counted: bool)
 /// Marks where runs of equal values begin in the order `sorted` of `x`.
 fn heads(ctx: &dyn OpContext, x: &Tensor, sorted: &Tensor, flags: &Tensor) -> Result<()> {
     let kind = Kind::of(x.dtype);
-    ctx.device().enqueue(
-        &MarkHeads {
-            x: kind.binding(x),
-            permutation: sorted.into(),
-            heads: flags.into(),
-            count: x.len(),
-            infinity: infinity(x.dtype),
-        }
-        .program(&MarkHeads::of(kind), Grid::linear(x.len(), WORKGROUP)),
-    )
+    MarkHeads {
+        x: kind.binding(x),
+        permutation: sorted.into(),
+        heads: flags.into(),
+        count: x.len(),
+        infinity: infinity(x.dtype),
+    }
+    .enqueue(ctx.device(), &MarkHeads::of(kind), Grid::linear(x.len(), WORKGROUP))
 }
 
 /// Every shader variant of this file.
@@ -88,15 +82,10 @@ declare_program! {
     struct MarkHeads = "sort unique heads"(kind: Kind);
     bindings { x: kind, permutation: U32, heads: U32 }
     params { count: usize, infinity: u32 }
-}
-
-impl MarkHeads {
-    fn shader(kind: Kind) -> Shader {
-        Self::declare(format!("sort unique heads {kind:?}"), kind)
-            .define("NAN", kind.is_nan())
-            .body(include_str!("../../../shaders/sort/unique_runs.wgsl"))
-            .map("heads")
-    }
+    shader format!("sort unique heads {kind:?}") =>
+        .define("NAN", kind.is_nan())
+        .body(include_str!("../../../shaders/sort/unique_runs.wgsl"))
+        .map("heads")
 }
 
 declare_program! {
@@ -104,13 +93,7 @@ declare_program! {
     struct MarkFirst = "sort unique mark"();
     bindings { permutation: U32, runs: U32, run_at: U32, marks: U32 }
     params { count: usize }
-}
-
-impl MarkFirst {
-    fn shader() -> Shader {
-        Self::declare("sort unique mark")
-            .body(include_str!("../../../shaders/sort/unique_mark.wgsl"))
-    }
+    shader "sort unique mark" => .body(include_str!("../../../shaders/sort/unique_mark.wgsl"))
 }
 
 declare_program! {
@@ -121,11 +104,5 @@ declare_program! {
         sizes: Raw("u32", 4),
     }
     params { count: usize, words: usize, sized: bool }
-}
-
-impl NumberDistinct {
-    fn shader() -> Shader {
-        Self::declare("sort unique finish")
-            .body(include_str!("../../../shaders/sort/unique_finish.wgsl"))
-    }
+    shader "sort unique finish" => .body(include_str!("../../../shaders/sort/unique_finish.wgsl"))
 }

@@ -121,17 +121,15 @@ fn reshape_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     let table = upload(ctx, &extents.chain(dense_strides(&out_dims)).collect::<Vec<_>>())?;
     let device = ctx.device();
     device.check_extent(indices.len())?;
-    device.enqueue(
-        &ReshapeCoordinates {
-            indices: (&indices).into(),
-            dims: (&table).into(),
-            out: (&out).into(),
-            count: device.check_extent(out.len())?,
-            rank,
-            out_rank: out_dims.len(),
-        }
-        .program(&ReshapeCoordinates::of(), Grid::map(out.len(), I64)),
-    )
+    ReshapeCoordinates {
+        indices: (&indices).into(),
+        dims: (&table).into(),
+        out: (&out).into(),
+        count: device.check_extent(out.len())?,
+        rank,
+        out_rank: out_dims.len(),
+    }
+    .enqueue(device, &ReshapeCoordinates::of(), Grid::map(out.len(), I64))
 }
 
 /// Inputs input_indices (0), input_values (1) and input_shape (2, on the device, so its values are
@@ -163,16 +161,14 @@ fn reorder(
     }
     ctx.device().check_extent(indices.len())?;
     let keys = ctx.temp(I64, &[n])?;
-    ctx.device().enqueue(
-        &CoordinateKeys {
-            indices: indices.into(),
-            dims: dims.into(),
-            keys: (&keys).into(),
-            count: n,
-            rank,
-        }
-        .program(&CoordinateKeys::of(), Grid::map(n, I64)),
-    )?;
+    CoordinateKeys {
+        indices: indices.into(),
+        dims: dims.into(),
+        keys: (&keys).into(),
+        count: n,
+        rank,
+    }
+    .enqueue(ctx.device(), &CoordinateKeys::of(), Grid::map(n, I64))?;
     let permutation = Indices::new(&order(ctx, &keys, n, false)?.values, &[n])?;
     let rows = Gather { batch: 1, outer: 1, count: n, inner: rank };
     rows.enqueue(ctx.device(), indices, &permutation, &out_indices)?;
@@ -280,17 +276,15 @@ pub fn shift(
     if rows.is_empty() {
         return Ok(());
     }
-    ctx.device().enqueue(
-        &ShiftCoordinates {
-            rows: rows.into(),
-            table: table.into(),
-            out: out.into(),
-            count: rows.len(),
-            rank: rows.dims[1],
-            first,
-        }
-        .program(&ShiftCoordinates::of(), Grid::map(rows.len(), I64)),
-    )
+    ShiftCoordinates {
+        rows: rows.into(),
+        table: table.into(),
+        out: out.into(),
+        count: rows.len(),
+        rank: rows.dims[1],
+        first,
+    }
+    .enqueue(ctx.device(), &ShiftCoordinates::of(), Grid::map(rows.len(), I64))
 }
 
 /// WGSL of the position of row `i` of `indices` in a tensor whose extents begin `dims`.
@@ -303,15 +297,10 @@ declare_program! {
     struct CoordinateKeys = "sparse keys"();
     bindings { indices: I64, dims: I64, keys: I64 }
     params { count: usize, rank: usize }
-}
-
-impl CoordinateKeys {
-    fn shader() -> Shader {
-        Self::declare("sparse keys")
-            .body(POSITION)
-            .body("fn value(i: u32) -> i64 {\n    return position(i);\n}")
-            .map("keys")
-    }
+    shader "sparse keys" =>
+        .body(POSITION)
+        .body("fn value(i: u32) -> i64 {\n    return position(i);\n}")
+        .map("keys")
 }
 
 declare_program! {
@@ -320,14 +309,10 @@ declare_program! {
     struct ReshapeCoordinates = "sparse reshape"();
     bindings { indices: I64, dims: I64, out: I64 }
     params { count: u32, rank: usize, out_rank: usize }
-}
-
-impl ReshapeCoordinates {
-    fn shader() -> Shader {
-        Self::declare("sparse reshape")
-            .body(POSITION)
-            .body(
-                "fn value(t: u32) -> i64 {
+    shader "sparse reshape" =>
+        .body(POSITION)
+        .body(
+            "fn value(t: u32) -> i64 {
     var at = position(t / p.out_rank);
     let d = t % p.out_rank;
     if d > 0u {
@@ -335,9 +320,8 @@ impl ReshapeCoordinates {
     }
     return at / load_dims(p.rank + d);
 }",
-            )
-            .map("out")
-    }
+        )
+        .map("out")
 }
 
 declare_program! {
@@ -345,15 +329,10 @@ declare_program! {
     struct ShiftCoordinates = "sparse shift"();
     bindings { rows: I64, table: I64, out: I64 }
     params { count: usize, rank: usize, first: usize }
-}
-
-impl ShiftCoordinates {
-    fn shader() -> Shader {
-        Self::declare("sparse shift")
-            .body(
-                "fn value(t: u32) -> i64 {\n    return load_rows(t) + load_table(p.first + t % \
-             p.rank);\n}",
-            )
-            .map("out")
-    }
+    shader "sparse shift" =>
+        .body(
+            "fn value(t: u32) -> i64 {\n    return load_rows(t) + load_table(p.first + t % \
+         p.rank);\n}",
+        )
+        .map("out")
 }

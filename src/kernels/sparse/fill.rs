@@ -68,18 +68,16 @@ fn fill_empty_rows(ctx: &mut dyn OpContext) -> Result<()> {
     let out = ctx.output(0, I64, &[filled.places.len(), rank])?;
     let device = ctx.device();
     device.check_extent(indices.len())?;
-    device.enqueue(
-        &FillRows {
-            indices: (&indices).into(),
-            places: (&filled.places).into(),
-            rowids: (&filled.rowids).into(),
-            out: (&out).into(),
-            count: device.check_extent(out.len())?,
-            rank,
-            values: n,
-        }
-        .program(&FillRows::of(), Grid::map(out.len(), I64)),
-    )
+    FillRows {
+        indices: (&indices).into(),
+        places: (&filled.places).into(),
+        rowids: (&filled.rowids).into(),
+        out: (&out).into(),
+        count: device.check_extent(out.len())?,
+        rank,
+        values: n,
+    }
+    .enqueue(device, &FillRows::of(), Grid::map(out.len(), I64))
 }
 
 declare_program! {
@@ -87,17 +85,12 @@ declare_program! {
     struct FillRows = "sparse fill rows"();
     bindings { indices: I64, places: U32, rowids: I64, out: I64 }
     params { count: u32, rank: usize, values: usize }
-}
-
-impl FillRows {
-    fn shader() -> Shader {
-        Self::declare("sparse fill rows")
+    shader "sparse fill rows" =>
         .body(
-            "fn value(t: u32) -> i64 {\n    let i = t / p.rank;\n    let d = t % p.rank;\n    if \
-             d == 0u {\n        return load_rowids(i);\n    }\n    let at = load_places(i);\n    \
-             if at == p.values {\n        return 0li;\n    }\n    return load_indices(at * p.rank \
-             + d);\n}",
+        "fn value(t: u32) -> i64 {\n    let i = t / p.rank;\n    let d = t % p.rank;\n    if \
+         d == 0u {\n        return load_rowids(i);\n    }\n    let at = load_places(i);\n    \
+         if at == p.values {\n        return 0li;\n    }\n    return load_indices(at * p.rank \
+         + d);\n}",
         )
         .map("out")
-    }
 }

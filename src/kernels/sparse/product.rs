@@ -170,9 +170,10 @@ impl Kernel for Product {
 /// `y = x`, rounded to the type of `y`.
 fn narrow(ctx: &dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
     let dtype = y.dtype;
-    ctx.device().enqueue(
-        &RoundSums { x: Binding::from(x), y: Binding::from(y), count: y.len() }
-            .program(&RoundSums::of(dtype), Grid::map(y.len(), dtype)),
+    RoundSums { x: Binding::from(x), y: Binding::from(y), count: y.len() }.enqueue(
+        ctx.device(),
+        &RoundSums::of(dtype),
+        Grid::map(y.len(), dtype),
     )
 }
 
@@ -181,14 +182,9 @@ declare_program! {
     struct RoundSums = "sparse narrow"(dtype: DType);
     bindings { x: F32, y: dtype }
     params { count: usize }
-}
-
-impl RoundSums {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare("sparse narrow", dtype)
-            .body("fn value(t: u32) -> f32 {\n    return load_x(t);\n}")
-            .map("y")
-    }
+    shader "sparse narrow" =>
+        .body("fn value(t: u32) -> f32 {\n    return load_x(t);\n}")
+        .map("y")
 }
 
 declare_program! {

@@ -102,9 +102,10 @@ pub fn fill_rows(
             bounds
         }
     };
-    ctx.device().enqueue(
-        &EmptyRows { bounds: (&bounds).into(), empty: (&empty).into(), count: rows }
-            .program(&EmptyRows::of(), Grid::map(rows, U32)),
+    EmptyRows { bounds: (&bounds).into(), empty: (&empty).into(), count: rows }.enqueue(
+        ctx.device(),
+        &EmptyRows::of(),
+        Grid::map(rows, U32),
     )?;
     exclusive(ctx, &empty, &filled)?;
     let [added, good] = words(ctx, [(&filled, rows), (&bounds, rows)])?.map(|word| word as usize);
@@ -115,9 +116,10 @@ pub fn fill_rows(
         return Err(out_of_range(ctx, rowids, first, rows)?);
     }
     let indicator = ctx.output(2, Bool, &[rows])?;
-    ctx.device().enqueue(
-        &EmptyRowIndicator { empty: (&empty).into(), out: (&indicator).into(), count: rows }
-            .program(&EmptyRowIndicator::of(), Grid::map(rows, Bool)),
+    EmptyRowIndicator { empty: (&empty).into(), out: (&indicator).into(), count: rows }.enqueue(
+        ctx.device(),
+        &EmptyRowIndicator::of(),
+        Grid::map(rows, Bool),
     )?;
     let total = n + added;
     let out_rowids = if output { ctx.output(0, I64, &[total])? } else { ctx.temp(I64, &[total])? };
@@ -125,20 +127,18 @@ pub fn fill_rows(
     let reverse = ctx.output(3, I64, &[n])?;
     let places = ctx.temp(U32, &[total])?;
     let (keys, positions) = buckets.as_ref().map_or((&empty, &empty), |b| (&b.keys, &b.positions));
-    ctx.device().enqueue(
-        &PlaceValues {
-            keys: keys.into(),
-            positions: positions.into(),
-            bounds: (&bounds).into(),
-            filled: (&filled).into(),
-            places: (&places).into(),
-            rowids: Binding::raw(&out_rowids, 4),
-            reverse: Binding::raw(&reverse, 4),
-            count: n + rows,
-            values: n,
-        }
-        .program(&PlaceValues::of(), Grid::linear(n + rows, WORKGROUP)),
-    )?;
+    PlaceValues {
+        keys: keys.into(),
+        positions: positions.into(),
+        bounds: (&bounds).into(),
+        filled: (&filled).into(),
+        places: (&places).into(),
+        rowids: Binding::raw(&out_rowids, 4),
+        reverse: Binding::raw(&reverse, 4),
+        count: n + rows,
+        values: n,
+    }
+    .enqueue(ctx.device(), &PlaceValues::of(), Grid::linear(n + rows, WORKGROUP))?;
     pick(ctx, values, default, &places, &out)?;
     Ok(Filled { rowids: out_rowids, places })
 }
@@ -159,16 +159,18 @@ fn pick(
     out: &Tensor,
 ) -> Result<()> {
     let unit = Unit::of(out.dtype);
-    ctx.device().enqueue(
-        &PickValues {
-            src: unit.binding(values.address, values.len() as u64),
-            other: unit.binding(default.address, 1),
-            dst: unit.binding(out.address, out.len() as u64),
-            places: places.into(),
-            count: out.len(),
-            values: values.len(),
-        }
-        .program(&PickValues::of(unit), Grid::linear(unit.invocations(out.len()), WORKGROUP)),
+    PickValues {
+        src: unit.binding(values.address, values.len() as u64),
+        other: unit.binding(default.address, 1),
+        dst: unit.binding(out.address, out.len() as u64),
+        places: places.into(),
+        count: out.len(),
+        values: values.len(),
+    }
+    .enqueue(
+        ctx.device(),
+        &PickValues::of(unit),
+        Grid::linear(unit.invocations(out.len()), WORKGROUP),
     )
 }
 
@@ -197,26 +199,23 @@ pub fn fill_empty_rows_grad(ctx: &mut dyn OpContext) -> Result<()> {
     ctx.device().fill(used.address, used.bytes(), 0)?;
     ctx.device().fill(ids.address, ids.bytes(), 0)?;
     if n > 0 {
-        ctx.device().enqueue(
-            &MarkUsed { numbers: Binding::raw(&map, 4), used: (&used).into(), count: n, limit: m }
-                .program(&MarkUsed::of(), Grid::linear(n, WORKGROUP)),
-        )?;
+        MarkUsed { numbers: Binding::raw(&map, 4), used: (&used).into(), count: n, limit: m }
+            .enqueue(ctx.device(), &MarkUsed::of(), Grid::linear(n, WORKGROUP))?;
     }
     let (dtype, wide) = (grad.dtype, grad.dtype.accumulator());
     let masked = ctx.temp(wide, &[m])?;
-    ctx.device().enqueue(
-        &MaskUsed { x: (&grad).into(), used: (&used).into(), masked: (&masked).into(), count: m }
-            .program(&MaskUsed::of(dtype), Grid::map(m, wide)),
-    )?;
+    MaskUsed { x: (&grad).into(), used: (&used).into(), masked: (&masked).into(), count: m }
+        .enqueue(ctx.device(), &MaskUsed::of(dtype), Grid::map(m, wide))?;
     let total = if wide == dtype { d_default.reshaped(&[1]) } else { ctx.temp(wide, &[1])? };
     Segments { fold: Fold::Sum, ids: &ids, rows: None, data: &masked, inner: 1 }
         .enqueue(ctx, &total)?;
     if wide == dtype {
         return Ok(());
     }
-    ctx.device().enqueue(
-        &RoundTotal { x: (&total).into(), out: (&d_default).into(), count: 1 }
-            .program(&RoundTotal::of(dtype), Grid::groups(1)),
+    RoundTotal { x: (&total).into(), out: (&d_default).into(), count: 1 }.enqueue(
+        ctx.device(),
+        &RoundTotal::of(dtype),
+        Grid::groups(1),
     )
 }
 
@@ -239,14 +238,9 @@ declare_program! {
     struct EmptyRows = "sort ragged empty"();
     bindings { bounds: U32, empty: U32 }
     params { count: usize }
-}
-
-impl EmptyRows {
-    fn shader() -> Shader {
-        Self::declare("ragged empty rows")
-            .body(include_str!("../../../shaders/sort/ragged_rows.wgsl"))
-            .map("empty")
-    }
+    shader "ragged empty rows" =>
+        .body(include_str!("../../../shaders/sort/ragged_rows.wgsl"))
+        .map("empty")
 }
 
 declare_program! {
@@ -254,14 +248,9 @@ declare_program! {
     struct EmptyRowIndicator = "sort ragged indicator"();
     bindings { empty: U32, out: Bool }
     params { count: usize }
-}
-
-impl EmptyRowIndicator {
-    fn shader() -> Shader {
-        Self::declare("ragged empty row indicator")
-            .body("fn value(i: u32) -> bool {\n    return load_empty(i) != 0u;\n}")
-            .map("out")
-    }
+    shader "ragged empty row indicator" =>
+        .body("fn value(i: u32) -> bool {\n    return load_empty(i) != 0u;\n}")
+        .map("out")
 }
 
 declare_program! {
@@ -272,12 +261,7 @@ declare_program! {
         reverse: Raw("u32", 4),
     }
     params { count: usize, values: usize }
-}
-
-impl PlaceValues {
-    fn shader() -> Shader {
-        Self::declare("ragged place").body(include_str!("../../../shaders/sort/ragged_place.wgsl"))
-    }
+    shader "ragged place" => .body(include_str!("../../../shaders/sort/ragged_place.wgsl"))
 }
 
 declare_program! {
@@ -302,11 +286,8 @@ declare_program! {
     struct MarkUsed = "sort ragged mark"();
     bindings { numbers: Raw("u32", 4), used: U32 }
     params { count: usize, limit: usize }
-}
-
-impl MarkUsed {
-    fn shader() -> Shader {
-        Self::declare("ragged mark").body(clamped(I64)).body(
+    shader "ragged mark" =>
+        .body(clamped(I64)).body(
             "{{ENTRY}} {
     let i = linear_id(workgroup_id, num_workgroups, local_index);
     if i >= p.count {
@@ -319,7 +300,6 @@ impl MarkUsed {
 }
 ",
         )
-    }
 }
 
 declare_program! {
@@ -346,12 +326,7 @@ declare_program! {
     struct RoundTotal = "sort ragged total"(dtype: DType);
     bindings { x: dtype.accumulator(), out: dtype }
     params { count: usize }
-}
-
-impl RoundTotal {
-    fn shader(dtype: DType) -> Shader {
-        Self::declare(format!("ragged total {dtype}"), dtype)
-            .body(&format!("fn value(i: u32) -> {} {{\n    return load_x(i);\n}}", dtype.value()))
-            .map("out")
-    }
+    shader format!("ragged total {dtype}") =>
+        .body(&format!("fn value(i: u32) -> {} {{\n    return load_x(i);\n}}", dtype.value()))
+        .map("out")
 }

@@ -383,18 +383,20 @@ fn pad(
             0 => unit.binding(default.address, default.len() as u64),
             _ => unit.binding(from, taken as u64),
         };
-        device.enqueue(
-            &PadRows {
-                src: source,
-                other: unit.binding(default.address, default.len() as u64),
-                dst: unit.binding(out.address + first as u64 * row, elements as u64),
-                places: (&places).into(),
-                count: elements,
-                inner,
-                first_row: low,
-                others: default.len(),
-            }
-            .program(&PadRows::of(unit), Grid::linear(unit.invocations(elements), WORKGROUP)),
+        PadRows {
+            src: source,
+            other: unit.binding(default.address, default.len() as u64),
+            dst: unit.binding(out.address + first as u64 * row, elements as u64),
+            places: (&places).into(),
+            count: elements,
+            inner,
+            first_row: low,
+            others: default.len(),
+        }
+        .enqueue(
+            device,
+            &PadRows::of(unit),
+            Grid::linear(unit.invocations(elements), WORKGROUP),
         )?;
     }
     Ok(())

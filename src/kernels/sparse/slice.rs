@@ -83,16 +83,14 @@ fn slice_kernel(ctx: &mut dyn OpContext) -> Result<()> {
     let parts = ctx.temp(I32, &[n])?;
     if n > 0 {
         ctx.device().check_extent(indices.len())?;
-        ctx.device().enqueue(
-            &MarkInside {
-                indices: (&indices).into(),
-                table: (&table).into(),
-                parts: (&parts).into(),
-                count: n,
-                rank,
-            }
-            .program(&MarkInside::of(), Grid::map(n, I32)),
-        )?;
+        MarkInside {
+            indices: (&indices).into(),
+            table: (&table).into(),
+            parts: (&parts).into(),
+            count: n,
+            rank,
+        }
+        .enqueue(ctx.device(), &MarkInside::of(), Grid::map(n, I32))?;
     }
     deal(ctx, &indices, &values, &parts, &[starts])
 }
@@ -138,17 +136,15 @@ fn split_kernel(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     let parts = ctx.temp(I32, &[count])?;
     if count > 0 {
         ctx.device().check_extent(indices.len())?;
-        ctx.device().enqueue(
-            &PartOfRow {
-                indices: (&indices).into(),
-                table: (&table).into(),
-                parts: (&parts).into(),
-                count,
-                rank,
-                axis,
-            }
-            .program(&PartOfRow::of(), Grid::map(count, I32)),
-        )?;
+        PartOfRow {
+            indices: (&indices).into(),
+            table: (&table).into(),
+            parts: (&parts).into(),
+            count,
+            rank,
+            axis,
+        }
+        .enqueue(ctx.device(), &PartOfRow::of(), Grid::map(count, I32))?;
     }
     deal(ctx, &indices, &values, &parts, &starts)
 }
@@ -243,18 +239,16 @@ fn gradient(ctx: &mut dyn OpContext) -> Result<()> {
     }
     let places = ctx.temp(I32, &[n])?;
     ctx.device().check_extent(indices.len())?;
-    ctx.device().enqueue(
-        &FindRow {
-            indices: (&indices).into(),
-            start: (&start).into(),
-            found: (&found).into(),
-            places: (&places).into(),
-            count: n,
-            rank,
-            rows: m,
-        }
-        .program(&FindRow::of(), Grid::map(n, I32)),
-    )?;
+    FindRow {
+        indices: (&indices).into(),
+        start: (&start).into(),
+        found: (&found).into(),
+        places: (&places).into(),
+        count: n,
+        rank,
+        rows: m,
+    }
+    .enqueue(ctx.device(), &FindRow::of(), Grid::map(n, I32))?;
     let gather = Gather { batch: 1, outer: 1, count: n, inner: 1 };
     gather.enqueue(ctx.device(), &grad, &Indices::new(&places, &[m])?, &out)
 }
@@ -264,18 +258,13 @@ declare_program! {
     struct MarkInside = "sparse inside"();
     bindings { indices: I64, table: I64, parts: I32 }
     params { count: usize, rank: usize }
-}
-
-impl MarkInside {
-    fn shader() -> Shader {
-        Self::declare("sparse inside")
+    shader "sparse inside" =>
         .body(
-            "fn value(i: u32) -> i32 {\n    for (var d = 0u; d < p.rank; d += 1u) {\n        let \
-             c = load_indices(i * p.rank + d);\n        if c < load_table(d) || c >= \
-             load_table(p.rank + d) {\n            return -1;\n        }\n    }\n    return 0;\n}",
+        "fn value(i: u32) -> i32 {\n    for (var d = 0u; d < p.rank; d += 1u) {\n        let \
+         c = load_indices(i * p.rank + d);\n        if c < load_table(d) || c >= \
+         load_table(p.rank + d) {\n            return -1;\n        }\n    }\n    return 0;\n}",
         )
         .map("parts")
-    }
 }
 
 declare_program! {
@@ -284,20 +273,15 @@ declare_program! {
     struct PartOfRow = "sparse part"();
     bindings { indices: I64, table: I64, parts: I32 }
     params { count: usize, rank: usize, axis: usize }
-}
-
-impl PartOfRow {
-    fn shader() -> Shader {
-        Self::declare("sparse part")
+    shader "sparse part" =>
         .body(
-            "fn value(i: u32) -> i32 {\n    let c = load_indices(i * p.rank + p.axis);\n    let \
-             size = load_table(0u);\n    let more = load_table(1u);\n    if c < 0li || c >= \
-             load_table(2u) {\n        return -1;\n    }\n    let head = (size + 1li) * more;\n    \
-             if c < head {\n        return i32(c / (size + 1li));\n    }\n    return i32(more + \
-             (c - head) / size);\n}",
+        "fn value(i: u32) -> i32 {\n    let c = load_indices(i * p.rank + p.axis);\n    let \
+         size = load_table(0u);\n    let more = load_table(1u);\n    if c < 0li || c >= \
+         load_table(2u) {\n        return -1;\n    }\n    let head = (size + 1li) * more;\n    \
+         if c < head {\n        return i32(c / (size + 1li));\n    }\n    return i32(more + \
+         (c - head) / size);\n}",
         )
         .map("parts")
-    }
 }
 
 declare_program! {
@@ -305,22 +289,18 @@ declare_program! {
     struct FindRow = "sparse find"();
     bindings { indices: I64, start: I64, found: I64, places: I32 }
     params { count: usize, rank: usize, rows: usize }
-}
-
-impl FindRow {
-    fn shader() -> Shader {
-        Self::declare("sparse find")
-            .body(
-                "// -1, 0 or 1 as row `at` of found is before, at or after row `i`.
+    shader "sparse find" =>
+        .body(
+            "// -1, 0 or 1 as row `at` of found is before, at or after row `i`.
 fn compared(at: u32, i: u32) -> i32 {
     for (var d = 0u; d < p.rank; d += 1u) {
         let a = load_found(at * p.rank + d) + load_start(d);
         let b = load_indices(i * p.rank + d);
         if a < b {
-            return -1;
+        return -1;
         }
         if a > b {
-            return 1;
+        return 1;
         }
     }
     return 0;
@@ -332,9 +312,9 @@ fn value(i: u32) -> i32 {
     while low < high {
         let middle = low + (high - low) / 2u;
         if compared(middle, i) < 0 {
-            low = middle + 1u;
+        low = middle + 1u;
         } else {
-            high = middle;
+        high = middle;
         }
     }
     if low < p.rows && compared(low, i) == 0 {
@@ -342,7 +322,6 @@ fn value(i: u32) -> i32 {
     }
     return -1;
 }",
-            )
-            .map("places")
-    }
+        )
+        .map("places")
 }

@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::text::TypedRule;
+use super::text::{BINDING_NAMES, TypedRule};
 use super::{check_scalar, check_variables, scalars};
-use crate::device::{Binding, Grid, declare_program};
+use crate::device::{Binding, Grid, NamedBindings, declare_program};
 use crate::error::Result;
 use crate::kernels::aliases;
 use crate::kernels::movement::walk::window_limit;
@@ -72,9 +72,8 @@ impl Dense {
         let size = step.dtype.size();
         let window = (window_limit(ctx.device()) as usize / size).min(1 << 30) & !63;
         // Whole vec4s come first, then the elements behind them.
-        let tensors: SmallVec<[Binding; 8]> =
-            variables.iter().chain([g]).map(Binding::from).collect();
-        let whole = if step.in_vec4s(&tensors) { g.len() & !(vec4::WIDTH as usize - 1) } else { 0 };
+        let in_vec4s = step.in_vec4s(variables.iter().chain([g]).map(|t| t.address));
+        let whole = if in_vec4s { g.len() & !(vec4::WIDTH as usize - 1) } else { 0 };
         for (range, vec4s) in [(0..whole, true), (whole..g.len(), false)] {
             for first in range.clone().step_by(window) {
                 let count = window.min(range.end - first);
@@ -84,11 +83,14 @@ impl Dense {
                     bytes: (count * size) as u64,
                     unit,
                 };
-                let mut tensors: SmallVec<[Binding; 8]> =
-                    variables.iter().chain([g]).map(part).collect();
+                let mut tensors: NamedBindings =
+                    BINDING_NAMES.into_iter().zip(variables.iter().map(part)).collect();
+                tensors.push(("g", part(g)));
                 match &packed {
-                    Some(packed) => tensors.push(packed.into()),
-                    None => tensors.extend(scalars.iter().map(Binding::from)),
+                    Some(packed) => tensors.push(("packed", packed.into())),
+                    None => {
+                        tensors.extend(step.rule.scalars().zip(scalars.iter().map(Binding::from)))
+                    }
                 }
                 let elements = count;
                 let (count, grid) = if vec4s {

@@ -13,9 +13,10 @@ const NAMES: [&str; 7] = ["s0", "s1", "s2", "s3", "s4", "s5", "s6"];
 pub fn pack(ctx: &mut dyn OpContext, scalars: &[Tensor]) -> Result<Tensor> {
     let dtype = scalars[0].dtype;
     let packed = ctx.temp(dtype.accumulator(), &[scalars.len()])?;
-    let (scalars, of) = (scalars.iter().map(Into::into).collect(), Pack::of(dtype, scalars.len()));
+    let of = Pack::of(dtype, scalars.len());
+    let scalars = NAMES.into_iter().zip(scalars.iter().map(Into::into)).collect();
     let call = Pack { scalars, packed: (&packed).into() };
-    ctx.device().enqueue(&call.program(&of, Grid([1, 1, 1])))?;
+    call.enqueue(ctx.device(), &of, Grid([1, 1, 1]))?;
     Ok(packed)
 }
 

@@ -6,9 +6,9 @@
 
 use smallvec::SmallVec;
 
-use super::text::TypedRule;
+use super::text::{BINDING_NAMES, TypedRule};
 use super::{check_scalar, check_variables, order, scalars};
-use crate::device::{Binding, Grid, declare_program};
+use crate::device::{Binding, Grid, NamedBindings, declare_program};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::aliases;
@@ -144,7 +144,7 @@ impl Update<'_> {
             count,
             index: self.indices.params(),
         };
-        device.enqueue(&call.program(&Order::of(), Grid::linear(count, WORKGROUP)))
+        call.enqueue(device, &Order::of(), Grid::linear(count, WORKGROUP))
     }
 
     /// Enqueues the steps of the indices from `first` on, in some of the rows.
@@ -163,15 +163,16 @@ impl Update<'_> {
             bytes: (rows * self.inner * size) as u64,
             unit: size as u32,
         };
-        let mut tensors: SmallVec<[Binding; 8]> =
-            self.variables.iter().map(|t| slice(t, first_row, rows)).collect();
-        tensors.push(slice(self.gradient, first, count));
+        let variables = self.variables.iter().map(|t| slice(t, first_row, rows));
+        let mut tensors: NamedBindings = BINDING_NAMES.into_iter().zip(variables).collect();
+        tensors.push(("g", slice(self.gradient, first, count)));
         let elements = rows * self.inner;
-        let vec4s = self.inner.is_multiple_of(vec4::WIDTH as usize) && step.in_vec4s(&tensors);
+        let vec4s = self.inner.is_multiple_of(vec4::WIDTH as usize)
+            && step.in_vec4s(tensors.iter().map(|(_, b)| b.address));
         if vec4s {
-            tensors.iter_mut().for_each(|b| b.unit = vec4::unit(step.dtype));
+            tensors.iter_mut().for_each(|(_, b)| b.unit = vec4::unit(step.dtype));
         }
-        tensors.push((&self.scalars).into());
+        tensors.push(("packed", (&self.scalars).into()));
         let columns = Columns::of(step.dtype, vec4s);
         let inner = columns.in_row(self.inner);
         let invocations = columns.invocations(step.dtype, count * inner, elements);
@@ -203,12 +204,7 @@ declare_program! {
         indices: AnyIndices,
     }
     params { count: usize, index: IndexParams }
-}
-
-impl Order {
-    pub fn shader() -> Shader {
-        Self::declare("optimizer order").body(include_str!("../../../shaders/training/order.wgsl"))
-    }
+    shader "optimizer order" => .body(include_str!("../../../shaders/training/order.wgsl"))
 }
 
 declare_program! {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::table::Rule;
-use crate::device::{Binding, Key, KeyPart};
+use crate::device::{Key, KeyPart};
 use crate::dtype::DType;
 use crate::shader::{Access, Shader, vec4};
 
@@ -22,7 +22,7 @@ pub struct TypedRule {
 
 /// The names of the variables' bindings. A binding named `v` would be hidden by the parameters of
 /// its own accessors.
-const BINDINGS: [&str; 4] = ["x0", "x1", "x2", "x3"];
+pub const BINDING_NAMES: [&str; 4] = ["x0", "x1", "x2", "x3"];
 
 /// The lanes of a unit of four elements.
 const LANES: [&str; 4] = ["x", "y", "z", "w"];
@@ -50,7 +50,7 @@ impl TypedRule {
 
     /// Binding and name of each variable.
     fn bindings(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        BINDINGS.into_iter().zip(self.variables())
+        BINDING_NAMES.into_iter().zip(self.variables())
     }
 
     /// The bindings of the variables and the gradient, in single elements or `vec4s`, and of the
@@ -67,10 +67,10 @@ impl TypedRule {
         all
     }
 
-    /// Whether `bindings`, the variables and the gradient, begin at whole vec4s.
-    pub fn in_vec4s(&self, bindings: &[Binding]) -> bool {
+    /// Whether `addresses`, of the variables and the gradient, are those of whole vec4s.
+    pub fn in_vec4s(&self, mut addresses: impl Iterator<Item = u64>) -> bool {
         let unit = u64::from(vec4::unit(self.dtype));
-        vec4::supports(self.dtype) && bindings.iter().all(|b| b.address.is_multiple_of(unit))
+        vec4::supports(self.dtype) && addresses.all(|address| address.is_multiple_of(unit))
     }
 
     /// Appends `State`, `Scalars`, `scalars` and `step`.

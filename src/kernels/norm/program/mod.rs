@@ -14,7 +14,7 @@ use crate::kernels::op::OpContext;
 use crate::kernels::reduce::plan::MAX_RUN;
 use crate::kernels::reduce::program::{part, window_bytes};
 use crate::shader::{Access, Shader, WORKGROUP};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, named};
 
 /// The shortest run of an invocation that is worth cutting each channel into one more sum.
 const SHORTEST: usize = 16;
@@ -278,7 +278,7 @@ impl Channels {
         };
         let lanes = lanes(segments);
         let grid = Grid::linear(self.channels * lanes as usize, WORKGROUP);
-        ctx.device().enqueue(&call.program(&Moments::of(x.dtype, lanes), grid))
+        call.enqueue(ctx.device(), &Moments::of(x.dtype, lanes), grid)
     }
 
     /// `y` from `x` and the statistics.
@@ -298,8 +298,8 @@ impl Channels {
             return vec4s::FORWARD.enqueue(
                 device,
                 self,
-                &[x],
-                &[mean, variance, scale, offset],
+                &named![x],
+                &named![mean, variance, scale, offset],
                 y,
                 epsilon,
             );
@@ -327,9 +327,11 @@ impl Channels {
         };
         let (device, lanes) = (ctx.device(), lanes(segments));
         let grid = Grid::linear(self.channels * lanes as usize, WORKGROUP);
-        device.enqueue(&call.program(&Gradients::of(lanes), grid))?;
+        call.enqueue(device, &Gradients::of(lanes), grid)?;
         if vec4s::fits(self, &[g.dy, g.x, g.coefficients, dx]) {
-            return vec4s::BACKWARD.enqueue(device, self, &[g.dy, g.x], &[g.coefficients], dx, 0.0);
+            let (walked, vectors) =
+                (named![dy: g.dy, x: g.x], named![coefficients: g.coefficients]);
+            return vec4s::BACKWARD.enqueue(device, self, &walked, &vectors, dx, 0.0);
         }
         let row = |k: usize| {
             let address = g.coefficients.address + (k * self.channels * 4) as u64;

@@ -73,16 +73,11 @@ declare_program! {
     params {
         count: usize, units: usize, rows: usize, step: usize, epsilon: Option<f32> = end.epsilon,
     }
-}
-
-impl EndProgram {
-    fn shader(end: &'static End, dtype: DType) -> Shader {
-        Self::declare(format!("batch norm {} {dtype} vec4s", end.name), end, dtype)
-            .library("quotient")
-            .define("CHANNEL", end.channel)
-            .define("WRITE", end.write)
-            .body(include_str!("../../../../shaders/norm_rows.wgsl"))
-    }
+    shader format!("batch norm {} {dtype} vec4s", end.name) =>
+        .library("quotient")
+        .define("CHANNEL", end.channel)
+        .define("WRITE", end.write)
+        .body(include_str!("../../../../shaders/norm_rows.wgsl"))
 }
 
 impl End {
@@ -91,8 +86,8 @@ impl End {
         &'static self,
         device: &Device,
         channels: &Channels,
-        walked: &[&Tensor],
-        vectors: &[&Tensor],
+        walked: &[(&'static str, &Tensor)],
+        vectors: &[(&'static str, &Tensor)],
         result: &Tensor,
         epsilon: f32,
     ) -> Result<()> {
@@ -104,8 +99,11 @@ impl End {
             let window =
                 |t: &Tensor| vec4_part(t, first * channels.channels, rows * channels.channels);
             let call = EndProgram {
-                walked: walked.iter().map(|t| window(t)).collect(),
-                vectors: vectors.iter().map(|t| Binding::raw(t, vec4::unit(F32))).collect(),
+                walked: walked.iter().map(|(name, t)| (*name, window(t))).collect(),
+                vectors: vectors
+                    .iter()
+                    .map(|(name, t)| (*name, Binding::raw(t, vec4::unit(F32))))
+                    .collect(),
                 result: window(result),
                 count: step * units,
                 units,

@@ -32,6 +32,9 @@ pub struct Pool {
     text: &'static str,
 }
 
+/// The name of an input in its program, and the input.
+pub type Input<'a> = (&'static str, &'a Tensor);
+
 macro_rules! pool {
     ($(#[$doc:meta])* $name:ident, $file:literal, $inputs:expr, $matches:expr) => {
         $(#[$doc])*
@@ -199,11 +202,6 @@ impl Pool {
         matches!(input, "x" | "g")
     }
 
-    /// Names of the operands.
-    pub(super) const fn inputs(&self) -> &'static [&'static str] {
-        self.inputs
-    }
-
     /// Whether the result has the shape of the pooled tensor.
     pub(super) fn is_gradient(&self) -> bool {
         matches!(self.name, "max_grad" | "argmax_grad" | "average_grad")
@@ -215,7 +213,7 @@ impl Pool {
         &'static self,
         ctx: &mut dyn OpContext,
         g: &Geometry,
-        inputs: &[&Tensor],
+        inputs: &[Input<'_>],
         result: &Tensor,
         numbers: (usize, usize),
     ) -> Result<()> {
@@ -228,7 +226,7 @@ impl Pool {
             let indices = ctx.temp(DType::I64, &[g.outputs()])?;
             ARGMAX.enqueue(ctx, g, &inputs[..2], &indices, (0, 0))?;
             let by_index = if *self == MAX_GRAD { &ARGMAX_GRAD } else { &ARGMAX_PICK };
-            return by_index.enqueue(ctx, g, &[&indices, inputs[2]], result, (0, 0));
+            return by_index.enqueue(ctx, g, &[("argmax", &indices), inputs[2]], result, (0, 0));
         }
         let dtype = self.result(result.dtype, true);
         let sums =
@@ -244,7 +242,7 @@ impl Pool {
         &'static self,
         device: &Device,
         g: &Geometry,
-        inputs: &[&Tensor],
+        inputs: &[Input<'_>],
         result: &Tensor,
         (per_image, base): (usize, usize),
         part: Option<Part>,
@@ -254,9 +252,9 @@ impl Pool {
             device.check_extent(n)?;
         }
         // All inputs before the result are floats.
-        let dtype = inputs[inputs.len() - 1].dtype;
+        let dtype = inputs[inputs.len() - 1].1.dtype;
         let call = PoolProgram {
-            inputs: inputs.iter().map(|t| (*t).into()).collect(),
+            inputs: inputs.iter().map(|(name, t)| (*name, (*t).into())).collect(),
             result: result.into(),
             count: result.len(),
             channels: g.channels,

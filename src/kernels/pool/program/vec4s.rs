@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use super::{AVERAGE, AVERAGE_GRAD, COMMON, MAX, MAX_GRAD, Pool, WindowParams};
+use super::{AVERAGE, AVERAGE_GRAD, COMMON, Input, MAX, MAX_GRAD, Pool, WindowParams};
 use crate::device::{Axes, Binding, Device, Grid, Key, KeyPart, declare_program};
 use crate::dtype::{DType, types};
 use crate::error::Result;
@@ -74,19 +74,14 @@ declare_program! {
     lists { tensors: List(program.bindings(dtype)) }
     bindings {}
     params { count: usize, channels: usize, windows: WindowParams, blocks: Axes<3> }
-}
-
-impl PoolVec4s {
-    fn shader(program: &'static Vec4Program, dtype: DType) -> Shader {
-        Self::declare(format!("pool vec4s {} {dtype}", program.name), program, dtype)
-            .library("quotient")
-            .define("QUOTIENTS", "small_quotients")
-            .body(COMMON)
-            .body(include_str!("../../../../shaders/pool/vec4s/places.wgsl"))
-            .body(include_str!("../../../../shaders/pool/vec4s/blocks.wgsl"))
-            .body(program.text)
-            .body(include_str!("../../../../shaders/pool/vec4s/common.wgsl"))
-    }
+    shader format!("pool vec4s {} {dtype}", program.name) =>
+        .library("quotient")
+        .define("QUOTIENTS", "small_quotients")
+        .body(COMMON)
+        .body(include_str!("../../../../shaders/pool/vec4s/places.wgsl"))
+        .body(include_str!("../../../../shaders/pool/vec4s/blocks.wgsl"))
+        .body(program.text)
+        .body(include_str!("../../../../shaders/pool/vec4s/common.wgsl"))
 }
 
 impl Vec4Program {
@@ -104,15 +99,16 @@ impl Vec4Program {
         &'static self,
         device: &Device,
         g: &Geometry,
-        tensors: &[&Tensor],
+        tensors: &[Input<'_>],
         positions: usize,
     ) -> Result<()> {
         let vec4s = g.channels / 4;
         let count = g.batch * positions * vec4s;
         device.check_extent(count)?;
-        let dtype = tensors.iter().map(|t| t.dtype).find(|t| *t != DType::U32).expect("an operand");
+        let dtype =
+            tensors.iter().map(|(_, t)| t.dtype).find(|t| *t != DType::U32).expect("an operand");
         let call = PoolVec4s {
-            tensors: tensors.iter().map(|t| Binding::raw(t, unit(t.dtype))).collect(),
+            tensors: tensors.iter().map(|(n, t)| (*n, Binding::raw(t, unit(t.dtype)))).collect(),
             count,
             channels: vec4s,
             windows: WindowParams::of(g),
@@ -139,7 +135,7 @@ pub(in crate::kernels::pool) fn enqueue(
     ctx: &mut dyn OpContext,
     pool: &'static Pool,
     g: &Geometry,
-    inputs: &[&Tensor],
+    inputs: &[Input<'_>],
     result: &Tensor,
 ) -> Result<bool> {
     let is_long = pool.is_long(&ctx.device().profile(), g, DType::F32);
@@ -147,7 +143,7 @@ pub(in crate::kernels::pool) fn enqueue(
     let fits = g.channels_last
         && (0..3).all(|d| g.input[d] + g.pad[d] + g.kernel[d] + g.stride[d] < MAX_EXTENT)
         && g.channels.is_multiple_of(4)
-        && inputs.iter().chain([&result]).all(|t| {
+        && inputs.iter().map(|(_, t)| *t).chain([result]).all(|t| {
             TYPES.contains(&t.dtype) && t.address.is_multiple_of(u64::from(vec4::unit(t.dtype)))
         });
     let (input, output) = (g.input_positions(), g.output_positions());
@@ -163,13 +159,19 @@ pub(in crate::kernels::pool) fn enqueue(
         MAX_GRAD if g.taps() <= NO_TAP => {
             let [x, y, dy] = [inputs[0], inputs[1], inputs[2]];
             let taps = ctx.temp(DType::U32, &[g.batch, output, g.channels / 4])?;
-            TAPS.enqueue(ctx.device(), g, &[x, y, &taps], output)?;
-            VEC4_MAX_GRAD.enqueue(ctx.device(), g, &[&taps, dy, result], input)?;
+            TAPS.enqueue(ctx.device(), g, &[x, y, ("result", &taps)], output)?;
+            VEC4_MAX_GRAD.enqueue(
+                ctx.device(),
+                g,
+                &[("taps", &taps), dy, ("result", result)],
+                input,
+            )?;
             return Ok(true);
         }
         _ => return Ok(false),
     };
-    let tensors: SmallVec<[&Tensor; 4]> = inputs.iter().copied().chain([result]).collect();
+    let tensors: SmallVec<[Input<'_>; 4]> =
+        inputs.iter().copied().chain([("result", result)]).collect();
     program.enqueue(ctx.device(), g, &tensors, positions)?;
     Ok(true)
 }

@@ -87,7 +87,7 @@ impl Ends<'_> {
         let (state_at, state_stride) = (before.at, before.stride);
         let (before, after, lengths) = (before.tensor.into(), after.into(), lengths.into());
         let call = KeepIdle { before, after, lengths, count, columns, state_at, state_stride };
-        device.enqueue(&call.program(&KeepIdle::of(real), Grid::linear(count, WORKGROUP)))
+        call.enqueue(device, &KeepIdle::of(real), Grid::linear(count, WORKGROUP))
     }
 
     fn enqueue(
@@ -126,7 +126,7 @@ impl Ends<'_> {
                 late,
             };
             let of = EndRows::of(act, real, self.lengths.is_some());
-            device.enqueue(&call.program(&of, Grid::linear(count, WORKGROUP)))?;
+            call.enqueue(device, &of, Grid::linear(count, WORKGROUP))?;
         }
         Ok(())
     }
@@ -167,13 +167,7 @@ declare_program! {
     struct KeepIdle = "rnn idle"(real: DType);
     bindings { before: real, after: real, lengths: DType::I32 }
     params { count: usize, columns: usize, state_at: usize, state_stride: usize }
-}
-
-impl KeepIdle {
-    fn shader(real: DType) -> Shader {
-        Self::declare(format!("rnn idle {real}"), real)
-            .body(include_str!("../../../../shaders/rnn/idle.wgsl"))
-    }
+    shader format!("rnn idle {real}") => .body(include_str!("../../../../shaders/rnn/idle.wgsl"))
 }
 
 /// Every shader.

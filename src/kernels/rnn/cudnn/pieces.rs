@@ -43,7 +43,7 @@ pub fn pack(
         let (recurrent, biases) = ((&recurrent).into(), (&biases).into());
         let call = Pack { recurrent, biases, packed, count, units, turned };
         let grid = Grid::linear(count, WORKGROUP);
-        ctx.device().enqueue(&call.program(&Pack::of(mode, real, model.storage), grid))?;
+        call.enqueue(ctx.device(), &Pack::of(mode, real, model.storage), grid)?;
     }
     Ok(packed)
 }
@@ -127,10 +127,11 @@ fn skipping(device: &Device, mode: Mode, x: &Tensor, gates: &Tensor, back: bool)
     for (first, count) in ranges(rows, fitting) {
         let (x, gates) =
             (part(x, first * units, count * units), part(gates, first * width, count * width));
-        let tensors = [&x, &gates].into_iter().map(Binding::from).collect();
+        let names = if back { ["dx", "grads"] } else { ["x", "gates"] };
+        let tensors = names.into_iter().zip([&x, &gates].map(Binding::from)).collect();
         let call = Skip { tensors, count: x.len(), units };
         let of = Skip::of(mode, x.dtype, back);
-        device.enqueue(&call.program(&of, Grid::linear(x.len(), WORKGROUP)))?;
+        call.enqueue(device, &of, Grid::linear(x.len(), WORKGROUP))?;
     }
     Ok(())
 }

@@ -101,6 +101,9 @@ enum Bound<'a> {
     Rows(&'a Tensor, usize),
 }
 
+/// The binding's name in the shader, and the tensor.
+type NamedBound<'a> = (&'static str, Bound<'a>);
+
 impl LayerSteps<'_> {
     /// Enqueues all steps forward.
     pub fn forward(&self, device: &Device, tensors: &Forward<'_>) -> Result<()> {
@@ -113,12 +116,12 @@ impl LayerSteps<'_> {
             });
         }
         let variant = self.variant(&device.profile(), false, gates.dtype);
-        let bounds: [Bound<'_>; 5] = [
-            self.own_rows(gates, self.mode.saved()),
-            Bound::Whole(Binding::raw(weights, variant.gates_size())),
-            Bound::Whole(state.into()),
-            Bound::Rows(y, self.y),
-            Bound::Whole(last.into()),
+        let bounds = [
+            ("gates", self.own_rows(gates, self.mode.saved())),
+            ("weights", Bound::Whole(Binding::raw(weights, variant.gates_size()))),
+            ("state", Bound::Whole(state.into())),
+            ("y", Bound::Rows(y, self.y)),
+            ("last", Bound::Whole(last.into())),
         ];
         self.enqueue(device, variant, &bounds)
     }
@@ -136,15 +139,15 @@ impl LayerSteps<'_> {
             });
         }
         let variant = self.variant(&device.profile(), true, grads.dtype);
-        let mut bounds: SmallVec<[Bound<'_>; 8]> = smallvec![
-            Bound::Whole(Binding::raw(weights, variant.gates_size())),
-            Bound::Whole(state.into()),
-            Bound::Rows(y, self.y),
-            Bound::Rows(dy, self.y),
-            Bound::Whole(d_state.into()),
-            self.own_rows(grads, self.mode.slots() + 1),
+        let mut bounds: SmallVec<[NamedBound<'_>; 8]> = smallvec![
+            ("weights", Bound::Whole(Binding::raw(weights, variant.gates_size()))),
+            ("state", Bound::Whole(state.into())),
+            ("y", Bound::Rows(y, self.y)),
+            ("dy", Bound::Rows(dy, self.y)),
+            ("d_state", Bound::Whole(d_state.into())),
+            ("grads", self.own_rows(grads, self.mode.slots() + 1)),
         ];
-        bounds.extend(saved.map(|saved| self.own_rows(saved, self.mode.saved())));
+        bounds.extend(saved.map(|saved| ("saved", self.own_rows(saved, self.mode.saved()))));
         self.enqueue(device, variant, &bounds)
     }
 
@@ -177,7 +180,12 @@ impl LayerSteps<'_> {
 
     /// Enqueues all steps of all sequences, in as few dispatches as the variant and the adapter's
     /// bindings allow. Backward there is one more phase, which ends with the state's gradients.
-    fn enqueue(&self, device: &Device, variant: StepsVariant, bounds: &[Bound<'_>]) -> Result<()> {
+    fn enqueue(
+        &self,
+        device: &Device,
+        variant: StepsVariant,
+        bounds: &[NamedBound<'_>],
+    ) -> Result<()> {
         let slices = self.units.div_ceil(variant.units as usize);
         let (sequences, fitting) = self.windows(device, bounds)?;
         let phases = self.mode.phases();
@@ -223,9 +231,10 @@ impl LayerSteps<'_> {
                 let tiles = count.div_ceil(variant.rows as usize);
                 // The operations of the gates themselves are few beside the products.
                 let products = of_a_step(count) * phases_now / phases;
-                let bindings = bounds.iter().map(|bound| bound.binding(&rows));
+                let bindings = bounds.iter().map(|(name, bound)| (*name, bound.binding(&rows)));
+                let lengths = self.lengths.map(|lengths| ("lengths", lengths.into()));
                 let call = StepsProgram {
-                    tensors: bindings.chain(self.lengths.map(Binding::from)).collect(),
+                    tensors: bindings.chain(lengths).collect(),
                     units: self.units,
                     total: self.steps,
                     first,
@@ -270,9 +279,10 @@ impl LayerSteps<'_> {
 
     /// The number of sequences, and the number of their steps, that a dispatch may take for its
     /// rows to fit the adapter's bindings.
-    fn windows(&self, device: &Device, bounds: &[Bound<'_>]) -> Result<(usize, usize)> {
+    fn windows(&self, device: &Device, bounds: &[NamedBound<'_>]) -> Result<(usize, usize)> {
         let capabilities = device.capabilities();
-        let widest = bounds.iter().map(Bound::row_bytes).max().unwrap_or_default().max(1);
+        let widest =
+            bounds.iter().map(|(_, bound)| bound.row_bytes()).max().unwrap_or_default().max(1);
         let fitting = (limit(capabilities) / widest as u64) as usize;
         if fitting >= self.steps * self.batch {
             return Ok((self.batch, usize::MAX));

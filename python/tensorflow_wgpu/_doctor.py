@@ -309,8 +309,8 @@ def describe(found: dict[str, Any], list_ops: bool) -> Iterator[str]:
     if not library["adapters"]:
         yield "  none"
     types = ", ".join(f"{name} {count}" for name, count in library["types"].items())
-    yield f"\nOps with kernels of WGPU's own: {len(library['ops'])}" + (
-        f", by type: {types}" if types else ""
+    yield "\nOps with kernels of WGPU's own, besides TensorFlow's for every device: " + (
+        f"{len(library['ops'])}" + (f", by type: {types}" if types else "")
     )
     for op in library["ops"] if list_ops else ():
         kernels = {", ".join(f"{a}={t}" for a, t in kernel.items()) for kernel in op["types"]}

@@ -114,8 +114,8 @@ def fallbacks(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Fallbacks
     """Runs a program once and returns the ops of it that ran on the CPU, with the reasons.
 
     `fn_or_model` is a Keras model, which is called as a `tf.function`; a `tf.function`, of which a
-    fresh trace is run; or any callable, such as `lambda: model.train_on_batch(x, y)`, in which
-    eager ops and the functions that it is the first to run are looked at. `inputs` and `keywords`
+    fresh trace is run; or any callable, such as `lambda: model.train_on_batch(x, y)`: of what
+    it runs, eager ops and functions that have not run before are examined. `inputs` and `keywords`
     are its arguments. Variables change as in any other run.
 
     Raises what the program raises, and RuntimeError where TensorFlow sees no WGPU device.

@@ -44,7 +44,7 @@ def report() -> dict[str, Any]:
 
 
 def statistics() -> dict[str, dict[str, int]]:
-    """What the devices that TensorFlow opened in this process did so far: `{"WGPU:0":
+    """What the devices that TensorFlow opened in this process have done so far: `{"WGPU:0":
     {"dispatches": 12, ...}, ...}`.
 
     `dispatches` and `bytes` (the lengths of all that dispatches bind), `barriers` between

@@ -128,7 +128,7 @@ def _cells(row: Row, device: DeviceProfile, rates: Rates | None) -> tuple[str, .
     """A row as text."""
     seconds = row.seconds
     rate = (lambda amount: f"{amount / seconds / 1e9:.1f}") if seconds else (lambda _: "")
-    bound = row.bound(rates)
+    bound = row._bound(rates)
     return (
         row.name,
         str(row.count),

@@ -36,7 +36,7 @@ class Row:
     #: Operations on floats, by the kernels' descriptions; 0 where they state none.
     flops: int = 0
 
-    def bound(self, rates: Rates | None) -> tuple[float, str] | None:
+    def _bound(self, rates: Rates | None) -> tuple[float, str] | None:
         """The share of the adapter's measured rate that it reaches, and whether that is the rate of
         its memory or of its arithmetic; None without rates or time.
         """

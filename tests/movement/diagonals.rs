@@ -103,6 +103,44 @@ fn diagonals() {
     );
 }
 
+/// Matrices beyond one binding are made range by range, also when a range ends within a row or a
+/// word of packed elements follows it.
+#[test]
+fn diagonals_of_matrices_beyond_one_binding() {
+    for dtype in session().supported(SIZES) {
+        let (rows, columns) = (37, 41);
+        let dims = [2, rows, columns];
+        let (base, background) = (data(dtype, &dims, 1), data(dtype, &[], 2));
+        let packed = data(dtype, &[2, 4, 37], 3);
+        let k = HostTensor::i32(&[2], &[-1, 2]);
+        let scalar = |n: usize| HostTensor::i32(&[], &[n as i32]);
+        let number = |n: i64| HostTensor::i64(&[], &[n]);
+        let node = |op: &str| typed(op, dtype).attr("align", "RIGHT_LEFT");
+        let cases = [
+            (
+                node("MatrixDiagV3"),
+                vec![packed.clone(), k.clone(), scalar(rows), scalar(columns), background],
+            ),
+            (node("MatrixSetDiagV3"), vec![base.clone(), packed, k]),
+            (typed("MatrixBandPart", dtype), vec![base, number(3), number(-1)]),
+        ];
+        let profile = session().device.profile();
+        let max_binding = (cases[0].1[0].bytes.len() as u64).next_multiple_of(256) + 1024;
+        let capabilities = Capabilities { max_binding, ..profile.capabilities };
+        let mut small = Session::under(Profile { capabilities, ..profile }).unwrap();
+        for (node, inputs) in cases {
+            let want = run(&mut session(), &node, &inputs).unwrap();
+            assert!(want[0].bytes.len() as u64 > max_binding, "{dtype}");
+            for misalign in [0, 1] {
+                small.misalign = misalign;
+                let got = run(&mut small, &node, &inputs);
+                let got = got.unwrap_or_else(|e| panic!("{node:?} of {dtype}: {e}"));
+                assert!(got[0].bytes == want[0].bytes, "{node:?} of {dtype} misaligned {misalign}");
+            }
+        }
+    }
+}
+
 #[test]
 fn blocks_of_space() {
     for dtype in session().supported(SIZES) {

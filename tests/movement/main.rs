@@ -11,7 +11,7 @@ mod transpose;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use tensorflow_wgpu::device::Device;
+use tensorflow_wgpu::device::{Capabilities, Device, Profile};
 use tensorflow_wgpu::kernels::movement::walk::{Tiling, copy_strided_with};
 use tensorflow_wgpu::layout::{Iteration, dense_strides};
 use tensorflow_wgpu::local::{Input, Node, Session};

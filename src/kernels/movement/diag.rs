@@ -3,6 +3,7 @@
 
 use super::remap::Background;
 use super::unit::Unit;
+use super::walk::window_limit;
 use super::{checked_product, shape};
 use crate::device::{Grid, declare_program, enum_key_parts};
 use crate::error::Result;
@@ -32,13 +33,14 @@ impl Kind {
         match self {
             Self::Build | Self::Set => {
                 "fn value(i: u32) -> {{ELEMENT}} {
-    let column = i % p.columns;
-    let row = (i / p.columns) % p.rows;
+    let at = p.first + i;
+    let column = at % p.columns;
+    let row = (at / p.columns) % p.rows;
     let place = packed_place(row, column);
     if !place.inside {
         return {{OUTSIDE}};
     }
-    return load_src((i / (p.columns * p.rows)) * p.band * p.longest + place.index);
+    return load_src((at / (p.columns * p.rows)) * p.band * p.longest + place.index);
 }"
             }
             Self::Extract => {
@@ -56,8 +58,9 @@ impl Kind {
             }
             Self::Band => {
                 "fn value(i: u32) -> {{ELEMENT}} {
-    let column = i % p.columns;
-    let row = (i / p.columns) % p.rows;
+    let at = p.first + i;
+    let column = at % p.columns;
+    let row = (at / p.columns) % p.rows;
     let diagonal = i32(column) - i32(row);
     if diagonal > p.high || diagonal < p.low {
         return background();
@@ -115,6 +118,8 @@ impl Diagonals {
     }
 }
 
+/// Enqueues `kind`. A matrix beyond one binding is made in ranges of its elements; diagonals, and
+/// the matrix of which they are taken, are bound whole.
 fn run(
     ctx: &dyn OpContext,
     kind: Kind,
@@ -127,24 +132,39 @@ fn run(
         return Ok(());
     }
     let unit = Unit::of(dst.dtype);
-    let count = u64::from(ctx.device().check_extent(dst.len())?);
-    let (src, dst) =
-        (unit.binding(src.address, src.len() as u64), unit.binding(dst.address, count));
-    let call = DiagonalsProgram {
-        src,
-        dst,
-        count: count as usize,
-        rows: d.rows,
-        columns: d.columns,
-        band: d.band(),
-        longest: d.longest(),
-        low: d.low as i32,
-        high: d.high as i32,
-        align: d.align,
-        background: bytemuck::pod_read_unaligned(&background),
+    ctx.device().check_extent(dst.len())?;
+    let bytes = dst.dtype.size();
+    let most = match kind {
+        Kind::Extract => dst.len(),
+        // Ranges begin with whole words of packed elements.
+        Kind::Build | Kind::Set | Kind::Band => {
+            (window_limit(ctx.device()) as usize / bytes / 64 * 64).max(64)
+        }
     };
-    let grid = Grid::linear(unit.invocations(count as usize), WORKGROUP);
-    call.enqueue(ctx.device(), &DiagonalsProgram::of(kind, unit), grid)
+    for first in (0..dst.len()).step_by(most) {
+        let count = most.min(dst.len() - first);
+        let range = |t: &Tensor| unit.binding(t.address + (first * bytes) as u64, count as u64);
+        let call = DiagonalsProgram {
+            src: match kind {
+                Kind::Band => range(src),
+                _ => unit.binding(src.address, src.len() as u64),
+            },
+            dst: range(dst),
+            count,
+            first,
+            rows: d.rows,
+            columns: d.columns,
+            band: d.band(),
+            longest: d.longest(),
+            low: d.low as i32,
+            high: d.high as i32,
+            align: d.align,
+            background: bytemuck::pod_read_unaligned(&background),
+        };
+        let grid = Grid::linear(unit.invocations(count), WORKGROUP);
+        call.enqueue(ctx.device(), &DiagonalsProgram::of(kind, unit), grid)?;
+    }
+    Ok(())
 }
 
 enum_key_parts!(Kind);
@@ -154,8 +174,8 @@ declare_program! {
     pub struct DiagonalsProgram = "diagonals"(kind: Kind, unit: Unit);
     bindings { src: unit, dst: unit }
     params {
-        count: usize, rows: usize, columns: usize, band: usize, longest: usize, low: i32, high: i32,
-        align: u32, background: [u32; 4],
+        count: usize, first: usize, rows: usize, columns: usize, band: usize, longest: usize,
+        low: i32, high: i32, align: u32, background: [u32; 4],
     }
 }
 

@@ -234,11 +234,11 @@ impl Ranks {
         };
         // Searches down and up. Whichever finishes first decides. The one from the smaller set
         // begins, for it often ends soon; then the two advance in turn.
-        let first = usize::from(from.len() >= to.len());
+        let smaller = usize::from(from.len() >= to.len());
         let (mut seen, mut stacks): ([Nodes; 2], [Vec<NodeId>; 2]) = Default::default();
         for step in 0..MAX_SEARCHED {
-            for way in [first, 1 - first].into_iter().take(1 + usize::from(step >= ALONE)) {
-                if step == 0 || step == ALONE && way != first {
+            for way in [smaller, 1 - smaller].into_iter().take(1 + usize::from(step >= ALONE)) {
+                if step == 0 || step == ALONE && way != smaller {
                     seen[way] = start(way);
                     stacks[way] = seen[way].iter().copied().collect();
                     if seen[way].iter().any(|id| seen[1 - way].contains(id)) {

@@ -28,7 +28,7 @@ pub fn grow(scene: &Scene<'_>, seed: NodeId) -> Region {
     }
 }
 
-/// Whether a node has more users than a search for paths visits.
+/// Whether a node has more users than a growth visits.
 fn is_wide(scene: &Scene<'_>, id: NodeId) -> bool {
     scene.graph.users(id).len() > MAX_VISITS
 }

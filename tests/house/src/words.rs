@@ -92,8 +92,8 @@ fn words_are_found_in_comments_alone() {
 /// Names that say nothing of a type that other files use.
 const EMPTY_NAMES: [&str; 8] =
     ["Variant", "Plan", "Part", "Source", "Rows", "Pass", "Kind", "Walk"];
-/// Types that keep such a name: adapters are told apart by `kind::Kind` alone, a pass is what
-/// readers of compilers expect, and the others name the one plan, source or rows of their module.
+/// Files whose type keeps such a name: the kinds of adapters, the optimizer's passes, the pipelines
+/// that dispatches wait for, a region's sources of values, and the rows of attention's gradients.
 const NAMED_ENOUGH: [&str; 5] = [
     "src/kind.rs",
     "src/optimizer/passes/mod.rs",

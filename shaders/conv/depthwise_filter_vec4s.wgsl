@@ -17,17 +17,18 @@
     // The outputs whose window has this tap inside the input.
     let shift = k2 * p.dilation2;
     let first = (max(p.pad2, shift) - shift + p.stride2 - 1u) / p.stride2;
-    let behind = min((max(p.in2 + p.pad2, shift) - shift + p.stride2 - 1u) / p.stride2, p.out2);
+    let padded = max(p.input2 + p.pad2, shift) - shift;
+    let behind = min((padded + p.stride2 - 1u) / p.stride2, p.output2);
     let step = p.stride2 * units;
     var sum = vec4<f32>();
     for (var line = part * p.chunk; line < end; line += 1u) {
-        let y1 = line % p.out1 * p.stride1 + k1 * p.dilation1 - p.pad1;
-        if y1 >= p.in1 {
+        let y1 = line % p.output1 * p.stride1 + k1 * p.dilation1 - p.pad1;
+        if y1 >= p.input1 {
             continue;
         }
-        var x_at = ((line / p.out1 * p.in1 + y1) * p.in2 + first * p.stride2 + shift - p.pad2)
-            * units + channel;
-        var dy_at = (line * p.out2 + first) * units + channel;
+        let x_row = (line / p.output1 * p.input1 + y1) * p.input2;
+        var x_at = (x_row + first * p.stride2 + shift - p.pad2) * units + channel;
+        var dy_at = (line * p.output2 + first) * units + channel;
         for (var x2 = first; x2 < behind; x2 += 1u) {
             sum += read_x(x_at) * read_dy(dy_at);
             x_at += step;

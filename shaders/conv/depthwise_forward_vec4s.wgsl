@@ -13,20 +13,20 @@ fn finish(i: u32, sum: f32) -> {{RESULT_T}} {
         return;
     }
     let units = p.filters / 4u;
-    let at = place_of(t, units, p.out1, p.out2);
+    let at = place_of(t, units, p.output1, p.output2);
     // The taps inside the input.
     let shift1 = at.x1 * p.stride1;
     let shift2 = at.x2 * p.stride2;
     let first1 = (max(p.pad1, shift1) - shift1 + p.dilation1 - 1u) / p.dilation1;
     let first2 = (max(p.pad2, shift2) - shift2 + p.dilation2 - 1u) / p.dilation2;
-    let end1 = min((max(p.in1 + p.pad1, shift1) - shift1 + p.dilation1 - 1u) / p.dilation1,
+    let end1 = min((max(p.input1 + p.pad1, shift1) - shift1 + p.dilation1 - 1u) / p.dilation1,
         p.kernel1);
-    let end2 = min((max(p.in2 + p.pad2, shift2) - shift2 + p.dilation2 - 1u) / p.dilation2,
+    let end2 = min((max(p.input2 + p.pad2, shift2) - shift2 + p.dilation2 - 1u) / p.dilation2,
         p.kernel2);
     let step = p.dilation2 * units;
     var sum = vec4<f32>();
     for (var k1 = first1; k1 < end1; k1 += 1u) {
-        let line = (at.image * p.in1 + shift1 + k1 * p.dilation1 - p.pad1) * p.in2;
+        let line = (at.image * p.input1 + shift1 + k1 * p.dilation1 - p.pad1) * p.input2;
         var x_at = (line + shift2 + first2 * p.dilation2 - p.pad2) * units + at.channel;
         var weight_at = (k1 * p.kernel2 + first2) * units + at.channel;
         for (var k2 = first2; k2 < end2; k2 += 1u) {

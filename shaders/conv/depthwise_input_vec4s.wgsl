@@ -8,16 +8,16 @@
         return;
     }
     let units = p.channels / 4u;
-    let at = place_of(t, units, p.in1, p.in2);
+    let at = place_of(t, units, p.input1, p.input2);
     let last1 = at.x1 + p.pad1;
     let last2 = at.x2 + p.pad2;
-    let end1 = min(last1 / p.stride1 + 1u, p.out1);
-    let end2 = min(last2 / p.stride2 + 1u, p.out2);
+    let end1 = min(last1 / p.stride1 + 1u, p.output1);
+    let end2 = min(last2 / p.stride2 + 1u, p.output2);
     let first1 = (max(last1 + p.stride1, p.kernel1) - p.kernel1) / p.stride1;
     let first2 = (max(last2 + p.stride2, p.kernel2) - p.kernel2) / p.stride2;
     var sum = vec4<f32>();
     for (var x1 = first1; x1 < end1; x1 += 1u) {
-        let line = (at.image * p.out1 + x1) * p.out2;
+        let line = (at.image * p.output1 + x1) * p.output2;
         let taps = (last1 - x1 * p.stride1) * p.kernel2;
         for (var x2 = first2; x2 < end2; x2 += 1u) {
             let tap = taps + last2 - x2 * p.stride2;

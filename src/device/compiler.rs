@@ -49,14 +49,14 @@ pub(crate) struct Pipeline {
 }
 
 /// A shader in the form that wgpu gets.
-enum Source {
+enum ShaderForm {
     /// wgpu sees its bindings.
     Seen(Box<wgpu::ShaderSource<'static>>),
     /// SPIR-V, whose bindings wgpu does not see.
     Unseen(Vec<u32>),
 }
 
-impl Source {
+impl ShaderForm {
     /// The text for a dump. `wgsl` is the shader's text.
     fn text<'a>(&'a self, wgsl: &'a str) -> Text<'a> {
         match self {
@@ -267,7 +267,7 @@ impl Compiler {
         wgsl: String,
         immediates: u32,
         int64: bool,
-    ) -> Result<Source> {
+    ) -> Result<ShaderForm> {
         let module = if shader.exceeds_text() {
             Some(shader.module(immediates)?)
         } else if !int64 && int64::is_needed(&wgsl) {
@@ -277,18 +277,18 @@ impl Compiler {
         };
         if self.own_barriers {
             let module = module.map_or_else(|| shader.module(immediates), Ok)?;
-            return super::spirv::of(&module, self.are_buffers_guarded).map(Source::Unseen);
+            return super::spirv::of(&module, self.are_buffers_guarded).map(ShaderForm::Unseen);
         }
         let text = || wgpu::ShaderSource::Wgsl(wgsl.into());
         let of_module = |module| wgpu::ShaderSource::Naga(Cow::Owned(module));
-        Ok(Source::Seen(Box::new(module.map_or_else(text, of_module))))
+        Ok(ShaderForm::Seen(Box::new(module.map_or_else(text, of_module))))
     }
 
     /// Makes a pipeline through wgpu and the driver.
     fn make(
         &self,
         shader: &Shader,
-        source: Source,
+        source: ShaderForm,
         immediates: u32,
         form: Form,
     ) -> std::result::Result<Pipeline, Failure> {
@@ -299,11 +299,11 @@ impl Compiler {
         let make = || {
             let (label, size) = (shader.label(), shader.workgroup_size());
             let module = match source {
-                Source::Seen(source) => {
+                ShaderForm::Seen(source) => {
                     let guarded = self.are_buffers_guarded;
                     trusted_shader::create(&self.device, label, *source, guarded)
                 }
-                Source::Unseen(spirv) => {
+                ShaderForm::Unseen(spirv) => {
                     trusted_shader::create_unseen(&self.device, label, spirv, size)
                 }
             };

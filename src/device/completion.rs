@@ -153,8 +153,8 @@ impl<Q: Queue> Completion<Q> {
 
     /// Whether the load on its way exceeds a part of the limits, so that recording threads should
     /// wait.
-    pub fn is_crowded(&self, part: Part) -> bool {
-        let divisor = part as u64;
+    pub fn is_crowded(&self, share: LimitShare) -> bool {
+        let divisor = share as u64;
         let serials = self.handed.load(Ordering::Acquire).saturating_sub(self.done());
         serials > MAX_SERIALS / divisor
             || self.staged.load(Ordering::Relaxed) > MAX_STAGED / divisor
@@ -184,7 +184,7 @@ impl<Q: Queue> Completion<Q> {
     pub fn wait_for_room(&self) {
         if !on_any_completion_thread() {
             let handed = self.handed.load(Ordering::Acquire);
-            self.block_while(|| self.is_crowded(Part::Half) && self.done() < handed);
+            self.block_while(|| self.is_crowded(LimitShare::Half) && self.done() < handed);
         }
     }
 
@@ -215,7 +215,7 @@ impl<Q: Queue> Completion<Q> {
 
 /// A part of the limits of [`Completion::is_crowded`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Part {
+pub(crate) enum LimitShare {
     Whole = 1,
     Half = 2,
 }

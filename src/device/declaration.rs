@@ -260,12 +260,14 @@ impl<P, F: Fn() -> Shader> Specialization<P, F> {
 /// The text depends on the values in parentheses, which are the key, and on nothing else: the
 /// function `shader` gets them alone. The section `shader` has the text's label, and what follows
 /// the declarations. A text that needs more than one expression has an `impl` with a function
-/// `shader`, which begins with `Self::declare(label, …)`. Behind the name of a binding stands its [`Element`](crate::shader::Element),
-/// behind the name of a parameter its [`Parameter`], and `= …` if its declaration depends on a
-/// value of the key. A section `optional` may follow the bindings: its elements are options, and a
-/// call gives an option of a binding for each. A section `lists` may precede the bindings: its
-/// elements declare several bindings each, such as [`List`](crate::shader::List), and a call gives
-/// them with their names, which debug builds compare. `table NAME;` in front of all bindings declares the table of
+/// `shader`, which begins with `Self::declare(label, …)`.
+///
+/// Behind the name of a binding stands its [`Element`](crate::shader::Element), behind the name of
+/// a parameter its [`Parameter`], and `= …` if its declaration depends on a value of the key. A
+/// section `optional` may follow the bindings: its elements are options, and a call gives an option
+/// of a binding for each. A section `lists` may precede the bindings: its elements declare several
+/// bindings each, such as [`List`](crate::shader::List), and a call gives them with their names,
+/// which debug builds compare. `table NAME;` in front of all bindings declares the table of
 /// [`Device::enqueue_table`](crate::device::Device::enqueue_table).
 macro_rules! declare_program {
     (@shader [$vis:vis] [$($of:ident: $Of:ty),*]) => {};
@@ -363,6 +365,20 @@ macro_rules! declare_program {
     };
 }
 pub(crate) use declare_program;
+
+/// A number for each axis of an image: `NAME1` and `NAME2` in WGSL.
+#[derive(Debug, Clone, Copy)]
+pub struct Plane(pub [usize; 2]);
+
+impl Parameter for Plane {
+    fn declare((): (), shader: Shader, name: &'static str) -> Shader {
+        shader.param(format!("{name}1"), Field::U32).param(format!("{name}2"), Field::U32)
+    }
+
+    fn append_to(self, params: Params) -> Params {
+        params.u32(self.0[0]).u32(self.0[1])
+    }
+}
 
 /// Declares parameters that several programs share, as one [`Parameter`] of each.
 macro_rules! declare_params {

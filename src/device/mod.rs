@@ -62,7 +62,7 @@ pub use adapters::{AdapterReport, Selection};
 pub use capabilities::{Capabilities, Timestamps};
 pub use capture::{Capture, Captured};
 pub use completion::Serial;
-pub use declaration::{Axes, KeyPart, NamedBindings, Parameter, Specialization};
+pub use declaration::{Axes, KeyPart, NamedBindings, Parameter, Plane, Specialization};
 pub(crate) use declaration::{declare_params, declare_program, enum_key_parts};
 pub use enqueue::Dispatches;
 pub use matrices::{Cooperative, Matrices, MatrixSize, Means};

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::completion::{AfterWork, Completion, Load, Part, Serial, Submission};
+use super::completion::{AfterWork, Completion, LimitShare, Load, Serial, Submission};
 use super::failures::Failures;
 use super::queue::Queue;
 use super::sync::{Arc, AtomicBool, Mutex, Ordering, Receiver, Sender, Weak, bounded, spawn};
@@ -113,7 +113,7 @@ impl<Q: Queue> Submitter<Q> {
     /// Waits while too much is on its way. A loop that reads nothing back would otherwise run ahead
     /// of the GPU until the host is out of memory. Not to be called with the recorder's lock held.
     pub fn throttle(&self) {
-        if self.completion.is_crowded(Part::Whole) {
+        if self.completion.is_crowded(LimitShare::Whole) {
             // Some drivers run a batch before they return from its submission. This thread goes on
             // as soon as there is room.
             if self.has_thread.load(Ordering::Relaxed) {

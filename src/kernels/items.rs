@@ -31,7 +31,7 @@ pub struct Items<K> {
 impl<K: Kernel> Kernel for Items<K> {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let limit = limit(ctx.device().capabilities());
-        let mut part = Part::new(ctx, self.held);
+        let mut part = ItemsContext::new(ctx, self.held);
         let error = match self.kernel.compute(&mut part) {
             Err(e @ Error::ResourceExhausted(_)) if part.widest > limit => e,
             done => return done,
@@ -62,7 +62,7 @@ impl<K: Kernel> Kernel for Items<K> {
 }
 
 /// The context of a run.
-struct Part<'c> {
+struct ItemsContext<'c> {
     scratch: Scratch<'c>,
     held: Held,
     /// The extents of all items, with the first item and the number of items of this run; None if
@@ -76,7 +76,7 @@ struct Part<'c> {
     widest: u64,
 }
 
-impl<'c> Part<'c> {
+impl<'c> ItemsContext<'c> {
     fn new(ctx: &'c mut dyn OpContext, held: Held) -> Self {
         Self {
             scratch: Scratch::new(ctx),
@@ -124,7 +124,7 @@ impl<'c> Part<'c> {
     }
 }
 
-impl OpContext for Part<'_> {
+impl OpContext for ItemsContext<'_> {
     fn device(&self) -> &Device {
         self.scratch.device()
     }

@@ -35,14 +35,14 @@ pub const fn nest([a, b, c]: [usize; 3]) -> usize {
 
 /// A box of the positions of each element's loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct LoopPart {
     low: [usize; 3],
     high: [usize; 3],
     is_first: bool,
     is_last: bool,
 }
 
-impl Parameter for Part {
+impl Parameter for LoopPart {
     fn declare((): (), shader: Shader, _: &'static str) -> Shader {
         shader.u32s(&["low0", "low1", "low2", "high0", "high1", "high2", "is_first", "is_last"])
     }
@@ -55,7 +55,7 @@ impl Parameter for Part {
 
 /// Parts of three nested loops in row-major order. Each has at most `most` iterations, which must
 /// be at least three.
-pub fn parts(loops: [usize; 3], most: usize) -> Vec<Part> {
+pub fn parts(loops: [usize; 3], most: usize) -> Vec<LoopPart> {
     let [a, b, c] = loops;
     let (line, plane) = (1 + c, 1 + b * (1 + c));
     // Positions of each loop that a part takes.
@@ -74,7 +74,7 @@ pub fn parts(loops: [usize; 3], most: usize) -> Vec<Part> {
             for k in (0..c).step_by(at_once[2].max(1)) {
                 let low = [i, j, k];
                 let high = [0, 1, 2].map(|d| (low[d] + at_once[d]).min(loops[d]));
-                parts.push(Part { low, high, is_first: false, is_last: false });
+                parts.push(LoopPart { low, high, is_first: false, is_last: false });
             }
         }
     }

@@ -149,7 +149,7 @@ impl SoftmaxOp {
 
 /// `exp(x - largest) / sum`, or `x - largest - log(sum)`.
 fn softmax(op: SoftmaxOp, dtype: DType) -> Result<RowKernel> {
-    let mut rows = Rows::new(&[dtype], 0);
+    let mut rows = RowProgramBuilder::new(&[dtype], 0);
     let [largest] = rows.reduce(["Max"], |s| Ok([s.logit()?]))?;
     let [sum] = rows.reduce(["Sum"], |s| Ok([s.exponential(largest)?]))?;
     rows.full(|s| match op {
@@ -170,7 +170,7 @@ fn softmax(op: SoftmaxOp, dtype: DType) -> Result<RowKernel> {
 /// the sums of `label` and of `label * (x - largest)`, so that no further walk over the row is
 /// necessary. For labels that are not negative both terms add to the loss.
 fn dense_cross_entropy(dtype: DType) -> Result<RowKernel> {
-    let mut rows = Rows::new(&[dtype, dtype], 0);
+    let mut rows = RowProgramBuilder::new(&[dtype, dtype], 0);
     let label = |s: &mut Values| s.cast(Value::Input(1), dtype.accumulator());
     let [largest] = rows.reduce(["Max"], |s| Ok([s.logit()?]))?;
     let [sum, labels, weighted] = rows.reduce(["Sum"; 3], |s| {
@@ -197,7 +197,7 @@ fn dense_cross_entropy(dtype: DType) -> Result<RowKernel> {
 fn sparse_cross_entropy(dtype: DType, labels: DType) -> Result<RowKernel> {
     let (label, column) = (Value::Input(1), Value::Input(2));
     let (zero, one, nan) = (Value::Constant(0), Value::Constant(1), Value::Constant(2));
-    let mut rows = Rows::new(&[dtype, labels, U32], 3);
+    let mut rows = RowProgramBuilder::new(&[dtype, labels, U32], 3);
     // Columns are compared in 32 bits. A label with other bits set is none of them.
     let short = rows.row_of(U32, |s| s.cast(label, U32))?;
     let is_hit = |s: &mut Values| s.call_of("Equal", U32, &[column, short]);
@@ -238,7 +238,7 @@ fn sparse_cross_entropy(dtype: DType, labels: DType) -> Result<RowKernel> {
 }
 
 /// A row program under construction. Input 0 has the logits.
-struct Rows {
+struct RowProgramBuilder {
     /// Types of the op's inputs.
     inputs: Vec<DType>,
     /// Types of the values of rows, which later stages take as further inputs.
@@ -247,7 +247,7 @@ struct Rows {
     stages: Vec<Stage>,
 }
 
-impl Rows {
+impl RowProgramBuilder {
     fn new(inputs: &[DType], constants: usize) -> Self {
         Self { inputs: inputs.to_vec(), rows: Vec::new(), constants, stages: Vec::new() }
     }

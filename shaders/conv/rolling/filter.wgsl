@@ -18,10 +18,10 @@
         let segment = run / p.blocks;
         let image = segment / p.segments;
         let first = segment % p.segments * p.run;
-        let end = min(first + p.run, p.out1);
+        let end = min(first + p.run, p.output1);
         let left = column * {{STRIDE}} - p.pad2;
 {{INSIDE}}{{GRADIENTS}}        for (var row = first; row < end + {{AHEAD}}; row += 1u) {
-            let dy_at = ((image * p.out1 + row) * p.out2 + column) * p.units + unit;
+            let dy_at = ((image * p.output1 + row) * p.output2 + column) * p.units + unit;
 {{LOADS}}{{ROWS}}{{MOVES}}        }
     }
     // One row at a time; the next one is then moved into its place.

@@ -15,11 +15,11 @@
     let segment = place / p.blocks;
     let image = segment / p.segments;
     let first = segment % p.segments * p.run;
-    let end = min(first + p.run, p.out1) + {{AHEAD}};
+    let end = min(first + p.run, p.output1) + {{AHEAD}};
     let left = column * {{STRIDE}} - p.pad2;
 {{INSIDE}}{{FILTERS}}{{READS}}{{SUMS}}    for (var row = first; row < end; row += 1u) {
 {{ROWS}}        if row >= first + {{AHEAD}} {
-            let at = ((image * p.out1 + row - {{AHEAD}}) * p.out2 + column) * p.units + unit;
+            let at = ((image * p.output1 + row - {{AHEAD}}) * p.output2 + column) * p.units + unit;
 {{STORES}}        }
 {{MOVES}}    }
 }

@@ -21,8 +21,8 @@
     let first_x = column * {{STRIDE}} - p.pad2;
 {{INSIDE}}{{FILTERS}}{{SUMS}}    for (var step = 0u; step < steps; step += 1u) {
         let y = first + step - {{AHEAD}};
-        let in_y = y < p.out1;
-        let dy_at = ((image * p.out1 + y) * p.out2 + left) * p.units + unit;
+        let in_y = y < p.output1;
+        let dy_at = ((image * p.output1 + y) * p.output2 + left) * p.units + unit;
 {{LOADS}}{{PRODUCTS}}        if step >= {{AHEAD}} {
 {{STORES}}        }
 {{MOVES}}    }

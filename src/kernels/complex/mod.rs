@@ -7,7 +7,7 @@
 pub mod reference;
 pub mod table;
 
-use super::movement::plan::Source;
+use super::movement::plan::ElementSource;
 use super::movement::rearrange;
 use super::op::OpContext;
 use super::registry::Registry;
@@ -45,7 +45,7 @@ fn conjugate_transpose(ctx: &mut dyn OpContext, dtype: DType) -> Result<()> {
     let x = ctx.input(0)?;
     let plan = rearrange::transpose(ctx, &x.dims)?;
     let y = ctx.output(0, dtype, &plan.dims)?;
-    let Source::Strided(walk) = plan.source else { unreachable!("a transpose is strided") };
+    let ElementSource::Strided(walk) = plan.source else { unreachable!("a transpose is strided") };
     kernel::signature(row("Conj"), dtype, &[dtype], &[], |s| {
         s.run_walk(ctx.device(), &walk, &[x], &y)
     })

@@ -11,14 +11,14 @@ pub const MAX_LENGTH: usize = (1 << 28) - 1;
 
 /// How lines of one length are transformed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Plan {
+pub enum LinePlan {
     /// By passes of these radices, whose product is the length.
     Passes(Vec<usize>),
     /// By Bluestein's algorithm: a cyclic convolution of this size, which has passes.
     Convolution(usize),
 }
 
-impl Plan {
+impl LinePlan {
     /// The plan of a length, which is not zero.
     pub fn of(n: usize) -> Self {
         factor(n).map_or_else(|| Self::Convolution(convolution(n)), Self::Passes)
@@ -82,11 +82,11 @@ mod tests {
     #[test]
     fn radices_multiply_to_the_length() {
         for n in (1..3000).chain([1 << 20, 1_000_000, 3 * (1 << 18), 13 * 11 * 7 * 1024]) {
-            match Plan::of(n) {
-                Plan::Passes(radices) => {
+            match LinePlan::of(n) {
+                LinePlan::Passes(radices) => {
                     assert_eq!(radices.iter().product::<usize>(), n);
                 }
-                Plan::Convolution(size) => {
+                LinePlan::Convolution(size) => {
                     assert!(size >= 2 * n - 1 && size < 4 * n);
                     assert!(factor(size).is_some());
                 }

@@ -1,7 +1,7 @@
 //! A transform along one axis on the device: passes between temporary tensors, or Bluestein's
 //! algorithm around them.
 
-use super::plan::{MAX_LENGTH, Plan, factor};
+use super::plan::{LinePlan, MAX_LENGTH, factor};
 use super::program::{Keep, Lines, Load, Stage, StageVariant};
 use crate::device::{Binding, Device};
 use crate::dtype::DType;
@@ -61,7 +61,7 @@ impl Axis<'_> {
         if let Some((view, half)) = self.halves(ctx)? {
             return self.enqueue_halves(ctx, &view, &half);
         }
-        let plan = Plan::of(self.n);
+        let plan = LinePlan::of(self.n);
         let working = plan.working_length(self.n);
         let complex = self.part().complex();
         let line = |extent: usize, dtype: DType| (extent * self.inner * dtype.size()) as u64;
@@ -78,15 +78,15 @@ impl Axis<'_> {
             )));
         }
         let temps = match &plan {
-            Plan::Passes(radices) => radices.len().min(3) - 1,
-            Plan::Convolution(_) => 3,
+            LinePlan::Passes(radices) => radices.len().min(3) - 1,
+            LinePlan::Convolution(_) => 3,
         };
         let temps: Vec<Tensor> = (0..temps)
             .map(|_| ctx.temp(complex, &[rows, working, self.inner]))
             .collect::<Result<_>>()?;
         let filter = match &plan {
-            Plan::Passes(_) => None,
-            Plan::Convolution(size) => Some(self.filter(ctx, *size)?),
+            LinePlan::Passes(_) => None,
+            LinePlan::Convolution(size) => Some(self.filter(ctx, *size)?),
         };
         for first in (0..self.outer).step_by(rows) {
             let rows = rows.min(self.outer - first);
@@ -94,7 +94,7 @@ impl Axis<'_> {
             let x = End { binding: part(self.x, first * reads, rows * reads), extent: self.extent };
             let y = End { binding: part(self.y, first * writes, rows * writes), extent: self.kept };
             match (&plan, &filter) {
-                (Plan::Passes(radices), _) => {
+                (LinePlan::Passes(radices), _) => {
                     let lines = Lines { available: self.extent.min(self.n), ..self.lines() };
                     self.passes(
                         ctx.device(),
@@ -105,10 +105,10 @@ impl Axis<'_> {
                         &temps,
                     )?;
                 }
-                (Plan::Convolution(size), Some((chirp, transformed))) => {
+                (LinePlan::Convolution(size), Some((chirp, transformed))) => {
                     self.convolve(ctx.device(), *size, rows, (x, y), (chirp, transformed), &temps)?;
                 }
-                (Plan::Convolution(_), None) => unreachable!("made above"),
+                (LinePlan::Convolution(_), None) => unreachable!("made above"),
             }
         }
         Ok(())

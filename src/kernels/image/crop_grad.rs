@@ -7,7 +7,7 @@ use crate::dtype::DType::{self, *};
 use crate::dtype::Operations;
 use crate::error::Result;
 use crate::kernels::contract::finish;
-use crate::kernels::iterations::{Part, STEPS, parts, steps};
+use crate::kernels::iterations::{LoopPart, STEPS, parts, steps};
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
 use crate::kernels::windows::{part, ranges};
@@ -83,7 +83,12 @@ fn grad_image(ctx: &mut dyn OpContext, dtype: DType, bilinear: bool) -> Result<(
 /// Operations for an element and a box.
 const OPERATIONS: usize = 8;
 
-fn image_pass(device: &Device, tensors: [&Tensor; 4], bilinear: bool, part: Part) -> Result<()> {
+fn image_pass(
+    device: &Device,
+    tensors: [&Tensor; 4],
+    bilinear: bool,
+    part: LoopPart,
+) -> Result<()> {
     let [grads, boxes, indices, sums] = tensors;
     let dtype = sums.dtype;
     device.enqueue_counted(
@@ -112,7 +117,7 @@ declare_program! {
     /// Adds the gradients of some positions of crops to the images that they come from.
     struct CropGradImage = "crop grad image"(dtype: DType);
     bindings { grads: F32, boxes: F32, indices: I32, sums: dtype }
-    params { count: usize, sizes: CropSizes, depth: usize, bilinear: bool, part: Part }
+    params { count: usize, sizes: CropSizes, depth: usize, bilinear: bool, part: LoopPart }
     shader format!("crop grad image {dtype}") =>
         .define("REAL", dtype.value())
         .body(BOXES)

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::batch::Batch;
 use super::lu::workgroup;
 use super::number::{NUMBERS, Numbers};
-use super::program::{Extents, Map, Part, map, update};
+use super::program::{Extents, Map, MatrixSlice, map, update};
 use crate::device::{Binding, Grid, Key, KeyPart, declare_program};
 use crate::dtype::DType::{self, F32, F64, I32};
 use crate::error::Result;
@@ -65,9 +65,9 @@ fn cholesky(ctx: &mut dyn OpContext) -> Result<()> {
     let work = ctx.temp(dtype, &[count, padded, padded])?;
     let device = ctx.device();
     device.check_extent(work.len())?;
-    map(device, Map::LowerPadded, Part::dense(&x, n, n), &state, n, &work, padded, padded)?;
+    map(device, Map::LowerPadded, MatrixSlice::dense(&x, n, n), &state, n, &work, padded, padded)?;
     let panel = Panel::new(dtype, workgroup(padded), device.profile().kind());
-    let whole = Part::dense(&work, padded, padded);
+    let whole = MatrixSlice::dense(&work, padded, padded);
     let width = if padded <= WHOLE { padded } else { PANEL };
     for first in (0..padded).step_by(width) {
         let end = padded.min(first + width);

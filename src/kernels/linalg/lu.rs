@@ -7,14 +7,15 @@
 
 use super::batch::{Batch, batch_dims};
 use super::number::{NUMBERS, Numbers};
-use super::program::{Extents, Map, Part, block, map, update};
+use super::program::{Extents, Map, MatrixSlice, block, map, update};
 use super::solve::{Triangle, solve};
 use crate::device::{Binding, Device, Grid, declare_program};
-use crate::dtype::DType::{self, F32, I32, I64};
+use crate::dtype::DType::{self, F32, I32};
 use crate::dtype::types::INDEX;
 use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_TO_CHECK};
+use crate::kernels::scalar::cast::cast;
 use crate::require;
 use crate::shader::{Shader, Storage};
 use crate::tensor::{HostTensor, Tensor};
@@ -54,7 +55,7 @@ pub fn shaders() -> Vec<Shader> {
             .map(|w| [false, true].map(|vec4s| FactorPanel::shader(*t, w, vec4s && *t == F32)));
         panels.concat()
     };
-    NUMBERS.iter().flat_map(each).chain([WidenPermutation::shader()]).collect()
+    NUMBERS.iter().flat_map(each).collect()
 }
 
 /// A decomposition: `lu` holds L (its unit diagonal is not stored) and U; row `i` of `L U` is row
@@ -83,9 +84,9 @@ impl Decomposition {
         let device = ctx.device();
         device.check_extent(x.len().max(2 * batch.count))?;
         let copy = if adjoint { Map::Conjugate } else { Map::Copy };
-        map(device, copy, Part::dense(x, n, n).transposed(adjoint), &state, 0, &lu, n, n)?;
+        map(device, copy, MatrixSlice::dense(x, n, n).transposed(adjoint), &state, 0, &lu, n, n)?;
         let workgroup = workgroup(n);
-        let whole = Part::dense(&lu, n, n);
+        let whole = MatrixSlice::dense(&lu, n, n);
         let vec4s = vec4s(&lu, n);
         for first in (0..n).step_by(block(n)) {
             let width = block(n).min(n - first);
@@ -156,7 +157,7 @@ impl Decomposition {
     fn solve(&self, device: &Device, x: &Tensor, cols: usize) -> Result<()> {
         let n = self.batch.rows;
         for triangle in [LOWER, UPPER] {
-            let (a, x) = (Part::dense(&self.lu, n, n), Part::dense(x, n, cols));
+            let (a, x) = (MatrixSlice::dense(&self.lu, n, n), MatrixSlice::dense(x, n, cols));
             solve(device, a, triangle, x, self.batch.count, n, cols)?;
         }
         Ok(())
@@ -259,22 +260,7 @@ fn lu(ctx: &mut dyn OpContext, index: DType) -> Result<()> {
     if index == I32 {
         return Ok(());
     }
-    WidenPermutation {
-        x: Binding::from(&decomposition.permutation),
-        y: Binding::from(&permutation),
-        count: permutation.len(),
-    }
-    .enqueue(device, &WidenPermutation::of(), Grid::map(permutation.len(), I64))
-}
-
-declare_program! {
-    /// Permutations in int64.
-    struct WidenPermutation = "linalg widen"();
-    bindings { x: I32, y: I64 }
-    params { count: usize }
-    shader "linalg widen" =>
-        .body("fn value(i: u32) -> i64 {\n    return i64(load_x(i));\n}")
-        .map("y")
+    cast(device, &decomposition.permutation, &permutation)
 }
 
 fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
@@ -299,7 +285,7 @@ fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
     map(
         device,
         Map::Permuted,
-        Part::dense(&b, rows, cols),
+        MatrixSlice::dense(&b, rows, cols),
         &decomposition.permutation,
         0,
         &y,
@@ -323,7 +309,7 @@ fn matrix_inverse(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
     map(
         device,
         Map::PermutedIdentity,
-        Part::dense(&x, n, n),
+        MatrixSlice::dense(&x, n, n),
         &decomposition.permutation,
         0,
         &y,

@@ -24,7 +24,7 @@ pub const fn block(n: usize) -> usize {
 /// A batch of matrices inside a tensor: the place of element (0, 0) of the first matrix, and the
 /// steps to the next matrix, row and column.
 #[derive(Debug, Clone, Copy)]
-pub struct Part<'t> {
+pub struct MatrixSlice<'t> {
     /// The tensor that holds them.
     pub tensor: &'t Tensor,
     /// Elements before the first matrix.
@@ -37,7 +37,7 @@ pub struct Part<'t> {
     pub col: usize,
 }
 
-impl<'t> Part<'t> {
+impl<'t> MatrixSlice<'t> {
     /// Dense matrices of `rows` x `cols`.
     pub const fn dense(tensor: &'t Tensor, rows: usize, cols: usize) -> Self {
         Self { tensor, at: 0, matrix: rows * cols, row: cols, col: 1 }
@@ -87,9 +87,9 @@ const UPDATERS: u32 = 64;
 /// and tiles above C's diagonal are left unchanged.
 pub fn update(
     device: &Device,
-    c: Part<'_>,
-    a: Part<'_>,
-    b: Part<'_>,
+    c: MatrixSlice<'_>,
+    a: MatrixSlice<'_>,
+    b: MatrixSlice<'_>,
     extents: Extents,
     lower: bool,
 ) -> Result<()> {
@@ -105,7 +105,7 @@ pub fn update(
     // Whether b is stored transposed: then a product is four dot products.
     let transposed = b.col != 1;
     let in_vec4s = [n, k].iter().all(|n| n.is_multiple_of(4))
-        && [a, b.transposed(transposed), c].iter().all(Part::is_in_vec4s);
+        && [a, b.transposed(transposed), c].iter().all(MatrixSlice::is_in_vec4s);
     if in_vec4s {
         let step = if transposed { b.col } else { b.row };
         return device.enqueue_counted(
@@ -307,7 +307,7 @@ declare_program! {
 pub fn map(
     device: &Device,
     kind: Map,
-    x: Part<'_>,
+    x: MatrixSlice<'_>,
     other: &Tensor,
     others: usize,
     y: &Tensor,

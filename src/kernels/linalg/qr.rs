@@ -6,7 +6,7 @@
 
 use super::batch::{Batch, batch_dims};
 use super::number::{NUMBERS, Numbers, bits};
-use super::program::{Map, Part, map};
+use super::program::{Map, MatrixSlice, map};
 use crate::device::{Binding, Device, Grid, declare_program};
 use crate::dtype::DType::{self, F16, F32, I32};
 use crate::error::Result;
@@ -82,14 +82,14 @@ fn qr(ctx: &mut dyn OpContext, full: bool) -> Result<()> {
     let unread = ctx.temp(I32, &[1])?;
     let device = ctx.device();
     device.check_extent(q.len().max(r.len()).max(x.len()))?;
-    map(device, Map::Copy, Part::dense(&x, m, n), &unread, 0, &work, m, n)?;
-    map(device, Map::Identity, Part::dense(&x, m, n), &unread, 0, &q, m, inner)?;
+    map(device, Map::Copy, MatrixSlice::dense(&x, m, n), &unread, 0, &work, m, n)?;
+    map(device, Map::Identity, MatrixSlice::dense(&x, m, n), &unread, 0, &q, m, inner)?;
     if x.is_empty() {
         return Ok(());
     }
     let matrices = Matrices { a: &work, side: &side, count, m, n, reflections };
     matrices.reflect(device, true, &work, n)?;
-    map(device, Map::Triangle, Part::dense(&work, m, n), &side, reflections, &r, inner, n)?;
+    map(device, Map::Triangle, MatrixSlice::dense(&work, m, n), &side, reflections, &r, inner, n)?;
     matrices.reflect(device, false, &q, inner)
 }
 

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::number::{NUMBERS, Numbers};
-use super::program::{Extents, Part, block, update};
+use super::program::{Extents, MatrixSlice, block, update};
 use crate::device::{Binding, Device, Grid, declare_program};
 use crate::dtype::DType::{self, F32};
 use crate::error::Result;
@@ -36,9 +36,9 @@ pub fn shaders() -> Vec<Shader> {
 /// Solves `A X = B` in place in `x`, for triangles `a` of `n` rows and `cols` right-hand sides.
 pub fn solve(
     device: &Device,
-    a: Part<'_>,
+    a: MatrixSlice<'_>,
     triangle: Triangle,
-    x: Part<'_>,
+    x: MatrixSlice<'_>,
     batch: usize,
     n: usize,
     cols: usize,

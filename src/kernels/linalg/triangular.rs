@@ -4,7 +4,7 @@
 
 use super::batch::batch_dims;
 use super::number::{NUMBERS, REALS};
-use super::program::{Map, Part, map};
+use super::program::{Map, MatrixSlice, map};
 use super::solve::{Triangle, solve};
 use crate::dtype::DType::I32;
 use crate::error::Result;
@@ -79,17 +79,26 @@ impl Kernel for TriangularSolve {
         let conjugate = is_conjugate.then(|| ctx.temp(left.dtype, &left.dims)).transpose()?;
         let device = ctx.device();
         device.check_extent(left.len().max(y.len()))?;
-        map(device, Map::Copy, Part::dense(&right, n, cols), &unread, 0, &y, n, cols)?;
+        map(device, Map::Copy, MatrixSlice::dense(&right, n, cols), &unread, 0, &y, n, cols)?;
         let left = if let Some(conjugate) = conjugate {
-            map(device, Map::Conjugate, Part::dense(&left, n, n), &unread, 0, &conjugate, n, n)?;
+            map(
+                device,
+                Map::Conjugate,
+                MatrixSlice::dense(&left, n, n),
+                &unread,
+                0,
+                &conjugate,
+                n,
+                n,
+            )?;
             conjugate
         } else {
             left
         };
-        let part = Part::dense(&left, n, n).transposed(self.adjoint);
+        let part = MatrixSlice::dense(&left, n, n).transposed(self.adjoint);
         let part = if shared { part.shared() } else { part };
         let triangle = Triangle { upper: self.lower == self.adjoint, unit: false };
-        solve(device, part, triangle, Part::dense(&y, n, cols), count, n, cols)
+        solve(device, part, triangle, MatrixSlice::dense(&y, n, cols), count, n, cols)
     }
 }
 
@@ -125,6 +134,6 @@ fn broadcast(
     let device = ctx.device();
     device.check_extent(y.len())?;
     device.upload(table.address, bytemuck::cast_slice(&picks))?;
-    map(device, Map::Pick, Part::dense(x, rows, cols), &table, 0, &y, rows, cols)?;
+    map(device, Map::Pick, MatrixSlice::dense(x, rows, cols), &table, 0, &y, rows, cols)?;
     Ok(y)
 }

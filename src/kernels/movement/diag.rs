@@ -14,7 +14,7 @@ use crate::{invalid, require};
 
 /// How an element of the output is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DiagonalKind {
     /// An element of a matrix, from the packed diagonals in `src` or the background.
     Build,
     /// An element of the packed diagonals, from the matrix in `src` or the background.
@@ -25,7 +25,7 @@ pub enum Kind {
     Band,
 }
 
-impl Kind {
+impl DiagonalKind {
     /// Every kind.
     pub const ALL: [Self; 4] = [Self::Build, Self::Extract, Self::Set, Self::Band];
 
@@ -122,7 +122,7 @@ impl Diagonals {
 /// the matrix of which they are taken, are bound whole.
 fn run(
     ctx: &dyn OpContext,
-    kind: Kind,
+    kind: DiagonalKind,
     d: &Diagonals,
     src: &Tensor,
     dst: &Tensor,
@@ -167,11 +167,11 @@ fn run(
     Ok(())
 }
 
-enum_key_parts!(Kind);
+enum_key_parts!(DiagonalKind);
 
 declare_program! {
     /// The work of `kind` on elements of `unit`.
-    pub struct DiagonalsProgram = "diagonals"(kind: Kind, unit: Unit);
+    pub struct DiagonalsProgram = "diagonals"(kind: DiagonalKind, unit: Unit);
     bindings { src: unit, dst: unit }
     params {
         count: usize, first: usize, rows: usize, columns: usize, band: usize, longest: usize,
@@ -180,7 +180,7 @@ declare_program! {
 }
 
 impl DiagonalsProgram {
-    pub fn shader(kind: Kind, unit: Unit) -> Shader {
+    pub fn shader(kind: DiagonalKind, unit: Unit) -> Shader {
         let background = match unit.bytes() {
             8 => "p.background[0].xy",
             16 => "p.background[0]",
@@ -188,7 +188,10 @@ impl DiagonalsProgram {
         };
         let shader = Self::declare(format!("diagonals {kind:?} {}", unit.bytes()), kind, unit)
             .define("VALUE", kind.text())
-            .define("OUTSIDE", if kind == Kind::Set { "load_dst(i)" } else { "background()" })
+            .define(
+                "OUTSIDE",
+                if kind == DiagonalKind::Set { "load_dst(i)" } else { "background()" },
+            )
             .define("BACKGROUND", background)
             .define("ELEMENT", unit.wgsl())
             .body(include_str!("../../../shaders/movement/diagonals.wgsl"));
@@ -264,7 +267,7 @@ pub fn matrix_diag_part(ctx: &mut dyn OpContext, version: u32, align: u32) -> Re
     let d = Diagonals { rows, columns, low, high, align };
     d.check()?;
     let dst = ctx.output(0, x.dtype, &d.packed(batch))?;
-    run(ctx, Kind::Extract, &d, &x, &dst, background)
+    run(ctx, DiagonalKind::Extract, &d, &x, &dst, background)
 }
 
 /// MatrixDiag: inputs diagonal (0) and, from V2 on, k (1), num_rows (2), num_cols (3) and
@@ -311,7 +314,7 @@ pub fn matrix_diag(ctx: &mut dyn OpContext, version: u32, align: u32) -> Result<
     out.extend([d.rows, d.columns]);
     checked_product(&out)?;
     let dst = ctx.output(0, x.dtype, &out)?;
-    run(ctx, Kind::Build, &d, &x, &dst, background)
+    run(ctx, DiagonalKind::Build, &d, &x, &dst, background)
 }
 
 /// MatrixSetDiag: inputs input (0), diagonal (1) and, from V2 on, k (2).
@@ -339,7 +342,7 @@ pub fn matrix_set_diag(ctx: &mut dyn OpContext, version: u32, align: u32) -> Res
     if dst.address != x.address {
         ctx.device().copy(dst.address, x.address, x.bytes())?;
     }
-    run(ctx, Kind::Set, &d, &diagonal, &dst, [0; 16])
+    run(ctx, DiagonalKind::Set, &d, &diagonal, &dst, [0; 16])
 }
 
 /// MatrixBandPart: inputs input (0), num_lower (1) and num_upper (2).
@@ -360,7 +363,14 @@ pub fn matrix_band_part(ctx: &mut dyn OpContext) -> Result<()> {
     let low = if lower < 0 { -(rows as i64) } else { -lower };
     let high = if upper < 0 { columns as i64 } else { upper };
     let dst = ctx.output(0, x.dtype, &x.dims)?;
-    run(ctx, Kind::Band, &Diagonals { rows, columns, low, high, align: 3 }, &x, &dst, [0; 16])
+    run(
+        ctx,
+        DiagonalKind::Band,
+        &Diagonals { rows, columns, low, high, align: 3 },
+        &x,
+        &dst,
+        [0; 16],
+    )
 }
 
 /// Diag: a tensor of rank r on the diagonal of one of rank 2 r.
@@ -372,7 +382,7 @@ pub fn diag(ctx: &mut dyn OpContext) -> Result<()> {
     let n = x.len();
     let dst = ctx.output(0, x.dtype, &out)?;
     let d = Diagonals { rows: n, columns: n, low: 0, high: 0, align: 3 };
-    run(ctx, Kind::Build, &d, &x, &dst, [0; 16])
+    run(ctx, DiagonalKind::Build, &d, &x, &dst, [0; 16])
 }
 
 /// DiagPart: the diagonal of rank r of a tensor of rank 2 r.
@@ -396,5 +406,5 @@ pub fn diag_part(ctx: &mut dyn OpContext) -> Result<()> {
     let n = out.iter().product();
     let dst = ctx.output(0, x.dtype, &out)?;
     let d = Diagonals { rows: n, columns: n, low: 0, high: 0, align: 3 };
-    run(ctx, Kind::Extract, &d, &x, &dst, [0; 16])
+    run(ctx, DiagonalKind::Extract, &d, &x, &dst, [0; 16])
 }

@@ -18,14 +18,14 @@ use crate::{invalid, require};
 /// Rows of `row` elements in a tensor with `outer` rows of `total` elements, from element `begin`
 /// of each.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct RowSlice {
     outer: usize,
     total: usize,
     begin: usize,
     row: usize,
 }
 
-impl Part {
+impl RowSlice {
     /// Copies the dense tensor `src` into this part of `dst`.
     fn write(&self, device: &Device, src: &Tensor, dst: &Tensor) -> Result<()> {
         let Self { outer, total, begin, row } = *self;
@@ -97,7 +97,7 @@ fn move_all(
         return Ok(());
     }
     for Section { tensor, begin, row } in sections {
-        let part = Part { outer, total, begin: *begin, row: *row };
+        let part = RowSlice { outer, total, begin: *begin, row: *row };
         match direction {
             Direction::Split => part.read(device, whole, tensor)?,
             Direction::Join => part.write(device, tensor, whole)?,
@@ -227,7 +227,8 @@ impl Kernel for Pack {
                 let dtype = inputs[0].dtype;
                 let mut bytes = vec![0; out.iter().product::<usize>() * dtype.size()];
                 for (i, t) in inputs.iter().enumerate() {
-                    Part { outer, total: n * row, begin: i * row, row }.write_host(t, &mut bytes);
+                    RowSlice { outer, total: n * row, begin: i * row, row }
+                        .write_host(t, &mut bytes);
                 }
                 ctx.host_output(0, &HostTensor { dtype, dims: out, bytes })
             }
@@ -281,7 +282,7 @@ impl Pieces {
             MemoryType::Host => {
                 let src = ctx.host_input(input)?;
                 for (o, (out, begin, row)) in self.pieces.iter().enumerate() {
-                    let part = Part { outer, total, begin: *begin, row: *row };
+                    let part = RowSlice { outer, total, begin: *begin, row: *row };
                     ctx.host_output(o, &part.read_host(&src, out))?;
                 }
                 Ok(())

@@ -421,7 +421,7 @@ pub fn shaders() -> Vec<Shader> {
     all.extend(reverse_sequence::shaders());
     all.extend(dynamic::shaders());
     for unit in Unit::ALL {
-        all.extend(diag::Kind::ALL.map(|kind| diag::DiagonalsProgram::shader(kind, unit)));
+        all.extend(diag::DiagonalKind::ALL.map(|kind| diag::DiagonalsProgram::shader(kind, unit)));
         for rank in [1usize, 5] {
             let dims: Dims = (2..2 + rank).collect();
             let strided: Vec<i64> = (0..rank as i64).map(|d| 3 + d).collect();

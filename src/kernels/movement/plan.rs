@@ -14,7 +14,7 @@ use crate::tensor::{Dims, HostTensor, shape_text};
 
 /// How the elements of an output are found in an input.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub enum ElementSource {
     /// By strides: the walk over the output with the input's strides as its only operand.
     Strided(Iteration),
     /// Coordinate by coordinate.
@@ -27,23 +27,26 @@ pub struct Move {
     /// Extents of the output; their product is the number of elements that the source yields.
     pub dims: Dims,
     /// Where its elements come from.
-    pub source: Source,
+    pub source: ElementSource,
 }
 
 impl Move {
     /// A strided move whose walk has the output's extents.
     pub fn strided(walk: Iteration) -> Self {
-        Self { dims: walk.dims().into(), source: Source::Strided(walk) }
+        Self { dims: walk.dims().into(), source: ElementSource::Strided(walk) }
     }
 
     /// A remapped move.
     pub fn remap(remap: Remap) -> Self {
-        Self { dims: remap.dims(), source: Source::Remap(remap) }
+        Self { dims: remap.dims(), source: ElementSource::Remap(remap) }
     }
 
     /// The input itself with other extents.
     pub fn reshape(dims: &[usize]) -> Self {
-        Self { dims: dims.into(), source: Source::Strided(Iteration::over(dims).broadcast(dims)) }
+        Self {
+            dims: dims.into(),
+            source: ElementSource::Strided(Iteration::over(dims).broadcast(dims)),
+        }
     }
 
     /// The output seen with other extents of the same product.
@@ -56,11 +59,11 @@ impl Move {
     fn is_identity(&self, input: &[usize]) -> bool {
         let n: usize = input.iter().product();
         match &self.source {
-            Source::Strided(walk) => {
+            ElementSource::Strided(walk) => {
                 let walk = walk.clone().collapse();
                 walk.len() == n && walk.dims().len() <= 1 && walk.access(0) == Access::Linear
             }
-            Source::Remap(r) => {
+            ElementSource::Remap(r) => {
                 let dense = dense_strides(&r.dims());
                 let same =
                     |(a, s): (&Axis, &i64)| a.is_identity() && (a.stride == *s || a.out <= 1);
@@ -77,11 +80,11 @@ impl Move {
         }
         let dst = ctx.output(output, src.dtype, &self.dims)?;
         match &self.source {
-            Source::Strided(walk) => {
+            ElementSource::Strided(walk) => {
                 let walk = walk.clone().operand(&dense_strides(walk.dims()), 0);
                 copy_strided(ctx.device(), &walk, &src, &dst)
             }
-            Source::Remap(remap) => remap.enqueue(ctx.device(), &src, &dst),
+            ElementSource::Remap(remap) => remap.enqueue(ctx.device(), &src, &dst),
         }
     }
 
@@ -95,11 +98,11 @@ impl Move {
             (None, Background::Keep) => bytes.extend(std::iter::repeat_n(0, size)),
         };
         match &self.source {
-            Source::Strided(walk) => each_coordinate(walk.dims(), |c| {
+            ElementSource::Strided(walk) => each_coordinate(walk.dims(), |c| {
                 let at = c.iter().zip(walk.strides(0)).map(|(c, s)| *c as i64 * s).sum::<i64>();
                 push(Some(walk.offset(0) + at), &Background::ZERO);
             }),
-            Source::Remap(remap) => {
+            ElementSource::Remap(remap) => {
                 each_coordinate(&remap.dims(), |c| push(remap.element(c), &remap.background))
             }
         }

@@ -52,7 +52,7 @@ pub fn copy_strided_with(
         address: t.address.wrapping_add_signed(walk.offset(k) * unit.bytes() as i64),
         strides: walk.strides(k).into(),
     };
-    Walk { unit, dims: walk.dims().into(), src: side(0, src), dst: side(1, dst) }
+    StridedWalk { unit, dims: walk.dims().into(), src: side(0, src), dst: side(1, dst) }
         .run(device, tiling)
 }
 
@@ -81,14 +81,14 @@ impl Side {
 }
 
 #[derive(Debug, Clone)]
-struct Walk {
+struct StridedWalk {
     unit: Unit,
     dims: Dims,
     src: Side,
     dst: Side,
 }
 
-impl Walk {
+impl StridedWalk {
     fn run(self, device: &Device, tiling: Tiling) -> Result<()> {
         let walk = self.collapsed();
         let bytes = walk.unit.bytes();

@@ -161,14 +161,14 @@ impl Kernel for Fake {
         let table = ctx.temp(F32, &[channels, FIELDS])?;
         ctx.device().upload(table.address, bytemuck::cast_slice(&ranges.concat()))?;
         let Some(gradient) = gradient else {
-            return dispatch(ctx, Pass::Forward, channels, &named![x, y], &table);
+            return dispatch(ctx, FakePass::Forward, channels, &named![x, y], &table);
         };
         let Some((min, max)) = bounds else {
-            return dispatch(ctx, Pass::Gradient, channels, &named![x, g: gradient, y], &table);
+            return dispatch(ctx, FakePass::Gradient, channels, &named![x, g: gradient, y], &table);
         };
         let (below, above) = (ctx.temp(F32, &x.dims)?, ctx.temp(F32, &x.dims)?);
         let tensors = named![x, g: gradient, y, below, above];
-        dispatch(ctx, Pass::Bounds, channels, &tensors, &table)?;
+        dispatch(ctx, FakePass::Bounds, channels, &tensors, &table)?;
         for (parts, sum) in [(below, min), (above, max)] {
             let last = parts.rank().saturating_sub(1);
             let reduced: Vec<bool> = (0..parts.rank())
@@ -191,14 +191,14 @@ fn sizes_differ(op: &str, a: &Tensor, b: &Tensor) -> String {
 
 /// The computation of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum FakePass {
     Forward,
     Gradient,
     /// The gradient, and the part of each element in the gradients of the bounds.
     Bounds,
 }
 
-impl Pass {
+impl FakePass {
     const fn bindings(self) -> &'static [&'static str] {
         match self {
             Self::Forward => &["x", "y"],
@@ -226,7 +226,7 @@ impl Pass {
 
 fn dispatch(
     ctx: &dyn OpContext,
-    pass: Pass,
+    pass: FakePass,
     channels: usize,
     tensors: &[(&'static str, &Tensor)],
     ranges: &Tensor,
@@ -253,14 +253,14 @@ fn dispatch(
 
 /// Every variant.
 pub fn shaders() -> Vec<Shader> {
-    [Pass::Forward, Pass::Gradient, Pass::Bounds].map(FakeQuantization::shader).to_vec()
+    [FakePass::Forward, FakePass::Gradient, FakePass::Bounds].map(FakeQuantization::shader).to_vec()
 }
 
-enum_key_parts!(Pass);
+enum_key_parts!(FakePass);
 
 declare_program! {
     /// Simulates the quantization of elements, or computes gradients of it.
-    struct FakeQuantization = "fake quant"(pass: Pass);
+    struct FakeQuantization = "fake quant"(pass: FakePass);
     lists { tensors: List(pass.bindings().iter().map(|name| (*name, F32))) }
     bindings { ranges: F32 }
     params { count: usize, channels: usize }

@@ -34,7 +34,7 @@ enum_key_parts!(Distribution);
 
 /// The place of the generator's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source<'a> {
+pub enum StateSource<'a> {
     /// On the host.
     Host(Generator),
     /// On the device: tensors that start with the counter's 16 bytes and the key's 8 bytes.
@@ -234,7 +234,7 @@ pub fn generator(s: Shader, on_device: bool) -> Shader {
     })
 }
 
-impl Source<'_> {
+impl StateSource<'_> {
     /// Whether the state lies on the device.
     pub const fn on_device(&self) -> bool {
         matches!(self, Self::Device { .. })
@@ -289,7 +289,7 @@ pub fn fill(
     output: &Tensor,
     distribution: Distribution,
     bounds: Bounds,
-    source: Source<'_>,
+    source: StateSource<'_>,
 ) -> Result<()> {
     let dtype = output.dtype;
     let on_device = source.on_device();

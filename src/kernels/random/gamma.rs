@@ -2,12 +2,12 @@
 //! to rounding: TensorFlow computes in float64, this in float32 unless the output is float64, so
 //! that one try in millions is rejected by one of them and accepted by the other.
 
-use super::distribution::{Source, generator, state};
+use super::distribution::{StateSource, generator, state};
 use super::inputs;
 use super::philox::Generator;
 use crate::device::{Grid, declare_program};
 use crate::dtype::{DType, types};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -75,16 +75,12 @@ impl Kernel for Gamma {
             let dims = inputs::shape(ctx, 0)?;
             let seed = inputs::seed(ctx, 1)?;
             let output = ctx.output(0, self.dtype, &dims)?;
-            return self.draw(ctx, &output, 2, Source::Host(Generator::scrambled(seed)));
+            return self.draw(ctx, &output, 2, StateSource::Host(Generator::scrambled(seed)));
         }
-        inputs::philox(ctx, 3, || {
-            Error::InvalidArgument("Unsupported algorithm id: 2".to_owned())
-        })?;
-        let (key, counter) = (ctx.input(1)?, ctx.input(2)?);
-        inputs::key_and_counter(&key.dims, &counter.dims)?;
+        let [key, counter] = inputs::keyed(ctx)?;
         let dims = inputs::shape(ctx, 0)?;
         let output = ctx.output(0, self.dtype, &dims)?;
-        self.draw(ctx, &output, 4, Source::Device { counter: &counter, key: &key })
+        self.draw(ctx, &output, 4, StateSource::Device { counter: &counter, key: &key })
     }
 }
 
@@ -95,7 +91,7 @@ impl Gamma {
         ctx: &mut dyn OpContext,
         output: &Tensor,
         i: usize,
-        source: Source<'_>,
+        source: StateSource<'_>,
     ) -> Result<()> {
         if output.is_empty() {
             return Ok(());

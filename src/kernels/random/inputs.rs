@@ -4,7 +4,7 @@ use super::distribution::Bounds;
 use crate::error::{Error, Result};
 use crate::kernels::movement::checked_product;
 use crate::kernels::op::OpContext;
-use crate::tensor::Dims;
+use crate::tensor::{Dims, Tensor};
 use crate::{invalid, require};
 
 /// `dims` as TensorFlow prints a shape.
@@ -50,6 +50,14 @@ pub fn bounds(ctx: &mut dyn OpContext, i: usize) -> Result<Bounds> {
     Ok(Bounds { low: low.cast_unsigned(), range: high.wrapping_sub(low).cast_unsigned() })
 }
 
+/// The key and the counter in the inputs 1 and 2, for the generator that host input 3 names.
+pub fn keyed(ctx: &mut dyn OpContext) -> Result<[Tensor; 2]> {
+    philox(ctx, 3, || Error::InvalidArgument("Unsupported algorithm id: 2".to_owned()))?;
+    let (key, counter) = (ctx.input(1)?, ctx.input(2)?);
+    key_and_counter(&key.dims, &counter.dims)?;
+    Ok([key, counter])
+}
+
 /// Checks that host input `i` names the Philox generator. `threefry` gives the error for algorithm
 /// 2, which TensorFlow has only for XLA.
 pub fn philox(ctx: &mut dyn OpContext, i: usize, threefry: impl FnOnce() -> Error) -> Result<()> {
@@ -66,7 +74,7 @@ pub fn philox(ctx: &mut dyn OpContext, i: usize, threefry: impl FnOnce() -> Erro
 }
 
 /// Checks the shapes of the key and the counter of a stateless op.
-pub fn key_and_counter(key: &[usize], counter: &[usize]) -> Result<()> {
+fn key_and_counter(key: &[usize], counter: &[usize]) -> Result<()> {
     require!(
         *key == [1],
         "key must have shape [1], not {}. (Note that batched keys are not supported yet.)",

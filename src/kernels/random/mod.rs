@@ -21,7 +21,7 @@ mod variable;
 
 use crate::kernels::registry::Registry;
 use crate::shader::Shader;
-pub(crate) use distribution::{Bounds, Distribution, Source, fill};
+pub(crate) use distribution::{Bounds, Distribution, StateSource, fill};
 pub(crate) use philox::Generator;
 
 /// Samples that a stateful op takes off its stream for each output, however many the distribution

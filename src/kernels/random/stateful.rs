@@ -3,7 +3,7 @@
 
 use parking_lot::Mutex;
 
-use super::distribution::{Bounds, Distribution, Source, fill};
+use super::distribution::{Bounds, Distribution, StateSource, fill};
 use super::inputs;
 use super::philox::Generator;
 use crate::dtype::{DType, types};
@@ -61,6 +61,6 @@ impl Kernel for Stateful {
             next.skip((output.len() as u64).wrapping_mul(super::SAMPLES_PER_OUTPUT));
             generator
         };
-        fill(ctx.device(), &output, self.distribution, bounds, Source::Host(generator))
+        fill(ctx.device(), &output, self.distribution, bounds, StateSource::Host(generator))
     }
 }

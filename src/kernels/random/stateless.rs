@@ -5,12 +5,12 @@
 //! `tf.random` uses, makes them on the device: Keras keeps the seeds of its layers there, and a
 //! model would wait for the device at each dropout.
 
-use super::distribution::{Bounds, Distribution, Source, fill};
+use super::distribution::{Bounds, Distribution, StateSource, fill};
 use super::inputs;
 use super::philox::Generator;
 use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::require;
@@ -80,7 +80,7 @@ impl Kernel for Seeded {
             &output,
             self.distribution,
             bounds,
-            Source::Host(Generator::scrambled(seed)),
+            StateSource::Host(Generator::scrambled(seed)),
         )
     }
 }
@@ -93,18 +93,14 @@ struct Keyed {
 
 impl Kernel for Keyed {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        inputs::philox(ctx, 3, || {
-            Error::InvalidArgument("Unsupported algorithm id: 2".to_owned())
-        })?;
-        let (key, counter) = (ctx.input(1)?, ctx.input(2)?);
-        inputs::key_and_counter(&key.dims, &counter.dims)?;
+        let [key, counter] = inputs::keyed(ctx)?;
         let dims = inputs::shape(ctx, 0)?;
         let output = ctx.output(0, self.dtype, &dims)?;
         if output.is_empty() {
             return Ok(());
         }
         let bounds = bounds_for(self.distribution, ctx, 4)?;
-        let source = Source::Device { counter: &counter, key: &key };
+        let source = StateSource::Device { counter: &counter, key: &key };
         fill(ctx.device(), &output, self.distribution, bounds, source)
     }
 }

@@ -9,7 +9,7 @@ use crate::dtype::{
     DType::{self, F64, I8, I16, I32},
     types,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::op::{Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::shader::{Raw, Shader};
@@ -73,11 +73,7 @@ struct StochasticCast {
 
 impl Kernel for StochasticCast {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
-        inputs::philox(ctx, 3, || {
-            Error::InvalidArgument("Unsupported algorithm id: 2".to_owned())
-        })?;
-        let (key, counter) = (ctx.input(1)?, ctx.input(2)?);
-        inputs::key_and_counter(&key.dims, &counter.dims)?;
+        let [key, counter] = inputs::keyed(ctx)?;
         let x = ctx.input(0)?;
         let y = ctx.output(0, self.output, &x.dims)?;
         if y.is_empty() {

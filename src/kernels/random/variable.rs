@@ -1,7 +1,7 @@
 //! Ops of `tf.random.Generator`: the generator's state is an int64 variable, whose first three
 //! elements are the counter's two halves and the key.
 
-use super::distribution::{Bounds, Distribution, Source, advance, fill};
+use super::distribution::{Bounds, Distribution, StateSource, advance, fill};
 use super::inputs;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -97,7 +97,7 @@ impl Kernel for Draw {
                 &output,
                 self.distribution,
                 bounds,
-                Source::Device { counter: state, key: &key },
+                StateSource::Device { counter: state, key: &key },
             )?;
             advance(ctx.device(), state, samples)
         })

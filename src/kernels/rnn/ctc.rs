@@ -3,10 +3,10 @@
 //! labels over the steps. The gradient is computed, too.
 //!
 //! Labels and lengths are in host memory, as in TensorFlow's GPU kernel: the host checks them, as
-//! TensorFlow's CPU kernel does, and lists each sequence's labels ([`Plan`]). The device computes
-//! all numbers: the classes' logarithms (LogSoftmax), paths forward, paths backward, the gradient.
-//! Only the paths of some sequences are kept at a time, so that they fit a binding; steps are cut
-//! into windows if the logits exceed a binding, or if a workgroup would loop too long.
+//! TensorFlow's CPU kernel does, and lists each sequence's labels ([`CtcPlan`]). The device
+//! computes all numbers: the classes' logarithms (LogSoftmax), paths forward, paths backward, the
+//! gradient. Only the paths of some sequences are kept at a time, so that they fit a binding; steps
+//! are cut into windows if the logits exceed a binding, or if a workgroup would loop too long.
 
 use std::collections::HashMap;
 
@@ -71,7 +71,7 @@ impl Sequence {
 }
 
 /// The words that describe all sequences to the device, and the groups that are computed together.
-struct Plan {
+struct CtcPlan {
     words: Vec<u32>,
     /// Each group's first sequence, the one behind its last, the number of its path values, and its
     /// most positions and steps.
@@ -87,7 +87,7 @@ struct Group {
     steps: usize,
 }
 
-impl Plan {
+impl CtcPlan {
     /// Groups whose paths have up to `most` numbers.
     fn new(sequences: &[Sequence], most: usize) -> Self {
         let mut words = vec![0; sequences.len() * SEQUENCE_WORDS];
@@ -276,7 +276,7 @@ impl Kernel for Loss {
             return Err(windows::too_large(&capabilities, "the list of all labels"));
         }
         let most = limit.min(MOST_PATHS / dtype.size() as u64).max(largest as u64) as usize;
-        let plan = Plan::new(&sequences, most);
+        let plan = CtcPlan::new(&sequences, most);
         let words = ctx.temp(U32, &[plan.words.len()])?;
         ctx.device().upload(words.address, bytemuck::cast_slice(&plan.words))?;
         let size = |f: fn(&Group) -> usize| plan.groups.iter().map(f).max().unwrap_or(0).max(1);
@@ -304,14 +304,14 @@ impl Kernel for Loss {
             }
             let all = || windows::ranges(time, count);
             for (first, steps) in all().filter(|(first, _)| *first < group.steps) {
-                run.enqueue(Pass::Forward, group, first, steps)?;
+                run.enqueue(CtcPass::Forward, group, first, steps)?;
             }
             let backward: Vec<_> = all().filter(|(first, _)| *first < group.steps).collect();
             for (first, steps) in backward.into_iter().rev() {
-                run.enqueue(Pass::Backward, group, first, steps)?;
+                run.enqueue(CtcPass::Backward, group, first, steps)?;
             }
             for (first, steps) in all() {
-                run.enqueue(Pass::Gradient, group, first, steps)?;
+                run.enqueue(CtcPass::Gradient, group, first, steps)?;
             }
         }
         Ok(())
@@ -331,13 +331,13 @@ struct Run<'r> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum CtcPass {
     Forward,
     Backward,
     Gradient,
 }
 
-impl Pass {
+impl CtcPass {
     const ALL: [Self; 3] = [Self::Forward, Self::Backward, Self::Gradient];
 
     /// The number of steps of its loops that an iteration takes for `classes` and a group of
@@ -363,15 +363,15 @@ impl Pass {
     }
 }
 
-enum_key_parts!(Pass);
+enum_key_parts!(CtcPass);
 
 declare_program! {
     /// A pass over some steps of the sequences of a group.
-    struct PassProgram = "ctc"(pass: Pass, dtype: DType, by: u32);
+    struct CtcProgram = "ctc"(pass: CtcPass, dtype: DType, by: u32);
     bindings { plan: U32, y: dtype, alpha: dtype }
     optional {
-        beta: (pass == Pass::Backward).then_some(dtype),
-        loss: (pass == Pass::Gradient).then_some(dtype),
+        beta: (pass == CtcPass::Backward).then_some(dtype),
+        loss: (pass == CtcPass::Gradient).then_some(dtype),
     }
     params {
         first_sequence: usize, end_sequence: usize, first_step: usize, steps: usize, batch: usize,
@@ -379,20 +379,20 @@ declare_program! {
     }
 }
 
-impl PassProgram {
-    fn shader(pass: Pass, dtype: DType, by: u32) -> Shader {
+impl CtcProgram {
+    fn shader(pass: CtcPass, dtype: DType, by: u32) -> Shader {
         let double = dtype == F64;
         let of = |name| if double { format!("{name}_f64") } else { format!("{name}_f32") };
         let literal = |text: &str| format!("{text}{}", if double { "lf" } else { "f" });
         let body = match pass {
-            Pass::Forward => include_str!("../../../shaders/rnn/ctc_forward.wgsl"),
-            Pass::Backward => include_str!("../../../shaders/rnn/ctc_backward.wgsl"),
-            Pass::Gradient => include_str!("../../../shaders/rnn/ctc_gradient.wgsl"),
+            CtcPass::Forward => include_str!("../../../shaders/rnn/ctc_forward.wgsl"),
+            CtcPass::Backward => include_str!("../../../shaders/rnn/ctc_backward.wgsl"),
+            CtcPass::Gradient => include_str!("../../../shaders/rnn/ctc_gradient.wgsl"),
         };
         let label = format!("ctc {} {dtype} by {by}", pass.name());
         let shader = Self::declare(label, pass, dtype, by);
         let shader = match pass {
-            Pass::Gradient => shader.library(library::of_type("exp", dtype)),
+            CtcPass::Gradient => shader.library(library::of_type("exp", dtype)),
             _ => shader,
         };
         shader
@@ -414,7 +414,7 @@ impl PassProgram {
 
 impl Run<'_> {
     /// Enqueues one pass over the steps `first` to `first + steps` of a group's sequences.
-    fn enqueue(&self, pass: Pass, group: &Group, first: usize, steps: usize) -> Result<()> {
+    fn enqueue(&self, pass: CtcPass, group: &Group, first: usize, steps: usize) -> Result<()> {
         let dtype = self.y.dtype;
         let (batch, classes) = (self.y.dims[1], self.y.dims[2]);
         let sequences = group.end - group.first;
@@ -423,16 +423,16 @@ impl Run<'_> {
         // Each position takes a sum of up to three exponentials, and its logarithm; the gradient
         // takes one exponential for each position, and a difference for each class.
         let operations = match pass {
-            Pass::Gradient => 4 * group.positions + 2 * classes,
-            Pass::Forward | Pass::Backward => 12 * group.positions,
+            CtcPass::Gradient => 4 * group.positions + 2 * classes,
+            CtcPass::Forward | CtcPass::Backward => 12 * group.positions,
         };
-        let groups = if pass == Pass::Gradient { steps * sequences } else { sequences };
-        let call = PassProgram {
+        let groups = if pass == CtcPass::Gradient { steps * sequences } else { sequences };
+        let call = CtcProgram {
             plan: self.plan.into(),
             y: (&window).into(),
             alpha: self.alpha.into(),
-            beta: (pass == Pass::Backward).then(|| self.beta.into()),
-            loss: (pass == Pass::Gradient).then(|| self.loss.into()),
+            beta: (pass == CtcPass::Backward).then(|| self.beta.into()),
+            loss: (pass == CtcPass::Gradient).then(|| self.loss.into()),
             first_sequence: group.first,
             end_sequence: group.end,
             first_step: first,
@@ -444,15 +444,17 @@ impl Run<'_> {
             most_positions: group.positions,
         };
         let operations = dtype.flops(operations * sequences * steps);
-        let of = PassProgram::of(pass, dtype, of_loops);
+        let of = CtcProgram::of(pass, dtype, of_loops);
         self.device.enqueue_counted(&call.program(&of, Grid::groups(groups)), operations)
     }
 }
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut all: Vec<_> =
-        TYPES.iter().flat_map(|t| Pass::ALL.map(|pass| PassProgram::shader(pass, *t, 1))).collect();
-    all.extend(STEPS[1..].iter().map(|steps| PassProgram::shader(Pass::Gradient, F32, *steps)));
+    let mut all: Vec<_> = TYPES
+        .iter()
+        .flat_map(|t| CtcPass::ALL.map(|pass| CtcProgram::shader(pass, *t, 1)))
+        .collect();
+    all.extend(STEPS[1..].iter().map(|steps| CtcProgram::shader(CtcPass::Gradient, F32, *steps)));
     all
 }

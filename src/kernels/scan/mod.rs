@@ -13,12 +13,13 @@
 
 mod text;
 
-use crate::device::{Binding, Grid, declare_program};
+use crate::device::{Binding, Grid};
 use crate::dtype::DType::{self, *};
 use crate::dtype::{types, union};
 use crate::error::Result;
 use crate::kernels::op::{OpContext, OpContextExt};
 use crate::kernels::registry::Registry;
+use crate::kernels::scalar::cast::cast;
 use crate::kernels::windows::{Scratch, largest, limit, part, ranges, write};
 use crate::require;
 use crate::shader::{Shader, WORKGROUP, vec4};
@@ -99,15 +100,15 @@ pub fn register(registry: &mut Registry) {
 
 /// The shader variants.
 pub fn shaders() -> Vec<Shader> {
-    let mut shaders: Vec<_> = [F16, BF16].map(Round::shader).into();
+    let mut shaders = Vec::new();
     for row in ROWS {
         for &dtype in row.types {
             let computed = dtype.accumulator();
             for (pass, exclusive) in [
-                (Pass::Totals, false),
-                (Pass::Apply, false),
-                (Pass::Apply, true),
-                (Pass::Whole, true),
+                (ScanPass::Totals, false),
+                (ScanPass::Apply, false),
+                (ScanPass::Apply, true),
+                (ScanPass::Whole, true),
             ] {
                 let shader = |stored: DType, vec4s: Vec4s| {
                     let loaded = dtype;
@@ -117,7 +118,7 @@ pub fn shaders() -> Vec<Shader> {
                 };
                 shaders.push(shader(computed, Vec4s::None));
                 if vec4::supports(dtype) {
-                    let stored = if pass == Pass::Totals { computed } else { dtype };
+                    let stored = if pass == ScanPass::Totals { computed } else { dtype };
                     let vec4s = [Vec4s::Lines, Vec4s::Elements];
                     shaders.extend(vec4s.map(|vec4s| shader(stored, vec4s)));
                 }
@@ -160,14 +161,7 @@ impl Scan {
         // Neighbouring lines share words of the output: scan into float32, then round.
         let wide = ctx.temp(F32, &x.dims)?;
         self.scan(ctx, &x, &wide, lines, self.exclusive, self.reverse)?;
-        let most = (limit(ctx.device().capabilities()) as usize / F32.size()) & !63;
-        for (first, len) in ranges(x.len(), most) {
-            let (x, y) = (part(&wide, first, len), part(&y, first, len));
-            let call = Round { x: (&x).into(), y: (&y).into(), count: len };
-            let grid = Grid::map(len, self.dtype);
-            call.enqueue(ctx.device(), &Round::of(self.dtype), grid)?;
-        }
-        Ok(())
+        cast(ctx.device(), &wide, &y)
     }
 }
 
@@ -181,7 +175,7 @@ struct Lines {
 
 /// The work of a program on a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum ScanPass {
     /// Combines it to one value.
     Totals,
     /// Scans it from a given start.
@@ -234,17 +228,19 @@ impl Scan {
         let invocations = outer * inner / if vec4s == Vec4s::Lines { 4 } else { 1 };
         let longest = ctx.device().profile().loop_limit;
         if invocations >= MANY && n < longest || n <= CHUNK {
-            let step = Dispatch { pass: Pass::Whole, lines, chunk: n, exclusive, reverse, vec4s };
+            let step =
+                Dispatch { pass: ScanPass::Whole, lines, chunk: n, exclusive, reverse, vec4s };
             return self.enqueue(ctx, &step, &[x, y]);
         }
         let chunks = n.div_ceil(CHUNK);
         let computed = self.dtype.accumulator();
         let totals = ctx.temp(computed, &[outer, chunks, inner])?;
         let starts = ctx.temp(computed, &[outer, chunks, inner])?;
-        let apply = Dispatch { pass: Pass::Apply, lines, chunk: CHUNK, exclusive, reverse, vec4s };
+        let apply =
+            Dispatch { pass: ScanPass::Apply, lines, chunk: CHUNK, exclusive, reverse, vec4s };
         self.enqueue(
             ctx,
-            &Dispatch { pass: Pass::Totals, exclusive: false, ..apply },
+            &Dispatch { pass: ScanPass::Totals, exclusive: false, ..apply },
             &[x, &totals],
         )?;
         self.scan(ctx, &totals, &starts, Lines { n: chunks, ..lines }, true, false)?;
@@ -303,7 +299,7 @@ impl Scan {
             for at in ranges(n, rows) {
                 let (x, y, totals) =
                     (window(x, line, at), window(y, line, at), in_chunks(&totals, at));
-                let step = Dispatch { exclusive: false, ..step(&x, &y, Pass::Totals, at.1) };
+                let step = Dispatch { exclusive: false, ..step(&x, &y, ScanPass::Totals, at.1) };
                 self.enqueue(scratch.window(), &step, &[&x, &totals])?;
             }
             let of_chunks = Lines { outer: 1, n: chunks, inner };
@@ -313,7 +309,7 @@ impl Scan {
                     (window(x, line, at), window(y, line, at), in_chunks(&starts, at));
                 self.enqueue(
                     scratch.window(),
-                    &step(&x, &y, Pass::Apply, at.1),
+                    &step(&x, &y, ScanPass::Apply, at.1),
                     &[&x, &y, &starts],
                 )?;
             }
@@ -342,7 +338,7 @@ impl Scan {
                 let row = line * n + if reverse { n - 1 - k } else { k };
                 let [x, y] = [x, y].map(|t| part(t, row * inner + first, count));
                 let [old, new] = [0, 1].map(|i| part(&states[i], 0, count));
-                let pass = if k == 0 { Pass::Whole } else { Pass::Apply };
+                let pass = if k == 0 { ScanPass::Whole } else { ScanPass::Apply };
                 for (to, exclusive) in [(&y, exclusive), (&new, false)] {
                     let vec4s = Vec4s::of(&[&x, to], lines);
                     let step = Dispatch { pass, lines, chunk: 1, exclusive, reverse: false, vec4s };
@@ -397,21 +393,11 @@ impl Scan {
 /// One dispatch.
 #[derive(Debug, Clone, Copy)]
 struct Dispatch {
-    pass: Pass,
+    pass: ScanPass,
     lines: Lines,
     /// Elements of a chunk.
     chunk: usize,
     exclusive: bool,
     reverse: bool,
     vec4s: Vec4s,
-}
-
-declare_program! {
-    /// Rounds float32 to a half type.
-    struct Round = "scan round"(dtype: DType);
-    bindings { x: F32, y: dtype }
-    params { count: usize }
-    shader format!("round to {dtype}") =>
-        .body("fn value(i: u32) -> f32 {\n    return load_x(i);\n}")
-        .map("y")
 }

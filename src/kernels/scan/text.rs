@@ -1,6 +1,6 @@
 //! The program of scans.
 
-use super::{Pass, Row, Vec4s};
+use super::{Row, ScanPass, Vec4s};
 use crate::device::{Key, KeyPart, declare_program, enum_key_parts};
 use crate::dtype::DType;
 use crate::shader::{Access, Shader, library};
@@ -13,12 +13,12 @@ pub(super) struct ScanVariant {
     pub dtype: DType,
     pub loaded: DType,
     pub stored: DType,
-    pub pass: Pass,
+    pub pass: ScanPass,
     pub exclusive: bool,
     pub vec4s: Vec4s,
 }
 
-enum_key_parts!(Pass, Vec4s);
+enum_key_parts!(ScanPass, Vec4s);
 
 impl KeyPart for ScanVariant {
     fn add_to(&self, key: Key) -> Key {
@@ -28,7 +28,8 @@ impl KeyPart for ScanVariant {
 }
 
 declare_program! {
-    /// Scans chunks of lines. `starts` holds the values in front of the chunks of [`Pass::Apply`].
+    /// Scans chunks of lines. `starts` holds the values in front of the chunks of
+    /// [`ScanPass::Apply`].
     pub(super) struct ScanProgram = "scan"(variant: ScanVariant);
     bindings {
         x: Access::read(variant.loaded, variant.in_vec4s()[0]),
@@ -47,13 +48,13 @@ impl ScanVariant {
         match self.vec4s {
             Vec4s::None => [false; 3],
             Vec4s::Lines => [true; 3],
-            Vec4s::Elements => [true, self.pass != Pass::Totals, false],
+            Vec4s::Elements => [true, self.pass != ScanPass::Totals, false],
         }
     }
 
     fn starts(&self) -> Option<Access> {
         let in_vec4s = self.in_vec4s()[2];
-        (self.pass == Pass::Apply).then(|| Access::read(self.dtype.accumulator(), in_vec4s))
+        (self.pass == ScanPass::Apply).then(|| Access::read(self.dtype.accumulator(), in_vec4s))
     }
 }
 
@@ -64,8 +65,8 @@ impl ScanProgram {
         let [x, y, starts] = variant.in_vec4s();
         let mut shader = Self::declare(format!("{} {loaded} {pass:?} {vec4s:?}", row.op), variant);
         let start = match (pass, starts) {
-            (Pass::Apply, true) => "read_starts(place)",
-            (Pass::Apply, false) => "load_starts(place)",
+            (ScanPass::Apply, true) => "read_starts(place)",
+            (ScanPass::Apply, false) => "load_starts(place)",
             _ => "State(identity())",
         };
         if let Some(library) = row.library {
@@ -78,7 +79,7 @@ impl ScanProgram {
                 format!("store_y({at}, {value});")
             }
         };
-        let keeps = pass != Pass::Totals;
+        let keeps = pass != ScanPass::Totals;
         let keep = |at: &str, value: &str| if keeps { store(at, value) } else { String::new() };
         let step = match vec4s {
             Vec4s::Elements => {

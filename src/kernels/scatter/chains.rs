@@ -81,7 +81,8 @@ impl Scatter<'_> {
             ctx.device().fill(heads.address, heads.bytes(), u32::MAX)?;
             link(ctx, self.indices, &heads, &links, first, count)?;
             for first_row in (0..rows).step_by(window) {
-                let part = Part { first, count, first_row, rows: window.min(rows - first_row) };
+                let part =
+                    ChainWindow { first, count, first_row, rows: window.min(rows - first_row) };
                 self.fold(ctx, &heads, &links, dst, &part)?;
             }
         }
@@ -94,7 +95,7 @@ impl Scatter<'_> {
         heads: &Tensor,
         links: &Tensor,
         dst: &Tensor,
-        part: &Part,
+        part: &ChainWindow,
     ) -> Result<()> {
         let (fold, dtype) = (self.fold, dst.dtype);
         let size = dtype.size() as u64;
@@ -165,7 +166,7 @@ pub fn link(
 }
 
 /// Some of the indices and some of the destination's rows.
-struct Part {
+struct ChainWindow {
     first: usize,
     count: usize,
     first_row: usize,

@@ -25,7 +25,7 @@ use crate::shader::{Raw, Shader, WORKGROUP};
 use crate::tensor::{Dims, HostTensor, Tensor};
 use reduce::{Fold, Segments};
 use scale::{Scale, rescale};
-use sparse::Rows;
+use sparse::RowNumbers;
 
 const TYPES: &[DType] = types::FLOATS;
 
@@ -123,7 +123,7 @@ fn segments(
     ctx: &mut dyn OpContext,
     ids: &Tensor,
     narrow: &Tensor,
-    rows: Option<&Rows<'_>>,
+    rows: Option<&RowNumbers<'_>>,
 ) -> Result<usize> {
     let count = ctx.device().check_extent(ids.len())?;
     let summary = ctx.temp(U32, &[5])?;

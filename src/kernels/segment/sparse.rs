@@ -88,13 +88,13 @@ pub fn shaders() -> Vec<Shader> {
 }
 
 /// Indices, and the same indices as uint32, with `limit` in place of each that is out of range.
-pub struct Rows<'a> {
+pub struct RowNumbers<'a> {
     indices: &'a Tensor,
     narrow: Tensor,
     limit: usize,
 }
 
-impl Rows<'_> {
+impl RowNumbers<'_> {
     /// Finds the first index that is out of range.
     pub fn check(&self, ctx: &dyn OpContext, summary: &Tensor) -> Result<()> {
         FirstOutOfRange {
@@ -159,7 +159,7 @@ fn reduce(ctx: &mut dyn OpContext, scale: Scale, sized: bool) -> Result<()> {
     let mut dims = Dims::from_slice(&data.dims);
     let mut places = None;
     if !ids.is_empty() {
-        let rows = Rows {
+        let rows = RowNumbers {
             indices: &indices,
             narrow: narrow(ctx, &indices, data.dims[0])?,
             limit: data.dims[0],
@@ -298,7 +298,7 @@ fn compact_gradient(ctx: &mut dyn OpContext, scale: Scale) -> Result<()> {
 
 /// The error for the first of `indices` that is out of range; there is one.
 fn bad_index(ctx: &mut dyn OpContext, indices: &Tensor, limit: usize) -> Result<()> {
-    let rows = Rows { indices, narrow: narrow(ctx, indices, limit)?, limit };
+    let rows = RowNumbers { indices, narrow: narrow(ctx, indices, limit)?, limit };
     let summary = ctx.temp(U32, &[5])?;
     ctx.device().fill(summary.address, summary.bytes(), 0)?;
     rows.check(ctx, &summary)?;

@@ -1,7 +1,7 @@
 //! InTopKV2: whether a row's wanted class is among its k greatest predictions.
 
 use super::buckets::clamped;
-use super::keys::Kind;
+use super::keys::KeyType;
 use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types::INDEX;
@@ -69,7 +69,7 @@ pub fn shaders() -> Vec<Shader> {
 declare_program! {
     /// 1 for each row whose wanted class is among its k greatest predictions.
     struct CountHits = "sort in top k"(index: DType);
-    bindings { x: Kind::of(F32), numbers: Raw("u32", 4), k_words: Raw("u32", 4), hits: U32 }
+    bindings { x: KeyType::of(F32), numbers: Raw("u32", 4), k_words: Raw("u32", 4), hits: U32 }
     params { count: usize, limit: usize, words: usize }
     shader format!("in top k {index}") =>
         .workgroup([WORKGROUP, 1, 1])

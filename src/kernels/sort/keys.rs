@@ -22,12 +22,12 @@ enum BitOrder {
 
 /// The properties of an element type that a shader needs to order it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kind {
+pub struct KeyType {
     order: BitOrder,
     size: usize,
 }
 
-impl Kind {
+impl KeyType {
     /// Every kind.
     pub fn all() -> Vec<Self> {
         [U8, I8, U16, I16, F16, U32, I32, F32, U64, I64, F64].map(Self::of).into()
@@ -79,14 +79,14 @@ impl Kind {
     }
 }
 
-impl KeyPart for Kind {
+impl KeyPart for KeyType {
     fn add_to(&self, key: Key) -> Key {
         key.number(self.order as u32 * 16 + self.size as u32)
     }
 }
 
 /// The binding `x` with `order_key`.
-impl Element for Kind {
+impl Element for KeyType {
     fn bind(self, shader: Shader, name: &'static str) -> Shader {
         let sign = 1u32 << ((self.bits() - 1) % 32);
         let mask = if self.size < 4 { (1u32 << self.bits()) - 1 } else { u32::MAX };
@@ -119,12 +119,12 @@ impl Element for Kind {
 /// The stable order of `x`, seen as rows of `n` elements: the elements of each row are sorted, and
 /// rows keep their order. The result's `values` are positions in the whole of `x`.
 pub fn order(ctx: &mut dyn OpContext, x: &Tensor, n: usize, descending: bool) -> Result<Pairs> {
-    let kind = Kind::of(x.dtype);
+    let kind = KeyType::of(x.dtype);
     let keys = ctx.temp(U32, &[x.len()])?;
     let mut pairs: Option<Pairs> = None;
     for word in 0..if kind.is_wide() { 2 } else { 1 } {
         let permutation = pairs.as_ref().map(|p| p.values.clone());
-        enqueue(ctx, Source::Words { x, word, descending }, permutation.as_ref(), &keys)?;
+        enqueue(ctx, KeySource::Words { x, word, descending }, permutation.as_ref(), &keys)?;
         pairs = Some(radix::sort(ctx, &keys, permutation.as_ref(), kind.bits().min(32))?);
     }
     let Some(sorted) = pairs else { unreachable!("one word at least") };
@@ -133,12 +133,12 @@ pub fn order(ctx: &mut dyn OpContext, x: &Tensor, n: usize, descending: bool) ->
         return Ok(sorted);
     }
     let keys = ctx.temp(U32, &[x.len()])?;
-    enqueue(ctx, Source::Rows { n }, Some(&sorted.values), &keys)?;
+    enqueue(ctx, KeySource::Rows { n }, Some(&sorted.values), &keys)?;
     radix::sort(ctx, &keys, Some(&sorted.values), bits_below(rows))
 }
 
 /// The source of keys.
-enum Source<'a> {
+enum KeySource<'a> {
     /// Word `word` of the elements.
     Words { x: &'a Tensor, word: u32, descending: bool },
     /// Rows of `n` elements.
@@ -148,14 +148,14 @@ enum Source<'a> {
 /// Writes `keys[i]`, the key of position `permutation[i]`, or of `i`.
 fn enqueue(
     ctx: &dyn OpContext,
-    source: Source<'_>,
+    source: KeySource<'_>,
     permutation: Option<&Tensor>,
     keys: &Tensor,
 ) -> Result<()> {
     let grid = Grid::linear(keys.len(), WORKGROUP);
     match source {
-        Source::Words { x, word, descending } => {
-            let kind = Kind::of(x.dtype);
+        KeySource::Words { x, word, descending } => {
+            let kind = KeyType::of(x.dtype);
             let mask = if descending { u32::MAX >> (32 - kind.bits().min(32)) } else { 0 };
             WordKeys {
                 x: kind.binding(x),
@@ -168,7 +168,7 @@ fn enqueue(
             }
             .enqueue(ctx.device(), &WordKeys::of(kind), grid)
         }
-        Source::Rows { n } => RowKeys {
+        KeySource::Rows { n } => RowKeys {
             permutation: permutation.unwrap_or(keys).into(),
             keys: keys.into(),
             count: keys.len(),
@@ -194,7 +194,7 @@ pub const fn infinity(dtype: DType) -> u32 {
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let mut all = vec![RowKeys::shader()];
-    all.extend(Kind::all().into_iter().map(WordKeys::shader));
+    all.extend(KeyType::all().into_iter().map(WordKeys::shader));
     all
 }
 
@@ -210,13 +210,13 @@ fn map(shader: Shader, value: &str) -> Shader {
 
 declare_program! {
     /// The keys of a word of each element.
-    struct WordKeys = "sort keys"(kind: Kind);
+    struct WordKeys = "sort keys"(kind: KeyType);
     bindings { x: kind, permutation: U32, keys: U32 }
     params { count: usize, permuted: bool, word: u32, mask: u32 }
 }
 
 impl WordKeys {
-    fn shader(kind: Kind) -> Shader {
+    fn shader(kind: KeyType) -> Shader {
         map(Self::declare(format!("sort keys {kind:?}"), kind), "order_key(at)[p.word] ^ p.mask")
     }
 }

@@ -2,7 +2,7 @@
 //! other image by image.
 
 use super::keys::order;
-use super::suppress::{Rows, Selected, scalar};
+use super::suppress::{BoxRows, Selected, scalar};
 use crate::device::{Grid, declare_program};
 use crate::dtype::DType::*;
 use crate::error::{Error, Result};
@@ -91,7 +91,7 @@ fn propose(ctx: &mut dyn OpContext, total: usize) -> Result<()> {
         least,
     }
     .enqueue(ctx.device(), &DecodeBoxes::of(), Grid::linear(kept.len(), WORKGROUP))?;
-    let Selected { places: selected, counts } = Rows {
+    let Selected { places: selected, counts } = BoxRows {
         boxes: &boxes,
         scores: &kept,
         order: &places,

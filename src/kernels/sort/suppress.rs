@@ -4,7 +4,7 @@
 //! Candidates are sorted by score and taken in blocks: each candidate is compared with the boxes
 //! that earlier blocks selected, then the block is resolved in workgroup memory. The work grows
 //! with boxes times selections, and no matrix of all pairs is stored. Rows that do not suppress
-//! each other (classes, images) have a workgroup each ([`Rows`]).
+//! each other (classes, images) have a workgroup each ([`BoxRows`]).
 
 use super::keys::order;
 use super::scan::word;
@@ -107,7 +107,7 @@ impl Boxes {
             return Ok((None, state));
         }
         let sorted = order(ctx, &self.scores, n, true)?.values;
-        let rows = Rows {
+        let rows = BoxRows {
             boxes: &self.boxes,
             scores: &self.scores,
             order: &sorted,
@@ -142,7 +142,7 @@ impl Boxes {
 }
 
 /// Boxes of several images and classes; each class is selected by itself.
-pub struct Rows<'r> {
+pub struct BoxRows<'r> {
     /// Boxes of each image, place and class.
     pub boxes: &'r Tensor,
     /// Scores of each image, class and place.
@@ -174,7 +174,7 @@ pub struct Selected {
     pub counts: Tensor,
 }
 
-impl Rows<'_> {
+impl BoxRows<'_> {
     /// Enqueues the selection. There is at least one place, and at least one may be selected.
     pub fn select(&self, ctx: &mut dyn OpContext) -> Result<Selected> {
         let rows = self.images * self.classes;

@@ -5,7 +5,7 @@
 //! ([`super::suppress`]), and the selected boxes are sorted for each image.
 
 use super::keys::order;
-use super::suppress::{Rows, Selected, scalar};
+use super::suppress::{BoxRows, Selected, scalar};
 use crate::device::{Grid, declare_program};
 use crate::dtype::DType::*;
 use crate::error::Result;
@@ -81,7 +81,7 @@ impl Kernel for Combined {
         let walk = Iteration::over(&rows.dims).operand(&strides, 0).broadcast(&rows.dims);
         copy_strided(ctx.device(), &walk, &scores, &rows)?;
         let sorted = order(ctx, &rows, places, true)?.values;
-        let Selected { places: selected, counts } = Rows {
+        let Selected { places: selected, counts } = BoxRows {
             boxes: &boxes,
             scores: &rows,
             order: &sorted,

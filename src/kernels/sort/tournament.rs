@@ -4,7 +4,7 @@
 //! A round either selects (a small k) or sorts its segments. Both order elements by their keys and
 //! then by their positions.
 
-use super::keys::Kind;
+use super::keys::KeyType;
 use crate::device::{Grid, declare_params, declare_program};
 use crate::dtype::DType::U32;
 use crate::error::Result;
@@ -36,7 +36,7 @@ pub fn tournament(
     let mut candidates: Option<Tensor> = None;
     loop {
         let n = candidates.as_ref().map_or(length, |c| c.dims[1]);
-        let plan = Plan::of(n, k);
+        let plan = RoundPlan::of(n, k);
         let per_row = n.div_ceil(plan.segment());
         let kept = if per_row == 1 { out.clone() } else { ctx.temp(U32, &[rows, per_row * k])? };
         Round { x, candidates: candidates.as_ref(), k, descending, per_row }
@@ -50,14 +50,14 @@ pub fn tournament(
 
 /// The work of a round on its segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Plan {
+enum RoundPlan {
     /// Selects, by workgroups of `workgroup` invocations with `each` elements each.
     Select { workgroup: u32, each: usize },
     /// Sorts.
     Sort,
 }
 
-impl Plan {
+impl RoundPlan {
     /// The round for `n` candidates of each row.
     fn of(n: usize, k: usize) -> Self {
         let Some(workgroup) = SELECTING.into_iter().find(|w| 2 * k <= *w as usize) else {
@@ -89,11 +89,11 @@ struct Round<'a> {
 
 impl Round<'_> {
     /// Keeps the first `k` of each segment.
-    fn enqueue(&self, ctx: &dyn OpContext, plan: Plan, kept: &Tensor) -> Result<()> {
+    fn enqueue(&self, ctx: &dyn OpContext, plan: RoundPlan, kept: &Tensor) -> Result<()> {
         let (rows, length) = (self.x.dims[0], self.x.dims[1]);
         let n = self.candidates.map_or(length, |c| c.dims[1]);
         let segments = rows * self.per_row;
-        let kind = Kind::of(self.x.dtype);
+        let kind = KeyType::of(self.x.dtype);
         let (x, candidates) = (kind.binding(self.x), self.candidates.unwrap_or(kept).into());
         let round = RoundParams {
             segments,
@@ -105,11 +105,11 @@ impl Round<'_> {
             mask: if self.descending { u32::MAX } else { 0 },
         };
         match plan {
-            Plan::Select { workgroup, each } => {
+            RoundPlan::Select { workgroup, each } => {
                 Select { x, candidates, kept: kept.into(), round, each, shift: each.ilog2() }
                     .enqueue(ctx.device(), &Select::of(kind, workgroup), Grid::groups(segments))
             }
-            Plan::Sort => {
+            RoundPlan::Sort => {
                 let size = n.min(CAPACITY).next_power_of_two();
                 let grid = Grid::groups(segments.div_ceil(CAPACITY / size));
                 Sort { x, candidates, kept: kept.into(), round, size }.enqueue(
@@ -126,7 +126,7 @@ impl Round<'_> {
 pub fn shaders() -> Vec<Shader> {
     let of =
         |kind| SELECTING.map(|w| Select::shader(kind, w)).into_iter().chain([Sort::shader(kind)]);
-    Kind::all().into_iter().flat_map(of).collect()
+    KeyType::all().into_iter().flat_map(of).collect()
 }
 
 declare_params! {
@@ -140,13 +140,13 @@ declare_params! {
 
 declare_program! {
     /// Ranks the elements that invocations found to be first in their parts of a segment.
-    struct Select = "sort top_k select"(kind: Kind, workgroup: u32);
+    struct Select = "sort top_k select"(kind: KeyType, workgroup: u32);
     bindings { x: kind, candidates: U32, kept: U32 }
     params { round: RoundParams, each: usize, shift: u32 }
 }
 
 impl Select {
-    fn shader(kind: Kind, workgroup: u32) -> Shader {
+    fn shader(kind: KeyType, workgroup: u32) -> Shader {
         let after = "(a.key.x < b.key.x) | ((a.key.x == b.key.x) & (a.at < b.at))";
         let (high, high_at, put, before) = if kind.is_wide() {
             (
@@ -176,13 +176,13 @@ impl Select {
 
 declare_program! {
     /// Sorts segments of `size` elements.
-    struct Sort = "sort top_k"(kind: Kind);
+    struct Sort = "sort top_k"(kind: KeyType);
     bindings { x: kind, candidates: U32, kept: U32 }
     params { round: RoundParams, size: usize }
 }
 
 impl Sort {
-    fn shader(kind: Kind) -> Shader {
+    fn shader(kind: KeyType) -> Shader {
         let after = "(a.x < b.x) | ((a.x == b.x) & (a.y < b.y))";
         let (element, new, before) = if kind.is_wide() {
             // Elements are padded, so that each lies in one access.

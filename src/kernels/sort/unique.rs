@@ -4,7 +4,7 @@
 //! positions number them. If the table is larger than a binding, or if values crowd in it, a stable
 //! sort is used instead ([`super::unique_sorted`]).
 
-use super::keys::{Kind, infinity};
+use super::keys::{KeyType, infinity};
 use super::scan::exclusive;
 use super::unique_sorted::by_sort;
 use crate::device::{Binding, Grid, declare_program};
@@ -99,7 +99,7 @@ impl Firsts {
         if 4 * slots as u64 > window_limit(ctx.device()) {
             return Ok(None);
         }
-        let kind = Kind::of(x.dtype);
+        let kind = KeyType::of(x.dtype);
         let table = ctx.temp(U32, &[slots])?;
         let firsts = ctx.temp(U32, &[n])?;
         let marks = ctx.temp(U32, &[n])?;
@@ -138,13 +138,13 @@ impl Firsts {
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let mut all = vec![MarkFirst::shader(), NumberDistinct::shader()];
-    all.extend(Kind::all().into_iter().map(InsertIntoTable::shader));
+    all.extend(KeyType::all().into_iter().map(InsertIntoTable::shader));
     all
 }
 
 declare_program! {
     /// Inserts each element into a hash table.
-    struct InsertIntoTable = "sort unique insert"(kind: Kind);
+    struct InsertIntoTable = "sort unique insert"(kind: KeyType);
     bindings { x: kind, table: Raw("atomic<u32>", 4), slots: U32, failed: Raw("atomic<u32>", 4) }
     params { count: usize, infinity: u32, mask: usize }
     shader format!("sort unique insert {kind:?}") =>

@@ -4,7 +4,7 @@
 //! occurrence, and prefix sums over the marks of first occurrences number them.
 
 use super::keys::infinity;
-use super::keys::{Kind, order};
+use super::keys::{KeyType, order};
 use super::scan::{exclusive, word};
 use crate::device::{Binding, Grid, declare_program};
 use crate::dtype::DType::{I32, U32};
@@ -59,7 +59,7 @@ pub fn by_sort(ctx: &mut dyn OpContext, x: &Tensor, idx: &Tensor, counted: bool)
 
 /// Marks where runs of equal values begin in the order `sorted` of `x`.
 fn heads(ctx: &dyn OpContext, x: &Tensor, sorted: &Tensor, flags: &Tensor) -> Result<()> {
-    let kind = Kind::of(x.dtype);
+    let kind = KeyType::of(x.dtype);
     MarkHeads {
         x: kind.binding(x),
         permutation: sorted.into(),
@@ -73,13 +73,13 @@ fn heads(ctx: &dyn OpContext, x: &Tensor, sorted: &Tensor, flags: &Tensor) -> Re
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
     let mut all = vec![MarkFirst::shader(), NumberDistinct::shader()];
-    all.extend(Kind::all().into_iter().map(MarkHeads::shader));
+    all.extend(KeyType::all().into_iter().map(MarkHeads::shader));
     all
 }
 
 declare_program! {
     /// Marks the elements that begin a run of equal values.
-    struct MarkHeads = "sort unique heads"(kind: Kind);
+    struct MarkHeads = "sort unique heads"(kind: KeyType);
     bindings { x: kind, permutation: U32, heads: U32 }
     params { count: usize, infinity: u32 }
     shader format!("sort unique heads {kind:?}") =>

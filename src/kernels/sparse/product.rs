@@ -14,11 +14,12 @@ use crate::kernels::movement::walk::copy_strided;
 use crate::kernels::movement::{host_shape, shape};
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
+use crate::kernels::scalar::cast::cast;
 use crate::kernels::scatter::chains::{Fold, Scatter};
 use crate::layout::Iteration;
 use crate::require;
 use crate::shader::Shader;
-use crate::tensor::{Tensor, shape_text};
+use crate::tensor::shape_text;
 
 const DENSE: &[DType] = union!(types::REALS, &[Bool]);
 const PRODUCTS: &[DType] = union!(types::FLOATS_BUT_BF16, types::COMPLEX);
@@ -40,10 +41,7 @@ pub fn register(registry: &mut Registry) {
 
 /// Every shader variant of this file.
 pub fn shaders() -> Vec<Shader> {
-    let mut shaders: Vec<_> =
-        PRODUCTS.iter().flat_map(|t| INDEX.iter().map(|i| ScaledRows::shader(*t, *i))).collect();
-    shaders.push(RoundSums::shader(F16));
-    shaders
+    PRODUCTS.iter().flat_map(|t| INDEX.iter().map(|i| ScaledRows::shader(*t, *i))).collect()
 }
 
 /// Inputs sparse_indices (0), output_shape (1, host), sparse_values (2) and default_value (3,
@@ -163,28 +161,8 @@ impl Kernel for Product {
         let indices = &Indices::new(&own, &[rows])?;
         Scatter { fold: Fold::Add, indices, count, updates: &scaled, inner: b_cols }
             .enqueue(ctx, &sums)?;
-        if sums.address == y.address { Ok(()) } else { narrow(ctx, &sums, &y) }
+        if sums.address == y.address { Ok(()) } else { cast(ctx.device(), &sums, &y) }
     }
-}
-
-/// `y = x`, rounded to the type of `y`.
-fn narrow(ctx: &dyn OpContext, x: &Tensor, y: &Tensor) -> Result<()> {
-    let dtype = y.dtype;
-    RoundSums { x: Binding::from(x), y: Binding::from(y), count: y.len() }.enqueue(
-        ctx.device(),
-        &RoundSums::of(dtype),
-        Grid::map(y.len(), dtype),
-    )
-}
-
-declare_program! {
-    /// Rounds sums to the type of the result.
-    struct RoundSums = "sparse narrow"(dtype: DType);
-    bindings { x: F32, y: dtype }
-    params { count: usize }
-    shader "sparse narrow" =>
-        .body("fn value(t: u32) -> f32 {\n    return load_x(t);\n}")
-        .map("y")
 }
 
 declare_program! {

@@ -12,6 +12,7 @@ use crate::kernels::movement::shape;
 use crate::kernels::movement::unit::Unit;
 use crate::kernels::op::OpContext;
 use crate::kernels::registry::{Registry, WAITS_FOR_SIZE};
+use crate::kernels::scalar::cast::cast;
 use crate::kernels::segment::reduce::{Fold, Segments};
 use crate::kernels::sort::buckets::{Buckets, clamped};
 use crate::kernels::sort::scan::{exclusive, word, words};
@@ -212,11 +213,7 @@ pub fn fill_empty_rows_grad(ctx: &mut dyn OpContext) -> Result<()> {
     if wide == dtype {
         return Ok(());
     }
-    RoundTotal { x: (&total).into(), out: (&d_default).into(), count: 1 }.enqueue(
-        ctx.device(),
-        &RoundTotal::of(dtype),
-        Grid::groups(1),
-    )
+    cast(ctx.device(), &total, &d_default)
 }
 
 /// Every shader variant of this file.
@@ -229,7 +226,6 @@ pub fn shaders() -> Vec<Shader> {
     ];
     all.extend(Unit::ALL.map(PickValues::shader));
     all.extend(SUMMED.iter().map(|t| MaskUsed::shader(*t)));
-    all.extend(SUMMED.iter().filter(|t| t.lanes() > 1).map(|t| RoundTotal::shader(*t)));
     all
 }
 
@@ -319,14 +315,4 @@ impl MaskUsed {
         ))
         .map("masked")
     }
-}
-
-declare_program! {
-    /// Rounds the sum.
-    struct RoundTotal = "sort ragged total"(dtype: DType);
-    bindings { x: dtype.accumulator(), out: dtype }
-    params { count: usize }
-    shader format!("ragged total {dtype}") =>
-        .body(&format!("fn value(i: u32) -> {} {{\n    return load_x(i);\n}}", dtype.value()))
-        .map("out")
 }

@@ -12,7 +12,6 @@ const ROOMS: &[&str] = &[
     "conv/depthwise/rolling.rs",
     "fused/attention/shape/rule.rs",
     "lanes.rs",
-    "rnn/cudnn/software.rs",
 ];
 /// How they ask.
 const QUESTIONS: [&str; 4] = ["is_software()", "shares_loads()", "::Software", "Barriers::"];

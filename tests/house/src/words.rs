@@ -88,3 +88,53 @@ fn words_are_found_in_comments_alone() {
     assert_eq!(found("# Nobody\nx = 'nobody'\n# whole\n", "py"), [(1, "nobody")]);
     assert_eq!(found("# the caller, who\n# waits\n", "py"), [(1, "who")]);
 }
+
+/// Names that say nothing of a type that other files use.
+const EMPTY_NAMES: [&str; 8] =
+    ["Variant", "Plan", "Part", "Source", "Rows", "Pass", "Kind", "Walk"];
+/// Files whose type keeps such a name: the kinds of adapters, the optimizer's passes, the pipelines
+/// that dispatches wait for, a region's sources of values, and the rows of attention's gradients.
+const NAMED_ENOUGH: [&str; 5] = [
+    "src/kind.rs",
+    "src/optimizer/passes/mod.rs",
+    "src/device/pending.rs",
+    "src/kernels/fused/region/members.rs",
+    "src/kernels/fused/attention/grad/text.rs",
+];
+
+/// The name of the type that a line declares for other files.
+fn declared(line: &str) -> Option<&str> {
+    let public = line.trim_start().strip_prefix("pub")?;
+    let public = public
+        .strip_prefix('(')
+        .map_or(public, |scope| scope.split_once(')').map_or(scope, |(_, declared)| declared));
+    let mut words = public.split_whitespace();
+    let declares = ["struct", "enum", "trait", "type"].contains(&words.next()?);
+    let name = words.next()?.split(|c: char| !c.is_alphanumeric()).next()?;
+    declares.then_some(name)
+}
+
+#[test]
+fn types_have_names_that_say_of_what() {
+    let root = crate::root();
+    let mut all: Vec<PathBuf> = Vec::new();
+    files(&root.join("src"), &mut all);
+    let mut lines = Vec::new();
+    for file in &all {
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
+        let text = std::fs::read_to_string(file).unwrap();
+        let empty = text.lines().filter_map(declared).filter(|name| EMPTY_NAMES.contains(name));
+        if !NAMED_ENOUGH.contains(&&*name) {
+            lines.extend(empty.map(|declared| format!("{name}: {declared}")));
+        }
+    }
+    assert!(lines.is_empty(), "types whose names say nothing:\n{}", lines.join("\n"));
+}
+
+#[test]
+fn declared_types_are_found() {
+    assert_eq!(declared("pub struct Walk<'a> {"), Some("Walk"));
+    assert_eq!(declared("    pub(super) enum Kind {"), Some("Kind"));
+    assert_eq!(declared("pub fn kind(&self) -> Kind {"), None);
+    assert_eq!(declared("struct Part {"), None);
+}

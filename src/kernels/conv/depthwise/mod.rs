@@ -9,7 +9,9 @@ mod vec4s;
 
 use smallvec::SmallVec;
 
-use crate::device::{Binding, Grid, Key, Params, Profile, check_extent};
+use crate::device::{
+    Binding, Grid, Key, Parameter, Params, Plane, Profile, check_extent, declare_params,
+};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, EpilogueVariant, channel_of};
@@ -75,12 +77,9 @@ fn shader(
     } else {
         shader.bind(names[0], dtype).bind(names[1], dtype).bind("result", result)
     };
-    shader = shader.u32s(&["count", "channels", "multiplier", "filters"]);
-    for name in ["in", "out", "kernel", "stride", "dilation", "pad"] {
-        shader = shader.u32s(&[&format!("{name}1"), &format!("{name}2")]);
-    }
+    shader = WindowParams::declare((), shader, "windows");
     if matches!(which, Which::Filter) {
-        shader = shader.u32s(&["lines", "chunk"]);
+        shader = LineParams::declare((), shader, "lines");
     }
     shader = shader.define("T", dtype.value()).define("RESULT_T", result.value());
     shader = match epilogue {
@@ -103,13 +102,38 @@ fn shader(
 const CHANNELS_LAST: &str = include_str!("../../../../shaders/conv/channels_last.wgsl");
 const CHANNELS_FIRST: &str = include_str!("../../../../shaders/conv/channels_first.wgsl");
 
-fn params(g: &Geometry, count: usize) -> Params {
-    let mut params =
-        Params::new().u32(count).u32(g.channels).u32(g.filters / g.channels).u32(g.filters);
-    for list in [&g.input, &g.output, &g.kernel, &g.stride, &g.dilation, &g.pad] {
-        params = params.u32(list[1]).u32(list[2]);
+declare_params! {
+    /// The elements of the result, and the extents of images and windows.
+    struct WindowParams {
+        count: usize, channels: usize, multiplier: usize, filters: usize, input: Plane,
+        output: Plane, kernel: Plane, stride: Plane, dilation: Plane, pad: Plane,
     }
-    params
+}
+
+declare_params! {
+    /// The output's lines, and those of a part of the filter's gradient.
+    struct LineParams { lines: usize, chunk: usize }
+}
+
+/// The extents along the axes of an image.
+const fn plane([_, y, x]: [usize; 3]) -> Plane {
+    Plane([y, x])
+}
+
+fn params(g: &Geometry, count: usize) -> Params {
+    let windows = WindowParams {
+        count,
+        channels: g.channels,
+        multiplier: g.filters / g.channels,
+        filters: g.filters,
+        input: plane(g.input),
+        output: plane(g.output),
+        kernel: plane(g.kernel),
+        stride: plane(g.stride),
+        dilation: plane(g.dilation),
+        pad: plane(g.pad),
+    };
+    windows.append_to(Params::new())
 }
 
 /// Floating-point operations of any of the three programs: a product and a sum for each tap of each
@@ -310,7 +334,7 @@ fn backprop_filter_part(
         .min(profile.loop_limit / line)
         .max(1);
     let partial = plan.temporary(dw.dtype.accumulator(), &[lines.div_ceil(chunk), dw.len()]);
-    let params = params(g, partial.len()).u32(lines).u32(chunk);
+    let params = LineParams { lines, chunk }.append_to(params(g, partial.len()));
     plan.dispatch(dispatch(Which::Filter, g, [x, dy, &partial], params, None)?);
     plan.dispatch(finish::dispatch(&partial, dw, None, true));
     Ok(())

@@ -10,8 +10,10 @@ mod text;
 
 use smallvec::SmallVec;
 
-use super::Which;
-use crate::device::{Binding, Grid, Key, Params, Profile, check_extent};
+use super::{Which, plane};
+use crate::device::{
+    Binding, Grid, Key, Parameter, Params, Plane, Profile, check_extent, declare_params,
+};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::epilogue::{Bound, EpilogueVariant};
@@ -145,30 +147,40 @@ fn shader(which: Which, dtype: DType, tile: Tile, epilogue: Option<&EpilogueVari
         Shader::new(format!("depthwise rolling {which:?} {dtype} {tile:?} {epilogue:?}"));
     shader =
         super::vec4s::bind(shader.workgroup([WORKGROUP, 1, 1]), which.operands(), dtype, result);
-    shader = shader.u32s(&["count", "units", "blocks", "segments", "run", "kernel"]);
-    for name in ["in", "out", "pad"] {
-        shader = shader.u32s(&[&format!("{name}1"), &format!("{name}2")]);
-    }
+    shader = RunParams::declare((), shader, "runs");
     shader = match which {
         Which::Forward => shader,
-        Which::Input => shader.u32s(&["low1", "low2", "high1"]),
-        Which::Filter => shader.u32s(&["runs", "chunk"]),
+        Which::Input => StrideParams::declare((), shader, "strides"),
+        Which::Filter => PartParams::declare((), shader, "parts"),
     };
     text::body(shader, which, tile, epilogue)
 }
 
-fn params(g: &Geometry, count: usize, runs: &Runs) -> Params {
-    let mut params = Params::new()
-        .u32(count)
-        .u32(g.channels / 4)
-        .u32(runs.blocks)
-        .u32(runs.segments)
-        .u32(runs.run);
-    params = params.u32(g.kernel[1]);
-    for list in [&g.input, &g.output, &g.pad] {
-        params = params.u32(list[1]).u32(list[2]);
+declare_params! {
+    /// The invocations, the vec4s of channels, the runs, and the extents of images and windows.
+    struct RunParams {
+        count: usize, units: usize, blocks: usize, segments: usize, run: usize, kernel: usize,
+        input: Plane, output: Plane, pad: Plane,
     }
-    params
+}
+
+declare_params! {
+    /// The strides that the input touches, in each axis: the first one, and in the first axis the
+    /// end.
+    struct StrideParams { low: Plane, high1: usize }
+}
+
+declare_params! {
+    /// All runs, and those of a part of the filter's gradient.
+    struct PartParams { runs: usize, chunk: usize }
+}
+
+fn params(g: &Geometry, count: usize, runs: &Runs) -> Params {
+    let Runs { blocks, segments, run } = *runs;
+    let (input, output, pad) = (plane(g.input), plane(g.output), plane(g.pad));
+    let (units, kernel) = (g.channels / 4, g.kernel[1]);
+    RunParams { count, units, blocks, segments, run, kernel, input, output, pad }
+        .append_to(Params::new())
 }
 
 fn dispatch(
@@ -231,7 +243,8 @@ pub(super) fn backprop_input(
     let sizes = [high1 - low1, high2 - low2];
     let runs = Runs::new(sizes, tile, profile.invocations / columns, LEAST_RUN, profile);
     let count = columns * runs.of_image();
-    let params = params(g, count, &runs).u32(low1).u32(low2).u32(high1);
+    let strides = StrideParams { low: Plane([low1, low2]), high1 };
+    let params = strides.append_to(params(g, count, &runs));
     dispatch(Which::Input, g, tile, operands, (count, params), None)
 }
 
@@ -267,7 +280,8 @@ pub(super) fn backprop_filter(
     operands: [&Tensor; 3],
 ) -> Result<Dispatch> {
     let count = cut.parts * (g.channels / 4);
-    let params = params(g, count, &cut.runs).u32(cut.all).u32(cut.chunk);
+    let part = PartParams { runs: cut.all, chunk: cut.chunk };
+    let params = part.append_to(params(g, count, &cut.runs));
     dispatch(Which::Filter, g, tile, operands, (count, params), None)
 }
 

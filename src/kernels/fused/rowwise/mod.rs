@@ -32,8 +32,8 @@ use crate::shader::{Shader, WORKGROUP, vec4};
 use crate::tensor::{Dims, Tensor};
 
 use program::{Output, RowProgram};
-use text::{Access, MAX_TENSORS, Variant};
-use walk::{Shapes, Walk};
+use text::{Access, MAX_TENSORS, RowVariant};
+use walk::{RowWalk, Shapes};
 
 /// The op's name.
 pub const OP: &str = "_WgpuFusedRowwise";
@@ -119,7 +119,7 @@ pub struct RowKernel {
 struct Walked {
     inputs: SmallVec<[Dims; 7]>,
     shapes: Shapes,
-    walk: Walk,
+    walk: RowWalk,
 }
 
 impl RowKernel {
@@ -185,7 +185,7 @@ impl RowKernel {
         let shapes = Shapes::infer(&self.program, &given, &self.axes)?;
         dims.truncate(inputs.len());
         dims.extend(shapes.walked.iter().cloned());
-        let walk = Walk::new(&shapes, &dims);
+        let walk = RowWalk::new(&shapes, &dims);
         Ok(Walked { inputs: inputs.iter().map(|t| t.dims.clone()).collect(), shapes, walk })
     }
 
@@ -266,7 +266,7 @@ impl RowKernel {
                         Output::Row { .. } => (Access::Row, t.accumulator()),
                     })
                     .collect();
-                let variant = Variant {
+                let variant = RowVariant {
                     name: self.name,
                     program,
                     text: &self.text,
@@ -281,7 +281,7 @@ impl RowKernel {
                 };
                 all.push(variant.shader());
                 if rank == 1 && lanes == 32 && types.contains(&F32) {
-                    all.push(Variant { steps: STEPS[1], ..variant }.shader());
+                    all.push(RowVariant { steps: STEPS[1], ..variant }.shader());
                 }
             }
         }
@@ -292,13 +292,13 @@ impl RowKernel {
 /// One execution.
 struct Launch<'a> {
     kernel: &'a RowKernel,
-    walk: &'a Walk,
+    walk: &'a RowWalk,
     inputs: &'a [Tensor],
     profile: Profile,
 }
 
 impl Launch<'_> {
-    fn variant(&self, outputs: &[Tensor]) -> Result<Variant<'_>> {
+    fn variant(&self, outputs: &[Tensor]) -> Result<RowVariant<'_>> {
         let (walk, program) = (self.walk, &self.kernel.program);
         let in_vec4s = walk.has_vec4s();
         let fits = |k: usize, t: &Tensor| {
@@ -325,7 +325,7 @@ impl Launch<'_> {
             .collect();
         let unit = if in_vec4s { 4 } else { 1 };
         let (Lanes { count: lanes, workgroup }, steps) = self.lanes(unit)?;
-        Ok(Variant {
+        Ok(RowVariant {
             name: self.kernel.name,
             program,
             text: &self.kernel.text,
@@ -351,7 +351,7 @@ impl Launch<'_> {
     }
 
     /// Enqueues the rows, in as many windows as the adapter's bindings require.
-    fn enqueue(&self, device: &Device, variant: &Variant<'_>, targets: &[Tensor]) -> Result<()> {
+    fn enqueue(&self, device: &Device, variant: &RowVariant<'_>, targets: &[Tensor]) -> Result<()> {
         let walk = &self.walk;
         let (rows, columns) = (walk.rows.len(), walk.columns.len());
         let tensors: Vec<(&Tensor, Access)> = self

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::program::{Action, Output, RowProgram, Stage};
-use super::walk::Walk;
+use super::walk::RowWalk;
 use crate::device::{Key, Params};
 use crate::dtype::DType;
 use crate::kernels::expression::Expression;
@@ -34,7 +34,7 @@ pub enum Access {
 }
 
 /// The properties that the shader's text depends on.
-pub struct Variant<'a> {
+pub struct RowVariant<'a> {
     /// The op's name.
     pub name: &'static str,
     /// The program.
@@ -98,7 +98,7 @@ fn index_function(name: &str, dims: &str, strides: &str, rank: usize) -> String 
     text
 }
 
-impl Variant<'_> {
+impl RowVariant<'_> {
     /// The pipeline's key.
     pub fn key(&self) -> Key {
         let mut key = Key::new("fused_rowwise").name(self.name).name(self.text);
@@ -116,8 +116,8 @@ impl Variant<'_> {
             .number(self.steps)
     }
 
-    /// Parameters in the order in which [`Variant::shader`] declares them.
-    pub fn params(&self, walk: &Walk, rows: usize, columns: usize, constants: &[f32]) -> Params {
+    /// Parameters in the order in which [`RowVariant::shader`] declares them.
+    pub fn params(&self, walk: &RowWalk, rows: usize, columns: usize, constants: &[f32]) -> Params {
         let mut params = Params::new().u32(rows).u32(columns).f32(f32::NEG_INFINITY);
         params = constants.iter().fold(params, |params, c| params.f32(*c));
         let extents = |dims: &[usize]| dims.iter().map(|d| *d as i64).collect::<Vec<_>>();

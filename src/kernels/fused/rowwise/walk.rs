@@ -138,14 +138,14 @@ impl Shapes {
 
 /// How tensors are walked: by row, then by column, each a walk with as few dimensions as possible.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Walk {
+pub struct RowWalk {
     /// Over the kept axes.
     pub rows: Iteration,
     /// Over the reduced axes.
     pub columns: Iteration,
 }
 
-impl Walk {
+impl RowWalk {
     /// The walk over `shapes` of tensors of shapes `operands`, which broadcast to it.
     pub fn new(shapes: &Shapes, operands: &[Dims]) -> Self {
         let along = |wanted: bool| {
@@ -212,7 +212,7 @@ mod tests {
         let shapes = Shapes::infer(&program, &[dims(&[2, 3, 8]), dims(&[8])], &[-1]).unwrap();
         assert_eq!(shapes.full[..], [2, 3, 8]);
         assert_eq!(shapes.outputs, [dims(&[2, 3, 8]), dims(&[2, 3, 1]), dims(&[2, 3])]);
-        let walk = Walk::new(&shapes, &[dims(&[2, 3, 8]), dims(&[8]), dims(&[2, 3, 1])]);
+        let walk = RowWalk::new(&shapes, &[dims(&[2, 3, 8]), dims(&[8]), dims(&[2, 3, 1])]);
         assert_eq!((walk.rows.dims(), walk.columns.dims()), (&[6][..], &[8][..]));
         assert_eq!(
             (walk.is_in_vec4s(0), walk.is_in_vec4s(1), walk.is_in_vec4s(2)),
@@ -240,7 +240,7 @@ mod tests {
         let group = dims(&[2, 5, 3, 4]);
         let shapes = Shapes::infer(&program, &[group.clone(), dims(&[3, 4])], &[-3, -1]).unwrap();
         assert_eq!(shapes.outputs[1][..], [2, 1, 3, 1]);
-        let walk = Walk::new(&shapes, &[group]);
+        let walk = RowWalk::new(&shapes, &[group]);
         assert_eq!((walk.rows.dims(), walk.rows.strides(0)), (&[2, 3][..], &[60, 4][..]));
         assert_eq!((walk.columns.dims(), walk.columns.strides(0)), (&[5, 4][..], &[12, 1][..]));
         assert!(walk.is_in_vec4s(0));

@@ -14,7 +14,7 @@ pub mod shader;
 
 use smallvec::SmallVec;
 
-use plan::{Part, Piece, Place};
+use plan::{Piece, Place, UpdateDispatch};
 use shader::{Access, WindowType};
 
 use crate::device::{Binding, Device, Grid, Params, Program};
@@ -271,7 +271,7 @@ impl FusedUpdate {
     fn enqueue(
         &self,
         device: &Device,
-        part: &Part,
+        part: &UpdateDispatch,
         homes: &[usize],
         pieces: &[&Piece],
     ) -> Result<()> {
@@ -318,7 +318,7 @@ impl FusedUpdate {
 
 /// Vec4s if the elements of all pieces can be taken four at a time, and if the elements that
 /// complete the last four are in the window too.
-fn access(expression: &Expression, part: &Part, pieces: &[&Piece]) -> Access {
+fn access(expression: &Expression, part: &UpdateDispatch, pieces: &[&Piece]) -> Access {
     let inputs = expression.inputs();
     let splats: SmallVec<[bool; 8]> =
         (0..inputs.len()).map(|k| pieces[0].places[k].splat).collect();

@@ -57,22 +57,22 @@ pub struct Window {
 /// The windows of a dispatch.
 pub type Windows = SmallVec<[Window; MAX_WINDOWS]>;
 
-/// The window of each input, by its index in [`Part::windows`].
+/// The window of each input, by its index in [`UpdateDispatch::windows`].
 pub type Homes = SmallVec<[usize; 8]>;
 
-/// Windows by their index in [`Part::windows`], in the order of a dispatch's bindings.
+/// Windows by their index in [`UpdateDispatch::windows`], in the order of a dispatch's bindings.
 pub type Bound = SmallVec<[usize; MAX_WINDOWS]>;
 
 /// One dispatch.
 #[derive(Debug, Clone, Default)]
-pub struct Part {
+pub struct UpdateDispatch {
     /// Windows, sorted by type.
     pub windows: Windows,
     /// The pieces that it updates.
     pub pieces: Vec<Piece>,
 }
 
-impl Part {
+impl UpdateDispatch {
     /// The pieces, by the windows in which their inputs lie.
     pub fn by_homes(&self) -> Vec<(Homes, Vec<&Piece>)> {
         let mut groups: Vec<(Homes, Vec<&Piece>)> = Vec::new();
@@ -118,8 +118,8 @@ pub fn plan(
     pieces: Vec<Piece>,
     max_binding: u64,
     block: &dyn Fn(u64) -> Result<Range<u64>>,
-) -> Result<(Vec<Part>, Vec<Piece>)> {
-    let (mut parts, mut scattered) = (Vec::<Part>::new(), Vec::new());
+) -> Result<(Vec<UpdateDispatch>, Vec<Piece>)> {
+    let (mut parts, mut scattered) = (Vec::<UpdateDispatch>::new(), Vec::new());
     // Most places lie in the block of the place before.
     let mut known = 0..0;
     for piece in pieces {
@@ -137,7 +137,7 @@ pub fn plan(
             part.windows = windows;
             part.pieces.push(piece);
         } else if let Some(windows) = cover(Windows::new(), &needs, limit(max_binding)) {
-            parts.push(Part { windows, pieces: vec![piece] });
+            parts.push(UpdateDispatch { windows, pieces: vec![piece] });
         } else {
             scattered.push(piece);
         }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     /// Every place lies in its window, and no window exceeds the limit or its block.
-    fn check(parts: &[Part], max_binding: u64) {
+    fn check(parts: &[UpdateDispatch], max_binding: u64) {
         for part in parts {
             assert!(part.windows.len() <= MAX_WINDOWS);
             for w in &part.windows {

@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::finish;
 use crate::kernels::contract::geometry::Geometry;
-use crate::kernels::iterations::{Part, nest, parts};
+use crate::kernels::iterations::{LoopPart, nest, parts};
 use crate::kernels::op::OpContext;
 use crate::shader::{List, Shader, library};
 use crate::tensor::Tensor;
@@ -112,7 +112,7 @@ declare_program! {
     bindings { result: pool.result(dtype, is_cut) }
     params {
         count: usize, channels: usize, per_image: usize, elements: usize, base: usize,
-        windows: WindowParams, part: Option<Part> = is_cut,
+        windows: WindowParams, part: Option<LoopPart> = is_cut,
     }
 }
 
@@ -245,7 +245,7 @@ impl Pool {
         inputs: &[Input<'_>],
         result: &Tensor,
         (per_image, base): (usize, usize),
-        part: Option<Part>,
+        part: Option<LoopPart>,
     ) -> Result<()> {
         let elements = g.batch * g.channels * g.input_positions();
         for n in [base, elements, result.len(), g.batch * g.channels * g.output_positions()] {

@@ -15,7 +15,9 @@ use super::steps;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
-use crate::kernels::random::{Bounds, Distribution, Generator, SAMPLES_PER_OUTPUT, Source, fill};
+use crate::kernels::random::{
+    Bounds, Distribution, Generator, SAMPLES_PER_OUTPUT, StateSource, fill,
+};
 use crate::kernels::rnn::values::{Output, clear, wide};
 use crate::kernels::windows::part;
 use crate::tensor::{Dims, HostTensor, Tensor};
@@ -76,7 +78,7 @@ impl Forward {
             next.skip((uniform.len() as u64).wrapping_mul(SAMPLES_PER_OUTPUT));
             generator
         };
-        let source = Source::Host(generator);
+        let source = StateSource::Host(generator);
         fill(ctx.device(), &uniform, Distribution::Uniform, Bounds::default(), source)?;
         let dropped = ctx.temp(y.dtype, &y.dims)?;
         let share = self.model.dropout;

@@ -19,7 +19,6 @@ mod pieces;
 mod product;
 mod projection;
 mod reserve;
-mod software;
 mod states;
 mod steps;
 mod text;

@@ -6,7 +6,6 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 
 use super::model::Mode;
-use super::software;
 use super::text::{StepsProgram, StepsVariant};
 use crate::device::{Binding, Device, Grid, Profile};
 use crate::dtype::DType;
@@ -320,7 +319,6 @@ impl LayerSteps<'_> {
             n if n <= WHOLE => (n.next_power_of_two() as u32).max(32),
             _ => SLICE,
         };
-        let software = software::is_for(profile, real);
         let variant = |rows| StepsVariant {
             backward,
             mode: self.mode,
@@ -329,16 +327,15 @@ impl LayerSteps<'_> {
             lengths: self.lengths.is_some(),
             units,
             rows,
-            software,
         };
         // A workgroup loads all weights of its units in each step, which takes longer than the
         // sums. A second workgroup on the same processor would load them again. So one workgroup
         // for each processor is enough: a quarter of the workgroups that other kernels need.
-        let busy = if software { software::busy(self.batch) } else { profile.workgroups / 4 };
+        let busy = profile.workgroups / 4;
         let slices = self.units.div_ceil(units as usize);
         let groups = slices * self.directions;
         let enough = |v: &StepsVariant| self.batch.div_ceil(v.rows as usize) * groups >= busy;
-        let mut all = [16, 8, 4, 2, 1].map(variant).into_iter().filter(StepsVariant::is_valid);
+        let mut all = [8, 4, 2, 1].map(variant).into_iter().filter(StepsVariant::is_valid);
         all.clone().find(enough).or(all.next_back()).expect("one row is always valid")
     }
 }

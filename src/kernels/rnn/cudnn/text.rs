@@ -1,7 +1,6 @@
 //! The text of the steps of a layer: the work of each invocation.
 
 use super::model::Mode;
-use super::software;
 use crate::device::{Key, KeyPart, declare_program};
 use crate::dtype::DType;
 use crate::shader::{List, Raw, Shader, Storage};
@@ -35,8 +34,6 @@ pub struct StepsVariant {
     pub units: u32,
     /// Sequences of a workgroup; each invocation handles all of them.
     pub rows: u32,
-    /// Whether the text is that of [`software`].
-    pub software: bool,
 }
 
 impl StepsVariant {
@@ -44,11 +41,7 @@ impl StepsVariant {
     pub fn is_valid(&self) -> bool {
         let shared = if self.backward { self.mode.lanes() } else { 1 };
         let bytes = (self.rows * self.units) as usize * shared * self.real.size();
-        let most = match (self.software, self.real) {
-            (true, _) => software::MOST_ROWS,
-            (false, DType::F64) => MOST_ROWS_F64,
-            (false, _) => MOST_ROWS,
-        };
+        let most = if self.real == DType::F64 { MOST_ROWS_F64 } else { MOST_ROWS };
         self.rows <= most && bytes <= WORKGROUP_BYTES
     }
 
@@ -78,7 +71,6 @@ impl KeyPart for StepsVariant {
             .number(u32::from(self.backward) + 2 * u32::from(self.lengths) + 4 * self.reset)
             .number(self.units)
             .number(self.rows)
-            .number(u32::from(self.software))
     }
 }
 
@@ -98,14 +90,13 @@ declare_program! {
 
 impl StepsProgram {
     pub fn shader(variant: StepsVariant) -> Shader {
-        let StepsVariant { backward, mode, reset, real, lengths, units, rows, software } = variant;
+        let StepsVariant { backward, mode, reset, real, lengths, units, rows } = variant;
         let way = if backward { "backward" } else { "forward" };
         let order = if reset == 1 { ", update gate first" } else { "" };
         let label = format!("{} {real} {way}, {rows} rows of {units} units{order}", mode.name());
         let gates = gates_type(mode, real);
         let shader = Self::declare(label, variant);
         let shader = shader.workgroup([units, 1, 1]);
-        let shader = if software { software::marked(shader) } else { shader };
         let shader = shader
             .library(if real == DType::F64 { "exp_f64" } else { "exp" })
             .library(if real == DType::F64 { "hyperbolic_f64" } else { "hyperbolic" })
@@ -260,9 +251,6 @@ impl StepsVariant {
     /// The sums over `others` other units; `add` adds {value} times {w} to the sum of sequence {i}.
     fn sums(self, add: &str) -> String {
         let load = "shared_values[{i}u * UNITS + {k}]";
-        if self.software {
-            return software::sums(self.rows, load, add);
-        }
         let ahead = if self.real == DType::F64 { AHEAD_F64 } else { AHEAD };
         let (weights, sums): (Vec<String>, Vec<String>) = (0..ahead)
             .map(|j| {
@@ -334,7 +322,7 @@ pub fn shaders() -> Vec<Shader> {
         for (backward, real) in
             [false, true].into_iter().flat_map(|b| [DType::F32, DType::F64].map(|t| (b, t)))
         {
-            let of = |units, rows, lengths, software| StepsVariant {
+            let of = |units, rows, lengths| StepsVariant {
                 backward,
                 mode,
                 reset,
@@ -342,16 +330,11 @@ pub fn shaders() -> Vec<Shader> {
                 lengths,
                 units,
                 rows,
-                software,
             };
             for units in [32, 64, 128, 256] {
-                all.extend([1, 2, 4, 8].map(|rows| of(units, rows, false, false)));
+                all.extend([1, 2, 4, 8].map(|rows| of(units, rows, false)));
             }
-            all.push(of(64, 2, true, false));
-            if real == DType::F32 {
-                all.extend([1, 2, 4, 8, 16].map(|rows| of(128, rows, false, true)));
-                all.push(of(64, 2, true, true));
-            }
+            all.push(of(64, 2, true));
         }
     }
     all.into_iter().filter(StepsVariant::is_valid).map(StepsProgram::shader).collect()

@@ -64,7 +64,7 @@ const fn columns(tile: Tile) -> u32 {
 fn inside(tile: Tile, indent: &str) -> String {
     let mut text = String::new();
     for j in 0..columns(tile) {
-        let _ = writeln!(text, "{indent}let in{j} = left + {j}u < p.in2;");
+        let _ = writeln!(text, "{indent}let in{j} = left + {j}u < p.input2;");
     }
     text
 }
@@ -75,10 +75,10 @@ fn rows(tile: Tile, indent: &str, zeros: bool, products: impl Fn(u32) -> String)
     let mut text = String::new();
     for q in 0..tile.stride {
         let _ = writeln!(text, "{indent}let y{q} = row * {}u + {q}u - p.pad1;", tile.stride);
-        let _ = writeln!(text, "{indent}let in_y{q} = y{q} < p.in1;");
+        let _ = writeln!(text, "{indent}let in_y{q} = y{q} < p.input1;");
         let _ = writeln!(
             text,
-            "{indent}let x_at{q} = ((image * p.in1 + y{q}) * p.in2 + left) * p.units + unit;"
+            "{indent}let x_at{q} = ((image * p.input1 + y{q}) * p.input2 + left) * p.units + unit;"
         );
         for j in 0..columns(tile) {
             let load = format!("read_x(x_at{q} + {j}u * p.units)");
@@ -113,7 +113,7 @@ fn forward(mut shader: Shader, tile: Tile, epilogue: Option<&EpilogueVariant>) -
     let (mut stores, mut moves) = (String::new(), String::new());
     for w in 0..tile.width {
         let sum = format!("sum{last}_{w}");
-        let _ = writeln!(stores, "            if column + {w}u < p.out2 {{");
+        let _ = writeln!(stores, "            if column + {w}u < p.output2 {{");
         let _ = writeln!(stores, "                let at{w} = at + {w}u * p.units;");
         let value = match epilogue {
             Some(variant) => {
@@ -156,7 +156,7 @@ fn input(shader: Shader, tile: Tile) -> Shader {
     let (mut sums, mut loads, mut inside, mut products) =
         (String::new(), String::new(), String::new(), String::new());
     for j in 0..tile.width + last {
-        let _ = writeln!(inside, "    let in{j} = left + {j}u < p.out2;");
+        let _ = writeln!(inside, "    let in{j} = left + {j}u < p.output2;");
         let _ = writeln!(
             loads,
             "        let dy{j} = select(vec4<f32>(), read_dy(dy_at + {j}u * p.units), in_y && \
@@ -168,7 +168,8 @@ fn input(shader: Shader, tile: Tile) -> Shader {
         let _ = writeln!(stores, "            let x{q} = y * {s}u + {q}u - p.pad1;");
         let _ = writeln!(
             stores,
-            "            let at{q} = ((image * p.in1 + x{q}) * p.in2 + first_x) * p.units + unit;"
+            "            let at{q} = ((image * p.input1 + x{q}) * p.input2 + first_x) * p.units + \
+             unit;"
         );
         for c in 0..columns {
             for m in 0..=last {
@@ -187,7 +188,7 @@ fn input(shader: Shader, tile: Tile) -> Shader {
             }
             let _ = writeln!(
                 stores,
-                "            if x{q} < p.in1 && first_x + {c}u < p.in2 {{\n                \
+                "            if x{q} < p.input1 && first_x + {c}u < p.input2 {{\n                \
                  write_result(at{q} + {c}u * p.units, sum0_{q}_{c}, 4u);\n            }}"
             );
         }
@@ -228,7 +229,7 @@ fn filter(shader: Shader, tile: Tile) -> Shader {
         for k2 in 0..tile.kernel {
             let _ = writeln!(
                 pairs,
-                "        let in{w}_{k2} = in{} && column + {w}u < p.out2;",
+                "        let in{w}_{k2} = in{} && column + {w}u < p.output2;",
                 w * tile.stride + k2
             );
         }

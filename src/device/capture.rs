@@ -57,6 +57,15 @@ impl Capture {
             .unwrap_or_default()
     }
 
+    /// Runs `f`, whose dispatches are not logged.
+    pub fn without<T>(&mut self, f: impl FnOnce() -> T) -> T {
+        // A panic in `f` ends the capture.
+        let log = LOG.take();
+        let result = f();
+        LOG.set(log);
+        result
+    }
+
     /// Why the dispatches cannot stand for the kernels.
     pub fn refused(&self) -> Option<&'static str> {
         LOG.with_borrow(|log| log.as_ref()?.refused)

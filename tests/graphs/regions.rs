@@ -31,6 +31,7 @@ fn nodes_without_the_host_between_them_become_one() {
             x = Placeholder -> float32[4]
             out = Custom(r/region:1, r/region)
             r/region = _WgpuRegion(x) {
+                NR: 0,
                 Thost: [],
                 Tout: [float32, float32],
                 Ttensors: [float32],

@@ -164,6 +164,8 @@ pub struct Session {
     variables: Vec<Variable>,
     /// The shift of input addresses in elements, to test interior pointers.
     pub misalign: usize,
+    /// Whether inputs may become outputs.
+    pub forwards: bool,
     arena: Option<Arena>,
 }
 
@@ -182,6 +184,7 @@ impl Session {
             device,
             variables: Vec::new(),
             misalign: 0,
+            forwards: true,
             arena: None,
         }
     }
@@ -434,7 +437,8 @@ impl OpContext for LocalContext<'_> {
         // Inputs belong to this run only, so forwarding is always legal and gets tested.
         for &c in candidates {
             let t = self.input(c)?;
-            if t.dtype == dtype
+            if self.session.forwards
+                && t.dtype == dtype
                 && t.len() == dims.iter().product::<usize>()
                 && t.address.is_multiple_of(16)
             {

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import graphs
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 from keras import layers
 from regions import REGION, compare, training
 from support import WGPU, python
+
+NODE = "named_read"
 
 
 def floats(*shape, seed=0):
@@ -170,6 +174,29 @@ def test_gradients_of_functions_and_their_updates(monkeypatch):
     compare(monkeypatch, make)
 
 
+@pytest.mark.parametrize("setting", ["off", "on"])
+def test_a_deleted_variable_is_named(monkeypatch, setting):
+    monkeypatch.setenv("TF_WGPU_CAPTURE", setting)
+    with tf.device(WGPU):
+        name = f"deleted_{setting}"
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[4, 4], shared_name=name)
+        tf.raw_ops.AssignVariableOp(resource=handle, value=floats(4, 4))
+
+        @tf.function
+        def function(handle):
+            x = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name=NODE)
+            for _ in range(3):
+                x = tf.matmul(x, x)
+            return tf.reduce_sum(x)
+
+        for _ in range(3):
+            function(handle).numpy()
+        tf.raw_ops.DestroyResourceOp(resource=handle)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="Could not find variable") as e:
+            function(handle)
+    assert NODE in str(e.value)
+
+
 def test_two_threads_change_one_variable(monkeypatch):
     monkeypatch.setenv("TF_WGPU_CAPTURE", "on")
     with tf.device(WGPU):
@@ -237,3 +264,22 @@ def test_full_memory_fails_at_the_node_and_later_replays_are_right() -> None:
         TF_WGPU_CAPTURE="on",
     )
     assert done.stdout.splitlines() == ["named True", "kept 1024.0", "again 1024.0 2048.0"], done
+
+
+@pytest.mark.own_process
+def test_the_peak_of_memory_does_not_grow(monkeypatch):
+    def peak(setting):
+        monkeypatch.setenv("TF_WGPU_CAPTURE", setting)
+        with tf.device(WGPU):
+            steps = training(mlp, (64, 32))()
+            # The graph is made, and runs are recorded.
+            steps()
+            gc.collect()
+            tf.config.experimental.reset_memory_stats("WGPU:0")
+            before = tf.config.experimental.get_memory_info("WGPU:0")["current"]
+            steps()
+            return tf.config.experimental.get_memory_info("WGPU:0")["peak"] - before
+
+    peak("off")
+    off, on = peak("off"), peak("on")
+    assert on <= off * 1.02, (off, on)

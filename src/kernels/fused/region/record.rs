@@ -133,7 +133,7 @@ pub struct Record {
     pub outputs: Vec<(Set, DType, Dims)>,
     /// The inputs of each member, for error messages.
     pub described: Vec<String>,
-    /// The most work of a dispatch.
+    /// The most work that a kernel does in one dispatch.
     pub work: u64,
 }
 
@@ -273,7 +273,8 @@ impl Log {
     }
 
     /// The record of the run, or why there is none.
-    pub fn end(self, device: &Device) -> std::result::Result<Record, &'static str> {
+    pub fn end(mut self, device: &Device) -> std::result::Result<Record, &'static str> {
+        self.record.work = self.record.work.max(self.capture.work());
         if let Some(why) = self.capture.refused() {
             return Err(why);
         }

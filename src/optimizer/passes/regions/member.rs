@@ -8,6 +8,7 @@ use crate::kernels::fused::region::members::{READ, row};
 use crate::kernels::fused::region::views::View;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::proto::AttrValue;
+use crate::optimizer::variables::ASSIGNS;
 use crate::optimizer::verify::signature;
 
 /// What a node does in a region.
@@ -95,6 +96,9 @@ fn reading(graph: &Graph, id: NodeId) -> Option<(Role, Vec<Place>)> {
 fn computing(graph: &Graph, id: NodeId) -> Option<(Role, Vec<Place>)> {
     let node = graph.node(id);
     let row = row(node.op(), |attr| node.dtype(attr))?;
+    if ASSIGNS.contains(&node.op()) {
+        return Some((Role::Changes, vec![Place::Handle, Place::Device]));
+    }
     let (inputs, outputs) = signature::arguments(graph, node);
     let is_on_host = |name: &str| row.host_memory.contains(&name);
     let (Some(inputs), Some(outputs)) = (inputs, outputs) else {

@@ -164,8 +164,6 @@ pub struct Session {
     variables: Vec<Variable>,
     /// The shift of input addresses in elements, to test interior pointers.
     pub misalign: usize,
-    /// Whether inputs may become outputs.
-    pub forwards: bool,
     arena: Option<Arena>,
 }
 
@@ -184,7 +182,6 @@ impl Session {
             device,
             variables: Vec::new(),
             misalign: 0,
-            forwards: true,
             arena: None,
         }
     }
@@ -437,8 +434,7 @@ impl OpContext for LocalContext<'_> {
         // Inputs belong to this run only, so forwarding is always legal and gets tested.
         for &c in candidates {
             let t = self.input(c)?;
-            if self.session.forwards
-                && t.dtype == dtype
+            if t.dtype == dtype
                 && t.len() == dims.iter().product::<usize>()
                 && t.address.is_multiple_of(16)
             {

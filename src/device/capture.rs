@@ -32,6 +32,8 @@ pub struct Captured {
 #[derive(Default)]
 struct Log {
     dispatches: Vec<Captured>,
+    /// The most work that is a single dispatch as long as the GPU is not too slow for it.
+    work: u64,
     refused: Option<&'static str>,
 }
 
@@ -57,6 +59,20 @@ impl Capture {
             .unwrap_or_default()
     }
 
+    /// Runs `f`, whose dispatches are not logged.
+    pub fn without<T>(&mut self, f: impl FnOnce() -> T) -> T {
+        // A panic in `f` ends the capture.
+        let log = LOG.take();
+        let result = f();
+        LOG.set(log);
+        result
+    }
+
+    /// The most work that kernels did in one dispatch, because the GPU is fast enough for it.
+    pub fn work(&self) -> u64 {
+        LOG.with_borrow(|log| log.as_ref().map_or(0, |log| log.work))
+    }
+
     /// Why the dispatches cannot stand for the kernels.
     pub fn refused(&self) -> Option<&'static str> {
         LOG.with_borrow(|log| log.as_ref()?.refused)
@@ -74,6 +90,16 @@ pub(super) fn note(waiting: &Waiting<Recorder>) {
     LOG.with_borrow_mut(|log| {
         if let Some(log) = log {
             log.dispatches.push(Captured::of(waiting));
+        }
+    });
+}
+
+/// Says that this thread's kernel does this work in one dispatch only as long as the GPU is fast
+/// enough.
+pub(super) fn note_work(work: u64) {
+    LOG.with_borrow_mut(|log| {
+        if let Some(log) = log {
+            log.work = log.work.max(work);
         }
     });
 }

@@ -179,11 +179,20 @@ impl Device {
     }
 
     /// How often a dispatch of `groups` workgroups may repeat a step that touches `bytes` and does
-    /// `flops` operations without taking too long. This is for kernels that take one step after the
-    /// other: cutting their dispatches by workgroups does not help.
-    pub fn repetitions(&self, groups: usize, bytes: u64, flops: u64) -> usize {
-        capture::refuse("the length of a dispatch depends on the GPU's speed");
-        parts::repetitions(&self.profile, groups, bytes, flops, self.completion.slowness())
+    /// `flops` operations without taking too long; the kernel has `wanted` steps. This is for
+    /// kernels that take one step after the other: cutting their dispatches by workgroups does not
+    /// help.
+    pub fn repetitions(&self, groups: usize, bytes: u64, flops: u64, wanted: usize) -> usize {
+        let slowness = self.completion.slowness();
+        let possible = parts::repetitions(&self.profile, groups, bytes, flops, slowness);
+        if possible < wanted {
+            capture::refuse("the length of a dispatch depends on the GPU's speed");
+        } else if possible < usize::MAX {
+            // On a GPU that turns out to be slower, the steps may take more dispatches.
+            let step = parts::work_of_step(groups, bytes, flops);
+            capture::note_work(step.saturating_mul(wanted as u64));
+        }
+        possible
     }
 
     /// The number of parts into which a program is cut; more than one if it would take too long.

@@ -57,9 +57,14 @@ pub(super) fn repetitions(
         Profile { class: Class::Software, .. } => return usize::MAX,
         _ => {}
     }
-    let idle = REFERENCE_WORKGROUPS.div_ceil(groups.max(1)) as u64;
-    let work = pace::of_work(bytes, flops.saturating_mul(idle)).max(1);
+    let work = work_of_step(groups, bytes, flops);
     ((LONGEST as f64 / (work as f64 * slowness)) as usize).max(1)
+}
+
+/// The work of one such step.
+pub(super) fn work_of_step(groups: usize, bytes: u64, flops: u64) -> u64 {
+    let idle = REFERENCE_WORKGROUPS.div_ceil(groups.max(1)) as u64;
+    pace::of_work(bytes, flops.saturating_mul(idle)).max(1)
 }
 
 /// The dimension in which a grid has the most workgroups, and their number.

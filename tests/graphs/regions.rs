@@ -31,6 +31,7 @@ fn nodes_without_the_host_between_them_become_one() {
             x = Placeholder -> float32[4]
             out = Custom(r/region:1, r/region)
             r/region = _WgpuRegion(x) {
+                NR: 0,
                 Thost: [],
                 Tout: [float32, float32],
                 Ttensors: [float32],
@@ -110,4 +111,88 @@ fn nodes_that_need_the_host_stay() {
             .replace("x = Placeholder -> ?", "x = Placeholder -> float32[4]"),
     );
     refuse("regions", &text.replace("float32", "int32"));
+}
+
+/// A step of training: two reads, a gradient, and changes of the two variables.
+const STEP: &str = "v = _Arg {T: resource, index: 0} -> resource[]
+    n = _Arg {T: resource, index: 1} -> resource[]
+    x = _Arg {T: float32, index: 2} -> float32[4]
+    r = ReadVariableOp(v) {dtype: float32} -> float32[4]
+    a = Exp(r) {T: float32} -> float32[4]
+    b = Mul(a, x) {T: float32} -> float32[4]
+    u = AssignSubVariableOp(v, b, ^r) {dtype: float32}
+    w = AssignAddVariableOp(n, b) {dtype: float32}
+";
+
+/// A function names what it must run. Names stay, and wait for the region.
+#[test]
+fn variables_are_read_and_changed_within() {
+    check(
+        "regions",
+        &format!("preserve r, u, w, out\n{STEP}out = _Retval(b, ^u) {{T: float32, index: 0}}"),
+        &expect![[r#"
+            preserve out, r, u, w
+            v = _Arg {T: resource, index: 0} -> resource[]
+            n = _Arg {T: resource, index: 1} -> resource[]
+            x = _Arg {T: float32, index: 2} -> float32[4]
+            r = NoOp(^b/region)
+            u = NoOp(^b/region)
+            w = NoOp(^b/region)
+            out = _Retval(b/region, ^u) {T: float32, index: 0}
+            b/region = _WgpuRegion(x, v, n) {
+                NR: 2,
+                Thost: [],
+                Tout: [float32],
+                Ttensors: [float32],
+                nodes: [
+                    0: r = ReadVariableOp(v0) {_wgpu_types: [float32], dtype: float32},
+                    1: a = Exp(0:0) {T: float32, _wgpu_types: [float32]},
+                    2: b = Mul(1:0, t0) {T: float32, _wgpu_types: [float32]},
+                    3: u = AssignSubVariableOp(v0, 2:0) {_wgpu_types: [], dtype: float32},
+                    4: w = AssignAddVariableOp(v1, 2:0) {_wgpu_types: [], dtype: float32},
+                ],
+                outputs: [2, 0],
+            } -> float32[4]
+        "#]],
+    );
+}
+
+#[test]
+fn changes_alone_have_no_outputs() {
+    let text = after("regions", &format!("preserve u, w\n{STEP}"));
+    assert!(text.contains("Tout: []"), "{text}");
+    assert!(text.contains("u = NoOp(^w/region)"), "{text}");
+}
+
+/// A region reads its variables when it begins.
+#[test]
+fn a_read_after_a_change_is_in_another_region() {
+    let late = "s = ReadVariableOp(v, ^u) {dtype: float32} -> float32[4]
+        c = Exp(s) {T: float32} -> float32[4]
+        d = Neg(c) {T: float32} -> float32[4]
+        e = Tanh(d) {T: float32} -> float32[4]
+        out = _Retval(e) {T: float32, index: 0}";
+    let text = after("regions", &format!("preserve u, w, out\n{STEP}{late}"));
+    assert_eq!(text.matches("_WgpuRegion").count(), 2, "{text}");
+    assert!(text.contains("u = NoOp(^w/region)"), "{text}");
+    assert!(text.contains("e/region = _WgpuRegion(v, ^u)"), "{text}");
+}
+
+/// TensorFlow would keep the value until the region has run, so no change would be in place.
+#[test]
+fn a_variable_whose_value_comes_from_outside_is_not_changed_within() {
+    let text = format!("preserve u, w, out\n{STEP}out = _Retval(b, ^u) {{T: float32, index: 0}}");
+    let text = text.replace("r = ReadVariableOp(v) {dtype: float32}", "r = ReadVariableOp(v)");
+    let text = text + "\nc = Neg(a) {T: float32} -> float32[4]\nd = Custom(c)";
+    let text = after("regions", &text);
+    assert!(text.contains("u = AssignSubVariableOp(v, "), "{text}");
+}
+
+/// Outside of functions the value itself may be wanted.
+#[test]
+fn a_read_that_may_be_fetched_stays() {
+    let text = STEP.replace("v = _Arg {T: resource, index: 0}", "v = VarHandleOp");
+    let text = after("regions", &format!("preserve r, u, w, out\n{text}out = Custom(b, ^u)"));
+    assert!(text.contains("r = ReadVariableOp(v)"), "{text}");
+    assert!(text.contains("u = AssignSubVariableOp(v, "), "{text}");
 }

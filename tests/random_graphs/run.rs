@@ -177,10 +177,12 @@ impl OnDevice {
                 Vec::new()
             }
             _ => {
-                let inputs: Vec<Input> = inputs.iter().map(own).collect();
                 let run = match node.op() {
-                    region::OP => self.region(node, &inputs),
-                    _ => self.session.run(node, &inputs),
+                    region::OP => self.region(node, inputs),
+                    _ => {
+                        let inputs: Vec<Input> = inputs.iter().map(own).collect();
+                        self.session.run(node, &inputs)
+                    }
                 };
                 let outputs = run.unwrap_or_else(|e| fail(e));
                 outputs.into_iter().map(Into::into).collect()
@@ -188,23 +190,39 @@ impl OnDevice {
         }
     }
 
-    /// Runs a region four times. The first or second run is recorded, if its shaders are compiled;
-    /// the next does the work twice, for its replay is compared; the last is only replayed.
+    /// Runs a region four times, each time with the variables as they are. The first or second run
+    /// is recorded, if its shaders are compiled; the next does the work twice, for its replay is
+    /// compared; the last is only replayed.
     fn region(&mut self, node: &local::Node, inputs: &[Input]) -> Result<Vec<HostTensor>> {
         let node = node.clone().attr("check", true);
         let row = self.session.registry().find(region::OP, |name| node.dtype(name).ok());
         let kernel = (row.expect("a kernel").create)(&node)?;
+        let start: Vec<HostTensor> = (0..self.variables.len()).map(|v| self.value(v)).collect();
         let mut dispatches = [0; 4];
-        let mut outputs = Vec::new();
+        let mut runs = Vec::new();
         for count in &mut dispatches {
+            for (variable, value) in self.variables.iter_mut().zip(&start) {
+                *variable = self.session.variable(value)?;
+            }
+            let own = |input: &Input| match input {
+                Input::Variable(v) => Input::Variable(self.variables[*v]),
+                other => other.clone(),
+            };
+            let inputs: Vec<Input> = inputs.iter().map(own).collect();
             let before = self.session.device.statistics().dispatches;
-            outputs.push(self.session.run_kernel(&*kernel, inputs)?);
+            let outputs = self.session.run_kernel(&*kernel, &inputs)?;
             *count = self.session.device.statistics().dispatches - before;
+            let changed: Vec<HostTensor> =
+                (0..self.variables.len()).map(|v| self.value(v)).collect();
+            runs.push((outputs, changed));
         }
         let [_, second, third, last] = dispatches;
         self.replayed += usize::from(last > 0 && second.max(third) >= 2 * last);
-        let replay = outputs.pop().expect("four runs");
-        assert!(outputs.iter().all(|run| bits(run) == bits(&replay)), "{node:?}");
+        let (replay, changed) = runs.pop().expect("four runs");
+        for (outputs, values) in &runs {
+            assert_eq!(bits(outputs), bits(&replay), "{node:?}");
+            assert_eq!(bits(values), bits(&changed), "variables: {node:?}");
+        }
         Ok(replay)
     }
 

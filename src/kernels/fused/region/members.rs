@@ -1,8 +1,10 @@
 //! The nodes of a region, as its attributes tell them.
 //!
 //! A node is a NodeDef. Its inputs are `3:1` for port 1 of the region's node number 3, `t0` for the
-//! region's first tensor, and `h0` for its first input in host memory. A node of op Const is a
-//! value in host memory. The attribute [`TYPES`] lists the types of a node's outputs.
+//! region's first tensor, `h0` for its first input in host memory, and `v0` for the handle of its
+//! first variable. A node of op Const is a value in host memory, and one of op [`READ`] is the
+//! value of a variable when the region begins. The attribute [`TYPES`] lists the types of a node's
+//! outputs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -27,6 +29,9 @@ use crate::tensor::HostTensor;
 /// The attribute of a member that lists the types of its outputs.
 pub const TYPES: &str = "_wgpu_types";
 
+/// The op that reads a variable.
+pub const READ: &str = "ReadVariableOp";
+
 /// The kernels of all ops, for any adapter: TensorFlow places no node on a device whose adapter
 /// lacks the node's types.
 static ROWS: LazyLock<FxHashMap<&'static str, Vec<Registration>>> = LazyLock::new(|| {
@@ -50,12 +55,14 @@ pub fn row(op: &str, dtype_of: impl Fn(&str) -> Option<DType>) -> Option<&'stati
 pub enum Source {
     /// An output of an earlier member.
     Value(usize, usize),
-    /// A tensor of the region's inputs.
+    /// A tensor of the region's inputs, or behind them the value of a variable that is read.
     Tensor(usize),
     /// An input of the region in host memory.
     Host(usize),
     /// A constant in host memory.
     Constant(usize),
+    /// The handle of a variable: an input of the region.
+    Variable(usize),
 }
 
 /// A node of a region.
@@ -68,6 +75,18 @@ pub struct Member {
     pub inputs: Vec<Source>,
     /// The types of its outputs, as far as they are known.
     pub types: Vec<DType>,
+    /// Whether it changes variables.
+    pub is_update: bool,
+}
+
+/// A variable that is read at the region's beginning.
+pub struct Read {
+    /// The reading node's identity for errors.
+    pub origin: Arc<Origin>,
+    /// The input of the region that is the variable's handle.
+    pub handle: usize,
+    /// The type that the node expects.
+    pub dtype: Option<DType>,
 }
 
 /// The nodes of a region, in the order in which they run.
@@ -77,13 +96,16 @@ pub struct Members {
     pub all: Vec<Member>,
     /// Values in host memory.
     pub constants: Vec<HostTensor>,
-    /// The region's outputs: members' numbers and ports.
-    pub outputs: Vec<(usize, usize)>,
+    /// The region's outputs: members' values, or values of variables.
+    pub outputs: Vec<Source>,
     /// The number of tensors among the region's inputs.
     pub tensors: usize,
-    /// The number of inputs in host memory, which follow them.
+    /// The number of inputs in host memory, which follow them. The handles of variables come last.
     pub hosts: usize,
-    /// For each tensor of the inputs, the number of members' inputs that it is.
+    /// The variables that are read.
+    pub reads: Vec<Read>,
+    /// For each tensor of the inputs, then for each read, the number of members' inputs and of
+    /// region's outputs that it is.
     pub tensor_uses: Vec<u32>,
     /// For each port of each member, the number of inputs and of region's outputs that it is.
     pub uses: Vec<Vec<u32>>,
@@ -106,11 +128,13 @@ impl Members {
         for pair in outputs.chunks_exact(2) {
             let number = |k: usize| usize::try_from(pair[k]).ok();
             let place = number(0).and_then(|at| places.get(at));
-            let (Some(Source::Value(at, _)), Some(port)) = (place, number(1)) else {
-                return Err(malformed(&format!("output {pair:?}")));
+            let output = match (place, number(1)) {
+                (Some(Source::Value(at, _)), Some(port)) => Source::Value(*at, port),
+                (Some(Source::Tensor(read)), Some(0)) => Source::Tensor(*read),
+                _ => return Err(malformed(&format!("output {pair:?}"))),
             };
-            members.outputs.push((*at, port));
-            members.count(Source::Value(*at, port));
+            members.outputs.push(output);
+            members.count(output);
         }
         Ok(members)
     }
@@ -123,6 +147,16 @@ impl Members {
             self.constants.push(value.ok_or_else(|| malformed(&node.name))?);
             return Ok(Source::Constant(self.constants.len() - 1));
         }
+        let handles = self.tensors + hosts;
+        if node.op == READ {
+            let handle = node.input.first().and_then(|text| text.strip_prefix('v')?.parse().ok());
+            let handle: usize = handle.ok_or_else(|| malformed(&node.name))?;
+            let dtype = attrs.dtype("dtype").ok();
+            let origin = Arc::new(Origin { op: node.op, node: node.name, holds: String::new() });
+            self.reads.push(Read { origin, handle: handles + handle, dtype });
+            self.tensor_uses.push(0);
+            return Ok(Source::Tensor(self.tensor_uses.len() - 1));
+        }
         let source = |text: &String| self.source(text, places, hosts);
         let inputs: Option<Vec<Source>> = node.input.iter().map(source).collect();
         let inputs = inputs.ok_or_else(|| malformed(&node.name))?;
@@ -131,7 +165,8 @@ impl Members {
         let holds = replaced_ops(&node.op, &|attr| attrs.string(attr).ok()).join(", ");
         let types = attrs.dtypes(TYPES).unwrap_or_default();
         let origin = Arc::new(Origin { op: node.op, node: node.name, holds });
-        self.all.push(Member { origin, kernel, inputs, types });
+        let is_update = inputs.iter().any(|input| matches!(input, Source::Variable(_)));
+        self.all.push(Member { origin, kernel, inputs, types, is_update });
         self.uses.push(Vec::new());
         Ok(Source::Value(self.all.len() - 1, 0))
     }
@@ -144,6 +179,9 @@ impl Members {
         }
         if let Some(number) = text.strip_prefix('h') {
             return below(number, hosts).map(|number| Source::Host(self.tensors + number));
+        }
+        if let Some(number) = text.strip_prefix('v') {
+            return Some(Source::Variable(self.tensors + hosts + number.parse::<usize>().ok()?));
         }
         let (node, port) = text.split_once(':')?;
         match places.get(node.parse::<usize>().ok()?)? {
@@ -161,7 +199,7 @@ impl Members {
                 uses[port] += 1;
             }
             Source::Tensor(number) => self.tensor_uses[number] += 1,
-            Source::Host(_) | Source::Constant(_) => {}
+            Source::Host(_) | Source::Constant(_) | Source::Variable(_) => {}
         }
     }
 }

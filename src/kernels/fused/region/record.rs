@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::members::Members;
 use crate::device::{Capture, Captured, Device};
 use crate::dtype::DType;
+use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::tensor::{Dims, HostTensor, Tensor};
 
@@ -39,7 +40,7 @@ struct Input {
 impl Inputs {
     /// The inputs of this run. `None` if they cannot be told, or some of `tensors` are missing.
     pub fn of(ctx: &mut dyn OpContext, members: &Members, tensors: &[Tensor]) -> Option<Self> {
-        if tensors.len() < members.tensors {
+        if tensors.len() < members.tensor_uses.len() {
             return None;
         }
         let hosts = members.tensors..members.tensors + members.hosts;
@@ -86,7 +87,8 @@ fn firsts(tensors: &[Tensor]) -> Option<SmallVec<[usize; 64]>> {
     Some(firsts)
 }
 
-/// A tensor's number: the region's inputs come first, then the tensors that the steps allocate.
+/// A tensor's number: the region's inputs come first, then the values of the variables that are
+/// read, then the tensors that the steps allocate.
 pub type Slot = usize;
 
 /// Where a dispatch binds memory: the bytes behind the beginning of a tensor.
@@ -105,7 +107,9 @@ pub enum Step {
     Output(usize, DType, Dims, Option<usize>),
     /// A dispatch, and the places of its bindings.
     Dispatch(Box<Captured>, SmallVec<[Place; 8]>),
-    /// A temporary is given back.
+    /// The member of this number changes variables. Its inputs on the device, each with its slot.
+    Update(usize, SmallVec<[Option<(Slot, Tensor)>; 8]>),
+    /// A temporary, or the value of a variable, is given back.
     Release(Slot),
 }
 
@@ -115,7 +119,7 @@ pub enum Set {
     Input(usize),
     /// It is empty.
     Empty,
-    /// It is a temporary.
+    /// It is a temporary, or the value of a variable.
     Temporary(Slot),
     /// It was made by its step.
     Made(Slot),
@@ -129,7 +133,7 @@ pub struct Record {
     pub outputs: Vec<(Set, DType, Dims)>,
     /// The inputs of each member, for error messages.
     pub described: Vec<String>,
-    /// The most work of a dispatch.
+    /// The most work that a kernel does in one dispatch.
     pub work: u64,
 }
 
@@ -220,6 +224,27 @@ impl Log {
         }
     }
 
+    /// A member that changes variables runs. Its dispatches are not recorded.
+    pub fn update(
+        &mut self,
+        at: usize,
+        inputs: &super::update::Inputs,
+        run: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.dispatched();
+        let place = |input: &Option<Tensor>| {
+            let Some(tensor) = input else { return Some(None) };
+            let slot = if tensor.is_empty() { 0 } else { self.slot(tensor.address)? };
+            let offset = tensor.address.wrapping_sub(self.slots.get(slot)?.0.start);
+            Some(Some((slot, Tensor::new(tensor.dtype, &tensor.dims, offset))))
+        };
+        match inputs.iter().map(place).collect() {
+            Some(places) => self.record.steps.push(Step::Update(at, places)),
+            None => self.is_complete = false,
+        }
+        self.capture.without(run)
+    }
+
     /// A temporary is given back.
     pub fn released(&mut self, temporary: &Tensor) {
         match self.slot(temporary.address) {
@@ -248,7 +273,8 @@ impl Log {
     }
 
     /// The record of the run, or why there is none.
-    pub fn end(self, device: &Device) -> std::result::Result<Record, &'static str> {
+    pub fn end(mut self, device: &Device) -> std::result::Result<Record, &'static str> {
+        self.record.work = self.record.work.max(self.capture.work());
         if let Some(why) = self.capture.refused() {
             return Err(why);
         }

@@ -1,8 +1,10 @@
 //! A recorded run, once more with other tensors.
 
-use super::members::Members;
+use super::members::{Members, Source};
 use super::record::{Record, Set, Slot, Step};
-use crate::error::{Error, Result};
+use super::rehearsal::{Seen, bytes, differs};
+use super::update::{self, Inputs};
+use crate::error::Result;
 use crate::kernels::op::OpContext;
 use crate::tensor::Tensor;
 
@@ -21,8 +23,20 @@ impl<'r> Replay<'r> {
         Self { members, record, slots: inputs.to_vec(), copied: false }
     }
 
-    /// Takes all steps. Without `sets_outputs`, temporaries stand for the region's outputs.
-    pub fn steps(&mut self, ctx: &mut dyn OpContext, sets_outputs: bool) -> Result<()> {
+    /// Takes all steps.
+    pub fn steps(&mut self, ctx: &mut dyn OpContext) -> Result<()> {
+        self.take(ctx, &mut None)
+    }
+
+    /// Takes all steps that leave nothing behind: temporaries stand for the region's outputs, and
+    /// no variable is changed. Returns what the members that change variables would have got.
+    pub fn rehearse(&mut self, ctx: &mut dyn OpContext) -> Result<Seen> {
+        let mut seen = Some(Seen::default());
+        self.take(ctx, &mut seen)?;
+        Ok(seen.unwrap_or_default())
+    }
+
+    fn take(&mut self, ctx: &mut dyn OpContext, seen: &mut Option<Seen>) -> Result<()> {
         let mut member = None;
         let record = self.record;
         let taken = record.steps.iter().try_for_each(|step| {
@@ -33,7 +47,7 @@ impl<'r> Replay<'r> {
                 member = Some(*at);
                 return Ok(());
             }
-            self.step(ctx, step, sets_outputs)
+            self.step(ctx, step, seen)
         });
         let taken = taken.and_then(|()| ctx.device().check());
         taken.inspect_err(|_| {
@@ -44,7 +58,13 @@ impl<'r> Replay<'r> {
         })
     }
 
-    fn step(&mut self, ctx: &mut dyn OpContext, step: &Step, sets_outputs: bool) -> Result<()> {
+    fn step(
+        &mut self,
+        ctx: &mut dyn OpContext,
+        step: &Step,
+        seen: &mut Option<Seen>,
+    ) -> Result<()> {
+        let sets_outputs = seen.is_none();
         let slots = &mut self.slots;
         match step {
             Step::Member(_) => {}
@@ -69,6 +89,26 @@ impl<'r> Replay<'r> {
                 let addresses = places.iter().map(|place| address(place.slot) + place.offset);
                 ctx.device().enqueue_captured(captured, addresses)?;
             }
+            Step::Update(at, places) => {
+                let input = |place: &Option<(Slot, Tensor)>| {
+                    let (slot, tensor) = place.as_ref()?;
+                    // The address is the place within the slot.
+                    let address = slots.get(*slot).map_or(0, |t| t.address + tensor.address);
+                    let is_empty = tensor.is_empty();
+                    let address = if is_empty { 0 } else { address };
+                    Some(Tensor::new(tensor.dtype, &tensor.dims, address))
+                };
+                let inputs: Inputs = places.iter().map(input).collect();
+                match seen {
+                    Some(seen) => seen.see(ctx, &inputs)?,
+                    None => {
+                        let member = &self.members.all[*at];
+                        update::run(ctx, self.members, member, &inputs)?;
+                    }
+                }
+            }
+            // After a rehearsal the members themselves run with the variables' values.
+            Step::Release(slot) if !sets_outputs && *slot < self.members.tensor_uses.len() => {}
             Step::Release(slot) => ctx.release(&slots[*slot]),
         }
         Ok(())
@@ -103,19 +143,15 @@ impl<'r> Replay<'r> {
         ctx: &dyn OpContext,
         own: impl Fn(usize) -> Result<Tensor>,
     ) -> Result<()> {
-        for (o, (at, _)) in self.members.outputs.iter().enumerate() {
-            let read = |tensor: &Tensor| {
-                let mut bytes = vec![0; tensor.bytes() as usize];
-                ctx.device().download(tensor.address, &mut bytes)?;
-                Ok::<_, Error>(bytes)
-            };
+        for (o, source) in self.members.outputs.iter().enumerate() {
             let (replayed, own) = (self.output(o), own(o)?);
-            if replayed.dims != own.dims || read(&replayed)? != read(&own)? {
-                let node = &self.members.all[*at].origin.node;
-                return Err(Error::Internal(format!(
-                    "TF_WGPU_CAPTURE=check: the replay of a region gives another result of node \
-                     {node}, its output {o}"
-                )));
+            if replayed.dims != own.dims || bytes(ctx, &replayed)? != bytes(ctx, &own)? {
+                let origin = match source {
+                    Source::Value(at, _) => &self.members.all[*at].origin,
+                    Source::Tensor(i) => &self.members.reads[i - self.members.tensors].origin,
+                    Source::Host(_) | Source::Constant(_) | Source::Variable(_) => continue,
+                };
+                return Err(differs(&origin.node, &format!("its output {o}")));
             }
         }
         Ok(())

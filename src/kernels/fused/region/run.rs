@@ -6,12 +6,14 @@ use smallvec::{SmallVec, smallvec};
 
 use super::members::{Member, Members, Source};
 use super::record::{Log, Set, Step};
+use super::rehearsal::Seen;
+use super::update::{self, Inputs};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 use crate::sys::guard::caught;
-use crate::tensor::{HostTensor, Tensor, shape_text};
+use crate::tensor::{Dims, HostTensor, Tensor, shape_text};
 
 /// The alignment of the start of a buffer that a kernel may write in place.
 const ALIGNMENT: u64 = 16;
@@ -21,6 +23,8 @@ const ALIGNMENT: u64 = 16;
 enum Owner {
     /// The region's input of this number.
     Input(usize),
+    /// A variable.
+    Variable,
     /// Temporary memory.
     Temporary,
     /// The region's output of this number.
@@ -55,24 +59,32 @@ pub struct Run<'r> {
     log: Option<Log>,
     /// Whether an input may become an output.
     forwards: bool,
+    /// What the inputs of members that change variables must be.
+    expected: Option<Seen>,
 }
 
 impl<'r> Run<'r> {
     /// A run that begins. Tensors that are known already are not asked for.
     pub fn new(members: &'r Members, tensors: Vec<Option<Tensor>>, log: Option<Log>) -> Self {
         let empty = Tensor::new(DType::U8, &[0], 0);
-        let input = |(i, uses): (usize, &u32)| Buffer {
-            memory: empty.clone(),
-            owner: Owner::Input(i),
-            uses: *uses,
+        let input = |(i, uses): (usize, &u32)| {
+            let is_read = i >= members.tensors;
+            let memory = tensors.get(i).and_then(Clone::clone).filter(|_| is_read);
+            Buffer {
+                memory: memory.unwrap_or_else(|| empty.clone()),
+                owner: if is_read { Owner::Variable } else { Owner::Input(i) },
+                uses: *uses,
+            }
         };
+        let buffers = members.tensor_uses.iter().enumerate().map(input).collect();
         Self {
             members,
             tensors,
             values: Vec::with_capacity(members.all.len()),
-            buffers: members.tensor_uses.iter().enumerate().map(input).collect(),
+            buffers,
             log,
             forwards: true,
+            expected: None,
         }
     }
 
@@ -80,6 +92,12 @@ impl<'r> Run<'r> {
     #[must_use]
     pub fn forwarding(self, forwards: bool) -> Self {
         Self { forwards, ..self }
+    }
+
+    /// The same run, whose members that change variables must get what a rehearsal has seen.
+    #[must_use]
+    pub fn expecting(self, seen: Seen) -> Self {
+        Self { expected: Some(seen), ..self }
     }
 
     /// Runs all members.
@@ -98,6 +116,9 @@ impl<'r> Run<'r> {
         }
         ctx.work_for(&member.origin, None);
         let _span = ctx.device().op_span(&member.origin);
+        if member.is_update {
+            return self.update(ctx, at);
+        }
         let mut inner = MemberContext {
             ctx,
             run: self,
@@ -131,16 +152,49 @@ impl<'r> Run<'r> {
         Ok(())
     }
 
+    /// Runs the member number `at`, which changes variables.
+    fn update(&mut self, ctx: &mut dyn OpContext, at: usize) -> Result<()> {
+        let member = &self.members.all[at];
+        let mut inputs = Inputs::new();
+        for source in &member.inputs {
+            inputs.push(match source {
+                Source::Value(..) | Source::Tensor(_) => Some(self.tensor(ctx, *source)?.tensor),
+                _ => None,
+            });
+        }
+        if let Some(seen) = &mut self.expected {
+            seen.compare(ctx, member, &inputs)?;
+        }
+        let outcome = match &mut self.log {
+            Some(log) => {
+                log.update(at, &inputs, || update::run(ctx, self.members, member, &inputs))
+            }
+            None => update::run(ctx, self.members, member, &inputs),
+        };
+        if let Err(e) = outcome {
+            let inputs = self.describe(ctx, member);
+            ctx.work_for(&member.origin, Some(inputs));
+            return Err(e);
+        }
+        self.values.push(smallvec![]);
+        for input in &member.inputs {
+            if let Some(buffer) = self.buffer(*input) {
+                self.used(ctx, buffer);
+            }
+        }
+        Ok(())
+    }
+
     /// Sets the region's outputs. Returns the record of the run.
     pub fn finish(mut self, ctx: &mut dyn OpContext) -> Result<Option<Log>> {
-        for (o, (at, port)) in self.members.outputs.iter().enumerate() {
-            let Value { tensor, buffer } = self.value(*at, *port)?;
+        for (o, source) in self.members.outputs.iter().enumerate() {
+            let Value { tensor, buffer } = self.tensor(ctx, *source)?;
             let owner = self.buffers[buffer].owner;
             let set = |slot| match owner {
                 Owner::Input(i) => Set::Input(i),
                 // All empty tensors may have one address.
-                Owner::Temporary if tensor.is_empty() => Set::Empty,
-                Owner::Temporary => Set::Temporary(slot),
+                Owner::Temporary | Owner::Variable if tensor.is_empty() => Set::Empty,
+                Owner::Temporary | Owner::Variable => Set::Temporary(slot),
                 Owner::Output(_) => Set::Made(slot),
             };
             if let Some(log) = &mut self.log {
@@ -148,10 +202,10 @@ impl<'r> Run<'r> {
             }
             match owner {
                 Owner::Input(i) => ctx.forward_input(i, o, &tensor.dims)?,
-                Owner::Temporary if tensor.is_empty() => {
+                Owner::Temporary | Owner::Variable if tensor.is_empty() => {
                     ctx.output(o, tensor.dtype, &tensor.dims)?;
                 }
-                Owner::Temporary => ctx.output_temp(o, &tensor)?,
+                Owner::Temporary | Owner::Variable => ctx.output_temp(o, &tensor)?,
                 Owner::Output(_) => {}
             }
         }
@@ -160,8 +214,11 @@ impl<'r> Run<'r> {
 
     /// The region's output of this number.
     pub fn output(&self, o: usize) -> Result<Tensor> {
-        let (at, port) = self.members.outputs[o];
-        Ok(self.value(at, port)?.tensor)
+        match self.members.outputs[o] {
+            Source::Value(at, port) => Ok(self.value(at, port)?.tensor),
+            Source::Tensor(i) if let Some(tensor) = &self.tensors[i] => Ok(tensor.clone()),
+            source => Err(Error::Internal(format!("output {o} is {source:?}"))),
+        }
     }
 
     /// Temporary memory.
@@ -185,7 +242,8 @@ impl<'r> Run<'r> {
     fn used(&mut self, ctx: &mut dyn OpContext, buffer: usize) {
         let buffer = &mut self.buffers[buffer];
         buffer.uses -= 1;
-        if buffer.uses == 0 && buffer.owner == Owner::Temporary && !buffer.memory.is_empty() {
+        let is_held = matches!(buffer.owner, Owner::Temporary | Owner::Variable);
+        if buffer.uses == 0 && is_held && !buffer.memory.is_empty() {
             let memory = buffer.memory.clone();
             self.release(ctx, &memory);
         }
@@ -204,7 +262,7 @@ impl<'r> Run<'r> {
         match source {
             Source::Value(at, port) => Some(self.values[at].get(port)?.as_ref()?.buffer),
             Source::Tensor(i) => Some(i),
-            Source::Host(_) | Source::Constant(_) => None,
+            Source::Host(_) | Source::Constant(_) | Source::Variable(_) => None,
         }
     }
 
@@ -219,7 +277,7 @@ impl<'r> Run<'r> {
                 };
                 Ok(Value { tensor, buffer: i })
             }
-            Source::Host(_) | Source::Constant(_) => Err(Error::Internal(
+            Source::Host(_) | Source::Constant(_) | Source::Variable(_) => Err(Error::Internal(
                 "an input is in host memory, the kernel reads it on the device".into(),
             )),
         }
@@ -230,7 +288,7 @@ impl<'r> Run<'r> {
         match source {
             Source::Host(i) => ctx.host_input(i),
             Source::Constant(k) => Ok(self.members.constants[k].clone()),
-            Source::Value(..) | Source::Tensor(_) => Err(Error::Internal(
+            Source::Value(..) | Source::Tensor(_) | Source::Variable(_) => Err(Error::Internal(
                 "an input is on the device, the kernel reads it on the host".into(),
             )),
         }
@@ -242,12 +300,14 @@ impl<'r> Run<'r> {
         for source in &member.inputs {
             let separator = if text.is_empty() { "" } else { ", " };
             let seen = match source {
+                Source::Variable(_) => Ok((DType::Resource, Dims::new())),
                 Source::Value(..) | Source::Tensor(_) => {
                     self.tensor(ctx, *source).map(|v| (v.tensor.dtype, v.tensor.dims))
                 }
                 _ => self.host(ctx, *source).map(|t| (t.dtype, t.dims)),
             };
             let _ = match seen {
+                Ok((dtype @ DType::Resource, _)) => write!(text, "{separator}{dtype}"),
                 Ok((dtype, dims)) => write!(text, "{separator}{dtype}{}", shape_text(&dims)),
                 Err(_) => write!(text, "{separator}unknown"),
             };
@@ -303,7 +363,7 @@ impl MemberContext<'_, '_> {
 
     /// The output of the region that output `o` is, if nothing else reads it.
     fn region_output(&self, o: usize) -> Option<usize> {
-        let is_it = |output: &(usize, usize)| *output == (self.at, o);
+        let is_it = |output: &Source| *output == Source::Value(self.at, o);
         self.run.members.outputs.iter().position(is_it).filter(|_| self.uses(o) == 1)
     }
 }

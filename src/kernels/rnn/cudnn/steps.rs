@@ -199,7 +199,9 @@ impl LayerSteps<'_> {
         let short = {
             let weights = of_a_step(1) * variant.real.size();
             let flops = variant.real.product_flops(of_a_step(sequences.min(self.batch)));
-            device.repetitions(groups, weights as u64, flops).saturating_mul(phases)
+            // Backward there is one more phase.
+            let wanted = self.steps + usize::from(variant.backward);
+            device.repetitions(groups, weights as u64, flops, wanted).saturating_mul(phases)
         };
         let most = match slices {
             1 => {

@@ -1,9 +1,9 @@
 //! The node that stands for a region.
 
 use prost::Message;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::member::Member;
+use super::member::{Member, Place, Role};
 use crate::attr::Attr;
 use crate::dtype::DType;
 use crate::kernels::fused::region::OP;
@@ -23,8 +23,10 @@ struct Region {
     tensors: Vec<Output>,
     /// The inputs in host memory.
     hosts: Vec<Output>,
+    /// The handles of variables.
+    handles: Vec<Output>,
     /// The texts of the inputs from outside.
-    known: FxHashMap<(Output, bool), String>,
+    known: FxHashMap<(Output, Place), String>,
     /// The nodes of constants.
     constants: Vec<NodeId>,
 }
@@ -47,8 +49,13 @@ pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) {
             }
         }
     }
+    let is_update = members.iter().any(|member| member.role == Role::Changes);
     // TensorFlow removes nodes whose results are not read.
-    let Some((last, _)) = outputs.last().copied() else { return };
+    let last = match outputs.last() {
+        Some((last, _)) => last.node,
+        None if is_update => ids[ids.len() - 1],
+        None => return,
+    };
     let types = |all: &mut dyn Iterator<Item = Output>| -> Option<Vec<DType>> {
         all.map(|output| graph.info(output).dtype).collect()
     };
@@ -67,6 +74,7 @@ pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) {
     let mut attrs = vec![
         ("Ttensors", Attr::from(&tensors[..])),
         ("Thost", Attr::from(&hosts[..])),
+        ("NR", Attr::from(region.handles.len() as i64)),
         ("Tout", Attr::from(&made[..])),
         ("nodes", Attr::from(nodes)),
         ("outputs", Attr::from(&places[..])),
@@ -74,12 +82,20 @@ pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) {
     if checks {
         attrs.push(("check", Attr::from(true)));
     }
-    let inputs = region.tensors.iter().chain(&region.hosts).copied().collect();
+    let all = [&region.tensors, &region.hosts, &region.handles];
+    let inputs = all.into_iter().flatten().copied().collect();
     let infos = outputs.iter().map(|(output, _)| graph.info(*output).clone()).collect();
-    let mut new = fused(graph, last.node, "region", OP, inputs, attrs, infos);
+    let mut new = fused(graph, last, "region", OP, inputs, attrs, infos);
     let waited = region.constants.iter().flat_map(|id| graph.node(*id).controls());
     new.controls = waited.copied().filter(|id| !region.numbers.contains_key(id)).collect();
-    graph.replace_region(&ids, new, &outputs);
+    let (names, gone): (Vec<NodeId>, Vec<NodeId>) =
+        ids.iter().partition(|id| graph.is_preserved(**id));
+    new.controls.extend(detach(graph, &names, &ids));
+    let id = graph.replace_region(&gone, new, &outputs);
+    for name in names {
+        graph.set_no_op(name);
+        graph.add_control(name, id);
+    }
     for id in region.constants {
         let is_unused = graph.contains(id) && graph.users(id).is_empty() && !graph.is_preserved(id);
         if is_unused && graph.node(id).on_wgpu() {
@@ -88,12 +104,33 @@ pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) {
     }
 }
 
+/// Removes the waits between members whose names must stay and other members, and what the former
+/// read and wait for. Returns the nodes outside for which they waited.
+fn detach(graph: &mut Graph, names: &[NodeId], members: &[NodeId]) -> Vec<NodeId> {
+    let mut waited = Vec::new();
+    let inside: FxHashSet<NodeId> = members.iter().copied().collect();
+    for name in names {
+        let waiters: Vec<NodeId> = graph.waiters(*name).filter(|w| inside.contains(w)).collect();
+        waiters.into_iter().for_each(|waiter| graph.remove_control(waiter, *name));
+    }
+    for name in names {
+        for control in graph.node(*name).controls().to_vec() {
+            graph.remove_control(*name, control);
+            if !inside.contains(&control) {
+                waited.push(control);
+            }
+        }
+        graph.set_inputs(*name, Vec::new());
+    }
+    waited
+}
+
 impl Region {
     /// Adds a member, whose members among its inputs were added before.
     fn add(&mut self, graph: &Graph, member: &Member) {
         let node = graph.node(member.id);
-        let inputs = node.inputs().iter().zip(&member.on_host);
-        let inputs = inputs.map(|(input, on_host)| self.input(graph, *input, *on_host)).collect();
+        let inputs = node.inputs().iter().zip(&member.places);
+        let inputs = inputs.map(|(input, place)| self.input(graph, *input, *place)).collect();
         let types: Vec<DType> = node.infos().iter().map_while(|info| info.dtype).collect();
         let own = node.attrs().iter().filter(|(name, _)| !name.starts_with('_'));
         let own = own.map(|(name, attr)| (name.clone(), attr.value().cloned()));
@@ -120,14 +157,14 @@ impl Region {
     }
 
     /// The text of a member's input.
-    fn input(&mut self, graph: &Graph, input: Output, on_host: bool) -> String {
-        if let Some(number) = self.numbers.get(&input.node).filter(|_| !on_host) {
+    fn input(&mut self, graph: &Graph, input: Output, place: Place) -> String {
+        if let Some(number) = self.numbers.get(&input.node).filter(|_| place == Place::Device) {
             return format!("{number}:{}", input.port);
         }
-        if let Some(text) = self.known.get(&(input, on_host)) {
+        if let Some(text) = self.known.get(&(input, place)) {
             return text.clone();
         }
-        let text = match graph.constant(input).filter(|_| on_host) {
+        let text = match graph.constant(input).filter(|_| place == Place::Host) {
             Some(value) => {
                 let node = graph.node(input.node);
                 self.constants.push(input.node);
@@ -142,13 +179,16 @@ impl Region {
                 format!("{}:0", self.nodes.len() - 1)
             }
             None => {
-                let (list, letter) =
-                    if on_host { (&mut self.hosts, 'h') } else { (&mut self.tensors, 't') };
+                let (list, letter) = match place {
+                    Place::Device => (&mut self.tensors, 't'),
+                    Place::Host => (&mut self.hosts, 'h'),
+                    Place::Handle => (&mut self.handles, 'v'),
+                };
                 list.push(input);
                 format!("{letter}{}", list.len() - 1)
             }
         };
-        self.known.insert((input, on_host), text.clone());
+        self.known.insert((input, place), text.clone());
         text
     }
 }

@@ -6,9 +6,14 @@
 //! and one node can stand for them. Nodes of one level that no edges connect become regions of
 //! their own, which need not wait for each other's inputs.
 //!
+//! A region reads its variables when it begins, and may change variables in the order of its nodes.
+//! So a read that comes after a change is of a higher level than the change. A variable whose value
+//! comes into a region from outside is not changed there ([`held`]).
+//!
 //! The other passes do not look into regions, so this one runs after them.
 
 mod build;
+mod held;
 mod member;
 
 use rustc_hash::FxHashMap;
@@ -16,7 +21,7 @@ use rustc_hash::FxHashMap;
 use crate::error::Result;
 use crate::optimizer::branches::{Branches, Conditions};
 use crate::optimizer::graph::{Frame, Graph, NodeId};
-use member::{Member, is_region};
+use member::{Member, Role, is_region};
 
 /// The least number of nodes of a region, constants not counted.
 const LEAST: usize = 3;
@@ -45,12 +50,39 @@ fn gather(graph: &mut Graph, checks: bool) -> Result<()> {
 
 /// The regions of a graph, each with its members in the order in which they run.
 fn find(graph: &Graph, order: &[NodeId]) -> Vec<Vec<Member>> {
-    let members: FxHashMap<NodeId, Member> =
+    let mut members: FxHashMap<NodeId, Member> =
         order.iter().filter_map(|id| Some((*id, Member::of(graph, *id)?))).collect();
-    if members.len() < LEAST {
-        return Vec::new();
-    }
-    let levels = Levels::of(graph, order, |id| members.contains_key(&id) || is_region(graph, id));
+    let regions = loop {
+        if members.len() < LEAST {
+            return Vec::new();
+        }
+        let regions = connected(graph, order, &members);
+        let held: Vec<NodeId> =
+            regions.iter().flat_map(|region| held::changes(graph, region, &members)).collect();
+        if held.is_empty() {
+            break regions;
+        }
+        held.iter().for_each(|id| drop(members.remove(id)));
+    };
+    let is_worth_it = |region: &Vec<NodeId>| {
+        region.len() >= LEAST && region.iter().any(|id| members[id].role != Role::Reads)
+    };
+    let found: Vec<Vec<NodeId>> = regions.into_iter().filter(is_worth_it).collect();
+    let sorted = found.iter().map(|region| in_order_of_execution(graph, region));
+    sorted.map(|ids| ids.iter().filter_map(|id| members.remove(id)).collect()).collect()
+}
+
+/// Members of one kind and level that edges connect.
+fn connected(
+    graph: &Graph,
+    order: &[NodeId],
+    members: &FxHashMap<NodeId, Member>,
+) -> Vec<Vec<NodeId>> {
+    let role = |id: NodeId| match members.get(&id) {
+        Some(member) => Some(member.role),
+        None => is_region(graph, id).then_some(Role::Computes),
+    };
+    let levels = Levels::of(graph, order, role);
     let mut groups = Groups::new(graph);
     for id in members.keys() {
         for used in graph.used(*id).filter(|used| members.contains_key(used)) {
@@ -68,11 +100,7 @@ fn find(graph: &Graph, order: &[NodeId]) -> Vec<Vec<Member>> {
         }
         region.push(*id);
     }
-    let mut members = members;
-    let found = roots.iter().filter_map(|root| regions.remove(root));
-    let found = found.filter(|region| region.len() >= LEAST);
-    let sorted = found.map(|region| in_order_of_execution(graph, &region));
-    sorted.map(|ids| ids.iter().filter_map(|id| members.remove(id)).collect()).collect()
+    roots.iter().filter_map(|root| regions.remove(root)).collect()
 }
 
 /// The level of each node, and for members their kind.
@@ -82,24 +110,33 @@ struct Levels<'g> {
 }
 
 impl<'g> Levels<'g> {
-    fn of(graph: &'g Graph, order: &[NodeId], is_member: impl Fn(NodeId) -> bool) -> Self {
+    fn of(graph: &'g Graph, order: &[NodeId], role: impl Fn(NodeId) -> Option<Role>) -> Self {
         let branches = Branches::of_control_flow(graph, order);
         let conditions = |id| branches.as_ref().map_or(0, |branches| branches.conditions(id));
         let mut all =
             Self { kinds: vec![None; graph.capacity()], levels: vec![0; graph.capacity()] };
+        // Whether members of its kind and level change variables on a path to the node.
+        let mut changed = vec![false; graph.capacity()];
         for id in order {
-            let kind = || (graph.node(*id).device(), graph.frame(*id), conditions(*id));
-            let kind = is_member(*id).then(kind);
-            let level = graph
-                .preceding(*id)
-                .filter(|used| !graph.is_back_edge(*used, *id))
+            let role = role(*id);
+            let kind = role.map(|_| (graph.node(*id).device(), graph.frame(*id), conditions(*id)));
+            let before = || graph.preceding(*id).filter(|used| !graph.is_back_edge(*used, *id));
+            let level = before()
                 .map(|used| {
                     let theirs = all.kinds[used.index()];
                     all.levels[used.index()] + u32::from(theirs.is_some() && theirs != kind)
                 })
-                .max();
-            all.levels[id.index()] = level.unwrap_or(0);
+                .max()
+                .unwrap_or(0);
+            let is_changed = kind.is_some()
+                && before().any(|used| {
+                    let at = used.index();
+                    changed[at] && all.kinds[at] == kind && all.levels[at] == level
+                });
+            let is_late = is_changed && role == Some(Role::Reads);
+            all.levels[id.index()] = level + u32::from(is_late);
             all.kinds[id.index()] = kind;
+            changed[id.index()] = is_changed && !is_late || role == Some(Role::Changes);
         }
         all
     }

@@ -39,6 +39,8 @@ struct Weights {
     /// Rows or columns of a group.
     block: usize,
     by_columns: bool,
+    /// The columns of a head, or 0: the codes are then a tensor `[heads, rows, width]`.
+    head: usize,
 }
 
 impl Weights {
@@ -132,6 +134,15 @@ impl Weights {
                 _ => HostTensor::floats(dtype, &[grouped], &floats),
             });
         }
+        if self.head > 0 {
+            // Row r of head h, whose columns become columns of the matrix.
+            let place = |r: usize, c: usize| {
+                let (h, within) = (c / self.head, c % self.head);
+                (h * rows + r) * self.head + within
+            };
+            let of = |i: usize| weights[place(i / columns, i % columns)];
+            weights = (0..rows * columns).map(of).collect();
+        }
         (tensors, weights)
     }
 
@@ -155,6 +166,7 @@ impl Weights {
             .attr("packing", self.packing)
             .attr("extent", if self.packing == "rows" { rows } else { columns } as i64)
             .attr("adj_y", self.by_columns)
+            .attr("head", self.head as i64)
     }
 }
 
@@ -219,6 +231,7 @@ fn every_packing_and_decoder() {
                 extents: if by_columns { [n, k] } else { [k, n] },
                 block,
                 by_columns,
+                head: 0,
             };
             let profile = Profile::DISTINCT[turn % Profile::DISTINCT.len()];
             let (dtype, epilogue) = (types[turn % types.len()], [PLAIN, BIAS][turn / 4 % 2]);
@@ -235,7 +248,28 @@ const KERAS: Weights = Weights {
     extents: [64, 48],
     block: 16,
     by_columns: false,
+    head: 0,
 };
+
+/// Heads of even and odd widths, whose codes are loaded in fours and one by one, by each decoder.
+#[test]
+fn heads_of_columns() {
+    for (at, (extents, head)) in
+        [([64, 48], 16), ([36, 30], 10), ([33, 24], 8), ([7, 15], 5), ([64, 48], 48)]
+            .into_iter()
+            .enumerate()
+    {
+        for decoder in 0..DECODERS.len() {
+            let turn = at + decoder;
+            let packing = ["columns", "bytes", "rows"][turn % 3];
+            let by_columns = turn % 2 == 1;
+            let weights = Weights { packing, decoder, extents, head, by_columns, ..KERAS };
+            let profile = Profile::DISTINCT[turn % Profile::DISTINCT.len()];
+            let rows = [1, 5, 70][turn % 3];
+            under(profile, || check(DType::F32, &[rows], weights, [PLAIN, BIAS][turn / 2 % 2]));
+        }
+    }
+}
 
 #[test]
 fn empty_products() {
@@ -261,6 +295,18 @@ fn windows() {
                     check(DType::F32, &[rows], weights, BIAS);
                 }
             }
+        }
+    });
+    assert_eq!(refused, 0);
+}
+
+/// The left operand and the result are cut, and the codes of heads are not.
+#[test]
+fn windows_of_heads() {
+    let refused = within(8192, || {
+        for (rows, extents, by_columns) in [(90, [60, 128], false), (200, [60, 128], true)] {
+            let weights = Weights { extents, head: 32, by_columns, ..KERAS };
+            check(DType::F32, &[rows], weights, BIAS);
         }
     });
     assert_eq!(refused, 0);
@@ -331,6 +377,8 @@ fn operands_that_do_not_fit_are_errors() {
         Weights { decoder: 7, ..KERAS }.node(DType::F32, PLAIN).attr("decoder", decoder)
     };
     let invalid = |result: Result<(), Error>| matches!(result, Err(Error::InvalidArgument(_)));
+    let of_heads = node("* gc").attr("head", 20_i64);
+    assert!(invalid(run(&of_heads, &[2, 64], &[64, 24], &[4, 48])), "columns of heads");
     assert!(invalid(run(&node("* gc"), &[2, 65], &[64, 24], &[4, 48])), "columns of x");
     assert!(invalid(run(&node("* gc"), &[2, 64], &[64, 23], &[4, 48])), "bytes of codes");
     assert!(invalid(run(&node("* gc"), &[2, 64], &[64, 24], &[4, 47])), "scales");

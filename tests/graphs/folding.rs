@@ -272,6 +272,14 @@ fn one_row_reads_the_weights_of_heads_as_they_are() {
     );
 }
 
+/// The weights `w` of heads, decoded from codes.
+const DECODED: &str = "codes = Placeholder -> int8[8, 12]
+         f = Cast(codes) {DstT: float32, SrcT: int8, Truncate: false} -> float32[8, 12]
+         scale = Placeholder -> float32[12]
+         d = RealDiv(f, scale) {T: float32} -> float32[8, 12]
+         size = Const {dtype: int32, value: tensor int32[3] [3, 8, 4]} -> int32[3]
+         w = Reshape(d, size) {T: float32, Tshape: int32} -> float32[3, 8, 4]";
+
 #[test]
 fn the_weights_of_heads_are_copied_for_more_rows_and_other_forms() {
     let types = "Ta: int8, Tb: int8, Tout: int32";
@@ -282,6 +290,8 @@ fn the_weights_of_heads_are_copied_for_more_rows_and_other_forms() {
         one.replace("[1, 0, 2]", "[1, 2, 0]"),
         one.replace("preserve y", "preserve y, m"),
         one.replace("adj_x: false", "adj_x: true"),
+        // Codes, which the product reads where they lie.
+        one.replace("w = Placeholder -> int8[3, 8, 4]", DECODED),
         one.replace("Transpose(w, p)", "Transpose(w, p, ^x)"),
     ] {
         refuse("folding", &other);

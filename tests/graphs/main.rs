@@ -4,6 +4,7 @@ mod attention;
 mod attention_gradient;
 mod attention_grouped;
 mod branches;
+mod caches;
 mod carried;
 mod cleanup;
 mod concat;

@@ -158,6 +158,49 @@ fn einsums_contract_the_last_dimensions() {
     refuse("quantized", &einsum("btd,ndh->btnh", "[3, 2, 7]", "[?1, ?2, 2]", "[?1, ?2, 3, 7]"));
 }
 
+/// Weights of heads that were quantized as a matrix, as Keras does for Gemma's queries: their bytes
+/// are read where they lie, by the einsum, by its product of matrices, and by the gradient.
+#[test]
+fn heads_are_read_where_they_lie() {
+    let weights = "preserve r
+         codes = Placeholder -> int8[6, 8]
+         scale = Placeholder -> float32[8]
+         f = Cast(codes) {DstT: float32, SrcT: int8, Truncate: false} -> float32[6, 8]
+         w = RealDiv(f, scale) {T: float32} -> float32[6, 8]
+         dims = Const {dtype: int32, value: tensor int32[3] [2, 6, 4]} -> int32[3]
+         v = Reshape(w, dims) {T: float32, Tshape: int32} -> float32[2, 6, 4]\n";
+    let einsum = |equation: &str, left: &str, result: &str| {
+        format!(
+            "{weights}g = Placeholder -> float32{left}
+             y = Einsum(g, v) {{N: 2, T: float32, equation: \"{equation}\"}} -> float32{result}
+             r = Identity(y) {{T: float32}}"
+        )
+    };
+    let matrices = format!(
+        "{weights}g = Placeholder -> float32[?1, 6]
+         perm = Const {{dtype: int32, value: tensor int32[3] [1, 0, 2]}} -> int32[3]
+         vt = Transpose(v, perm) {{T: float32, Tperm: int32}} -> float32[6, 2, 4]
+         flat = Const {{dtype: int32, value: tensor int32[2] [6, 8]}} -> int32[2]
+         m = Reshape(vt, flat) {{T: float32, Tshape: int32}} -> float32[6, 8]
+         y = MatMul(g, m) {{T: float32, transpose_a: false, transpose_b: false}} -> float32[?1, 8]
+         r = Identity(y) {{T: float32}}"
+    );
+    let query = einsum("btd,ndh->btnh", "[?1, ?2, 6]", "[?1, ?2, 2, 4]");
+    let gradient = einsum("btnh,ndh->btd", "[?1, ?2, 2, 4]", "[?1, ?2, 6]");
+    let (of_einsum, of_matrices) = ("_WgpuFusedQuantizedEinsum", "_WgpuFusedQuantizedMatMul");
+    for (text, op, by_columns) in
+        [(&query, of_einsum, false), (&gradient, of_einsum, true), (&matrices, of_matrices, false)]
+    {
+        let got = after("quantized", text);
+        let line = got.lines().find(|line| line.starts_with("y = ")).expect("the product");
+        assert!(line.starts_with(&format!("y = {op}(g, codes, scale)")), "{got}");
+        assert!(line.contains("head: 4") && line.contains(&format!("adj_y: {by_columns}")));
+        assert!(!got.contains("Reshape") && !got.contains("Transpose"), "{got}");
+    }
+    // Other heads than those of the matrix's rows.
+    refuse("quantized", &query.replace("[2, 6, 4]", "[6, 2, 4]").replace(", 6]", ", 2]"));
+}
+
 /// An embedding takes the bytes of its rows, and unpacks these.
 #[test]
 fn rows_are_taken_before_they_are_unpacked() {

@@ -81,3 +81,65 @@ fn dynamic_slices_are_checked() {
         fails(&write, &[x.clone(), data(DType::F32, dims, 2), start], message);
     }
 }
+
+/// The cache with the update's elements for which the mask holds.
+fn masked(x: &HostTensor, update: &HostTensor, mask: &HostTensor, begin: &[i64]) -> HostTensor {
+    let mut want = x.clone();
+    let bytes = x.dtype.size();
+    for (i, c) in coordinates(&update.dims).iter().enumerate() {
+        let of_mask: Vec<usize> =
+            c.iter().zip(&mask.dims).map(|(c, n)| if *n == 1 { 0 } else { *c }).collect();
+        if mask.bytes[flat(&mask.dims, &of_mask)] != 0 {
+            let at: Vec<usize> = c.iter().zip(begin).map(|(c, b)| c + *b as usize).collect();
+            let at = flat(&x.dims, &at) * bytes;
+            want.bytes[at..][..bytes].copy_from_slice(&update.bytes[i * bytes..][..bytes]);
+        }
+    }
+    want
+}
+
+fn bools(dims: &[usize]) -> HostTensor {
+    let bytes: Vec<u8> = (0..dims.iter().product()).map(|i| (i % 3 != 1) as u8).collect();
+    HostTensor::of(DType::Bool, dims, &bytes)
+}
+
+#[test]
+fn masked_updates_write_where_the_mask_holds() {
+    let cases: [(&[usize], &[usize], &[usize], &[i64]); 9] = [
+        // A token's row in a cache, of one sequence and of several.
+        (&[1, 9, 2, 8], &[1, 1, 2, 8], &[1, 1, 1, 1], &[0, 6, 0, 0]),
+        (&[4, 9, 2, 8], &[4, 1, 2, 8], &[4, 1, 1, 1], &[0, 8, 0, 0]),
+        (&[3, 9, 2, 8], &[3, 2, 2, 8], &[3, 2, 1, 1], &[0, 0, 0, 0]),
+        // A mask of heads, of single elements, and rows of odd lengths.
+        (&[2, 5, 3, 4], &[2, 1, 3, 4], &[2, 1, 3, 1], &[0, 2, 0, 0]),
+        (&[2, 5, 4], &[2, 2, 4], &[1, 2, 4], &[0, 3, 0]),
+        (&[2, 5, 3], &[1, 2, 3], &[1, 2, 1], &[1, 3, 0]),
+        (&[5, 7], &[2, 3], &[2, 3], &[1, 4]),
+        (&[3, 4], &[0, 2], &[1, 1], &[1, 1]),
+        (&[6], &[6], &[6], &[0]),
+    ];
+    let types = [DType::F16, DType::BF16, DType::F32, DType::F64];
+    for dtype in session().supported(types) {
+        for (dims, size, of_mask, begin) in cases {
+            let (x, update, mask) = (data(dtype, dims, 1), data(dtype, size, 2), bools(of_mask));
+            let want = masked(&x, &update, &mask, begin);
+            let node = typed("_WgpuMaskedUpdateSlice", dtype);
+            check(&node, &[x, mask, update, i32s(begin)], &[want]);
+        }
+    }
+}
+
+#[test]
+fn masked_updates_are_checked() {
+    let node = typed("_WgpuMaskedUpdateSlice", DType::F32);
+    let x = data(DType::F32, &[3, 4], 1);
+    for (size, of_mask, begin, message) in [
+        (&[1, 4][..], &[1, 1][..], i32s(&[3, 0]), "Expected size[0] in [0, 0], but got 1"),
+        (&[1, 4], &[1, 1], i32s(&[-1, 0]), "Expected begin[0] in [0, 3], but got -1"),
+        (&[1, 4], &[1, 1], i32s(&[0]), "an update of shape [1,4] at [0]"),
+        (&[1, 4], &[2, 1], i32s(&[0, 0]), "a mask of shape [2,1] for an update of shape [1,4]"),
+        (&[1, 4], &[1, 3], i32s(&[0, 0]), "ncompatible shapes"),
+    ] {
+        fails(&node, &[x.clone(), bools(of_mask), data(DType::F32, size, 2), begin], message);
+    }
+}

@@ -17,8 +17,8 @@ import tensorflow as tf
 from tensorflow_wgpu._library import first_device
 
 PASSES = [
-    *("lists", "cleanup", "predicates", "stacks", "carried", "reads", "folding", "invariants"),
-    "sums",
+    *("lists", "cleanup", "predicates", "stacks", "carried", "reads", "caches", "folding"),
+    *("invariants", "sums"),
     *("attention", "recompute", "contraction", "quantized", "rowwise", "reduce", "update"),
     *("concat", "elementwise", "joined", "added", "biases", "arguments", "ends", "late"),
 ]

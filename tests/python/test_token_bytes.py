@@ -113,7 +113,7 @@ def bytes_of(model: Decoder) -> int:
 
 @pytest.mark.parametrize(
     ("form", "mode"),
-    [("llama", None), ("llama", "int8"), ("llama", "int4"), ("gemma", None), ("gemma", "int8")],
+    [(form, mode) for form in QUERIES for mode in (None, "int8", "int4")],
 )
 def test_a_token_reads_packed_weights_once(form, mode):
     with tf.device(WGPU):

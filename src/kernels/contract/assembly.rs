@@ -9,7 +9,6 @@ use super::text::*;
 use super::tile::{Tile, TileKind};
 use super::tile_variant::{SumsKind, TileWalk};
 use super::walk;
-use super::weights::WeightsForm;
 use super::{
     ALayoutKind, BLayoutKind, Lanes, StoreKind, TileVariant, cooperative, parts, registers, tables,
     workgroup,
@@ -154,8 +153,8 @@ pub(super) fn shader(v: &TileVariant) -> Shader {
              p.b_outer;\n}\n",
         ),
     };
-    if v.weights.is_some() {
-        shader = WeightsForm::declare(shader);
+    if let Some(weights) = &v.weights {
+        shader = weights.declare(shader);
     }
     shader = match v.c.1 {
         _ if v.places => {

@@ -6,6 +6,9 @@
 //! with parameters, which have an element for each row, for each column, or for each group of rows
 //! or columns. The last parameter is then the index that tells the group of each row or column.
 //! Weights are computed in f32 and are not rounded to the type of the left operand.
+//!
+//! Columns may be those of heads ([`QuantizedWeights::of_heads`]): a tensor `[heads, rows, width]`
+//! whose elements were quantized as if they were a matrix of rows.
 
 mod text;
 
@@ -23,6 +26,10 @@ use crate::tensor::{Tensor, shape_text};
 
 /// The most parameters: every adapter binds them together with the operands of a product.
 pub const MOST_PARAMETERS: usize = 4;
+/// The most codes of heads. Each part of the weights binds all of them, and every adapter binds
+/// 128 MiB.
+pub const MOST_CODES_OF_HEADS: usize = 96 << 20;
+
 /// Where codes lie in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodePacking {
@@ -185,6 +192,8 @@ pub struct QuantizedWeights {
     parameters: SmallVec<[Tensor; MOST_PARAMETERS]>,
     /// Whether columns are the contracted index.
     pub by_columns: bool,
+    /// The columns of a head, if the codes are those of heads.
+    head: Option<usize>,
     /// The type of the products' operands.
     pub dtype: DType,
     /// The row and the column from which this part of the weights begins, and the rows of bytes
@@ -247,10 +256,23 @@ impl QuantizedWeights {
             groups: groups.unwrap_or(1),
             parameters: SmallVec::from(parameters),
             by_columns,
+            head: None,
             dtype,
             first: [0; 2],
             skipped: 0,
         })
+    }
+
+    /// The same codes as a tensor `[heads, rows, width]`, whose heads' columns stand next to each
+    /// other in the matrix of the product. A code keeps its place in memory, and with it the row
+    /// and column of its parameters.
+    pub fn of_heads(self, width: usize) -> Result<Self> {
+        let [rows, columns] = self.extents;
+        require!(
+            width > 0 && columns.is_multiple_of(width) && rows * columns <= MOST_CODES_OF_HEADS,
+            "heads of {width} columns in {rows} rows and {columns} columns of codes"
+        );
+        Ok(Self { head: Some(width), ..self })
     }
 
     /// Rows and columns of the right operand.
@@ -264,9 +286,19 @@ impl QuantizedWeights {
         self.packing.bytes(self.extents)[1]
     }
 
-    /// The distances of steps and columns in the bytes: columns of codes are never apart.
+    /// The distances of steps and columns in the bytes: columns of codes are never apart, and
+    /// codes of heads stay together.
     pub(super) const fn strides(&self) -> [usize; 2] {
-        if self.by_columns { [0, self.row()] } else { [self.row(), 0] }
+        match self.head {
+            Some(_) => [0; 2],
+            None if self.by_columns => [0, self.row()],
+            None => [self.row(), 0],
+        }
+    }
+
+    /// The bytes of `codes` beyond the first one that each part of the weights has.
+    pub(super) fn base(&self, codes: &Tensor) -> usize {
+        if self.head.is_some() { codes.len() - 1 } else { self.row() - 1 }
     }
 
     /// The number of tensors.
@@ -284,6 +316,9 @@ impl QuantizedWeights {
         let ([row, column], rows) =
             if self.by_columns { ([column, step], columns) } else { ([step, column], steps) };
         let first = [self.first[0] + row, self.first[1] + column];
+        if self.head.is_some() {
+            return (codes.clone(), Self { first, ..self.clone() });
+        }
         let of = |row: usize| self.packing.bytes([row, 0])[0];
         let skipped = match self.packing {
             CodePacking::Rows => first[0] / 2,
@@ -296,8 +331,9 @@ impl QuantizedWeights {
 
     /// Whether four codes of a row are loaded at once, from `columns` columns of them.
     pub(super) fn in_fours(&self, codes: &Tensor, columns: usize) -> bool {
-        let whole = [self.extents[1], self.first[1], columns].iter().all(|n| n.is_multiple_of(4));
-        whole && codes.address.is_multiple_of(4)
+        let head = self.head.unwrap_or(0);
+        let extents = [self.extents[1], self.first[1], columns, head];
+        extents.iter().all(|n| n.is_multiple_of(4)) && codes.address.is_multiple_of(4)
     }
 
     /// The properties that text depends on, where codes are loaded one by one or in fours.
@@ -315,6 +351,7 @@ impl QuantizedWeights {
             packing: self.packing,
             decoder: self.decoder.clone(),
             by_columns: self.by_columns,
+            has_heads: self.head.is_some(),
             codes,
             parameters: steps.map(|((_, e), t)| (t.dtype, four(t, *e))).chain(index).collect(),
         }
@@ -332,6 +369,7 @@ impl QuantizedWeights {
         let ([rows, columns], [row, column]) = (self.extents, self.first);
         [self.row(), rows, columns, self.groups, row, column, self.skipped]
             .into_iter()
+            .chain(self.head)
             .fold(params, |params, number| params.u32(number))
     }
 }
@@ -342,6 +380,8 @@ pub(super) struct WeightsForm {
     pub packing: CodePacking,
     pub decoder: Arc<Decoder>,
     pub by_columns: bool,
+    /// Whether the codes are those of heads.
+    pub has_heads: bool,
     /// The type of the bytes.
     pub codes: DType,
     /// The type of each parameter, and whether four neighbours are loaded at once.

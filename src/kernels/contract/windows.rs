@@ -327,7 +327,7 @@ impl Contraction {
         let all = |t: &Tensor| t.len() - 1;
         match &self.a_layout {
             ALayout::Dense { .. } | ALayout::Terms { .. } => {
-                [0, self.weights.as_ref().map_or(0, |weights| weights.row() - 1), stored]
+                [0, self.weights.as_ref().map_or(0, |weights| weights.base(&self.b)), stored]
             }
             ALayout::Patch(g) if g.channels_last => [all(&self.a), 0, stored],
             ALayout::Spread(g) if g.channels_last => [all(&self.a), 0, stored],

@@ -7,6 +7,7 @@ pub mod contraction;
 pub mod cost;
 pub mod elementwise;
 pub mod eval;
+pub mod masked_update;
 pub mod predicate;
 pub mod products;
 pub mod quantized;
@@ -30,6 +31,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
     concat::DEFINITIONS,
     contraction::DEFINITIONS,
     elementwise::DEFINITIONS,
+    masked_update::DEFINITIONS,
     predicate::DEFINITIONS,
     products::DEFINITIONS,
     quantized::DEFINITIONS,
@@ -46,6 +48,7 @@ pub fn register(registry: &mut Registry) {
     concat::register(registry);
     contraction::register(registry);
     elementwise::register(registry);
+    masked_update::register(registry);
     predicate::register(registry);
     products::register(registry);
     quantized::register(registry);
@@ -63,6 +66,7 @@ pub fn shaders() -> Vec<Shader> {
     all.extend(concat::shaders());
     all.extend(contraction::shaders());
     all.extend(elementwise::shaders());
+    all.extend(masked_update::shaders());
     all.extend(reduce::shaders());
     all.extend(rowwise::shaders());
     all.extend(update::shaders());

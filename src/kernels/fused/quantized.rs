@@ -43,6 +43,7 @@ macro_rules! attrs {
             "packing: {'bytes', 'rows', 'columns'} = 'bytes'",
             "extent: int = 0",
             "adj_y: bool = false",
+            "head: int = 0",
             $($own),*
         ]
     };
@@ -88,6 +89,8 @@ struct QuantizedMatMul {
     extent: usize,
     /// Whether the weights are transposed.
     by_columns: bool,
+    /// The columns of a head, if the codes are those of heads.
+    head: Option<usize>,
     /// The number of dimensions of the left operand that are contracted.
     contracted: usize,
     /// The extents of the columns, if they are several dimensions.
@@ -112,6 +115,7 @@ impl QuantizedMatMul {
             packing: attrs.string("packing")?.parse()?,
             extent: usize::try_from(attrs.int("extent")?).unwrap_or(0),
             by_columns: attrs.bool("adj_y")?,
+            head: usize::try_from(attrs.int("head")?).ok().filter(|width| *width > 0),
             epilogue,
         })
     }
@@ -130,6 +134,10 @@ impl Kernel for QuantizedMatMul {
             parameters,
             (x.dtype, self.by_columns),
         )?;
+        let weights = match self.head {
+            Some(width) => weights.of_heads(width)?,
+            None => weights,
+        };
         let columns = match &self.columns[..] {
             [] => [weights.matrix()[1]].into_iter().collect(),
             columns => columns.iter().map(|n| usize::try_from(*n).unwrap_or(0)).collect(),

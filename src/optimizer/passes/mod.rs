@@ -7,6 +7,7 @@ use super::verify::Verifier;
 use crate::error::{Error, Result};
 
 mod attention;
+mod caches;
 mod carried;
 mod cleanup;
 mod concat;
@@ -44,6 +45,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "stacks", run: stacks::run },
     Pass { name: "carried", run: carried::run },
     Pass { name: "reads", run: reads::run },
+    Pass { name: "caches", run: caches::run },
     Pass { name: "folding", run: folding::run },
     Pass { name: "invariants", run: invariants::run },
     Pass { name: "sums", run: products::summed::run },

@@ -47,6 +47,7 @@ impl WeightsForm {
         Self {
             packing: CodePacking::ALL[at % CodePacking::ALL.len()].1,
             by_columns,
+            has_heads: at % 4 == 3,
             codes: [DType::I8, DType::U8][at / 2 % 2],
             parameters: parameters.chain(index).collect(),
             decoder: Arc::new(decoder),
@@ -57,7 +58,11 @@ impl WeightsForm {
     pub fn key(&self, key: Key) -> Key {
         let key = key
             .name(&self.decoder.text)
-            .number(self.packing as u32 | u32::from(self.by_columns) << 2)
+            .number(
+                self.packing as u32
+                    | u32::from(self.by_columns) << 2
+                    | u32::from(self.has_heads) << 3,
+            )
             .dtype(self.codes);
         let of = |key: Key, (t, four): &(DType, bool)| key.dtype(*t).number(u32::from(*four));
         self.parameters.iter().fold(key, of)
@@ -84,8 +89,9 @@ impl WeightsForm {
     }
 
     /// Declares the numbers.
-    pub fn declare(shader: Shader) -> Shader {
-        shader.u32s(&NUMBERS)
+    pub fn declare(&self, shader: Shader) -> Shader {
+        let shader = shader.u32s(&NUMBERS);
+        if self.has_heads { shader.u32s(&["head"]) } else { shader }
     }
 
     /// `fn code_group(i)`: the group of row or column `i`, or of four columns from `i` on if these
@@ -117,10 +123,20 @@ impl WeightsForm {
             CodePacking::Rows => ("(r >> 1u)", "c"),
             CodePacking::Columns => ("r", "(c >> 1u)"),
         };
+        let place = if self.has_heads {
+            // A head's rows follow one another, and have the columns of a head.
+            format!(
+                "    let row = {row} + p.first_row;\n    let column = {column} + \
+                 p.first_column;\n    let before = column / p.head * p.code_rows + row;\n    let \
+                 place = before * p.head + column % p.head;\n    let r = place / \
+                 p.code_columns;\n    let c = place % p.code_columns;\n"
+            )
+        } else {
+            format!("    let r = {row} + p.first_row;\n    let c = {column} + p.first_column;\n")
+        };
         format!(
-            "    let r = {row} + p.first_row;\n    let c = {column} + p.first_column;\n    let at \
-             = p.off_b + ({byte_row} - p.skipped_rows) * p.code_row + {byte_column};\n    let word \
-             = b[at >> 2u];\n"
+            "{place}    let at = p.off_b + ({byte_row} - p.skipped_rows) * p.code_row + \
+             {byte_column};\n    let word = b[at >> 2u];\n"
         )
     }
 

@@ -3,9 +3,11 @@
 //! Keras's `einsum("btd,ndh->btnh", x, w)`, which projects queries in Gemma, becomes
 //! `x @ reshape(transpose(w, [1, 0, 2]), [d, n * h])`: all weights are copied for each token. With
 //! one row, `reshape(x, [1, 1, d]) @ w` is a product for each head, and its result `[n, 1, h]` has
-//! the elements in the same order. With more rows the heads would stand before the rows.
+//! the elements in the same order. With more rows the heads would stand before the rows. Weights
+//! that are decoded from codes stay for the pass `quantized`, which reads the codes where they lie.
 
 use super::drop_unused;
+use crate::dtype::DType;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::is_view;
@@ -26,6 +28,28 @@ struct Weights {
     extents: [usize; 3],
     reshape: NodeId,
     transpose: NodeId,
+}
+
+/// The most nodes between weights and their codes that are looked at.
+const MOST_STEPS: usize = 16;
+
+/// Whether a tensor is computed from codes of 8 bits: by a scale at least.
+fn is_decoded(graph: &Graph, tensor: Output) -> bool {
+    let mut open = vec![(tensor, false)];
+    for _ in 0..MOST_STEPS {
+        let Some((tensor, is_scaled)) = open.pop() else { return false };
+        let node = graph.node(tensor.node);
+        let is_byte = matches!(node.dtype("SrcT"), Some(DType::I8 | DType::U8));
+        match node.op() {
+            "Cast" if is_scaled && is_byte => return true,
+            "Mul" | "RealDiv" | "Sub" => open.extend(node.inputs().iter().map(|x| (*x, true))),
+            op if op == "Cast" || is_view(node) => {
+                open.extend(node.inputs().first().map(|x| (*x, is_scaled)));
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The extents of a tensor that are all known.
@@ -59,7 +83,7 @@ fn weights(graph: &Graph, id: NodeId) -> Option<Weights> {
     let rows = extents(graph, x)?;
     let is_one_row = rows.split_last()? == (&depth, &vec![1; rows.len() - 1][..]);
     let is_matrix = extents(graph, y)? == [depth, heads.checked_mul(width)?];
-    let fits = is_one_row && is_matrix && heads > 1;
+    let fits = is_one_row && is_matrix && heads > 1 && !is_decoded(graph, tensor);
     let [reshape, transpose] = [y.node, transposed.node];
     fits.then_some(Weights { tensor, extents: [heads, depth, width], reshape, transpose })
 }

@@ -26,6 +26,7 @@ impl Walk<'_> {
             packing,
             extents: [rows, columns],
             is_transposed: false,
+            head: None,
             steps: Vec::new(),
             parameters: Vec::new(),
             index: None,

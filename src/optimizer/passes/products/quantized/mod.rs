@@ -19,11 +19,14 @@ mod views;
 use einsum::EinsumProduct;
 use lookups::Lookup;
 use rustc_hash::FxHashSet;
+use views::Arrangement;
 
 use super::product::MatrixProduct;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernels::contract::weights::{CodePacking, Decoder, Extents, MOST_PARAMETERS};
+use crate::kernels::contract::weights::{
+    CodePacking, Decoder, Extents, MOST_CODES_OF_HEADS, MOST_PARAMETERS,
+};
 use crate::kernels::fused::quantized::{EINSUM, QUANTIZED};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
@@ -66,6 +69,8 @@ struct Weights {
     extents: [usize; 2],
     /// Whether the tensor that the walk began with is the transpose of the codes.
     is_transposed: bool,
+    /// The columns of a head, if the product takes the codes as those of heads.
+    head: Option<usize>,
     steps: Vec<(char, Extents)>,
     parameters: Vec<Output>,
     /// The index of the groups.
@@ -86,7 +91,7 @@ fn found(graph: &Graph, id: NodeId) -> Option<(MatrixProduct, Found)> {
         let mut walk = Walk::new(graph, id);
         let EinsumProduct { product, contracted, columns, order, matrix } = einsum;
         let source = walk.arranged(product.operands[1], &order, matrix)?;
-        let (weights, einsum) = (walk.weights_of(source)?, Some((contracted, columns)));
+        let (weights, einsum) = (walk.operand(source)?, Some((contracted, columns)));
         return Some((product, Found { weights, einsum, passed: walk.unused() }));
     }
     let product = MatrixProduct::of(graph, id)?;
@@ -95,8 +100,10 @@ fn found(graph: &Graph, id: NodeId) -> Option<(MatrixProduct, Found)> {
     if !ranks || product.transposed[0] || product.dtype == DType::F64 {
         return None;
     }
+    let dims = <[usize; 2]>::try_from(graph.info(right).dims()?).ok()?;
     let mut walk = Walk::new(graph, id);
-    let weights = walk.weights(right)?;
+    let source = walk.arranged(right, &[0, 1], dims)?;
+    let weights = walk.operand(source)?;
     Some((product, Found { weights, einsum: None, passed: walk.unused() }))
 }
 
@@ -109,7 +116,7 @@ struct Found {
 }
 
 fn replace(graph: &mut Graph, id: NodeId, product: &MatrixProduct, found: &Found) {
-    let Weights { codes, packing, extents, is_transposed, steps, parameters, index } =
+    let Weights { codes, packing, extents, is_transposed, head, steps, parameters, index } =
         &found.weights;
     let parameters: Vec<Output> = parameters.iter().chain(index).copied().collect();
     let types = |tensors: &[Output]| -> Option<Vec<DType>> {
@@ -130,6 +137,7 @@ fn replace(graph: &mut Graph, id: NodeId, product: &MatrixProduct, found: &Found
         ("extent", (extents[usize::from(*packing != CodePacking::Rows)] as i64).into()),
         ("packing", packing.name().into()),
     ]);
+    attrs.extend(head.map(|width| ("head", (width as i64).into())));
     if let Some((contracted, columns)) = &found.einsum {
         let columns: Vec<i64> = columns.iter().map(|extent| *extent as i64).collect();
         attrs
@@ -176,14 +184,20 @@ impl<'g> Walk<'g> {
         found
     }
 
-    /// The weights that a matrix of floats is.
-    fn weights(&mut self, tensor: Output) -> Option<Weights> {
-        let source = self.matrix(tensor)?;
-        self.weights_of(source)
+    /// The weights that a product's operand is.
+    fn operand(&mut self, (source, arrangement): (Output, Arrangement)) -> Option<Weights> {
+        let Arrangement { is_transposed, head } = arrangement;
+        let weights = self.decoded(source)?;
+        // Heads are parts of the codes as they lie in memory.
+        let [rows, columns] = weights.extents;
+        let is_read = !weights.is_transposed && rows * columns <= MOST_CODES_OF_HEADS;
+        let is_transposed = is_transposed != weights.is_transposed;
+        (head.is_none() || is_read).then_some(Weights { is_transposed, head, ..weights })
     }
 
-    /// The same for a matrix or its transpose.
-    fn weights_of(&mut self, (source, is_transposed): (Output, bool)) -> Option<Weights> {
+    /// The weights that a matrix of floats is.
+    fn weights(&mut self, tensor: Output) -> Option<Weights> {
+        let (source, is_transposed) = self.matrix(tensor)?;
         let mut weights = self.decoded(source)?;
         weights.is_transposed ^= is_transposed;
         Some(weights)

@@ -135,9 +135,9 @@ fn run(
     ctx.device().check_extent(dst.len())?;
     let bytes = dst.dtype.size();
     let most = match kind {
-        Kind::Extract => dst.len(),
+        DiagonalKind::Extract => dst.len(),
         // Ranges begin with whole words of packed elements.
-        Kind::Build | Kind::Set | Kind::Band => {
+        DiagonalKind::Build | DiagonalKind::Set | DiagonalKind::Band => {
             (window_limit(ctx.device()) as usize / bytes / 64 * 64).max(64)
         }
     };
@@ -146,7 +146,7 @@ fn run(
         let range = |t: &Tensor| unit.binding(t.address + (first * bytes) as u64, count as u64);
         let call = DiagonalsProgram {
             src: match kind {
-                Kind::Band => range(src),
+                DiagonalKind::Band => range(src),
                 _ => unit.binding(src.address, src.len() as u64),
             },
             dst: range(dst),

@@ -85,6 +85,8 @@ mod quantize;
 mod random;
 #[path = "../reduce.rs"]
 mod reduce;
+#[path = "../region.rs"]
+mod region;
 #[path = "../rnn/main.rs"]
 mod rnn;
 #[path = "../scan.rs"]

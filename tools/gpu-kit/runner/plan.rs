@@ -27,6 +27,7 @@ pub const SUITES: &[&str] = &[
     "fused_concat",
     "fused_update",
     "variable",
+    "region",
     "inplace",
     "random",
     "segment",

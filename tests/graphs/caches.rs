@@ -22,7 +22,10 @@ const MASKED: &str = "preserve out
 
 #[test]
 fn a_masked_row_is_one_update() {
-    check("caches", MASKED, &expect![[r#"
+    check(
+        "caches",
+        MASKED,
+        &expect![[r#"
         preserve out
         cache = Placeholder -> bfloat16[1, 24, 2, 64]
         mask = Placeholder -> bool[1, 1, 1, 1]
@@ -37,7 +40,8 @@ fn a_masked_row_is_one_update() {
             T: bfloat16,
         } -> bfloat16[1, 24, 2, 64]
         out = Identity(y) {T: bfloat16} -> bfloat16[1, 24, 2, 64]
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

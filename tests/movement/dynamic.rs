@@ -105,7 +105,9 @@ fn bools(dims: &[usize]) -> HostTensor {
 
 #[test]
 fn masked_updates_write_where_the_mask_holds() {
-    let cases: [(&[usize], &[usize], &[usize], &[i64]); 9] = [
+    /// The dimensions of the tensor, of the update and of the mask, and the update's place.
+    type Case = (&'static [usize], &'static [usize], &'static [usize], &'static [i64]);
+    let cases: [Case; 9] = [
         // A token's row in a cache, of one sequence and of several.
         (&[1, 9, 2, 8], &[1, 1, 2, 8], &[1, 1, 1, 1], &[0, 6, 0, 0]),
         (&[4, 9, 2, 8], &[4, 1, 2, 8], &[4, 1, 1, 1], &[0, 8, 0, 0]),

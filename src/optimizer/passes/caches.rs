@@ -1,6 +1,6 @@
 //! Caches of keys and values into which a mask lets rows pass. KerasHub's models write
-//! `where(mask, row, slice(cache, begin))` at `begin`, so that the prompt's own rows stay: a copy of
-//! the old rows, a selection and the update. One node does that in the cache
+//! `where(mask, row, slice(cache, begin))` at `begin`, so that the prompt's own rows stay: a copy
+//! of the old rows, a selection and the update. One node does that in the cache
 //! ([`crate::kernels::fused::masked_update`]).
 
 use super::cleanup::is_dead;

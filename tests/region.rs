@@ -1,5 +1,5 @@
-//! `_WgpuRegion`: replays change variables as the first run did, by one handle or two, and fail on a
-//! lost device.
+//! `_WgpuRegion`: replays change variables as the first run did, by one handle or two, and fail on
+//! a lost device.
 
 use std::time::{Duration, Instant};
 

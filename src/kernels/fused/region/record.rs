@@ -108,7 +108,7 @@ pub enum Step {
     /// A dispatch, and the places of its bindings.
     Dispatch(Box<Captured>, SmallVec<[Place; 8]>),
     /// The member of this number changes variables. Its inputs on the device, each with its slot.
-    Update(usize, SmallVec<[Option<(Slot, Tensor)>; 8]>),
+    Update(usize, Box<[Option<(Slot, Tensor)>]>),
     /// A temporary, or the value of a variable, is given back.
     Release(Slot),
 }

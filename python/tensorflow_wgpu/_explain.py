@@ -94,7 +94,7 @@ class Explanation(tuple):  # of Decision
         if not self:
             return "no node runs on WGPU"
         replaced = sum(len(decision.replaces) for decision in self)
-        return f"fused nodes: {len(self.fused)}, for {replaced}; not fused: {len(self.left)}"
+        return f"{len(self.fused)} fused nodes replace {replaced}; {len(self.left)} are not fused"
 
 
 def explain(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Explanation:

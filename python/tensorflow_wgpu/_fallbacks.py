@@ -114,9 +114,9 @@ def fallbacks(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Fallbacks
     """Runs a program once and returns the ops of it that ran on the CPU, with the reasons.
 
     `fn_or_model` is a Keras model, which is called as a `tf.function`; a `tf.function`, of which a
-    fresh trace is run; or any callable, such as `lambda: model.train_on_batch(x, y)`: of what
-    it runs, eager ops and functions that have not run before are examined. `inputs` and `keywords`
-    are its arguments. Variables change as in any other run.
+    fresh trace is run; or any other callable, such as `lambda: model.train_on_batch(x, y)`. Of
+    such a callable, eager ops are examined, and functions that it runs for the first time.
+    `inputs` and `keywords` are the arguments. Variables change as in any other run.
 
     Raises what the program raises, and RuntimeError where TensorFlow sees no WGPU device.
     """

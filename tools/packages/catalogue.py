@@ -157,9 +157,10 @@ PACKAGES = [
             ),
             (
                 "PolicySaverTest::testSaveAction",
-                "it compares actions that are drawn on the device with those that TFLite's "
-                "interpreter draws on the CPU. Where TensorFlow sees a GPU of its own, the test "
-                "leaves that comparison out. GPUs draw other numbers than the CPU.",
+                "the four cases of this name that take no input function compare actions that are "
+                "drawn on the device with those that TFLite's interpreter draws on the CPU. Where "
+                "TensorFlow sees a GPU of its own, the test leaves that comparison out. GPUs draw "
+                "other numbers than the CPU.",
             ),
         ),
         environment=(LEGACY,),

@@ -16,8 +16,8 @@ networks*.
 
 A case that fails on WGPU alone is a fault of the plug-in, unless the page gives another reason
 below the table. A case that fails on both is a fault of the package, often because it was written
-for an older TensorFlow. The column *files* counts the files of tests that have run so far, and the
-columns after *files not run* count their cases. [How to run the
+for an older TensorFlow. *files* and *files not run* count files of tests, and the other columns
+count the cases in the files that have run. [How to run the
 tests](../CONTRIBUTING.md#other-peoples-packages).
 """
 

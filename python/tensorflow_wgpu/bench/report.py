@@ -83,7 +83,7 @@ def number(value: float | None, scale: float = 1.0) -> str:
 
 COLUMNS = (
     *("Model", "Phase", "Device", "Speed", "Step ms", "Host ms", "CPU s", "First s"),
-    *("Dispatches", "Barriers", "Needed", "MB", "Up", "Down", "On the CPU"),
+    *("Dispatches", "Barriers", "Needed barriers", "MB", "Uploads", "Downloads", "On the CPU"),
 )
 
 

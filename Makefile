@@ -192,6 +192,14 @@ asan: ## The tests of the C boundary under the address and leak sanitizers. Nigh
 		--target $(HOST) --target-dir target/asan --lib --test stream_executor \
 		-- --skip vulkan_driver::shield
 
+# The oldest Rust that Cargo.toml promises.
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+.PHONY: msrv
+msrv: ## Compile the library with the oldest supported Rust. Needs rustup. Nightly in CI.
+	rustup toolchain install --profile minimal $(MSRV)
+	cargo +$(MSRV) check --locked --lib --target-dir target/msrv
+
 .PHONY: fuzz
 fuzz: install ## Fuzz the optimizer, FUZZ_SECONDS (600) a target. Needs nightly and cargo-fuzz.
 	test -d fuzz/corpus || $(BIN)/python fuzz/corpus.py

@@ -59,7 +59,7 @@ impl Capture {
             .unwrap_or_default()
     }
 
-    /// Runs `f`, whose dispatches are not logged.
+    /// Runs `f` without logging its dispatches.
     pub fn without<T>(&mut self, f: impl FnOnce() -> T) -> T {
         // A panic in `f` ends the capture.
         let log = LOG.take();

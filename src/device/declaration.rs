@@ -204,7 +204,7 @@ pub type NamedBindings = SmallVec<[(&'static str, Binding); 8]>;
 pub struct Specialization<P, F> {
     key: Key,
     shader: F,
-    /// The names of the bindings in lists; debug builds compare those of each call.
+    /// The names of the bindings in lists. Debug builds compare the names in each call with them.
     listed: Vec<&'static str>,
     program: PhantomData<P>,
 }

@@ -7,8 +7,8 @@
 //! or columns. The last parameter is then the index that tells the group of each row or column.
 //! Weights are computed in f32 and are not rounded to the type of the left operand.
 //!
-//! Columns may be those of heads ([`QuantizedWeights::of_heads`]): a tensor `[heads, rows, width]`
-//! whose elements were quantized as if they were a matrix of rows.
+//! The codes may be a tensor of heads, `[heads, rows, width]`, that was quantized as if it were a
+//! matrix of the same number of rows ([`QuantizedWeights::of_heads`]).
 
 mod text;
 
@@ -26,8 +26,8 @@ use crate::tensor::{Tensor, shape_text};
 
 /// The most parameters: every adapter binds them together with the operands of a product.
 pub const MOST_PARAMETERS: usize = 4;
-/// The most codes of heads. Each part of the weights binds all of them, and every adapter binds
-/// 128 MiB.
+/// The most codes of a tensor of heads. Each part of the weights binds all of them, and every
+/// adapter binds 128 MiB.
 pub const MOST_CODES_OF_HEADS: usize = 96 << 20;
 
 /// Where codes lie in bytes.
@@ -192,7 +192,7 @@ pub struct QuantizedWeights {
     parameters: SmallVec<[Tensor; MOST_PARAMETERS]>,
     /// Whether columns are the contracted index.
     pub by_columns: bool,
-    /// The columns of a head, if the codes are those of heads.
+    /// The number of columns of one head, if the codes are a tensor of heads.
     head: Option<usize>,
     /// The type of the products' operands.
     pub dtype: DType,
@@ -263,9 +263,9 @@ impl QuantizedWeights {
         })
     }
 
-    /// The same codes as a tensor `[heads, rows, width]`, whose heads' columns stand next to each
-    /// other in the matrix of the product. A code keeps its place in memory, and with it the row
-    /// and column of its parameters.
+    /// The same codes as a tensor `[heads, rows, width]`. In the matrix of the product, the columns
+    /// of one head follow the columns of the head before it. A code keeps its place in memory, and
+    /// with it the row and column of its parameters.
     pub fn of_heads(self, width: usize) -> Result<Self> {
         let [rows, columns] = self.extents;
         require!(
@@ -380,7 +380,7 @@ pub(super) struct WeightsForm {
     pub packing: CodePacking,
     pub decoder: Arc<Decoder>,
     pub by_columns: bool,
-    /// Whether the codes are those of heads.
+    /// Whether the codes are a tensor of heads.
     pub has_heads: bool,
     /// The type of the bytes.
     pub codes: DType,

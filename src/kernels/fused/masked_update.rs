@@ -17,7 +17,7 @@ use crate::tensor::{Dims, Tensor, shape_text};
 
 /// The op's name.
 pub const OP: &str = "_WgpuMaskedUpdateSlice";
-/// The most dimensions of a tensor whose box does not consist of whole words.
+/// The most dimensions of a tensor of which words hold elements inside and outside of the box.
 pub const MAX_RANK: usize = 8;
 
 /// The op.

@@ -89,7 +89,7 @@ struct QuantizedMatMul {
     extent: usize,
     /// Whether the weights are transposed.
     by_columns: bool,
-    /// The columns of a head, if the codes are those of heads.
+    /// The number of columns of one head, if the codes are a tensor of heads.
     head: Option<usize>,
     /// The number of dimensions of the left operand that are contracted.
     contracted: usize,

@@ -4,6 +4,8 @@
 //! other through a third. The groups have ranks ([`super::ranks`]), so a search for such a path
 //! visits only groups between the two.
 
+use std::cell::Cell;
+
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
@@ -13,30 +15,47 @@ use super::{Graph, NodeId};
 /// A partition of a graph's nodes whose groups form a graph without cycles.
 #[derive(Debug)]
 pub struct Clusters {
-    /// Links towards the representative of each node's group.
-    parent: Vec<NodeId>,
     /// The ranks of representatives.
     ranks: Ranks,
     edges: GroupEdges,
 }
 
-/// The other ends of a group's edges.
+/// The other ends of a group's edges: nodes of other groups.
 type Ends = SmallVec<[NodeId; 4]>;
 
-/// The edges between groups, by representatives. Some occur several times, for groups have few.
+/// The edges between groups. Each group has the list of its representative. A list names nodes, not
+/// their groups: so a merge need not look for itself in the lists of its neighbours, which may be
+/// long. Some neighbours occur several times.
 #[derive(Debug)]
 struct GroupEdges {
-    users: Vec<Ends>,
-    used: Vec<Ends>,
+    /// Links towards the representative of each node's group.
+    parent: Vec<Cell<NodeId>>,
+    /// The users, and the nodes that are used.
+    ends: [Vec<Ends>; 2],
+}
+
+impl GroupEdges {
+    fn group(&self, mut id: NodeId) -> NodeId {
+        loop {
+            let parent = self.parent[id.index()].get();
+            if parent == id {
+                return id;
+            }
+            // Paths become shorter each time that they are followed.
+            let next = self.parent[parent.index()].get();
+            self.parent[id.index()].set(next);
+            id = next;
+        }
+    }
 }
 
 impl Edges for GroupEdges {
     fn after(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
-        self.users[id.index()].iter().copied()
+        self.ends[0][id.index()].iter().map(|end| self.group(*end))
     }
 
     fn before(&self, id: NodeId) -> impl Iterator<Item = NodeId> {
-        self.used[id.index()].iter().copied()
+        self.ends[1][id.index()].iter().map(|end| self.group(*end))
     }
 }
 
@@ -46,29 +65,26 @@ impl Clusters {
     pub fn bypassing(graph: &Graph, bypassed: &FxHashSet<NodeId>) -> Option<Self> {
         let order = graph.order()?;
         let n = graph.capacity();
-        let mut edges = GroupEdges { users: vec![Ends::new(); n], used: vec![Ends::new(); n] };
+        let parent = (0..n as u32).map(|id| Cell::new(NodeId(id))).collect();
+        let mut edges = GroupEdges { parent, ends: [vec![Ends::new(); n], vec![Ends::new(); n]] };
         for id in order.iter().copied().filter(|id| !bypassed.contains(id)) {
             let mut users: Vec<NodeId> = graph.after(id).collect();
             while let Some(user) = users.pop() {
                 if bypassed.contains(&user) {
                     users.extend(graph.after(user));
                 } else {
-                    edges.users[id.index()].push(user);
-                    edges.used[user.index()].push(id);
+                    edges.ends[0][id.index()].push(user);
+                    edges.ends[1][user.index()].push(id);
                 }
             }
         }
-        let parent = (0..n as u32).map(NodeId).collect();
-        Some(Self { parent, ranks: Ranks::new(&order, n), edges })
+        Some(Self { ranks: Ranks::new(&order, n), edges })
     }
 
     /// The group of a node, represented by one of its nodes. Nodes of one group have the same
     /// representative.
-    pub fn group(&self, mut id: NodeId) -> NodeId {
-        while self.parent[id.index()] != id {
-            id = self.parent[id.index()];
-        }
-        id
+    pub fn group(&self, id: NodeId) -> NodeId {
+        self.edges.group(id)
     }
 
     /// Merges the groups of two nodes, unless the graph would get a cycle. Returns whether it
@@ -85,23 +101,16 @@ impl Clusters {
 
     /// Moves the edges of `second` to `first`. `second` ceases to exist.
     fn absorb(&mut self, first: NodeId, second: NodeId) {
-        self.parent[second.index()] = first;
-        let GroupEdges { users, used } = &mut self.edges;
-        redirect(users, used, first, second);
-        redirect(used, users, first, second);
+        self.edges.parent[second.index()].set(first);
+        for way in 0..self.edges.ends.len() {
+            let moved = std::mem::take(&mut self.edges.ends[way][second.index()]);
+            let mut own = std::mem::take(&mut self.edges.ends[way][first.index()]);
+            own.extend(moved);
+            // The edges between the two are gone.
+            own.retain(|end| self.edges.group(*end) != first);
+            self.edges.ends[way][first.index()] = own;
+        }
     }
-}
-
-/// Moves the edges of `second` in one direction to `first`, at both ends. The edges between the two
-/// are gone.
-fn redirect(own: &mut [Ends], others: &mut [Ends], first: NodeId, second: NodeId) {
-    let moved = std::mem::take(&mut own[second.index()]);
-    for other in &moved {
-        let ends = others[other.index()].iter_mut();
-        ends.filter(|end| **end == second).for_each(|end| *end = first);
-    }
-    own[first.index()].extend(moved);
-    own[first.index()].retain(|end| *end != first && *end != second);
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ declare_params! {
 }
 
 declare_params! {
-    /// The output's lines, and those of a part of the filter's gradient.
+    /// The number of lines of the output, and of lines that a part of the filter's gradient adds.
     struct LineParams { lines: usize, chunk: usize }
 }
 

@@ -171,7 +171,7 @@ declare_params! {
 }
 
 declare_params! {
-    /// All runs, and those of a part of the filter's gradient.
+    /// The number of all runs, and of runs that a part of the filter's gradient adds.
     struct PartParams { runs: usize, chunk: usize }
 }
 

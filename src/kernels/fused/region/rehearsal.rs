@@ -20,7 +20,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Fails if the next member's inputs are others than those that were noted.
+    /// Fails if the inputs of the next member differ from the noted ones.
     pub fn compare(&mut self, ctx: &dyn OpContext, member: &Member, inputs: &Inputs) -> Result<()> {
         let noted = self.0.pop_front().unwrap_or_default();
         let own = inputs.iter().flatten().map(|tensor| bytes(ctx, tensor));

@@ -59,7 +59,7 @@ pub struct Run<'r> {
     log: Option<Log>,
     /// Whether an input may become an output.
     forwards: bool,
-    /// What the inputs of members that change variables must be.
+    /// The inputs that the members that change variables must get.
     expected: Option<Seen>,
 }
 
@@ -94,7 +94,8 @@ impl<'r> Run<'r> {
         Self { forwards, ..self }
     }
 
-    /// The same run, whose members that change variables must get what a rehearsal has seen.
+    /// The same run. It fails if a member that changes variables gets other inputs than in the
+    /// rehearsal that saw them.
     #[must_use]
     pub fn expecting(self, seen: Seen) -> Self {
         Self { expected: Some(seen), ..self }
@@ -214,11 +215,13 @@ impl<'r> Run<'r> {
 
     /// The region's output of this number.
     pub fn output(&self, o: usize) -> Result<Tensor> {
-        match self.members.outputs[o] {
-            Source::Value(at, port) => Ok(self.value(at, port)?.tensor),
-            Source::Tensor(i) if let Some(tensor) = &self.tensors[i] => Ok(tensor.clone()),
-            source => Err(Error::Internal(format!("output {o} is {source:?}"))),
-        }
+        let source = self.members.outputs[o];
+        let tensor = match source {
+            Source::Value(at, port) => Some(self.value(at, port)?.tensor),
+            Source::Tensor(i) => self.tensors.get(i).and_then(Clone::clone),
+            Source::Host(_) | Source::Constant(_) | Source::Variable(_) => None,
+        };
+        tensor.ok_or_else(|| Error::Internal(format!("output {o} is {source:?}")))
     }
 
     /// Temporary memory.

@@ -11,7 +11,7 @@ use crate::kernels::op::{OpContext, UpdateAll, VariableUpdate};
 use crate::sys::guard::caught;
 use crate::tensor::{HostTensor, Tensor};
 
-/// The inputs of a member; `None` for those that are no tensors on the device.
+/// The inputs of a member. `None` stands for a handle or a value in host memory.
 pub type Inputs = SmallVec<[Option<Tensor>; 8]>;
 
 /// Runs a member.

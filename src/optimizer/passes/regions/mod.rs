@@ -25,6 +25,9 @@ use member::{Member, Role, is_region};
 
 /// The least number of nodes of a region, constants not counted.
 const LEAST: usize = 3;
+/// The number of rounds in which changes of held variables leave their regions. Then all changes
+/// leave, so that time stays linear.
+const ROUNDS: usize = 8;
 
 /// What the nodes of a region have in common: their device, the loop that they are in, and the
 /// conditions under which they run.
@@ -52,18 +55,21 @@ fn gather(graph: &mut Graph, checks: bool) -> Result<()> {
 fn find(graph: &Graph, order: &[NodeId]) -> Vec<Vec<Member>> {
     let mut members: FxHashMap<NodeId, Member> =
         order.iter().filter_map(|id| Some((*id, Member::of(graph, *id)?))).collect();
-    let regions = loop {
-        if members.len() < LEAST {
-            return Vec::new();
-        }
-        let regions = connected(graph, order, &members);
+    let mut regions = connected(graph, order, &members);
+    // Without a change a region may fall into two, so that other values come from outside.
+    for round in 0..=ROUNDS {
         let held: Vec<NodeId> =
             regions.iter().flat_map(|region| held::changes(graph, region, &members)).collect();
         if held.is_empty() {
-            break regions;
+            break;
         }
-        held.iter().for_each(|id| drop(members.remove(id)));
-    };
+        if round < ROUNDS {
+            held.iter().for_each(|id| drop(members.remove(id)));
+        } else {
+            members.retain(|_, member| member.role != Role::Changes);
+        }
+        regions = connected(graph, order, &members);
+    }
     let is_worth_it = |region: &Vec<NodeId>| {
         region.len() >= LEAST && region.iter().any(|id| members[id].role != Role::Reads)
     };

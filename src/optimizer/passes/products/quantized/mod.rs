@@ -69,7 +69,7 @@ struct Weights {
     extents: [usize; 2],
     /// Whether the tensor that the walk began with is the transpose of the codes.
     is_transposed: bool,
-    /// The columns of a head, if the product takes the codes as those of heads.
+    /// The number of columns of one head, if the product takes the codes as a tensor of heads.
     head: Option<usize>,
     steps: Vec<(char, Extents)>,
     parameters: Vec<Output>,

@@ -1,6 +1,6 @@
 // dst is src, except in a box of p.sizes that begins at p.begin: there an element comes from part
-// if the mask holds. p.mask_strides count the mask's elements. Grid: Unit::grid over p.count elements
-// of dst, which may be src.
+// if the mask holds. p.mask_strides count the mask's elements. dst may be src.
+// Grid: Unit::grid over p.count elements of dst.
 
 fn value(i: u32) -> u32 {
     var rest = i;

@@ -11,6 +11,7 @@ pub mod dump;
 pub mod emit;
 pub mod graph;
 pub mod history;
+mod inference;
 pub mod journal;
 pub mod meaning;
 pub mod memory;
@@ -31,7 +32,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use graph::Graph;
 use memory::LastGraph;
 use proto::OpDef;
@@ -89,9 +90,9 @@ pub fn optimize(
     let regions = settings.regions.filter(|_| memory.is_known());
     let recalled = memory.recall(&mut graph);
     if !recalled {
-        ask(&mut graph, item)?;
+        inference::ask(&mut graph, item)?;
         if cfg!(debug_assertions) {
-            check_edges(&graph, item)?;
+            inference::check_edges(&graph, item)?;
         }
     }
     let source = if recalled { "the run before" } else { "TensorFlow" };
@@ -115,46 +116,4 @@ pub fn optimize(
     let optimized = graph.is_changed().then(|| graph.to_bytes());
     memory.keep(graph);
     Ok(optimized)
-}
-
-/// Asks TensorFlow for ops, types and shapes.
-fn ask(graph: &mut Graph, item: &dyn Item) -> Result<()> {
-    let ids: Vec<_> = graph.ids().collect();
-    item.infer(ids.iter().any(|id| graph.node(*id).is_ours()))?;
-    for id in ids {
-        if graph.op_def(graph.node(id).op()).is_none()
-            && let Some(def) = item.op_def(graph.node(id).op())?
-        {
-            graph.add_op_def(def);
-        }
-        let known = graph.constant_info(id).map(|info| vec![info]);
-        // The question takes longer than the check, and the type of an output without readers is
-        // never needed.
-        let infos = match known {
-            Some(infos) => infos,
-            None if graph.is_read(id) => item.infos(graph.node(id).name())?,
-            None => continue,
-        };
-        graph.set_infos(id, infos);
-    }
-    Ok(())
-}
-
-/// Checks that we read the edges as TensorFlow does: each input has the type that TensorFlow
-/// inferred for it.
-fn check_edges(graph: &Graph, item: &dyn Item) -> Result<()> {
-    for id in graph.ids() {
-        let node = graph.node(id);
-        let inferred = item.input_infos(node.name())?;
-        for (index, (info, input)) in inferred.iter().zip(node.inputs()).enumerate() {
-            let ours = graph.info(*input);
-            if ours.dtype.is_some() && info.dtype.is_some() && ours.dtype != info.dtype {
-                return Err(Error::Internal(format!(
-                    "input {index} of {} is {info:?} for TensorFlow, and {ours:?} for us",
-                    node.name()
-                )));
-            }
-        }
-    }
-    Ok(())
 }

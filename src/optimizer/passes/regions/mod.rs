@@ -272,12 +272,13 @@ mod tests {
             kept = Exp(c) {T: float32} -> float32[4]
             far = Neg(c) {T: float32} @CPU:0 -> float32[4]
             farther = Neg(far) {T: float32} @CPU:0 -> float32[4]
+            farthest = Neg(farther) {T: float32} @CPU:0 -> float32[4]
             next = Switch(c, far) {T: float32} -> float32[4], float32[4]
             found = Where(c) {T: float32} -> int64[?, 1]
             own = Custom(c) -> float32[4]
             untyped = Exp(own) {T: float32}
             alone = Exp(own) {T: float32} -> float32[4]
-            out = Custom(alone, untyped, found, next, farther, kept)";
+            out = Custom(alone, untyped, found, next, farthest, kept)";
         let mut graph = Graph::from_text(text).unwrap();
         graph.keep_journal();
         run(&mut graph).unwrap();
@@ -297,6 +298,7 @@ mod tests {
             assert_eq!(region(name), Err(&why), "{name}");
         }
         assert!(matches!(region("found"), Err(Outside::Host(_))));
+        assert!(placed.contains_key("farthest"), "a node of the device reads it");
         assert!(!placed.contains_key("farther") && !placed.contains_key("x"));
     }
 }

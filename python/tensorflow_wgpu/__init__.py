@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorflow_wgpu._explain import Decision, Explanation, explain
+from tensorflow_wgpu._explain import Decision, Explanation, Placement, explain
 from tensorflow_wgpu._fallbacks import Fallback, FallbackError, Fallbacks, fallbacks
 from tensorflow_wgpu._library import library_path, report, statistics
 from tensorflow_wgpu._profile import Profile, profile
@@ -25,6 +25,7 @@ __all__ = [
     "Fallback",
     "FallbackError",
     "Fallbacks",
+    "Placement",
     "Profile",
     "__version__",
     "explain",

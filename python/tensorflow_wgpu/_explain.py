@@ -52,13 +52,30 @@ class Decision:
         return f"replaces {', '.join(names)}"
 
 
+@dataclass(frozen=True)
+class Placement:
+    """Where a node is since the optimizer made regions (`TF_WGPU_CAPTURE`)."""
+
+    #: The node's name.
+    node: str
+    #: Its op.
+    op: str
+    #: The name of the region that holds it; empty if none does.
+    region: str
+    #: Why it is in no region; empty if it is in one.
+    reason: str
+
+
 class Explanation(tuple):  # of Decision
     """What `explain` returns: a `Decision` for each node, fused nodes first. It prints as a list,
-    and as a table in notebooks.
+    and as a table in notebooks. Nodes that lie in a region are decided like all others.
     """
 
-    #: The largest optimized graph as a picture in SVG. `save` writes it to a file.
+    #: The largest optimized graph as a picture in SVG. `save` writes it to a file. The nodes of a
+    #: region have outlines of one colour.
     picture: str
+    #: The place of each node, in a region or outside; empty if no regions are made.
+    placements: tuple[Placement, ...]
 
     @property
     def fused(self) -> tuple[Decision, ...]:
@@ -69,6 +86,13 @@ class Explanation(tuple):  # of Decision
     def left(self) -> tuple[Decision, ...]:
         """The nodes that are not part of a fused node."""
         return tuple(decision for decision in self if decision.reason)
+
+    @property
+    def outside(self) -> tuple[Placement, ...]:
+        """The nodes that are in no region, each with the reason. Nodes on other devices are among
+        them if they read or make values of the device.
+        """
+        return tuple(placement for placement in self.placements if placement.reason)
 
     def save(self, path: str | Path) -> None:
         """Writes the picture of the optimized graph to an SVG file."""
@@ -81,6 +105,13 @@ class Explanation(tuple):  # of Decision
             lines += textwrap.wrap(
                 decision._outcome(), WIDTH, initial_indent="    ", subsequent_indent="        "
             )
+        if self.placements:
+            lines.append(self._regions())
+        for placement in self.outside:
+            lines.append(f"{placement.op} {placement.node}")
+            lines += textwrap.wrap(
+                placement.reason, WIDTH, initial_indent="    ", subsequent_indent="        "
+            )
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -88,13 +119,22 @@ class Explanation(tuple):  # of Decision
 
     def _repr_html_(self) -> str:
         rows = [(decision.op, decision.node, decision._outcome()) for decision in self]
-        return _notebook.table(self._summary(), ("op", "node", "outcome"), rows)
+        tables = _notebook.table(self._summary(), ("op", "node", "outcome"), rows)
+        if self.placements:
+            rows = [(outside.op, outside.node, outside.reason) for outside in self.outside]
+            tables += _notebook.table(self._regions(), ("op", "node", "in no region, for"), rows)
+        return tables
 
     def _summary(self) -> str:
         if not self:
             return "no node runs on WGPU"
         replaced = sum(len(decision.replaces) for decision in self)
         return f"{len(self.fused)} fused nodes replace {replaced}; {len(self.left)} are not fused"
+
+    def _regions(self) -> str:
+        regions = {placement.region for placement in self.placements if placement.region}
+        held = len(self.placements) - len(self.outside)
+        return f"{len(regions)} regions hold {held} nodes; {len(self.outside)} are outside"
 
 
 def explain(fn_or_model: Callable, *inputs: Any, **keywords: Any) -> Explanation:
@@ -150,19 +190,29 @@ def _dumped(folder: str) -> Iterator[None]:
 def _read(folder: Path) -> Explanation:
     """The explanation in a folder of the optimizer's files."""
     found: dict[str, Decision] = {}
-    table = folder / "fusions.tsv"
-    if table.exists():
-        with table.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-                replaces = tuple(filter(None, row["replaces"].split("; ")))
-                # TensorFlow optimizes a graph twice, and some nodes keep what the first run knew.
-                earlier = found.get(row["node"])
-                if earlier and not replaces:
-                    replaces = earlier.replaces
-                found[row["node"]] = Decision(
-                    row["node"], row["op"], replaces, row["reason"], row["neighbour"]
-                )
+    for row in _rows(folder / "fusions.tsv"):
+        replaces = tuple(filter(None, row["replaces"].split("; ")))
+        # TensorFlow optimizes a graph twice, and some nodes keep what the first run knew.
+        earlier = found.get(row["node"])
+        if earlier and not replaces:
+            replaces = earlier.replaces
+        found[row["node"]] = Decision(
+            row["node"], row["op"], replaces, row["reason"], row["neighbour"]
+        )
+    placed = {
+        row["node"]: Placement(row["node"], row["op"], row["region"], row["reason"])
+        for row in _rows(folder / "regions.tsv")
+    }
     explanation = Explanation(sorted(found.values(), key=lambda decision: bool(decision.reason)))
     pictures = [path.read_text(encoding="utf-8") for path in folder.glob("graphs/*_after.svg")]
     explanation.picture = max(pictures, key=len, default="")
+    explanation.placements = tuple(placed.values())
     return explanation
+
+
+def _rows(table: Path) -> list[dict[str, str]]:
+    """The rows of a table of the optimizer's, which it writes if there are any."""
+    if not table.exists():
+        return []
+    with table.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))

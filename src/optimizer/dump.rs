@@ -1,10 +1,12 @@
 //! The files in the folder of `TF_WGPU_DUMP`: graphs as text and as pictures, the time of each
 //! pass, and the decisions about each node.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::decisions::{Decision, decisions};
 use super::graph::{Graph, Node, NodeId};
+use super::journal::{Journal, Placed};
 use super::passes::Step;
 use super::picture::{Picture, Shown, Style, Wire};
 use super::shape::TensorInfo;
@@ -19,25 +21,29 @@ const MAX_LINES: usize = 6;
 const COLUMNS: &[&str] =
     &["graph", "step", "round", "pass", "ms", "verifying_ms", "nodes", "edits"];
 
+const REGION_COLUMNS: &[&str] = &["graph", "node", "op", "region", "reason"];
+
 const FUSION_COLUMNS: &[&str] = &["graph", "node", "op", "replaces", "reason", "pass", "neighbour"];
 
 /// The files of one optimization, number 7 here: `graphs/0007_before` and `graphs/0007_after` as
 /// `.txt` and `.svg`, and `graphs/0007_03_elementwise.txt` for the third step that changed the
 /// graph. `fusions.tsv` has a row for each fused node, with the nodes that it replaces, and for
-/// each other node, with the reason why it is not part of one.
-#[derive(Debug)]
+/// each other node, with the reason why it is not part of one. `regions.tsv` has the region of each
+/// node, or the reason why it is in none.
 pub struct Dump<'a> {
     folder: &'a Folder,
     number: String,
     steps: u32,
+    /// The graph before regions were made.
+    whole: Option<Picture>,
 }
 
 impl<'a> Dump<'a> {
     /// Writes the graph before the optimization.
     pub fn begin(folder: &'a Folder, graph: &Graph) -> Self {
         static GRAPHS: Counter = Counter::new();
-        let dump = Self { folder, number: GRAPHS.next(), steps: 0 };
-        dump.write("before", graph);
+        let dump = Self { folder, number: GRAPHS.next(), steps: 0, whole: None };
+        dump.write("before", graph, &picture(graph, &dump.name("before")));
         dump
     }
 
@@ -69,9 +75,9 @@ impl<'a> Dump<'a> {
         );
     }
 
-    /// Writes the graph after the optimization, and the decisions about its nodes.
-    pub fn end(self, graph: &Graph) {
-        self.write("after", graph);
+    /// Writes the decisions about the nodes of a graph in which no region was made yet.
+    pub fn decide(&mut self, graph: &Graph) {
+        self.whole = Some(picture(graph, &self.name("after")));
         for Decision { id, replaced, refusal, by } in decisions(graph) {
             let node = graph.node(id);
             let replaced: Vec<String> =
@@ -94,10 +100,53 @@ impl<'a> Dump<'a> {
         }
     }
 
-    fn write(&self, when: &str, graph: &Graph) {
-        let name = format!("{}_{when}", self.number);
+    /// Writes the graph after the optimization, and the places of nodes in regions. Its picture
+    /// shows these nodes.
+    pub fn end(mut self, graph: &Graph) {
+        let whole = self.whole.take();
+        let mut whole = whole.unwrap_or_else(|| picture(graph, &self.name("after")));
+        if let Some(journal) = graph.journal() {
+            mark(&mut whole, journal);
+            for (node, Placed { op, region }) in journal.placed() {
+                let reason = region.as_ref().err().map(ToString::to_string).unwrap_or_default();
+                let region = region.as_deref().unwrap_or_default();
+                let row: &[&dyn std::fmt::Display] = &[&self.number, node, op, &region, &reason];
+                self.folder.append("regions.tsv", REGION_COLUMNS, row);
+            }
+        }
+        self.write("after", graph, &whole);
+    }
+
+    /// The name of the files that say what was at some time.
+    fn name(&self, when: &str) -> String {
+        format!("{}_{when}", self.number)
+    }
+
+    fn write(&self, when: &str, graph: &Graph, picture: &Picture) {
+        let name = self.name(when);
         self.folder.write(&format!("graphs/{name}.txt"), graph.to_text());
-        self.folder.write(&format!("graphs/{name}.svg"), picture(graph, &name).svg());
+        self.folder.write(&format!("graphs/{name}.svg"), picture.svg());
+    }
+}
+
+/// Shows the nodes of regions as groups, and tells why other nodes are in none.
+fn mark(picture: &mut Picture, journal: &Journal) {
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    for shown in &mut picture.boxes {
+        match journal.placed().get(&*shown.name).map(|placed| &placed.region) {
+            Some(Ok(region)) => {
+                let next = numbers.len();
+                let number = *numbers.entry(region).or_insert(next);
+                shown.group = Some(number);
+                shown.lines.push(format!("region {number}"));
+            }
+            Some(Err(why)) if shown.style != Style::Other => {
+                let why = format!("no region: {why}");
+                let words: Vec<&str> = why.split(' ').collect();
+                shown.lines.extend(wrapped(&words, MAX_LINES));
+            }
+            _ => {}
+        }
     }
 }
 
@@ -137,11 +186,12 @@ fn shown(graph: &Graph, id: NodeId) -> Shown {
         // A write to a String cannot fail.
         let _ = write!(tooltip, "\n{part}");
     }
-    let reference = short(node.name());
+    let (name, reference) = (node.name().to_owned(), short(node.name()));
     if node.op() == "Const" {
         let head = value(graph, id)
             .unwrap_or_else(|| infos.first().cloned().unwrap_or_else(|| "Const".to_owned()));
-        return Shown { head, lines: Vec::new(), reference, tooltip, style: Style::Constant };
+        let style = Style::Constant;
+        return Shown { name, head, lines: Vec::new(), reference, tooltip, style, group: None };
     }
     let mut lines = vec![reference.clone()];
     let calls = called_ops(&|name| Some(node.attr(name)?.string()?.to_owned()));
@@ -153,7 +203,8 @@ fn shown(graph: &Graph, id: NodeId) -> Shown {
     if !node.on_wgpu() && !device.is_empty() {
         lines.push(format!("on {device}"));
     }
-    Shown { head: node.op().to_owned(), lines, reference, tooltip, style: style(node) }
+    let head = node.op().to_owned();
+    Shown { name, head, lines, reference, tooltip, style: style(node), group: None }
 }
 
 fn style(node: &Node) -> Style {
@@ -261,6 +312,7 @@ mod tests {
             dump.step(&step, &graph);
         }
         let number = dump.number.clone();
+        dump.decide(&graph);
         dump.end(&graph);
         let read = |name: &str| std::fs::read_to_string(path.join(name)).unwrap();
         let graphs = ["before.txt", "01_cleanup.txt", "after.txt", "before.svg", "after.svg"]

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::outside::Outside;
 use super::refusal::Refusal;
 
 /// A node of the graph before the optimizer.
@@ -27,11 +28,21 @@ pub struct Apart {
     pub refusal: Refusal,
 }
 
+/// A node before regions were made, and where it is since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// Its op.
+    pub op: Arc<str>,
+    /// The region's name, or why it is in none.
+    pub region: Result<Arc<str>, Outside>,
+}
+
 /// The decisions about a graph's nodes, by name.
 #[derive(Debug, Clone, Default)]
 pub struct Journal {
     replaced: BTreeMap<Arc<str>, Vec<Original>>,
     apart: RefCell<BTreeMap<Arc<str>, Apart>>,
+    placed: BTreeMap<Arc<str>, Placed>,
 }
 
 impl Journal {
@@ -43,6 +54,16 @@ impl Journal {
     /// The last reason why a node stayed apart from a neighbour.
     pub fn apart(&self, name: &str) -> Option<Apart> {
         self.apart.borrow().get(name).cloned()
+    }
+
+    /// The places of the nodes, in regions or outside, by name. It is empty if none were made.
+    pub const fn placed(&self) -> &BTreeMap<Arc<str>, Placed> {
+        &self.placed
+    }
+
+    /// Writes where a node is.
+    pub(super) fn place(&mut self, node: Original, region: Result<Arc<str>, Outside>) {
+        self.placed.insert(node.name, Placed { op: node.op, region });
     }
 
     /// Writes that `new` replaces these nodes, and what they replaced.

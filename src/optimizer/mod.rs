@@ -15,6 +15,7 @@ mod inference;
 pub mod journal;
 pub mod meaning;
 pub mod memory;
+pub mod outside;
 pub mod passes;
 pub mod picture;
 pub mod plan;
@@ -107,7 +108,15 @@ pub fn optimize(
         }
     };
     passes::run_watched(&settings.passes, &mut graph, &mut watch)?;
+    if let Some(dump) = &mut dump {
+        dump.decide(&graph);
+    }
     if let Some(regions) = regions {
+        let mut watch = |step: &passes::Step, graph: &Graph| {
+            if let Some(dump) = &mut dump {
+                dump.step(step, graph);
+            }
+        };
         passes::run_watched(&[regions], &mut graph, &mut watch)?;
     }
     if let Some(dump) = dump {

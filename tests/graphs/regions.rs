@@ -50,6 +50,21 @@ fn nodes_without_the_host_between_them_become_one() {
 }
 
 #[test]
+fn a_value_that_is_read_in_host_memory_comes_from_another_region() {
+    let chain = "x = Placeholder -> int64[2]
+        y = Placeholder -> float32[4]
+        a = Neg(x) {T: int64} -> int64[2]
+        b = Neg(a) {T: int64} -> int64[2]
+        c = Neg(b) {T: int64} -> int64[2]
+        r = Reshape(y, c) {T: float32, Tshape: int64} -> float32[2, 2]
+        e = Exp(r) {T: float32} -> float32[2, 2]
+        f = Neg(e) {T: float32} -> float32[2, 2]
+        out = Custom(f)";
+    let text = after("regions", &format!("preserve out\n{chain}"));
+    assert_eq!(text.matches("= _WgpuRegion").count(), 2, "{text}");
+}
+
+#[test]
 fn a_path_that_leaves_a_region_does_not_come_back() {
     // The host sees `a` before `d` runs.
     let text = four().replace("(b, c)", "(b, h)") + "h = Custom(a) -> float32[4]\n";

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_wgpu import _fallbacks
+from tensorflow_wgpu import _fallbacks, _regions
 from tensorflow_wgpu._library import first_device
 
 CPU = "/device:CPU:0"
@@ -112,13 +112,9 @@ def float_ops(call: Callable[[], Any]) -> dict[str, Counter[str]]:
         call()
     types = {t.as_datatype_enum for t in (tf.float16, tf.bfloat16, tf.float32, tf.float64)}
     ops: dict[str, Counter[str]] = {}
-    for functions in graphs:
-        for graph in functions.partition_graphs:
-            for node in graph.node:
-                if node.op not in PLUMBING and any(
-                    attr.type in types for attr in node.attr.values()
-                ):
-                    ops.setdefault(node.device.rpartition("device:")[2], Counter())[node.op] += 1
+    for node in _regions.all_nodes(graphs):
+        if node.op not in PLUMBING and any(attr.type in types for attr in node.attr.values()):
+            ops.setdefault(node.device.rpartition("device:")[2], Counter())[node.op] += 1
     return ops
 
 

@@ -38,6 +38,35 @@ def test_it_is_a_text_a_table_and_a_picture(explanation, tmp_path):
     assert (tmp_path / "graph.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
+def test_nodes_are_in_a_region_or_have_a_reason(monkeypatch, tmp_path):
+    monkeypatch.setenv("TF_WGPU_CAPTURE", "on")
+
+    @tf.function
+    def step(x):
+        y = tf.matmul(x, x, transpose_b=True)
+        for _ in range(3):
+            y = tf.matmul(y, y) / 64.0
+        tf.print("sum", tf.reduce_sum(y), output_stream=f"file://{tmp_path / 'printed'}")
+        found = tf.where(y > 1.0)
+        return tf.linalg.matmul(y, y, name="result"), found
+
+    found = tensorflow_wgpu.explain(step, X)
+    held = [placement for placement in found.placements if placement.region]
+    assert any("MatMul" in placement.op for placement in held), found
+    assert not any(placement.reason for placement in held)
+    # What lies in a region is decided as without regions.
+    assert {placement.op for placement in held} & {decision.op for decision in found}, found
+    reasons = {placement.op: placement.reason for placement in found.outside}
+    assert "waits for the device" in reasons["Where"], found
+    assert "runs on CPU" in reasons["StringFormat"], found
+    assert f"{len(found.outside)} are outside" in repr(found)
+    assert "waits for the device" in found._repr_html_()
+    assert "region 0" in found.picture
+    assert "no region: " in found.picture
+    monkeypatch.setenv("TF_WGPU_CAPTURE", "off")
+    assert not tensorflow_wgpu.explain(step, X).placements
+
+
 def test_variables_keep_their_values_and_models_are_programs():
     total = tf.Variable(tf.zeros((2, 3)))
 

@@ -21,6 +21,7 @@ FREE = {
     "Const",
     "ExpandDims",
     "Identity",
+    "NoOp",
     "ReadVariableOp",
     "Reshape",
     "Squeeze",

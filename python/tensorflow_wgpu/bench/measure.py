@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tensorflow_wgpu import _fallbacks
+from tensorflow_wgpu import _fallbacks, _regions
 from tensorflow_wgpu._library import statistics
 from tensorflow_wgpu._profile import profile
 from tensorflow_wgpu.bench.workloads import MODELS, PHASES, Sizes
@@ -122,14 +122,13 @@ def placement(graphs: Sequence[Any], device: str) -> dict[str, Any]:
     """
     on: Counter[str] = Counter()
     floats: Counter[str] = Counter()
-    for functions in graphs:
-        for node in (node for graph in functions.partition_graphs for node in graph.node):
-            if node.op in _fallbacks.PLUMBING or node.op == "Const":
-                continue
-            kind = node.device.rpartition("device:")[2].partition(":")[0]
-            on["cpu" if kind == "CPU" else "device"] += 1
-            if kind == "CPU" and _fallbacks.has_floats(node):
-                floats[node.op] += 1
+    for node in _regions.all_nodes(graphs):
+        if node.op in _fallbacks.PLUMBING or node.op == "Const":
+            continue
+        kind = node.device.rpartition("device:")[2].partition(":")[0]
+        on["cpu" if kind == "CPU" else "device"] += 1
+        if kind == "CPU" and _fallbacks.has_floats(node):
+            floats[node.op] += 1
     if "CPU" in device:
         return {
             "nodes": sum(on.values()),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tensorflow_wgpu import _fallbacks
+from tensorflow_wgpu import _fallbacks, _regions
 from tensorflow_wgpu._library import device_type
 
 
@@ -67,8 +67,7 @@ class Values:
         """
         with _fallbacks.collected() as graphs:
             result = tf.function(fn)(*arguments)
-        partitions = [part for graph in graphs for part in graph.partition_graphs]
-        made = {node.op for part in partitions for node in part.node}
+        made = {node.op for node in _regions.all_nodes(graphs)}
         is_wgpu = any(
             f"device:{device_type()}:" in tensor.device for tensor in tf.nest.flatten(result)
         )

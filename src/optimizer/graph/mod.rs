@@ -27,6 +27,7 @@ use crate::kernels::reduce::table::REDUCTIONS;
 use crate::kernels::scalar;
 use crate::optimizer::attr::constant;
 use crate::optimizer::journal::{Apart, Journal, Original};
+use crate::optimizer::outside::Outside;
 use crate::optimizer::proto::OpDef;
 use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, TensorInfo};
@@ -236,14 +237,24 @@ impl Graph {
         if self.journal.is_none() {
             return;
         }
-        let original = |id: &NodeId| {
-            let node = self.node(*id);
-            Original { name: node.name.clone(), op: node.op.clone() }
-        };
-        let (name, nodes) = (self.node(new).name.clone(), nodes.iter().map(original).collect());
+        let nodes = nodes.iter().map(|id| self.original(*id)).collect();
+        let name = self.node(new).name.clone();
         if let Some(journal) = &mut self.journal {
             journal.replace(name, nodes);
         }
+    }
+
+    /// Writes down that these nodes are in a region of this name, or why they are in none.
+    pub fn settle(&mut self, nodes: Vec<Original>, region: &Result<Arc<str>, Outside>) {
+        if let Some(journal) = &mut self.journal {
+            nodes.into_iter().for_each(|node| journal.place(node, region.clone()));
+        }
+    }
+
+    /// A node as the journal knows it.
+    pub fn original(&self, id: NodeId) -> Original {
+        let node = self.node(id);
+        Original { name: node.name.clone(), op: node.op.clone() }
     }
 
     /// Takes over the decisions about nodes of an earlier run.

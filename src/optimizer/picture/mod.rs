@@ -26,6 +26,8 @@ const PADDING: f32 = 7.0;
 const MARGIN: f32 = 20.0;
 /// The height of the title and the legend.
 const HEADER: f32 = 52.0;
+/// The outlines of groups, which take turns.
+const GROUPS: [&str; 6] = ["#dc2626", "#9333ea", "#ea580c", "#0d9488", "#db2777", "#4d7c0f"];
 
 /// How a box is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,8 @@ impl Style {
 /// The contents of a box.
 #[derive(Debug, Clone)]
 pub struct Shown {
+    /// The name of what it stands for.
+    pub name: String,
     /// The first line.
     pub head: String,
     /// The other lines, in a smaller font.
@@ -77,6 +81,9 @@ pub struct Shown {
     pub tooltip: String,
     /// The style in which the box is drawn.
     pub style: Style,
+    /// The number of the group of boxes to which it belongs. Their outlines are thick and of one
+    /// colour.
+    pub group: Option<usize>,
 }
 
 /// A wire between two boxes, both given by number.
@@ -209,13 +216,15 @@ fn size(shown: &Shown) -> Size {
 
 fn draw(svg: &mut String, shown: &Shown, size: Size, (x, y): (f32, f32)) {
     let (fill, outline) = shown.style.colours();
+    let grouped = shown.group.map(|group| GROUPS[group % GROUPS.len()]);
+    let (outline, thick) = grouped.map_or((outline, ""), |c| (c, r#" stroke-width="2.5""#));
     let (head, small) = fonts(shown.style);
     let weight = if shown.style == Style::Constant { "" } else { r#" font-weight="bold""# };
     let Size { width, height } = size;
     let left = x - width / 2.0;
     let _ = write!(
         svg,
-        r#"<g text-anchor="middle"><title>{}</title><rect x="{left:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" rx="3" fill="{fill}" stroke="{outline}"/><text x="{x:.1}" y="{:.1}" font-size="{head}"{weight}>{}</text>"#,
+        r#"<g text-anchor="middle"><title>{}</title><rect x="{left:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" rx="3" fill="{fill}" stroke="{outline}"{thick}/><text x="{x:.1}" y="{:.1}" font-size="{head}"{weight}>{}</text>"#,
         escaped(&shown.tooltip),
         y + LINE,
         escaped(&shown.head)
@@ -272,6 +281,8 @@ mod tests {
             head: format!("Op{i}"),
             lines: vec![format!("name<{i}>")],
             reference: format!("name<{i}>"),
+            name: String::new(),
+            group: None,
             tooltip: String::new(),
             style: Style::ALL[i % 4],
         };

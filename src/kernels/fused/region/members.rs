@@ -42,12 +42,24 @@ static ROWS: LazyLock<FxHashMap<&'static str, Vec<Registration>>> = LazyLock::ne
     rows
 });
 
+/// Whether we have a kernel for `op`, whatever its types.
+pub fn has_kernel(op: &str) -> bool {
+    ROWS.contains_key(op)
+}
+
+/// The registration that serves `op` with these types outside of regions.
+pub fn registered(
+    op: &str,
+    dtype_of: impl Fn(&str) -> Option<DType>,
+) -> Option<&'static Registration> {
+    let fits = |row: &&Registration| row.types.iter().all(|(attr, t)| dtype_of(attr) == Some(*t));
+    ROWS.get(op)?.iter().find(fits)
+}
+
 /// The registration that serves `op` with these types in a region. The kernel neither waits for the
 /// device nor uses functions that only TensorFlow has.
 pub fn row(op: &str, dtype_of: impl Fn(&str) -> Option<DType>) -> Option<&'static Registration> {
-    let fits = |row: &&Registration| row.types.iter().all(|(attr, t)| dtype_of(attr) == Some(*t));
-    let row = ROWS.get(op)?.iter().find(fits)?;
-    (row.need.is_none() && row.note.is_empty() && op != OP).then_some(row)
+    registered(op, dtype_of).filter(|row| row.need.is_none() && row.note.is_empty() && op != OP)
 }
 
 /// Where an input of a member comes from.

@@ -2,6 +2,7 @@
 
 use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 use super::member::{Member, Place, Role};
 use crate::attr::Attr;
@@ -10,6 +11,7 @@ use crate::kernels::fused::region::OP;
 use crate::kernels::fused::region::members::TYPES;
 use crate::optimizer::emit::fused;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::outside::Outside;
 use crate::optimizer::proto::{AttrValue, NodeDef};
 
 /// A region under construction.
@@ -31,8 +33,11 @@ struct Region {
     constants: Vec<NodeId>,
 }
 
-/// Replaces nodes by a region that holds them, and `checks` its replays.
-pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) {
+/// Replaces nodes by a region that holds them, and `checks` its replays. Returns its name.
+///
+/// # Errors
+/// The reason why there is no region.
+pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) -> Result<Arc<str>, Outside> {
     let ids: Vec<NodeId> = members.iter().map(|member| member.id).collect();
     let mut region = Region::default();
     for member in members {
@@ -54,7 +59,7 @@ pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) {
     let last = match outputs.last() {
         Some((last, _)) => last.node,
         None if is_update => ids[ids.len() - 1],
-        None => return,
+        None => return Err(Outside::Unread),
     };
     let types = |all: &mut dyn Iterator<Item = Output>| -> Option<Vec<DType>> {
         all.map(|output| graph.info(output).dtype).collect()
@@ -64,7 +69,7 @@ pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) {
         types(&mut region.hosts.iter().copied()),
         types(&mut outputs.iter().map(|(output, _)| *output)),
     ) else {
-        return;
+        return Err(Outside::NoType);
     };
     let places = outputs
         .iter()
@@ -102,6 +107,7 @@ pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) {
             graph.remove(id);
         }
     }
+    Ok(graph.original(id).name)
 }
 
 /// Removes the waits between members whose names must stay and other members, and what the former

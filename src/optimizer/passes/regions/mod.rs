@@ -4,7 +4,8 @@
 //! levels: the level of a node is the most changes between regions and other nodes on a path to
 //! it. A path that leaves the nodes of one level ends at a higher level, so it never comes back,
 //! and one node can stand for them. Nodes of one level that no edges connect become regions of
-//! their own, which need not wait for each other's inputs.
+//! their own, which need not wait for each other's inputs. An input that a node reads in host
+//! memory parts it from the node that computes it on the device.
 //!
 //! A region reads its variables when it begins, and may change variables in the order of its nodes.
 //! So a read that comes after a change is of a higher level than the change. A variable whose value
@@ -21,7 +22,20 @@ use rustc_hash::FxHashMap;
 use crate::error::Result;
 use crate::optimizer::branches::{Branches, Conditions};
 use crate::optimizer::graph::{Frame, Graph, NodeId};
-use member::{Member, Role, is_region};
+use crate::optimizer::outside::Outside;
+use member::{Member, Place, Role, is_region};
+
+/// Ops that compute nothing.
+const PLUMBING: &[&str] = &[
+    "Const",
+    "NoOp",
+    "Placeholder",
+    "VarHandleOp",
+    "_Arg",
+    "_DeviceArg",
+    "_DeviceRetval",
+    "_Retval",
+];
 
 /// The least number of nodes of a region, constants not counted.
 const LEAST: usize = 3;
@@ -45,16 +59,40 @@ pub fn run_checked(graph: &mut Graph) -> Result<()> {
 
 fn gather(graph: &mut Graph, checks: bool) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    for region in find(graph, &order) {
-        build::replace(graph, &region, checks);
+    let (regions, outside) = find(graph, &order);
+    for (id, why) in outside.into_iter().filter(|(id, _)| is_told(graph, *id)).collect::<Vec<_>>() {
+        graph.settle(vec![graph.original(id)], &Err(why));
+    }
+    for region in regions {
+        let nodes = region.iter().map(|member| graph.original(member.id)).collect();
+        let made = build::replace(graph, &region, checks);
+        graph.settle(nodes, &made);
     }
     Ok(())
 }
 
-/// The regions of a graph, each with its members in the order in which they run.
-fn find(graph: &Graph, order: &[NodeId]) -> Vec<Vec<Member>> {
-    let mut members: FxHashMap<NodeId, Member> =
-        order.iter().filter_map(|id| Some((*id, Member::of(graph, *id)?))).collect();
+/// Whether people are told why a node is in no region: it computes something on our devices, or
+/// with values of theirs.
+fn is_told(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let mut beside = graph.used(id).chain(graph.users(id).iter().copied());
+    graph.journal().is_some()
+        && !PLUMBING.contains(&node.op())
+        && !is_region(graph, id)
+        && (node.on_wgpu() || beside.any(|other| graph.node(other).on_wgpu()))
+}
+
+/// The regions of a graph, each with its members in the order in which they run, and why the other
+/// nodes are in none.
+fn find(graph: &Graph, order: &[NodeId]) -> (Vec<Vec<Member>>, Vec<(NodeId, Outside)>) {
+    let mut outside = Vec::new();
+    let mut members: FxHashMap<NodeId, Member> = FxHashMap::default();
+    for id in order {
+        match Member::of(graph, *id) {
+            Ok(member) => drop(members.insert(*id, member)),
+            Err(why) => outside.push((*id, why)),
+        }
+    }
     let mut regions = connected(graph, order, &members);
     // Without a change a region may fall into two, so that other values come from outside.
     for round in 0..=ROUNDS {
@@ -63,10 +101,15 @@ fn find(graph: &Graph, order: &[NodeId]) -> Vec<Vec<Member>> {
         if held.is_empty() {
             break;
         }
-        if round < ROUNDS {
-            held.iter().for_each(|id| drop(members.remove(id)));
+        let leaving = if round < ROUNDS {
+            held
         } else {
-            members.retain(|_, member| member.role != Role::Changes);
+            let changes = members.values().filter(|member| member.role == Role::Changes);
+            changes.map(|member| member.id).collect()
+        };
+        for id in leaving {
+            members.remove(&id);
+            outside.push((id, Outside::Held));
         }
         regions = connected(graph, order, &members);
     }
@@ -75,7 +118,10 @@ fn find(graph: &Graph, order: &[NodeId]) -> Vec<Vec<Member>> {
     };
     let found: Vec<Vec<NodeId>> = regions.into_iter().filter(is_worth_it).collect();
     let sorted = found.iter().map(|region| in_order_of_execution(graph, region));
-    sorted.map(|ids| ids.iter().filter_map(|id| members.remove(id)).collect()).collect()
+    let found =
+        sorted.map(|ids| ids.iter().filter_map(|id| members.remove(id)).collect()).collect();
+    outside.extend(members.into_keys().map(|id| (id, Outside::Small)));
+    (found, outside)
 }
 
 /// Members of one kind and level that edges connect.
@@ -84,11 +130,7 @@ fn connected(
     order: &[NodeId],
     members: &FxHashMap<NodeId, Member>,
 ) -> Vec<Vec<NodeId>> {
-    let role = |id: NodeId| match members.get(&id) {
-        Some(member) => Some(member.role),
-        None => is_region(graph, id).then_some(Role::Computes),
-    };
-    let levels = Levels::of(graph, order, role);
+    let levels = Levels::of(graph, order, members);
     let mut groups = Groups::new(graph);
     for id in members.keys() {
         for used in graph.used(*id).filter(|used| members.contains_key(used)) {
@@ -116,7 +158,7 @@ struct Levels<'g> {
 }
 
 impl<'g> Levels<'g> {
-    fn of(graph: &'g Graph, order: &[NodeId], role: impl Fn(NodeId) -> Option<Role>) -> Self {
+    fn of(graph: &'g Graph, order: &[NodeId], members: &FxHashMap<NodeId, Member>) -> Self {
         let branches = Branches::of_control_flow(graph, order);
         let conditions = |id| branches.as_ref().map_or(0, |branches| branches.conditions(id));
         let mut all =
@@ -124,7 +166,11 @@ impl<'g> Levels<'g> {
         // Whether members of its kind and level change variables on a path to the node.
         let mut changed = vec![false; graph.capacity()];
         for id in order {
-            let role = role(*id);
+            let member = members.get(id);
+            let role = match member {
+                Some(member) => Some(member.role),
+                None => is_region(graph, *id).then_some(Role::Computes),
+            };
             let kind = role.map(|_| (graph.node(*id).device(), graph.frame(*id), conditions(*id)));
             let before = || graph.preceding(*id).filter(|used| !graph.is_back_edge(*used, *id));
             let level = before()
@@ -134,6 +180,14 @@ impl<'g> Levels<'g> {
                 })
                 .max()
                 .unwrap_or(0);
+            // TensorFlow copies a tensor of the device for a node that reads it in host memory.
+            let places = member.map_or(&[][..], |member| &member.places);
+            let inputs = graph.node(*id).inputs().iter().zip(places);
+            let copied = inputs.filter(|(_, place)| **place == Place::Host);
+            let level = copied
+                .filter(|(input, _)| all.kinds[input.node.index()].is_some())
+                .map(|(input, _)| all.levels[input.node.index()] + 1)
+                .fold(level, u32::max);
             let is_changed = kind.is_some()
                 && before().any(|used| {
                     let at = used.index();
@@ -202,4 +256,49 @@ fn in_order_of_execution(graph: &Graph, region: &[NodeId]) -> Vec<NodeId> {
         }
     }
     sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_is_in_a_region_or_has_a_reason() {
+        let text = "preserve kept, out
+            x = Placeholder -> float32[4]
+            a = Exp(x) {T: float32} -> float32[4]
+            b = Neg(a) {T: float32} -> float32[4]
+            c = Tanh(b) {T: float32} -> float32[4]
+            kept = Exp(c) {T: float32} -> float32[4]
+            far = Neg(c) {T: float32} @CPU:0 -> float32[4]
+            farther = Neg(far) {T: float32} @CPU:0 -> float32[4]
+            farthest = Neg(farther) {T: float32} @CPU:0 -> float32[4]
+            next = Switch(c, far) {T: float32} -> float32[4], float32[4]
+            found = Where(c) {T: float32} -> int64[?, 1]
+            own = Custom(c) -> float32[4]
+            untyped = Exp(own) {T: float32}
+            alone = Exp(own) {T: float32} -> float32[4]
+            out = Custom(alone, untyped, found, next, farthest, kept)";
+        let mut graph = Graph::from_text(text).unwrap();
+        graph.keep_journal();
+        run(&mut graph).unwrap();
+        let placed = graph.journal().unwrap().placed();
+        let region = |name: &str| placed[name].region.as_ref().map(|region| &**region);
+        for name in ["a", "b", "c"] {
+            assert_eq!(region(name), Ok("c/region"), "{name}");
+        }
+        for (name, why) in [
+            ("kept", Outside::Preserved),
+            ("far", Outside::Elsewhere("CPU:0".into())),
+            ("next", Outside::ControlFlow),
+            ("own", Outside::NotOurs),
+            ("untyped", Outside::NoType),
+            ("alone", Outside::Small),
+        ] {
+            assert_eq!(region(name), Err(&why), "{name}");
+        }
+        assert!(matches!(region("found"), Err(Outside::Host(_))));
+        assert!(placed.contains_key("farthest"), "a node of the device reads it");
+        assert!(!placed.contains_key("farther") && !placed.contains_key("x"));
+    }
 }

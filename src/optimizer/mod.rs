@@ -12,6 +12,7 @@ pub mod emit;
 pub mod graph;
 pub mod history;
 pub mod journal;
+pub mod legality;
 pub mod meaning;
 pub mod memory;
 pub mod passes;

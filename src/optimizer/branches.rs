@@ -16,6 +16,8 @@ pub struct Branches {
     /// The sets by number; `None` for a set with too many conditions.
     sets: Vec<Option<Vec<Condition>>>,
     of: Vec<Conditions>,
+    /// Whether all nodes run.
+    is_uniform: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,7 +38,14 @@ impl Branches {
     pub fn of(graph: &Graph, order: &[NodeId]) -> Self {
         let mut known: FxHashMap<Vec<Condition>, Conditions> =
             FxHashMap::from_iter([(Vec::new(), 0)]);
-        let mut branches = Self { sets: vec![Some(Vec::new())], of: vec![0; graph.capacity()] };
+        let mut branches = Self {
+            sets: vec![Some(Vec::new())],
+            of: vec![0; graph.capacity()],
+            is_uniform: !graph.has_control_flow(),
+        };
+        if branches.is_uniform {
+            return branches;
+        }
         // The conditions outside of each loop.
         let mut around: FxHashMap<String, Option<Vec<Condition>>> = FxHashMap::default();
         for id in order {
@@ -147,16 +156,11 @@ impl Branches {
         limited(common)
     }
 
-    /// The conditions of a graph's nodes, if they may differ.
-    pub fn of_control_flow(graph: &Graph, order: &[NodeId]) -> Option<Self> {
-        graph.has_control_flow().then(|| Self::of(graph, order))
-    }
-
-    /// Whether two nodes certainly run under the same conditions. A node that a pass has added
-    /// since agrees with none.
+    /// Whether two nodes certainly run under the same conditions. If nodes do not all run, one that
+    /// a pass has added since agrees with none.
     pub fn agree(&self, a: NodeId, b: NodeId) -> bool {
         let of = |id: NodeId| self.of.get(id.index());
-        of(a).is_some() && of(a) == of(b)
+        self.is_uniform || of(a).is_some() && of(a) == of(b)
     }
 
     /// The conditions of a node. Equal numbers mean equal conditions.

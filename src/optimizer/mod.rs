@@ -13,6 +13,7 @@ pub mod graph;
 pub mod history;
 mod inference;
 pub mod journal;
+pub mod legality;
 pub mod meaning;
 pub mod memory;
 pub mod outside;

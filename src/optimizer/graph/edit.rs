@@ -157,6 +157,13 @@ impl Graph {
         self.index.remove(&node.name);
     }
 
+    /// Removes a node if nothing uses it and it may go.
+    pub fn remove_unused(&mut self, id: NodeId) {
+        if self.contains(id) && self.users(id).is_empty() && self.may_go(id).is_ok() {
+            self.remove(id);
+        }
+    }
+
     /// Replaces a region by one node. `outputs` pairs each tensor of the region that is used
     /// outside with a port of the new node. The new node takes over the control edges into the
     /// region and out of it. The region must be convex ([`Graph::is_convex`]), and the new node

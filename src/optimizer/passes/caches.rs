@@ -48,9 +48,8 @@ impl MaskedUpdate {
             let node = graph.node(output.node);
             node.op() == op
                 && output.port == 0
-                && node.device() == graph.node(id).device()
-                && node.controls().is_empty()
-                && !graph.is_preserved(output.node)
+                && graph.share_device(output.node, id).is_ok()
+                && graph.may_move(output.node).is_ok()
                 && graph.users(output.node) == [reader]
         };
         if !is_float || !by_int32 || rank > MAX_RANK || !alone(update, "SelectV2", id) {

@@ -81,7 +81,7 @@ impl Outside {
         let node = graph.node(id);
         let is_product = PRODUCTS.contains(&node.op());
         let follows = node.op() == "BiasAdd" || scalar::find(node.op()).is_some();
-        if !(is_product || follows) || !node.on_wgpu() || graph.is_preserved(id) {
+        if !(is_product || follows) || graph.may_go(id).is_err() {
             return None;
         }
         let inputs: Vec<Invariant> =

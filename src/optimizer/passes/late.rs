@@ -73,11 +73,8 @@ fn is_form(graph: &Graph, id: NodeId, forms: &FxHashMap<NodeId, Form>) -> bool {
     let node = graph.node(id);
     let reads = |i: &NodeId| forms.contains_key(i) || graph.node(*i).op() == "ReadVariableOp";
     (COPIES.contains(&node.op()) || VIEWS.contains(&node.op()))
-        && node.on_wgpu()
-        && node.controls().is_empty()
-        && !graph.is_preserved(id)
+        && graph.may_move_freely(id).is_ok()
         && graph.users(id).len() == 1
-        && graph.waiters(id).next().is_none()
         && node.inputs().iter().any(|i| reads(&i.node))
         && node.inputs().iter().all(|i| reads(&i.node) || is_source(graph, i.node))
 }

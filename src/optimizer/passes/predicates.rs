@@ -23,8 +23,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     for id in order.iter().copied() {
         let node = graph.node(id);
         if predicate::on_host(node.op()).is_some()
-            && node.on_wgpu()
-            && !graph.is_preserved(id)
+            && graph.may_go(id).is_ok()
             && node.inputs().iter().all(|input| is_there(graph, *input, &chosen))
         {
             chosen.insert(id);

@@ -129,9 +129,7 @@ impl<'g> Values<'g> {
         let (mut levels, mut behind) = (vec![0; graph.capacity()], vec![0; graph.capacity()]);
         for id in order {
             let node = graph.node(*id);
-            plain[id.index()] = node.controls().is_empty()
-                && graph.waiters(*id).next().is_none()
-                && !graph.is_preserved(*id);
+            plain[id.index()] = graph.may_move_freely(*id).is_ok();
             let scalar = scalar(graph, &shapes, *id, Engine::Loop).ok();
             // An input with a single element does not count for the levels, nor does a control
             // input of a gradient.

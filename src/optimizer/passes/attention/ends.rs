@@ -51,7 +51,7 @@ pub fn results(graph: &Graph, cuts: &[Cut], id: NodeId, labels: &[Label]) -> Vec
         let mut readers = graph.readers_in_any_order(*at);
         let (Some((reader, 0)), None) = (readers.next(), readers.next()) else { break };
         let node = graph.node(reader);
-        if !node.on_wgpu() || graph.is_preserved(reader) {
+        if graph.may_go(reader).is_err() {
             break;
         }
         let after = Output { node: reader, port: 0 };

@@ -43,12 +43,12 @@ use scores::{Scores, products_of, weights};
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    let branches = Branches::of_control_flow(graph, &order);
+    let branches = Branches::of(graph, &order);
     let ids: Vec<_> = graph.ids().collect();
     for id in ids {
         if graph.contains(id)
             && let Some(found) = Found::at(graph, id)
-            && branches.as_ref().is_none_or(|branches| found.runs_alike(branches))
+            && found.runs_alike(&branches)
         {
             if found.shapes.is_empty() {
                 found.replace(graph);
@@ -197,9 +197,8 @@ impl Found {
     /// Whether the nodes may be replaced. No path may leave them and come back, except over nodes
     /// of `shapes`, which will read other tensors.
     fn is_legal(&self, graph: &Graph, shapes: &FxHashSet<NodeId>) -> bool {
-        let device = graph.node(self.result.node).device();
         let ours = |region: &[NodeId]| {
-            region.iter().all(|id| graph.node(*id).device() == device && !graph.is_preserved(*id))
+            region.iter().all(|id| graph.may_join(*id, self.result.node).is_ok())
                 && graph.is_convex_without(region, shapes)
         };
         let after = |gradient: &FoundGradient| {
@@ -258,9 +257,7 @@ impl Found {
             graph.set_input(grad_id, 5, Output { node: id, port: 1 });
         }
         for id in self.passed {
-            if graph.contains(id) && graph.users(id).is_empty() && !graph.is_preserved(id) {
-                graph.remove(id);
-            }
+            graph.remove_unused(id);
         }
     }
 }

@@ -28,8 +28,9 @@ pub fn can_detach(
     };
     shapes.iter().all(|(id, labels)| {
         let node = graph.node(*id);
-        let plain = node.on_wgpu() && !graph.is_preserved(*id) && node.controls().is_empty();
-        plain && node.dtype("out_type") == Some(DType::I32) && labels.iter().all(has_extent)
+        graph.may_move(*id).is_ok()
+            && node.dtype("out_type") == Some(DType::I32)
+            && labels.iter().all(has_extent)
     })
 }
 
@@ -42,8 +43,7 @@ pub fn detach(
 ) -> Option<()> {
     shapes.iter().try_for_each(|(id, labels)| {
         let node = graph.node(*id);
-        let plain = node.on_wgpu() && !graph.is_preserved(*id) && node.controls().is_empty();
-        if !plain || node.dtype("out_type") != Some(DType::I32) {
+        if graph.may_move(*id).is_err() || node.dtype("out_type") != Some(DType::I32) {
             return None;
         }
         let mut build =

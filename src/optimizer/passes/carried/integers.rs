@@ -163,8 +163,7 @@ fn is_bitcast(graph: &Graph, id: NodeId, to: DType) -> bool {
     let node = graph.node(id);
     let from = if to == DType::F32 { DType::I32 } else { DType::F32 };
     let types = [node.dtype("T"), node.dtype("type")] == [Some(from), Some(to)];
-    let plain = node.on_wgpu() && node.controls().is_empty() && !graph.is_preserved(id);
-    node.op() == "Bitcast" && types && plain
+    node.op() == "Bitcast" && types && graph.may_move(id).is_ok()
 }
 
 /// Makes all users of a `Bitcast` use `tensor`.
@@ -181,7 +180,7 @@ fn replace(graph: &mut Graph, id: NodeId, tensor: Output) {
 fn moves(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let is_int32 = node.dtype("T") == Some(DType::I32);
-    MOVES.contains(&node.op()) && is_int32 && node.on_wgpu() && !graph.is_preserved(id)
+    MOVES.contains(&node.op()) && is_int32 && graph.may_go(id).is_ok()
 }
 
 /// Makes a node move float32 values.

@@ -53,7 +53,7 @@ impl Carried {
 
     /// Whether all its nodes are on our devices, and none is preserved.
     pub fn is_ours(&self, graph: &Graph) -> bool {
-        self.nodes().all(|id| graph.node(id).on_wgpu() && !graph.is_preserved(id))
+        self.nodes().all(|id| graph.may_go(id).is_ok())
     }
 
     /// Whether a node waits for nothing but the decision that a step runs.

@@ -29,7 +29,7 @@ pub fn add(graph: &mut Graph, id: NodeId) -> bool {
 fn added(graph: &Graph, id: NodeId) -> Option<Output> {
     let node = graph.node(id);
     let of_channels = node.attr("data_format").and_then(Attr::string).unwrap_or("NHWC") == "NHWC";
-    if node.op() != "BiasAdd" || !of_channels || !node.on_wgpu() || graph.is_preserved(id) {
+    if node.op() != "BiasAdd" || !of_channels || graph.may_go(id).is_err() {
         return None;
     }
     let &[value, vector] = node.inputs() else { return None };

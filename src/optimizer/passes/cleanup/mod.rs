@@ -43,15 +43,13 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 pub fn is_dead(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let unused = graph.users(id).is_empty() && node.controls().is_empty();
-    node.on_wgpu() && unused && !graph.is_preserved(id) && graph.is_pure(id)
+    unused && graph.may_go(id).is_ok() && graph.is_pure(id)
 }
 
 /// The tensor that is equal to the node's output.
 fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     let node = graph.node(id);
-    if !node.on_wgpu() || graph.is_preserved(id) || !node.controls().is_empty() {
-        return None;
-    }
+    graph.may_move(id).ok()?;
     let input = *node.inputs().first()?;
     let from = graph.node(input.node);
     match node.op() {

@@ -24,7 +24,7 @@ pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
 /// nodes.
 pub fn shorten(graph: &mut Graph, id: NodeId) {
     let node = graph.node(id);
-    if node.op() != "Reshape" || !node.on_wgpu() || graph.is_preserved(id) {
+    if node.op() != "Reshape" || graph.may_go(id).is_err() {
         return;
     }
     let first = node.inputs()[0];

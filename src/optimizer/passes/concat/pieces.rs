@@ -47,16 +47,15 @@ impl Join {
     /// The tensor that `id` makes, if it joins parts: a `ConcatV2`, or a `Reshape` of a `Pack`.
     pub fn of(graph: &Graph, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
-        let plain = is_plain(node) && !graph.is_preserved(id);
+        let plain = graph.may_move(id).is_ok();
         let whole = graph.info(Output { node: id, port: 0 });
         let (parts, stack) = match node.op() {
             "ConcatV2" if plain => (node.inputs().split_last()?.1, None),
             "Reshape" if plain => {
                 let stack = node.inputs().first()?.node;
                 let own = graph.node(stack).op() == "Pack"
-                    && is_plain(graph.node(stack))
-                    && graph.node(stack).device() == node.device()
-                    && !graph.is_preserved(stack)
+                    && graph.share_device(stack, id).is_ok()
+                    && graph.may_move(stack).is_ok()
                     && graph.users(stack) == [id];
                 (graph.node(stack).inputs(), own.then_some(stack))
             }

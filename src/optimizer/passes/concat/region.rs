@@ -109,14 +109,12 @@ fn behind(graph: &Graph, scalars: &FxHashMap<NodeId, Scalar>, join: &Join) -> Ve
     let mut last = join.id;
     while join.layout.count == 2 && join.layout.fits() && roots.len() < MAX_NODES {
         let Some((next, others)) = graph.users(last).split_first() else { break };
-        let node = graph.node(*next);
         let goes_on = others.iter().all(|other| other == next)
             && graph.waiters(last).next().is_none()
             // These are computed for both halves.
             && scalars.get(next).is_some_and(Scalar::is_cheap)
-            && node.device() == graph.node(last).device()
-            && node.controls().is_empty()
-            && !graph.is_preserved(*next)
+            && graph.share_device(*next, last).is_ok()
+            && graph.may_move(*next).is_ok()
             && graph.info(Output { node: *next, port: 0 }).same_shape(&join.layout.whole);
         if !goes_on {
             break;
@@ -191,12 +189,7 @@ impl<'g> Region<'g> {
         if id == self.join.id || Some(id) == self.join.stack {
             return Some(Extent::Part);
         }
-        let fits = node.device() == graph.node(self.join.id).device()
-            && node.controls().is_empty()
-            && !graph.is_preserved(id);
-        if !fits {
-            return None;
-        }
+        graph.share_device(id, self.join.id).and_then(|()| graph.may_move(id)).ok()?;
         let info = graph.info(Output { node: id, port: 0 });
         if let Some(scalar) = self.scalars.get(&id) {
             let fits = match extent {

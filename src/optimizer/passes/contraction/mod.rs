@@ -42,8 +42,7 @@ struct Root {
 impl Root {
     fn of(graph: &Graph, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
-        let fused =
-            fused_product(node.op()).filter(|_| node.on_wgpu() && !graph.is_preserved(id))?;
+        let fused = fused_product(node.op()).filter(|_| graph.may_go(id).is_ok())?;
         let dtype = if fused == INT8 {
             let is_int8 = |names: &[&str]| names.iter().all(|n| node.dtype(n) == Some(DType::I8));
             let found =

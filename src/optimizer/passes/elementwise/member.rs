@@ -61,9 +61,8 @@ impl Member {
         if !repeats || uniforms.value(output).is_some() {
             return Err(Refusal::OtherShape);
         }
-        let waits = !node.controls().is_empty() || graph.waiters(id).next().is_some();
         match is_view {
-            true if waits => Err(Refusal::OtherConditions),
+            true if !graph.is_alone(id) => Err(Refusal::OtherConditions),
             true => Ok(Self::View(dtype)),
             false => Ok(Self::Repeat(dtype)),
         }

@@ -85,8 +85,8 @@ struct Groups<'g> {
     /// Members and recomputed nodes that read the input of a view instead of the view.
     through: FxHashSet<NodeId>,
     clusters: Clusters,
-    /// The conditions under which nodes run, if not all of them run.
-    branches: Option<Branches>,
+    /// The conditions under which nodes run.
+    branches: Branches,
     /// The regions, by [`Clusters::group`].
     regions: FxHashMap<NodeId, Region>,
     /// Pairs of groups that could not merge, each with its size, and the reason. As long as neither
@@ -100,9 +100,7 @@ impl<'g> Groups<'g> {
         let shapes = SameShapes::new(graph, &order);
         let uniforms = Uniforms::of(graph, &order);
         let integers = integers::on_device(graph, &order);
-        let is_read =
-            |id: NodeId| graph.readers_in_any_order(Output { node: id, port: 0 }).next().is_some();
-        let eligible = |id: &NodeId| !graph.is_preserved(*id) && is_read(*id);
+        let eligible = |id: &NodeId| !graph.is_preserved(*id) && graph.is_read(*id);
         let members: FxHashMap<NodeId, Member> = (order.iter().filter(|id| eligible(id)))
             .filter_map(|id| {
                 Some((*id, Member::of(graph, &shapes, &uniforms, &integers, *id).ok()?))
@@ -113,7 +111,7 @@ impl<'g> Groups<'g> {
         bypassed.extend(order.iter().filter(|id| matches!(members.get(id), Some(Member::View(_)))));
         let mut groups = Self {
             clusters: Clusters::bypassing(graph, &bypassed)?,
-            branches: Branches::of_control_flow(graph, &order),
+            branches: Branches::of(graph, &order),
             regions: FxHashMap::default(),
             refused: FxHashMap::default(),
             graph,
@@ -226,8 +224,7 @@ impl<'g> Groups<'g> {
         }
         // Sorted by tensors, then by readers. Readers next to each other run under the same
         // conditions, if any two of them do.
-        let conditions =
-            |id: NodeId| self.branches.as_ref().map(|branches| branches.conditions(id));
+        let conditions = |id: NodeId| self.branches.conditions(id);
         readers.sort_by_key(|(position, tensor, id)| (*position, tensor.port, conditions(*id)));
         readers.dedup();
         for (at, (_, tensor, id)) in readers.iter().enumerate() {
@@ -276,17 +273,11 @@ impl<'g> Groups<'g> {
         if first == second {
             return Ok(false);
         }
-        if self.graph.node(a).device() != self.graph.node(b).device() {
-            return Err(Refusal::OtherDevice);
-        }
+        self.graph.share_device(a, b)?;
         if same && !self.shapes.same(x.shape, y.shape) {
             return Err(Refusal::OtherShape);
         }
-        // A node runs once all its inputs exist. So a node that always runs must not get an input
-        // that exists only in one branch.
-        if self.branches.as_ref().is_some_and(|branches| !branches.agree(a, b)) {
-            return Err(Refusal::OtherConditions);
-        }
+        self.branches.run_together(a, b)?;
         let pair = (same, [(first, x.members.len()), (second, y.members.len())]);
         if let Some(refusal) = self.refused.get(&pair) {
             return Err(*refusal);
@@ -333,7 +324,7 @@ impl<'g> Groups<'g> {
             }
             // A node that waits for other nodes may not run at all where the members without that
             // wait do.
-            if self.branches.is_some() && outer_controls(graph, *id, &inside) != controls {
+            if graph.has_control_flow() && outer_controls(graph, *id, &inside) != controls {
                 return Err(Refusal::OtherConditions);
             }
             repeats |= repeats_here;

@@ -50,12 +50,7 @@ impl Region {
             self.outputs.iter().zip(0..).map(|(o, port)| (*o, port)).collect();
         let id = graph.replace_region(&self.replaced(graph), new, &outputs);
         for (constant, _) in &self.constants {
-            let unused = graph.contains(constant.node)
-                && graph.users(constant.node).is_empty()
-                && !graph.is_preserved(constant.node);
-            if unused && graph.node(constant.node).on_wgpu() {
-                graph.remove(constant.node);
-            }
+            graph.remove_unused(constant.node);
         }
         Ok(id)
     }

@@ -44,9 +44,7 @@ impl Moved {
     fn find(graph: &Graph, elementwise: &FxHashSet<NodeId>, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
         let output = Output { node: id, port: 0 };
-        if graph.is_preserved(id) || !is_alone(graph, id) {
-            return None;
-        }
+        graph.may_move_freely(id).ok()?;
         let mut inputs = Vec::new();
         let mut view = None;
         let mut computed = false;
@@ -55,7 +53,7 @@ impl Moved {
                 inputs.push(*input);
                 continue;
             }
-            let source = source(graph, *input, node.device())?;
+            let source = source(graph, *input, id)?;
             let first = *view.get_or_insert((input.node, source));
             let alike = graph.info(source).same_shape(graph.info(first.1))
                 && graph.info(*input).same_shape(graph.info(output));
@@ -87,29 +85,19 @@ impl Moved {
             graph.set_input(reader, index, Output { node: behind, port: 0 });
         }
         for view in old {
-            let unused = graph.contains(view)
-                && graph.users(view).is_empty()
-                && !graph.is_preserved(view)
-                && is_view(graph.node(view));
-            if unused {
-                graph.remove(view);
+            if graph.contains(view) && is_view(graph.node(view)) {
+                graph.remove_unused(view);
             }
         }
     }
 }
 
-/// Whether a node has no control edges, neither to it nor from it.
-fn is_alone(graph: &Graph, id: NodeId) -> bool {
-    graph.node(id).controls().is_empty() && graph.waiters(id).next().is_none()
-}
-
-/// The tensor that `view` reshapes, if its node is on the same device and does nothing else.
-fn source(graph: &Graph, view: Output, device: &str) -> Option<Output> {
+/// The tensor that `view` reshapes, if its node is on the device of `reader` and does nothing else.
+fn source(graph: &Graph, view: Output, reader: NodeId) -> Option<Output> {
     let node = graph.node(view.node);
     let plain = is_view(node)
-        && node.on_wgpu()
-        && node.device() == device
-        && is_alone(graph, view.node)
+        && graph.share_device(view.node, reader).is_ok()
+        && graph.is_alone(view.node)
         && graph.users(view.node).len() <= MAX_USERS;
     let source = *node.inputs().first().filter(|_| plain)?;
     (graph.info(source).shape.is_some() && graph.info(view).shape.is_some()).then_some(source)

@@ -65,10 +65,7 @@ fn weights(graph: &Graph, id: NodeId) -> Option<Weights> {
         return None;
     }
     let [x, y] = node.inputs()[..] else { return None };
-    let copied = |id: NodeId| {
-        let node = graph.node(id);
-        node.on_wgpu() && node.controls().is_empty() && !graph.is_preserved(id)
-    };
+    let copied = |id: NodeId| graph.may_move(id).is_ok();
     let is_reshape = y.port == 0 && is_view(graph.node(y.node)) && copied(y.node);
     let transposed = is_reshape.then(|| graph.node(y.node).inputs()[0])?;
     let transpose = graph.node(transposed.node);

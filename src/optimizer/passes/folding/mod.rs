@@ -19,7 +19,7 @@ use crate::tensor::HostTensor;
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     for id in order.iter().copied() {
-        if !graph.contains(id) || !graph.node(id).on_wgpu() || graph.is_preserved(id) {
+        if !graph.contains(id) || graph.may_go(id).is_err() {
             continue;
         }
         match fused_product(graph.node(id).op()) {
@@ -180,7 +180,7 @@ fn padded(graph: &Graph, id: NodeId) -> Option<(NodeId, Vec<i64>)> {
     };
     let mut readers = graph.readers(input);
     let alone = readers.next().is_some() && readers.next().is_none();
-    if !zero || !alone || !node.on_wgpu() || graph.is_preserved(input.node) {
+    if !zero || !alone || graph.may_go(input.node).is_err() {
         return None;
     }
     // A node that waits for the padding, and for which the convolution waits, would become part of

@@ -19,7 +19,7 @@ pub struct Settled {
 pub fn find(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<Settled> {
     let value = |id: NodeId| {
         let node = shapes.graph.node(id);
-        if !node.on_wgpu() || shapes.graph.is_preserved(id) {
+        if shapes.graph.may_go(id).is_err() {
             return None;
         }
         let input = |i: usize| node.inputs().get(i).copied();
@@ -120,7 +120,7 @@ pub fn release(graph: &mut Graph, order: &[NodeId]) {
         return;
     }
     for id in order.iter().copied() {
-        if !graph.contains(id) || !graph.node(id).on_wgpu() || graph.is_preserved(id) {
+        if !graph.contains(id) || graph.may_go(id).is_err() {
             continue;
         }
         for control in graph.node(id).controls().to_vec() {

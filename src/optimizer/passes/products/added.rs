@@ -49,7 +49,7 @@ impl Sum {
                 at += 1;
             }
         }
-        (sum.nodes.len() > 1 && graph.is_convex(&sum.nodes)).then_some(sum)
+        (sum.nodes.len() > 1 && graph.is_one_node(&sum.nodes).is_ok()).then_some(sum)
     }
 
     /// Takes in a further operand if it is one of the products.
@@ -60,7 +60,7 @@ impl Sum {
         let [user] = graph.users(id) else { return None };
         let plain = matches!(node.op(), "BatchMatMulV2" | "MatMul");
         let alone = operand.port == 0 && *user == root && plain;
-        if !alone || node.device() != graph.node(root).device() {
+        if !alone || graph.share_device(id, root).is_err() {
             return None;
         }
         let product = MatrixProduct::of(graph, id)?;

@@ -4,7 +4,7 @@
 //!
 //! A change of shape may lie between the two; then the activation's readers get one too.
 
-use super::product::{self, MatrixProduct};
+use super::product::MatrixProduct;
 use crate::error::Result;
 use crate::kernels::contract::epilogue::MAX_CONSTANTS;
 use crate::kernels::expression::{Expression, Value};
@@ -31,7 +31,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     };
     for pair in pairs {
         // A product has one activation, and an earlier pair may lie between the two nodes.
-        if graph.contains(pair.product) && graph.is_convex(&pair.nodes()) {
+        if graph.contains(pair.product) && graph.is_one_node(&pair.nodes()).is_ok() {
             pair.replace(graph);
         }
     }
@@ -53,9 +53,7 @@ struct Pair {
 impl Pair {
     /// The pair of an activation.
     fn find(graph: &Graph, shapes: &SameShapes<'_>, activation: NodeId) -> Option<Self> {
-        if !is_free(graph, activation) {
-            return None;
-        }
+        graph.may_move_freely(activation).ok()?;
         let node = graph.node(activation);
         let function = function(graph, shapes, activation)?;
         (0..node.inputs().len()).find_map(|at| Self::of(graph, shapes, activation, &function, at))
@@ -72,20 +70,22 @@ impl Pair {
         let node = graph.node(activation);
         let argument = node.inputs()[at];
         let (product, view) = match graph.node(argument.node).op() {
-            "ExpandDims" | "Reshape" | "Squeeze" if is_free(graph, argument.node) => {
+            "ExpandDims" | "Reshape" | "Squeeze"
+                if graph.may_move_freely(argument.node).is_ok() =>
+            {
                 (graph.node(argument.node).inputs()[0], Some(argument.node))
             }
             _ => (argument, None),
         };
         let read_elsewhere = graph.users(product.node).len() > 1
             || view.is_some_and(|view| graph.users(view).len() > 1);
-        if !read_elsewhere || !is_free(graph, product.node) {
+        if !read_elsewhere || graph.may_move_freely(product.node).is_err() {
             return None;
         }
         let made = MatrixProduct::of(graph, product.node)?;
         let (from, dtype) = (made.dtype, made.output);
         let columns = graph.info(product).shape.as_ref()?.last()?.known()?;
-        let fits = graph.node(product.node).device() == node.device()
+        let fits = graph.share_device(product.node, activation).is_ok()
             && from.is_single()
             && dtype.is_single()
             && columns.is_multiple_of(COLUMNS)
@@ -184,11 +184,6 @@ impl Pair {
         graph.replace_readers(activation, value);
         graph.remove_all(&[self.activation, self.product]);
     }
-}
-
-/// Whether only its outputs tie a node to its place in the graph.
-fn is_free(graph: &Graph, id: NodeId) -> bool {
-    product::is_free(graph, id) && graph.waiters(id).next().is_none()
 }
 
 /// The expression of an elementwise node with one output, and its parameters.

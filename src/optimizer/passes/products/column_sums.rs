@@ -6,8 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::are_independent;
-use super::product::{MatrixProduct, is_free};
+use super::product::MatrixProduct;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::expression::{Expression, Value};
@@ -35,7 +34,7 @@ struct ColumnSums {
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    let branches = Branches::of_control_flow(graph, &order);
+    let branches = Branches::of(graph, &order);
     let mut known: FxHashMap<(Vec<Output>, usize), ColumnSums> = FxHashMap::default();
     for id in order.iter().copied() {
         if let Some(sums) = sums(graph, id) {
@@ -51,9 +50,9 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             && let key = (sorted(&products.rights), products.columns)
             && let Some(sums) = known.get(&key)
             && sums.dtype == products.dtype
-            && graph.node(sums.node).device() == graph.node(id).device()
-            && branches.as_ref().is_none_or(|branches| branches.agree(id, sums.node))
-            && are_independent(graph, id, sums.node)
+            && graph.share_device(sums.node, id).is_ok()
+            && branches.run_together(id, sums.node).is_ok()
+            && graph.are_siblings(&[id, sums.node]).is_ok()
         {
             replace(graph, products, sums);
             known.remove(&key);
@@ -93,7 +92,7 @@ fn columns(graph: &Graph, tensor: Output) -> Option<usize> {
 /// The sums that a node computes, if it computes nothing else.
 fn sums(graph: &Graph, id: NodeId) -> Option<ColumnSums> {
     let node = graph.node(id);
-    if !is_free(graph, id) {
+    if graph.may_move(id).is_err() {
         return None;
     }
     let one = |tensor, columns| {
@@ -177,7 +176,7 @@ impl Products {
         let (op, rights, attrs) = if node.op() == JOINED {
             let flag = node.attr("adj_y").and_then(Attr::bool);
             let extras = node.attr("T_extra").and_then(Attr::dtypes)?;
-            if flag == Some(true) || !extras.is_empty() || !is_free(graph, id) {
+            if flag == Some(true) || !extras.is_empty() || graph.may_move(id).is_err() {
                 return None;
             }
             let names = ["N", "T", "T_out", "adj_x", "constants", "expression"];

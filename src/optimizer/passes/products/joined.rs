@@ -26,8 +26,8 @@ const MAX_ROW: usize = 8;
 struct Shared {
     left: Output,
     device: String,
-    /// The conditions under which it runs, if not all nodes run.
-    conditions: Option<Conditions>,
+    /// The conditions under which it runs.
+    conditions: Conditions,
     dtype: DType,
     transposed: [bool; 2],
     /// The rank and the extents of the right operands.
@@ -44,11 +44,11 @@ struct Shared {
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    let branches = Branches::of_control_flow(graph, &order);
+    let branches = Branches::of(graph, &order);
     let mut groups: Vec<(Shared, Vec<NodeId>)> = Vec::new();
     let mut known: FxHashMap<Shared, usize> = FxHashMap::default();
     for id in order.iter().copied() {
-        if let Some(key) = shared(graph, branches.as_ref(), id) {
+        if let Some(key) = shared(graph, &branches, id) {
             let at = *known.entry(key.clone()).or_insert_with(|| {
                 groups.push((key, Vec::new()));
                 groups.len() - 1
@@ -58,9 +58,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     }
     for (key, products) in groups {
         for products in products.chunks(MOST_RESULTS).filter(|products| products.len() > 1) {
-            let reads =
-                |id: &NodeId| graph.node(*id).inputs().iter().any(|i| products.contains(&i.node));
-            if !products.iter().any(reads) && graph.is_convex(products) {
+            if graph.are_siblings(products).is_ok() {
                 replace(graph, &key, products);
             }
         }
@@ -69,7 +67,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 }
 
 /// The properties of a product, if it may be joined.
-fn shared(graph: &Graph, branches: Option<&Branches>, id: NodeId) -> Option<Shared> {
+fn shared(graph: &Graph, branches: &Branches, id: NodeId) -> Option<Shared> {
     let product = MatrixProduct::of(graph, id)?;
     let shape = |tensor: Output| {
         let shape = graph.info(tensor).shape.clone()?;
@@ -84,7 +82,7 @@ fn shared(graph: &Graph, branches: Option<&Branches>, id: NodeId) -> Option<Shar
     Some(Shared {
         left,
         device: graph.node(id).device().to_owned(),
-        conditions: branches.map(|branches| branches.conditions(id)),
+        conditions: branches.conditions(id),
         dtype: product.dtype,
         transposed: product.transposed,
         right: shape(right)?,

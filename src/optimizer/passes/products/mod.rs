@@ -7,8 +7,6 @@
 //! product over a longer index: [`added`]. A product may store both an activation and its argument:
 //! [`argument`].
 
-use crate::optimizer::graph::{Graph, NodeId};
-
 pub mod added;
 pub mod argument;
 pub mod column_sums;
@@ -16,10 +14,3 @@ pub mod joined;
 mod product;
 pub mod quantized;
 pub mod summed;
-
-/// Whether it is certain that no path leads from either node to the other. Only then can one node
-/// compute both.
-fn are_independent(graph: &Graph, a: NodeId, b: NodeId) -> bool {
-    let uses = |user: NodeId, used: NodeId| graph.used(user).any(|id| id == used);
-    !uses(a, b) && !uses(b, a) && graph.is_convex(&[a, b])
-}

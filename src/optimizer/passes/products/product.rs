@@ -27,9 +27,7 @@ impl MatrixProduct {
             "MatMul" | "_WgpuFusedMatMul" => ["transpose_a", "transpose_b"],
             _ => return None,
         };
-        if !is_free(graph, id) {
-            return None;
-        }
+        graph.may_move(id).ok()?;
         let dtype = node.dtype("T").filter(|t| t.is_float())?;
         let transposed = names.map(|name| node.attr(name).and_then(Attr::bool).unwrap_or(false));
         let [left, right, extras @ ..] = node.inputs() else { return None };
@@ -65,10 +63,4 @@ impl MatrixProduct {
             ("expression", self.expression.clone().into()),
         ]
     }
-}
-
-/// Whether a node may be fused into another one.
-pub(super) fn is_free(graph: &Graph, id: NodeId) -> bool {
-    let node = graph.node(id);
-    node.on_wgpu() && !graph.is_preserved(id) && node.controls().is_empty()
 }

@@ -54,8 +54,8 @@ impl Summed {
     fn at(graph: &Graph, product: NodeId) -> Option<Self> {
         let node = graph.node(product);
         let flag = |name: &str| node.attr(name).and_then(Attr::bool).unwrap_or(false);
-        let ours = |id: NodeId| graph.node(id).on_wgpu() && !graph.is_preserved(id);
-        if node.op() != "BatchMatMulV2" || !ours(product) || !flag("adj_x") || flag("adj_y") {
+        graph.may_go(product).ok()?;
+        if node.op() != "BatchMatMulV2" || !flag("adj_x") || flag("adj_y") {
             return None;
         }
         node.dtype("T").filter(|t| t.is_float())?;
@@ -70,9 +70,8 @@ impl Summed {
         let [sum] = graph.users(product) else { return None };
         let reduction = graph.node(*sum);
         let whole = reduction.op() == "Sum"
-            && ours(*sum)
-            && reduction.device() == node.device()
-            && reduction.controls().is_empty()
+            && graph.share_device(*sum, product).is_ok()
+            && graph.may_move(*sum).is_ok()
             && reduction.inputs()[0] == Output { node: product, port: 0 }
             && reduction.attr("keep_dims").and_then(Attr::bool) == Some(false);
         let over_batch = || over_batch(graph, *reduction.inputs().get(1)?, x_lead.len() - 1);

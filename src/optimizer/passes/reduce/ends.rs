@@ -68,7 +68,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     }
     for reduction in all.into_iter().filter(|r| r.nodes.len() > 1) {
         // A pair that was joined before may have made a path from one to the other.
-        if graph.are_independent(&reduction.nodes) {
+        if graph.are_siblings(&reduction.nodes).is_ok() {
             replace(graph, reduction);
         }
     }
@@ -78,7 +78,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 /// The reduction of a node and its axes, if it may be joined with others.
 fn reduction(graph: &Graph, id: NodeId) -> Option<(ReducedAxes, Reduction)> {
     let node = graph.node(id);
-    if node.op() != OP || !node.on_wgpu() || graph.is_preserved(id) || !node.controls().is_empty() {
+    if node.op() != OP || graph.may_move(id).is_err() {
         return None;
     }
     let text = |name: &str| node.attr(name).and_then(Attr::string);
@@ -150,7 +150,7 @@ impl Reduction {
         let small = both.inputs.len() <= MOST_INPUTS
             && states.planes() <= MAX_PLANES
             && states.types().len() <= MAX_OUTPUTS;
-        (small && graph.are_independent(&both.nodes)).then_some(both)
+        (small && graph.are_siblings(&both.nodes).is_ok()).then_some(both)
     }
 
     /// The accumulators, if they have one type.

@@ -36,8 +36,8 @@ pub struct EpilogueNodes {
 /// The place at which an epilogue is searched.
 pub struct Search<'g> {
     pub graph: &'g Graph,
-    /// The conditions under which nodes run, if not all of them run.
-    pub branches: Option<&'g Branches>,
+    /// The conditions under which nodes run.
+    pub branches: &'g Branches,
     /// Nodes that only updates of variables read.
     pub updates: &'g FxHashSet<NodeId>,
     /// The weight of the reduced values.
@@ -137,11 +137,9 @@ impl Search<'_> {
         let graph = self.graph;
         let node = graph.node(id);
         let info = graph.info(Output { node: id, port: 0 });
-        let own = node.on_wgpu()
-            && node.device() == graph.node(self.region[0]).device()
-            && !graph.is_preserved(id)
-            && self.branches.is_none_or(|branches| branches.agree(id, self.region[0]));
-        if !own
+        let root = self.region[0];
+        if graph.may_join(id, root).is_err()
+            || self.branches.run_together(id, root).is_err()
             || self.updates.contains(&id)
             || !same_elements(info, self.kept)
             || follower(graph, id).is_none()

@@ -45,17 +45,14 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     shapes::read_further_up(graph, &order);
     sequence::join(graph, &order)?;
     let Some(order) = graph.order() else { return Ok(()) };
-    let branches = Branches::of_control_flow(graph, &order);
-    let run_alike = |nodes: &[NodeId]| {
-        branches.as_ref().is_none_or(|b| nodes.iter().all(|id| b.agree(nodes[0], *id)))
-    };
+    let branches = Branches::of(graph, &order);
     let mut regions: Vec<Region> = Vec::new();
     let mut taken: FxHashSet<NodeId> = FxHashSet::default();
     for found in [moments, reduction] {
         for id in order.iter() {
             if let Some((root, over)) = found(graph, *id)
                 && root.nodes.iter().all(|n| !taken.contains(n))
-                && run_alike(&root.nodes)
+                && root.nodes.iter().all(|n| branches.agree(*id, *n))
             {
                 taken.extend(&root.nodes);
                 let space = graph.info(root.tensor(graph)).clone();
@@ -66,9 +63,9 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     let updates = epilogue::updates(graph, &order);
     // The last ones come first: nodes after them may read values that the epilogue of an earlier
     // region takes in.
-    for region in merged(graph, branches.as_ref(), regions).into_iter().rev() {
+    for region in merged(graph, &branches, regions).into_iter().rev() {
         let Some(mut plan) = region.plan(graph) else { continue };
-        plan.epilogue = region.epilogue(graph, &plan, &updates, branches.as_ref());
+        plan.epilogue = region.epilogue(graph, &plan, &updates, &branches);
         if plan.is_worth_it() {
             region.replace(graph, plan);
         }
@@ -118,7 +115,7 @@ fn maker(graph: &Graph, tensor: Output) -> NodeId {
 }
 
 /// Joins regions that can share a pass and read a common tensor, or outputs of one node.
-fn merged(graph: &Graph, branches: Option<&Branches>, regions: Vec<Region>) -> Vec<Region> {
+fn merged(graph: &Graph, branches: &Branches, regions: Vec<Region>) -> Vec<Region> {
     // Each region, with the nodes that it takes in.
     let mut all: Vec<(Region, Vec<NodeId>)> = Vec::new();
     let mut full: Vec<bool> = Vec::new();
@@ -143,8 +140,7 @@ fn merged(graph: &Graph, branches: Option<&Branches>, regions: Vec<Region>) -> V
         let joined = near.into_iter().find_map(|at| {
             let (other, members) = &all[at];
             let [a, b] = [other, &region].map(|region| region.roots[0].nodes[0]);
-            let alike = branches.is_none_or(|branches| branches.agree(a, b));
-            if !alike || !other.space.same_shape(&region.space) {
+            if branches.run_together(a, b).is_err() || !other.space.same_shape(&region.space) {
                 return None;
             }
             let keep_dims = other.over.keep_dims || region.over.keep_dims;
@@ -238,7 +234,7 @@ impl Region {
         graph: &Graph,
         plan: &Replacement,
         updates: &FxHashSet<NodeId>,
-        branches: Option<&Branches>,
+        branches: &Branches,
     ) -> Option<EpilogueNodes> {
         // All results of an epilogue must have the same shape.
         if self.squeezed().next().is_some() {
@@ -282,10 +278,8 @@ impl Region {
             return Err(Refusal::OtherShape);
         }
         let gone: FxHashSet<NodeId> = vanishing(graph, roots, inside).into_iter().collect();
-        let alone = !graph.is_preserved(id)
-            && graph
-                .readers_in_any_order(output)
-                .all(|(reader, _)| roots.contains(&reader) || gone.contains(&reader));
+        let inside = |reader| roots.contains(&reader) || gone.contains(&reader);
+        let alone = graph.may_go(id).is_ok() && graph.stays_inside(output, inside).is_ok();
         // A node with other readers is recomputed only if it reads a single tensor, and perhaps a
         // shape.
         if !alone && node.inputs().len() > 2 {
@@ -369,15 +363,8 @@ impl Region {
         }
         for id in read {
             // Axes and parameters without other readers are removed.
-            let is_dead = |graph: &Graph| {
-                graph.contains(id)
-                    && graph.node(id).op() == "Const"
-                    && graph.node(id).on_wgpu()
-                    && graph.users(id).is_empty()
-                    && !graph.is_preserved(id)
-            };
-            if is_dead(graph) {
-                graph.remove(id);
+            if graph.contains(id) && graph.node(id).op() == "Const" {
+                graph.remove_unused(id);
             }
         }
     }
@@ -407,11 +394,9 @@ fn vanishing(graph: &Graph, roots: &FxHashSet<NodeId>, inside: &FxHashSet<NodeId
         inside.iter().copied().filter(|id| !graph.is_preserved(*id)).collect();
     gone.sort_unstable();
     loop {
-        let read_outside = |id: &NodeId| {
-            graph
-                .readers_in_any_order(Output { node: *id, port: 0 })
-                .any(|(user, _)| !roots.contains(&user) && !gone.contains(&user))
-        };
+        let inside = |user| roots.contains(&user) || gone.contains(&user);
+        let read_outside =
+            |id: &NodeId| graph.stays_inside(Output { node: *id, port: 0 }, inside).is_err();
         let Some(at) = gone.iter().position(read_outside) else { return gone };
         gone.remove(at);
     }

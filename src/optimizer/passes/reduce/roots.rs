@@ -46,9 +46,7 @@ pub struct ReducedAxes {
 /// The reduction of a node, if its axes are known.
 pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, ReducedAxes)> {
     let Fold { reduction, dtype, axes, keep_dims } = Fold::of(graph, id).ok()?;
-    if graph.is_preserved(id) {
-        return None;
-    }
+    graph.may_go(id).ok()?;
     let root = Root {
         name: reduction.op,
         nodes: vec![id],
@@ -70,15 +68,10 @@ pub fn reduction(graph: &Graph, id: NodeId) -> Option<(Root, ReducedAxes)> {
 /// from the mean over the same axes, written with `SquaredDifference`, or with `Sub` and `Square`.
 pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, ReducedAxes)> {
     let (variance, over) = reduction(graph, id)?;
-    let own = |n: NodeId| {
-        let node = graph.node(n);
-        node.on_wgpu() && node.device() == over.device && !graph.is_preserved(n)
-    };
     let only = |n: NodeId, reader: NodeId| {
-        own(n)
-            && graph
-                .readers_in_any_order(Output { node: n, port: 0 })
-                .all(|(user, _)| user == reader)
+        let inside = |user| user == reader;
+        graph.may_join(n, id).is_ok()
+            && graph.stays_inside(Output { node: n, port: 0 }, inside).is_ok()
     };
     if variance.name != "Mean" || !variance.dtype.is_float() {
         return None;
@@ -108,8 +101,8 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, ReducedAxes)> {
             mean = graph.node(mean).inputs()[0].node;
         }
         let (root, of_mean) = reduction(graph, mean)?;
-        let mut readers = graph.readers_in_any_order(Output { node: mean, port: 0 });
-        let unread = readers.all(|(user, _)| nodes.contains(&user));
+        let mean_value = Output { node: mean, port: 0 };
+        let unread = graph.stays_inside(mean_value, |user| nodes.contains(&user)).is_ok();
         // The mean must keep its axes, for it is subtracted. The two outputs have the same shape
         // unless one is not used.
         let alike = of_mean.keep_dims && (over.keep_dims || unread);

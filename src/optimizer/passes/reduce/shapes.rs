@@ -7,11 +7,10 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 /// Makes every `Shape` read the tensor furthest up a chain of elementwise nodes.
 pub fn read_further_up(graph: &mut Graph, order: &[NodeId]) {
     for id in order {
-        let node = graph.node(*id);
-        if node.op() != "Shape" || !node.on_wgpu() || graph.is_preserved(*id) {
+        if graph.node(*id).op() != "Shape" || graph.may_go(*id).is_err() {
             continue;
         }
-        let mut tensor = node.inputs()[0];
+        let mut tensor = graph.node(*id).inputs()[0];
         while let Some(above) = above(graph, tensor) {
             tensor = above;
         }

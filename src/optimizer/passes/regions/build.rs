@@ -102,10 +102,7 @@ pub fn replace(graph: &mut Graph, members: &[Member], checks: bool) -> Result<Ar
         graph.add_control(name, id);
     }
     for id in region.constants {
-        let is_unused = graph.contains(id) && graph.users(id).is_empty() && !graph.is_preserved(id);
-        if is_unused && graph.node(id).on_wgpu() {
-            graph.remove(id);
-        }
+        graph.remove_unused(id);
     }
     Ok(graph.original(id).name)
 }

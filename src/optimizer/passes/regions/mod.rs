@@ -159,8 +159,7 @@ struct Levels<'g> {
 
 impl<'g> Levels<'g> {
     fn of(graph: &'g Graph, order: &[NodeId], members: &FxHashMap<NodeId, Member>) -> Self {
-        let branches = Branches::of_control_flow(graph, order);
-        let conditions = |id| branches.as_ref().map_or(0, |branches| branches.conditions(id));
+        let branches = Branches::of(graph, order);
         let mut all =
             Self { kinds: vec![None; graph.capacity()], levels: vec![0; graph.capacity()] };
         // Whether members of its kind and level change variables on a path to the node.
@@ -171,7 +170,8 @@ impl<'g> Levels<'g> {
                 Some(member) => Some(member.role),
                 None => is_region(graph, *id).then_some(Role::Computes),
             };
-            let kind = role.map(|_| (graph.node(*id).device(), graph.frame(*id), conditions(*id)));
+            let kind = role
+                .map(|_| (graph.node(*id).device(), graph.frame(*id), branches.conditions(*id)));
             let before = || graph.preceding(*id).filter(|used| !graph.is_back_edge(*used, *id));
             let level = before()
                 .map(|used| {

@@ -58,8 +58,7 @@ fn is_too_long(rows: Option<usize>, columns: usize) -> bool {
 impl Space {
     /// Whether the node is a reduction on our device that may start a region.
     pub fn may_seed(graph: &Graph, id: NodeId) -> bool {
-        let node = graph.node(id);
-        node.on_wgpu() && reduction(node.op()).is_some() && !graph.is_preserved(id)
+        reduction(graph.node(id).op()).is_some() && graph.may_go(id).is_ok()
     }
 
     /// The rows that the node `seed` reduces.
@@ -116,7 +115,7 @@ impl Space {
     /// The role of the node in a program over these rows, if it can be part of one.
     pub fn role(&self, graph: &Graph, id: NodeId) -> Option<(Role, Extent)> {
         let node = graph.node(id);
-        if node.device() != self.device || !node.on_wgpu() || graph.is_preserved(id) {
+        if node.device() != self.device || graph.may_go(id).is_err() {
             return None;
         }
         let info = graph.info(Output { node: id, port: 0 });

@@ -24,7 +24,7 @@ use region::{Region, Scene};
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(nodes) = graph.order() else { return Ok(()) };
-    let branches = Branches::of_control_flow(graph, &nodes);
+    let branches = Branches::of(graph, &nodes);
     // Gradients come first, for they are last in the order. They recompute cheap values, so that
     // the forward pass need not keep these.
     for seed in
@@ -33,7 +33,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         if !graph.contains(seed) {
             continue;
         }
-        if let Some((region, new)) = plan(graph, branches.as_ref(), seed) {
+        if let Some((region, new)) = plan(graph, &branches, seed) {
             replace(graph, &region, new);
         }
     }
@@ -41,7 +41,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 }
 
 /// The region around `seed`, and its replacement.
-fn plan(graph: &Graph, branches: Option<&Branches>, seed: NodeId) -> Option<(Region, Replacement)> {
+fn plan(graph: &Graph, branches: &Branches, seed: NodeId) -> Option<(Region, Replacement)> {
     let space = Space::of(graph, seed)?;
     let scene = Scene::new(graph, branches, &space);
     let region = scene.region(seed)?;

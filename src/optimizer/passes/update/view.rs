@@ -54,8 +54,7 @@ impl View<'_> {
 
     /// Whether two nodes run on the same device under the same conditions.
     pub fn together(&self, a: NodeId, b: NodeId) -> bool {
-        self.graph.node(a).device() == self.graph.node(b).device()
-            && self.branches.conditions(a) == self.branches.conditions(b)
+        self.graph.share_device(a, b).is_ok() && self.branches.run_together(a, b).is_ok()
     }
 
     /// The scalar function of an elementwise node. Its output must have these extents, and each
@@ -63,7 +62,7 @@ impl View<'_> {
     pub fn call(&self, id: NodeId, dims: &[usize]) -> Option<Scalar> {
         let node = self.graph.node(id);
         let output = self.graph.info(Output { node: id, port: 0 });
-        if !output.has_dims(dims) || self.graph.is_preserved(id) || !node.on_wgpu() {
+        if !output.has_dims(dims) || self.graph.may_go(id).is_err() {
             return None;
         }
         let scalar = Meaning::of(node).scalar().filter(|s| !s.is_sum)?;

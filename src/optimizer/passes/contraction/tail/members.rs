@@ -31,7 +31,6 @@ fn is_row(info: &TensorInfo, other: &TensorInfo) -> bool {
 /// computing them again. Such a node may wait only for nodes of the tail: gradients wait for the
 /// gradient before them.
 pub(super) fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxHashSet<NodeId> {
-    let device = graph.node(root.id).device();
     let mut sides = FxHashSet::default();
     let mut open: Vec<NodeId> = tail.iter().copied().collect();
     while let Some(reader) = open.pop() {
@@ -46,9 +45,8 @@ pub(super) fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxH
             };
             if !known
                 && sides.len() < MAX_NODES
-                && node.device() == device
+                && graph.may_join(id, root.id).is_ok()
                 && node.controls().iter().all(inside)
-                && !graph.is_preserved(id)
                 && row(graph, id).is_some_and(|scalar| {
                     let info = graph.info(*input);
                     info.same_shape(shape) || scalar.is_cheap() && is_row(info, shape)
@@ -76,7 +74,6 @@ pub(super) fn followers(graph: &Graph, root: &Root) -> Vec<NodeId> {
     let mut found = Vec::new();
     while let Some((_, id)) = ahead.pop_first() {
         let node = graph.node(id);
-        let same_device = node.device() == graph.node(root.id).device();
         let known = match Meaning::of(node) {
             Meaning::Bias(_) | Meaning::View => true,
             Meaning::Scalar(scalar) if scalar.is_sum => scalar.calls < MAX_TERMS,
@@ -85,7 +82,7 @@ pub(super) fn followers(graph: &Graph, root: &Root) -> Vec<NodeId> {
             }
             _ => norm::is_inference(node),
         };
-        if !same_device || !known || graph.is_preserved(id) || found.len() == MAX_NODES {
+        if !known || graph.may_join(id, root.id).is_err() || found.len() == MAX_NODES {
             continue;
         }
         found.push(id);

@@ -3,7 +3,7 @@
 use crate::dtype::DType;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
-use crate::optimizer::passes::products::product::{MatrixProduct, is_free};
+use crate::optimizer::passes::products::product::MatrixProduct;
 
 /// Such an einsum.
 pub struct EinsumProduct {
@@ -22,7 +22,8 @@ impl EinsumProduct {
     /// The einsum of a node.
     pub fn of(graph: &Graph, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
-        let ([left, right], true) = (node.inputs(), node.op() == "Einsum" && is_free(graph, id))
+        let ([left, right], true) =
+            (node.inputs(), node.op() == "Einsum" && graph.may_move(id).is_ok())
         else {
             return None;
         };

@@ -7,7 +7,6 @@ use crate::kernels::contract::weights::CodePacking;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::emit::fused;
 use crate::optimizer::graph::{Graph, NodeId, Output};
-use crate::optimizer::passes::products::product::is_free;
 use crate::optimizer::passes::reshape::reshape;
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 use crate::tensor::HostTensor;
@@ -26,7 +25,9 @@ impl Lookup {
     /// The lookup that a node is.
     pub fn of(graph: &Graph, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
-        let ([params, _, axis], true) = (node.inputs(), is_free(graph, id)) else { return None };
+        let ([params, _, axis], true) = (node.inputs(), graph.may_move(id).is_ok()) else {
+            return None;
+        };
         let of_rows = node.op() == "GatherV2"
             && node.attr("batch_dims").and_then(Attr::int).unwrap_or(0) == 0
             && graph.constant(*axis)?.to_i64().ok()? == [0];

@@ -91,10 +91,8 @@ impl Growth<'_, '_> {
         if !self.can_join(id) || self.detours(id, down) {
             return false;
         }
-        // The program runs once all its inputs exist, so that an input that exists in one branch
-        // alone would take the other results away.
-        if !self.scene.run_alike(self.seed, id) {
-            self.scene.graph.refuse("rowwise", id, self.seed, Refusal::OtherConditions);
+        if let Err(refusal) = self.scene.branches.run_together(self.seed, id) {
+            self.scene.graph.refuse("rowwise", id, self.seed, refusal);
             return false;
         }
         self.region.members.insert(id);

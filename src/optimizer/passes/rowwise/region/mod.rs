@@ -41,8 +41,8 @@ pub struct Scene<'g> {
     pub graph: &'g Graph,
     /// The rows.
     pub space: &'g Space,
-    /// The conditions under which nodes run, if not all of them run.
-    branches: Option<&'g Branches>,
+    /// The conditions under which nodes run.
+    branches: &'g Branches,
     /// Roles and tensors found so far.
     roles: RefCell<FxHashMap<NodeId, Option<(Role, Extent)>>>,
     tensors: RefCell<FxHashMap<NodeId, Vec<Output>>>,
@@ -50,13 +50,8 @@ pub struct Scene<'g> {
 
 impl<'g> Scene<'g> {
     /// A scene for a graph, the conditions of its nodes, and rows.
-    pub fn new(graph: &'g Graph, branches: Option<&'g Branches>, space: &'g Space) -> Self {
+    pub fn new(graph: &'g Graph, branches: &'g Branches, space: &'g Space) -> Self {
         Self { graph, space, branches, roles: RefCell::default(), tensors: RefCell::default() }
-    }
-
-    /// Whether two nodes run under the same conditions.
-    fn run_alike(&self, a: NodeId, b: NodeId) -> bool {
-        self.branches.is_none_or(|branches| branches.agree(a, b))
     }
 
     /// The role of a node in a program.

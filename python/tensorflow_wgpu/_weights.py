@@ -24,7 +24,7 @@ from tensorflow_wgpu._library import device_type
 from tensorflow_wgpu._placement import kernel_types, runs_on, type_of
 
 #: The bytes of a piece. Values of two pieces and more go in pieces.
-PIECE = 4 << 20
+PIECE = 8 << 20
 
 #: The modes in which Keras quantizes with NumPy.
 _MODES = ("int8", "int4")

@@ -16,7 +16,7 @@ from support import CPU, DEVICE, WGPU
 from tensorflow_wgpu._weights import PIECE
 
 #: Layers of equal size, and a larger one like a language model's embeddings.
-LAYERS, WIDTH, VOCABULARY = 8, 256, 1 << 14
+LAYERS, WIDTH, VOCABULARY = 8, 256, 1 << 16
 
 
 def model_of(seed: int) -> keras.Model:
@@ -96,7 +96,7 @@ def test_loading_needs_a_piece_of_a_weight_at_a_time(suffix, tmp_path):
     before = tf.config.experimental.get_memory_info(DEVICE)["current"]
     peak = peak_of(load) - before
     # TensorFlow gives out free memory of up to twice the size that is asked for.
-    assert max(sizes(loaded)) >= 4 * PIECE
+    assert max(sizes(loaded)) > 4 * PIECE
     assert peak <= 2 * PIECE, (peak, max(sizes(loaded)))
     assert all(np.array_equal(got, w) for got, w in zip(loaded.get_weights(), want))
 

@@ -26,6 +26,7 @@ from tensorflow_wgpu import (
     _recurrent_legacy,
     _recurrent_ops,
     _visible,
+    _weights,
 )
 from tensorflow_wgpu._import_hook import Patch, PostImport
 
@@ -65,6 +66,11 @@ PATCHES: dict[str, Patch] = {
     "tensorflow.python.data.experimental.ops.prefetching_ops": _prefetch.patch_prefetching,
     "keras.src.trainers.trainer": _keras.patch_trainer,
     "keras.src.backend.tensorflow.nn": _keras.patch_nn,
+    "keras.src.backend.tensorflow.core": _weights.patch_variable,
+    "keras.src.layers.core.dense": _weights.patch_layer,
+    "keras.src.layers.core.einsum_dense": _weights.patch_layer,
+    "keras.src.layers.core.embedding": _weights.patch_layer,
+    "keras.src.layers.core.reversible_embedding": _weights.patch_layer,
     "tensorflow.python.ops.cudnn_rnn_grad": _recurrent_ops.patch_gradients,
     "keras.src.backend.tensorflow.rnn": _recurrent.patch_rnn,
     "keras.src.layers.rnn.lstm": _recurrent.patch_lstm,

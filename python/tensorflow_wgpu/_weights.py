@@ -1,0 +1,130 @@
+"""Keras 3 on WGPU: weights are loaded and quantized without a second copy of them on the device.
+
+- Keras copies a whole value to the device before it assigns it to a variable. Large values go in
+  pieces instead, straight into the variable's memory.
+- Keras quantizes to int8 and int4 with NumPy, "for memory efficiency", but puts every value between
+  two steps on the device, transposes it there, and gets it back. These values stay in host memory
+  instead, where NumPy makes and reads them.
+
+This affects only Keras's TensorFlow backend, outside of functions.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tensorflow_wgpu._keras import vars_of
+from tensorflow_wgpu._library import device_type
+from tensorflow_wgpu._placement import kernel_types, runs_on, type_of
+
+#: The bytes of a piece. Values of two pieces and more go in pieces.
+PIECE = 8 << 20
+
+#: The modes in which Keras quantizes with NumPy.
+_MODES = ("int8", "int4")
+
+
+def patch_variable(module: types.ModuleType) -> None:
+    """The module of Keras's variables: large values from the host are assigned in pieces."""
+    variable = module.Variable
+    original = variable.assign
+
+    @functools.wraps(original)
+    def assign(self: Any, value: Any) -> Any:
+        if not _goes_in_pieces(module, self, value):
+            return original(self, value)
+        tf = module.tf
+        with tf.device("CPU:0"):
+            tensor = self._convert_to_tensor(value, dtype=self._dtype)
+        if tuple(tensor.shape) != tuple(self.shape):
+            return original(self, value)
+        rows = max(1, PIECE * tensor.shape[0] // _bytes(tf, tensor))
+        for begin in range(0, tensor.shape[0], rows):
+            with tf.device("CPU:0"):
+                piece = tensor[begin : begin + rows]
+            self._value[begin : begin + rows].assign(piece)
+        return tensor
+
+    variable.assign = assign
+
+
+def _goes_in_pieces(module: types.ModuleType, variable: Any, value: Any) -> bool:
+    """Whether a value is so large, and comes from the host, and the variable is on a device."""
+    tf, held = module.tf, variable._value
+    resource = sys.modules["tensorflow.python.ops.resource_variable_ops"].BaseResourceVariable
+    return (
+        isinstance(held, resource)
+        and _bytes(tf, held) >= 2 * PIECE
+        and tf.executing_eagerly()
+        and not module.in_stateless_scope()
+        and type_of(held.device) == device_type()
+        and held.dtype in kernel_types("ResourceStridedSliceAssign", "T")
+        and (
+            type_of(value.device) == "CPU"
+            if isinstance(value, tf.Tensor)
+            else not isinstance(value, (tf.Variable, module.Variable))
+        )
+    )
+
+
+def _bytes(tf: types.ModuleType, tensor: Any) -> int:
+    """The bytes of a tensor or a variable, 0 if its shape is not known."""
+    elements = tensor.shape.num_elements()
+    return (elements or 0) * tf.as_dtype(tensor.dtype).size
+
+
+#: The device that a layer's variables go to while Keras quantizes it.
+_outer = threading.local()
+
+
+@contextmanager
+def _device(name: str | None) -> Iterator[None]:
+    """A scope for eager ops."""
+    with sys.modules["tensorflow"].device(name or None):
+        yield
+
+
+def patch_layer(module: types.ModuleType) -> None:
+    """A module of layers that Keras can quantize: what is between two steps stays on the host."""
+    for layer in vars(module).values():
+        own = vars_of(layer)
+        if {"quantize", "quantized_build"} <= own.keys() and layer.__module__ == module.__name__:
+            layer.quantize = _quantizing_on_the_host(own["quantize"])
+            layer.quantized_build = _building_outside(own["quantized_build"])
+
+
+def _quantizing_on_the_host(original: Any) -> Any:
+    @functools.wraps(original)
+    def quantize(self: Any, mode: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if mode not in _MODES or hasattr(_outer, "device") or not _is_eager_on_wgpu():
+            return original(self, mode, *args, **kwargs)
+        _outer.device = sys.modules["tensorflow.python.eager.context"].context().device_name
+        try:
+            with _device("CPU:0"):
+                return original(self, mode, *args, **kwargs)
+        finally:
+            del _outer.device
+
+    return quantize
+
+
+def _building_outside(original: Any) -> Any:
+    @functools.wraps(original)
+    def quantized_build(*args: Any, **kwargs: Any) -> Any:
+        if not hasattr(_outer, "device"):
+            return original(*args, **kwargs)
+        with _device(_outer.device):
+            return original(*args, **kwargs)
+
+    return quantized_build
+
+
+def _is_eager_on_wgpu() -> bool:
+    backend = sys.modules["keras.src.backend"].backend()
+    return backend == "tensorflow" and runs_on() and sys.modules["tensorflow"].executing_eagerly()

@@ -39,8 +39,8 @@ pub(crate) struct Context {
     failed: Option<String>,
     /// Addresses of the inputs that were read so far, with the inputs' indices.
     seen: SmallVec<[(usize, u64); 4]>,
-    /// Temporaries and variables' values in use.
-    held: SmallVec<[OwnedTensor; 4]>,
+    /// Temporaries and variables' values in use, each with its address.
+    held: SmallVec<[(u64, OwnedTensor); 4]>,
     /// The inputs of the variables whose lock is held, to refuse a deadlock.
     locked: SmallVec<[usize; 2]>,
 }
@@ -108,7 +108,7 @@ impl Context {
 
     /// The position of the tensor at this address among the tensors that are kept alive.
     fn held_at(&self, address: u64) -> Option<usize> {
-        self.held.iter().rposition(|tensor| tensor.address() == address)
+        self.held.iter().rposition(|(own, _)| *own == address)
     }
 
     /// Drops a tensor that is kept alive.
@@ -121,7 +121,7 @@ impl Context {
     /// Makes a tensor that is kept alive the output `o`, with this shape and the output's type.
     pub fn set_held(&self, o: usize, address: u64, dims: &[usize]) -> Result<()> {
         let missing = || Error::Internal(format!("no temporary is at output {o}'s address"));
-        let tensor = &self.held[self.held_at(address).ok_or_else(missing)?];
+        let (_, tensor) = &self.held[self.held_at(address).ok_or_else(missing)?];
         self.set_viewed(o, tensor, dims)
     }
 
@@ -140,9 +140,9 @@ impl Context {
         self.set_output(o, &self.bitcast(tensor, expected, dims)?)
     }
 
-    /// Keeps a tensor alive until the kernel returns.
-    pub fn hold(&mut self, tensor: OwnedTensor) {
-        self.held.push(tensor);
+    /// Keeps a tensor at this address alive until the kernel returns.
+    pub fn hold(&mut self, address: u64, tensor: OwnedTensor) {
+        self.held.push((address, tensor));
     }
 
     /// The dims of a new tensor on the device as the C API takes them, and its bytes. A tensor that

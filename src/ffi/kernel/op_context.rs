@@ -200,7 +200,7 @@ impl OpContext for Context {
         let tensor = self.allocate_temp(dtype, dims)?;
         self.device().note_tensor(dtype, dims);
         let address = tensor.address();
-        self.hold(tensor);
+        self.hold(address, tensor);
         Ok(Tensor::new(dtype, dims, address))
     }
 

@@ -335,7 +335,7 @@ pub(super) fn read(api: &'static CxxApi, ctx: &mut Context, i: usize) -> Result<
     drop(lock);
     drop(variable);
     let view = value.view()?;
-    ctx.hold(value);
+    ctx.hold(view.address, value);
     Ok(view)
 }
 
@@ -370,17 +370,17 @@ pub(super) fn update_all(
     inputs: &[usize],
     update: &mut UpdateAll<'_>,
 ) -> Result<()> {
-    let variables = inputs
-        .iter()
-        .map(|i| Variable::find(api, ctx, *i))
-        .collect::<Result<SmallVec<[_; 4]>>>()?;
+    let mut variables: SmallVec<[Variable; 4]> = SmallVec::with_capacity(inputs.len());
+    for i in inputs {
+        variables.push(Variable::find(api, ctx, *i)?);
+    }
     let mut order: SmallVec<[&Variable; 4]> = variables.iter().collect();
     order.sort_by_key(|v| v.var);
     order.dedup_by_key(|v| v.var);
     let _locks: SmallVec<[Lock<'_>; 4]> = order.iter().map(|v| v.lock()).collect();
-    let mut held: SmallVec<[OwnedTensor; 4]> = SmallVec::new();
+    let mut held: SmallVec<[OwnedTensor; 4]> = SmallVec::with_capacity(order.len());
     // The value of each variable once, in the order of `order`.
-    let mut own: SmallVec<[Tensor; 4]> = SmallVec::new();
+    let mut own: SmallVec<[Tensor; 4]> = SmallVec::with_capacity(order.len());
     let mut replaced: SmallVec<[(&Variable, usize); 4]> = SmallVec::new();
     for variable in &order {
         variable.check_initialized()?;

@@ -190,7 +190,7 @@ pub(super) fn read(api: &'static OfficialApi, ctx: &mut Context, i: usize) -> Re
     let (tensor, _) = locked_tensor(api, ctx, i, false)?;
     drop(lock);
     let view = tensor.view()?;
-    ctx.hold(tensor);
+    ctx.hold(view.address, tensor);
     Ok(view)
 }
 

@@ -129,6 +129,8 @@ pub enum Set {
 pub struct Record {
     pub inputs: Inputs,
     pub steps: Vec<Step>,
+    /// The number of slots at the end.
+    pub slots: usize,
     /// The outputs.
     pub outputs: Vec<(Set, DType, Dims)>,
     /// The inputs of each member, for error messages.
@@ -152,6 +154,7 @@ impl Record {
         Self {
             inputs: Inputs::numbered(number),
             steps: Vec::new(),
+            slots: 0,
             outputs: Vec::new(),
             described: Vec::new(),
             work: 0,
@@ -178,6 +181,7 @@ impl Log {
             record: Record {
                 inputs,
                 steps: Vec::new(),
+                slots: 0,
                 outputs: Vec::new(),
                 described: Vec::new(),
                 work: 0,
@@ -275,6 +279,7 @@ impl Log {
     /// The record of the run, or why there is none.
     pub fn end(mut self, device: &Device) -> std::result::Result<Record, &'static str> {
         self.record.work = self.record.work.max(self.capture.work());
+        self.record.slots = self.slots.len();
         if let Some(why) = self.capture.refused() {
             return Err(why);
         }

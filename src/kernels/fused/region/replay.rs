@@ -20,7 +20,9 @@ pub struct Replay<'r> {
 impl<'r> Replay<'r> {
     /// A run that begins, with these inputs.
     pub fn new(members: &'r Members, record: &'r Record, inputs: &[Tensor]) -> Self {
-        Self { members, record, slots: inputs.to_vec(), copied: false }
+        let mut slots = Vec::with_capacity(record.slots);
+        slots.extend_from_slice(inputs);
+        Self { members, record, slots, copied: false }
     }
 
     /// Takes all steps.

@@ -26,6 +26,9 @@ from tensorflow_wgpu._placement import kernel_types, runs_on, type_of
 #: The bytes of a piece. Values of two pieces and more go in pieces.
 PIECE = 8 << 20
 
+#: The module in which every Keras 3 knows whether assignments are put off.
+_SCOPES = "keras.src.backend.common.stateless_scope"
+
 #: The modes in which Keras quantizes with NumPy.
 _MODES = ("int8", "int4")
 
@@ -62,7 +65,7 @@ def _goes_in_pieces(module: types.ModuleType, variable: Any, value: Any) -> bool
         isinstance(held, resource)
         and _bytes(tf, held) >= 2 * PIECE
         and tf.executing_eagerly()
-        and not module.in_stateless_scope()
+        and not sys.modules[_SCOPES].in_stateless_scope()
         and type_of(held.device) == device_type()
         and held.dtype in kernel_types("ResourceStridedSliceAssign", "T")
         and (
@@ -91,12 +94,17 @@ def _device(name: str | None) -> Iterator[None]:
 
 
 def patch_layer(module: types.ModuleType) -> None:
-    """A module of layers that Keras can quantize: what is between two steps stays on the host."""
-    for layer in vars(module).values():
-        own = vars_of(layer)
-        if {"quantize", "quantized_build"} <= own.keys() and layer.__module__ == module.__name__:
-            layer.quantize = _quantizing_on_the_host(own["quantize"])
-            layer.quantized_build = _building_outside(own["quantized_build"])
+    """A module of layers that Keras can quantize: what is between two steps stays on the host. In
+    an old Keras that cannot, they stay as they are.
+    """
+    own = {layer: vars_of(layer) for layer in vars(module).values() if isinstance(layer, type)}
+    layers = [layer for layer in own if layer.__module__ == module.__name__]
+    if not layers:
+        raise AttributeError("a layer")
+    for layer in layers:
+        if {"quantize", "quantized_build"} <= own[layer].keys():
+            layer.quantize = _quantizing_on_the_host(own[layer]["quantize"])
+            layer.quantized_build = _building_outside(own[layer]["quantized_build"])
 
 
 def _quantizing_on_the_host(original: Any) -> Any:

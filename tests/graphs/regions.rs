@@ -93,6 +93,20 @@ fn nodes_that_no_edge_connects_do_not_wait_for_each_other() {
     assert_eq!(text.matches("_WgpuRegion").count(), 2, "{text}");
 }
 
+/// What goes into a queue comes from no region that waits for what leaves it: no edge between the
+/// two would tell TensorFlow.
+#[test]
+fn nodes_that_wait_for_a_queue_have_regions_of_their_own() {
+    let take = "q = Placeholder -> resource[]
+        y = QueueDequeueV2(q) {component_types: [float32]} @CPU:0 -> float32[4]
+        p = QueueEnqueueV2(q, d) {Tcomponents: [float32]} @CPU:0\n";
+    let chain = [("e", "Exp", "y"), ("f", "Neg", "e"), ("g", "Tanh", "f"), ("h", "Mul", "d, g")];
+    let chain: String = chain.iter().map(|(name, op, inputs)| line(name, op, inputs)).collect();
+    let text = after("regions", &(four() + take + &chain + "out = Custom(h)"));
+    assert!(text.contains("d/region = _WgpuRegion(x)"), "{text}");
+    assert!(text.contains("g/region = _WgpuRegion(y)"), "{text}");
+}
+
 #[test]
 fn branches_have_regions_of_their_own() {
     let branch = |name: &str, input: &str| {

@@ -11,6 +11,10 @@
 //! So a read that comes after a change is of a higher level than the change. A variable whose value
 //! comes into a region from outside is not changed there ([`held`]).
 //!
+//! A node may wait for a value that another node of the step gives without an edge between the two,
+//! such as one that leaves a queue. Nodes of a region wait for the same such nodes: otherwise the
+//! value that goes into the queue could come from the region that waits for it.
+//!
 //! The other passes do not look into regions, so this one runs after them.
 
 mod build;
@@ -37,15 +41,42 @@ const PLUMBING: &[&str] = &[
     "_Retval",
 ];
 
+/// Ops that wait for a value which another node of the step may give without an edge to them.
+const WAITING: &[&str] = &[
+    "AccumulatorTakeGradient",
+    "BarrierTakeMany",
+    "CollectiveBcastRecv",
+    "CollectiveBcastRecvV2",
+    "MapUnstage",
+    "MapUnstageNoKey",
+    "OrderedMapUnstage",
+    "OrderedMapUnstageNoKey",
+    "QueueDequeue",
+    "QueueDequeueMany",
+    "QueueDequeueManyV2",
+    "QueueDequeueUpTo",
+    "QueueDequeueUpToV2",
+    "QueueDequeueV2",
+    "Recv",
+    "ResourceAccumulatorTakeGradient",
+    "SparseAccumulatorTakeGradient",
+    "Unstage",
+    "_HostRecv",
+    "_Recv",
+];
+
 /// The least number of nodes of a region, constants not counted.
 const LEAST: usize = 3;
 /// The number of rounds in which changes of held variables leave their regions. Then all changes
 /// leave, so that time stays linear.
 const ROUNDS: usize = 8;
 
-/// What the nodes of a region have in common: their device, the loop that they are in, and the
-/// conditions under which they run.
-type Kind<'g> = (&'g str, Frame, Conditions);
+/// A set of nodes of [`WAITING`] ops, a bit for each.
+type Waits = u64;
+
+/// What the nodes of a region have in common: their device, the loop that they are in, the
+/// conditions under which they run, and the nodes of [`WAITING`] ops before them.
+type Kind<'g> = (&'g str, Frame, Conditions, Waits);
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -59,7 +90,8 @@ pub fn run_checked(graph: &mut Graph) -> Result<()> {
 
 fn gather(graph: &mut Graph, checks: bool) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    let (regions, outside) = find(graph, &order);
+    let Some(waits) = waits(graph, &order) else { return Ok(()) };
+    let (regions, outside) = find(graph, &order, &waits);
     for (id, why) in outside.into_iter().filter(|(id, _)| is_told(graph, *id)).collect::<Vec<_>>() {
         graph.settle(vec![graph.original(id)], &Err(why));
     }
@@ -84,7 +116,11 @@ fn is_told(graph: &Graph, id: NodeId) -> bool {
 
 /// The regions of a graph, each with its members in the order in which they run, and why the other
 /// nodes are in none.
-fn find(graph: &Graph, order: &[NodeId]) -> (Vec<Vec<Member>>, Vec<(NodeId, Outside)>) {
+fn find(
+    graph: &Graph,
+    order: &[NodeId],
+    waits: &[Waits],
+) -> (Vec<Vec<Member>>, Vec<(NodeId, Outside)>) {
     let mut outside = Vec::new();
     let mut members: FxHashMap<NodeId, Member> = FxHashMap::default();
     for id in order {
@@ -93,7 +129,7 @@ fn find(graph: &Graph, order: &[NodeId]) -> (Vec<Vec<Member>>, Vec<(NodeId, Outs
             Err(why) => outside.push((*id, why)),
         }
     }
-    let mut regions = connected(graph, order, &members);
+    let mut regions = connected(graph, order, waits, &members);
     // Without a change a region may fall into two, so that other values come from outside.
     for round in 0..=ROUNDS {
         let held: Vec<NodeId> =
@@ -111,7 +147,7 @@ fn find(graph: &Graph, order: &[NodeId]) -> (Vec<Vec<Member>>, Vec<(NodeId, Outs
             members.remove(&id);
             outside.push((id, Outside::Held));
         }
-        regions = connected(graph, order, &members);
+        regions = connected(graph, order, waits, &members);
     }
     let is_worth_it = |region: &Vec<NodeId>| {
         region.len() >= LEAST && region.iter().any(|id| members[id].role != Role::Reads)
@@ -128,9 +164,10 @@ fn find(graph: &Graph, order: &[NodeId]) -> (Vec<Vec<Member>>, Vec<(NodeId, Outs
 fn connected(
     graph: &Graph,
     order: &[NodeId],
+    waits: &[Waits],
     members: &FxHashMap<NodeId, Member>,
 ) -> Vec<Vec<NodeId>> {
-    let levels = Levels::of(graph, order, members);
+    let levels = Levels::of(graph, order, waits, members);
     let mut groups = Groups::new(graph);
     for id in members.keys() {
         for used in graph.used(*id).filter(|used| members.contains_key(used)) {
@@ -158,7 +195,12 @@ struct Levels<'g> {
 }
 
 impl<'g> Levels<'g> {
-    fn of(graph: &'g Graph, order: &[NodeId], members: &FxHashMap<NodeId, Member>) -> Self {
+    fn of(
+        graph: &'g Graph,
+        order: &[NodeId],
+        waits: &[Waits],
+        members: &FxHashMap<NodeId, Member>,
+    ) -> Self {
         let branches = Branches::of(graph, order);
         let mut all =
             Self { kinds: vec![None; graph.capacity()], levels: vec![0; graph.capacity()] };
@@ -170,8 +212,10 @@ impl<'g> Levels<'g> {
                 Some(member) => Some(member.role),
                 None => is_region(graph, *id).then_some(Role::Computes),
             };
-            let kind = role
-                .map(|_| (graph.node(*id).device(), graph.frame(*id), branches.conditions(*id)));
+            let kind = role.map(|_| {
+                let conditions = branches.conditions(*id);
+                (graph.node(*id).device(), graph.frame(*id), conditions, waits[id.index()])
+            });
             let before = || graph.preceding(*id).filter(|used| !graph.is_back_edge(*used, *id));
             let level = before()
                 .map(|used| {
@@ -206,6 +250,23 @@ impl<'g> Levels<'g> {
         let of = |id: NodeId| (self.kinds[id.index()], self.levels[id.index()]);
         of(a) == of(b)
     }
+}
+
+/// For each node the nodes of [`WAITING`] ops for which it waits. `None` if the graph has more of
+/// them than a set holds.
+fn waits(graph: &Graph, order: &[NodeId]) -> Option<Vec<Waits>> {
+    let mut all: Vec<Waits> = vec![0; graph.capacity()];
+    let mut count = 0;
+    for id in order {
+        let before = graph.preceding(*id).filter(|used| !graph.is_back_edge(*used, *id));
+        let mut own = before.fold(0, |own, used| own | all[used.index()]);
+        if WAITING.contains(&graph.node(*id).op()) {
+            own |= Waits::checked_shl(1, count)?;
+            count += 1;
+        }
+        all[id.index()] = own;
+    }
+    Some(all)
 }
 
 /// Groups of nodes, each with a node that represents it.

@@ -133,13 +133,16 @@ fn a_replay_on_a_lost_device_is_an_error() {
     }
 }
 
+/// What an allocation does before.
+type Then = fn(&Device) -> Result<(), Error>;
+
 /// A context in which allocations fail, or no input may become an output.
 struct Faulty<'c> {
     ctx: &'c mut dyn OpContext,
     /// The allocations that succeed.
     left: &'c mut usize,
     /// What each later one does before.
-    then: fn(&Device) -> Result<(), Error>,
+    then: Then,
     holds_inputs: bool,
     /// The inputs that became outputs.
     forwarded: &'c mut usize,
@@ -255,7 +258,7 @@ fn faulty(
     session: &mut Session,
     kernel: &dyn Kernel,
     inputs: &[Input],
-    (left, then): (usize, fn(&Device) -> Result<(), Error>),
+    (left, then): (usize, Then),
     holds_inputs: bool,
 ) -> Run {
     let seen = parking_lot::Mutex::new((0, None, None));

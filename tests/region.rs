@@ -118,13 +118,17 @@ fn own_device() -> std::sync::Arc<Device> {
     Device::open(&selection.adapters[0]).expect("a Vulkan driver")
 }
 
+/// The variables of [`STEP`].
+fn two_variables(session: &mut Session) -> [Input; 2] {
+    [[-3.0, -2.0], [0.0, 0.0]]
+        .map(|v| Input::Variable(session.variable(&HostTensor::f32(&[2], &v)).unwrap()))
+}
+
 #[test]
 fn a_replay_on_a_lost_device_is_an_error() {
     let mut session = Session::new(own_device());
     let kernel = region(&session, STEP);
-    let one = session.variable(&HostTensor::f32(&[2], &[-3.0, -2.0])).unwrap();
-    let two = session.variable(&HostTensor::f32(&[2], &[0.0, 0.0])).unwrap();
-    let inputs = [Input::Variable(one), Input::Variable(two)];
+    let inputs = two_variables(&mut session);
     until_replayed(&mut session, &*kernel, &inputs);
     session.device.destroy();
     for _ in 0..2 {
@@ -330,9 +334,7 @@ fn a_device_that_is_lost_during_a_replay_is_an_error() {
     for left in 0..4 {
         let mut session = Session::new(own_device());
         let kernel = region(&session, STEP);
-        let one = session.variable(&HostTensor::f32(&[2], &[-3.0, -2.0])).unwrap();
-        let two = session.variable(&HostTensor::f32(&[2], &[0.0, 0.0])).unwrap();
-        let inputs = [Input::Variable(one), Input::Variable(two)];
+        let inputs = two_variables(&mut session);
         until_replayed(&mut session, &*kernel, &inputs);
         let run = faulty(&mut session, &*kernel, &inputs, (left, lost), false);
         assert!(matches!(run.outputs, Err(Error::Unavailable(_))), "{left}: {run:?}");

@@ -1,7 +1,8 @@
 //! Types and shapes from TensorFlow, and where they disagree around loops.
 //!
 //! TensorFlow infers a loop's shapes by going around it until nothing changes, and can stop too
-//! early: a value that grows with each iteration then has the extents of the first one.
+//! early: a value that grows with each iteration then has the extents of the first one. Such shapes
+//! are forgotten. The pass `lists` infers the shapes of values that keep theirs.
 
 use rustc_hash::FxHashSet;
 
@@ -10,7 +11,7 @@ use super::graph::{Graph, NodeId, Output};
 use super::shape::{Dim, TensorInfo};
 use crate::error::{Error, Result};
 
-/// Asks TensorFlow for ops, types and shapes.
+/// Asks TensorFlow for ops, types and shapes, and forgets shapes that may be wrong.
 ///
 /// # Errors
 /// The errors of TensorFlow.
@@ -33,22 +34,36 @@ pub fn ask(graph: &mut Graph, item: &dyn Item) -> Result<()> {
         };
         graph.set_infos(id, infos);
     }
+    for id in doubted(graph) {
+        let infos = graph.node(id).infos().iter();
+        let infos = infos.map(|info| TensorInfo { shape: None, ..info.clone() }).collect();
+        graph.set_infos(id, infos);
+    }
     Ok(())
 }
 
-/// The nodes whose shapes may be those of a loop's first iteration: a `Merge` with an extent that
-/// one of its inputs has not, or may not have, and all nodes that use its value. They hold until
-/// the graph runs, where kernels look at the shapes that there are, but no constant may be made of
-/// them.
-pub fn doubted(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
-    let mut found: FxHashSet<NodeId> = FxHashSet::default();
-    for id in order {
-        let node = graph.node(*id);
+/// The nodes whose shapes may be those of a loop's first iteration. These are each `Merge` with an
+/// extent that one of its inputs has not, or may not have, and all nodes that compute with its
+/// value, also in later iterations.
+fn doubted(graph: &Graph) -> Vec<NodeId> {
+    let disagrees = |id: &NodeId| {
         let merged = graph.info(Output { node: *id, port: 0 });
-        let disagrees = node.op() == "Merge"
-            && node.inputs().iter().any(|input| !holds(merged, graph.info(*input)));
-        if disagrees || node.inputs().iter().any(|input| found.contains(&input.node)) {
-            found.insert(*id);
+        graph.node(*id).op() == "Merge"
+            && graph.node(*id).inputs().iter().any(|input| !holds(merged, graph.info(*input)))
+    };
+    let mut found: Vec<NodeId> = graph.ids().filter(disagrees).collect();
+    let mut seen: FxHashSet<NodeId> = found.iter().copied().collect();
+    let mut at = 0;
+    while let Some(id) = found.get(at).copied() {
+        at += 1;
+        for user in graph.users(id).iter().copied() {
+            let node = graph.node(user);
+            // A predicate decides where a value goes, not its shape.
+            let shaping = if node.op() == "Switch" { 1 } else { node.inputs().len() };
+            let reads = node.inputs().iter().take(shaping).any(|input| input.node == id);
+            if reads && graph.constant_info(user).is_none() && seen.insert(user) {
+                found.push(user);
+            }
         }
     }
     found
@@ -90,20 +105,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_of_the_first_iteration_is_doubted_with_all_that_uses_it() {
+    fn a_value_of_the_first_iteration_is_doubted_with_all_that_computes_with_it() {
         let text = "start = Placeholder() -> int32[4, 1]
 enter = Enter(start) -> int32[4, 1]
 merge = Merge(enter, next) -> int32[4, 1], int32[]
-other = Merge(enter, same) -> int32[4, 1], int32[]
-same = NextIteration(other) -> int32[4, 1]
 reader = Neg(merge) -> int32[4, 1]
 next = NextIteration(reader) -> int32[4, ?3]
+kept = Merge(enter, same) -> int32[4, 1], int32[]
+same = NextIteration(kept) -> int32[4, 1]
+copy = Merge(enter, last) -> int32[4, 1], int32[]
+last = NextIteration(reader) -> int32[4, 1]
 ";
         let graph = Graph::from_text(text).expect("a graph");
-        let order = graph.order().expect("an order");
-        let found = doubted(&graph, &order);
-        let mut names: Vec<&str> = found.iter().map(|id| graph.node(*id).name()).collect();
+        let mut names: Vec<&str> =
+            doubted(&graph).into_iter().map(|id| graph.node(id).name()).collect();
         names.sort_unstable();
-        assert_eq!(names, ["merge", "next", "reader"]);
+        assert_eq!(names, ["copy", "last", "merge", "next", "reader"]);
     }
 }

@@ -26,7 +26,7 @@ impl Graph {
     /// Checks that a node may go, and that it waits for nothing but its data.
     ///
     /// # Errors
-    /// Those of [`Self::may_go`]; `OtherConditions` for a node that waits.
+    /// `OtherDevice`, `Preserved`, or `OtherConditions` for a node that waits.
     pub fn may_move(&self, id: NodeId) -> Legal {
         self.may_go(id)?;
         check(self.node(id).controls().is_empty(), Refusal::OtherConditions)
@@ -36,7 +36,7 @@ impl Graph {
     /// for it.
     ///
     /// # Errors
-    /// Those of [`Self::may_move`].
+    /// `OtherDevice`, `Preserved`, or `OtherConditions` if one node waits for another.
     pub fn may_move_freely(&self, id: NodeId) -> Legal {
         self.may_go(id)?;
         check(self.is_alone(id), Refusal::OtherConditions)

@@ -11,7 +11,7 @@ pub mod dump;
 pub mod emit;
 pub mod graph;
 pub mod history;
-pub mod inference;
+mod inference;
 pub mod journal;
 pub mod legality;
 pub mod meaning;

@@ -30,7 +30,7 @@ pub enum Outside {
     Unread,
     /// It lacks an attribute or an input of its op.
     Malformed,
-    /// It changes a variable whose value comes into the region from outside.
+    /// It changes a variable, and another node hands the variable's value to the region.
     Held,
     /// Its neighbours are too few, or only read variables.
     Small,

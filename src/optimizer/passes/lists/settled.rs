@@ -5,7 +5,6 @@
 use super::{Shapes, extents};
 use crate::dtype::DType;
 use crate::optimizer::graph::{Graph, NodeId, Output};
-use crate::optimizer::inference;
 use crate::optimizer::passes::cleanup;
 use crate::optimizer::shape::Dim;
 use crate::tensor::HostTensor;
@@ -18,10 +17,9 @@ pub struct Settled {
 
 /// The target shapes of `Reshape`s, and the results of `Cast`s of extents.
 pub fn find(shapes: &Shapes<'_>, order: &[NodeId]) -> Vec<Settled> {
-    let doubted = inference::doubted(shapes.graph, order);
     let value = |id: NodeId| {
         let node = shapes.graph.node(id);
-        if shapes.graph.may_go(id).is_err() || doubted.contains(&id) {
+        if shapes.graph.may_go(id).is_err() {
             return None;
         }
         let input = |i: usize| node.inputs().get(i).copied();

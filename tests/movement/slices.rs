@@ -294,3 +294,56 @@ fn values_are_broadcast_into_slices() {
         fails(&node, &inputs, "Cannot broadcast input shape [2] into final shape [2,3]");
     }
 }
+
+/// Packed elements are written in windows where a tensor exceeds the largest binding, and a slice
+/// that lies in one piece is a copy.
+#[test]
+fn slices_beyond_one_binding_of_packed_elements() {
+    let limit = 4096;
+    let mut small = Session::binding(limit as u64).unwrap();
+    let range = Entry::Range;
+    for dtype in [DType::BF16, DType::I8, DType::Bool] {
+        let dims = &[777, 9][..];
+        let x = data(dtype, dims, 1);
+        assert!(x.bytes.len() > limit + 512);
+        for entries in [
+            vec![range(Some(300), Some(310), 1)],
+            vec![range(Some(3), Some(775), 1)],
+            vec![range(None, None, 1), range(Some(2), Some(7), 1)],
+            vec![range(Some(5), None, 3), range(None, None, 2)],
+            vec![range(Some(770), Some(4), -7), range(Some(8), None, -3)],
+            vec![Entry::Index(500), Entry::Index(3)],
+            vec![range(Some(100), Some(700), 1), Entry::Index(4)],
+        ] {
+            let (out, lists) = numpy(dims, &entries);
+            let value = data(dtype, &out, 2);
+            let picked: Vec<usize> = lists.iter().map(Vec::len).collect();
+            let taken = want_at(&value, &picked);
+            let at = |c: &[usize]| -> Option<Vec<usize>> {
+                c.iter().zip(&lists).map(|(c, l)| l.iter().position(|x| x == c)).collect()
+            };
+            let (node, [b, e, s]) = strided(typed("ResourceStridedSliceAssign", dtype), &entries);
+            let mut want = x.clone();
+            let back = reference(&taken, dims, |c| at(c));
+            let size = dtype.size();
+            for (i, c) in coordinates(dims).into_iter().enumerate() {
+                if at(&c).is_some() {
+                    let here = i * size..(i + 1) * size;
+                    want.bytes[here.clone()].copy_from_slice(&back.bytes[here]);
+                }
+            }
+            let variable = small.variable(&x).unwrap();
+            let inputs = [b.clone(), e.clone(), s.clone(), value.clone()].map(Input::from);
+            let inputs: Vec<Input> =
+                [Input::Variable(variable)].into_iter().chain(inputs).collect();
+            small.run(&node, &inputs).unwrap();
+            let got = small.variable_value(variable).unwrap();
+            assert!(got.bytes == want.bytes, "{dtype} {entries:?}");
+
+            let (node, _) = strided(typed("StridedSliceGrad", dtype), &entries);
+            let shape = i32s(&dims.iter().map(|n| *n as i64).collect::<Vec<_>>());
+            let got = run(&mut small, &node, &[shape, b, e, s, value]).unwrap().remove(0);
+            assert!(got.bytes == back.bytes, "gradient, {dtype} {entries:?}");
+        }
+    }
+}

@@ -71,6 +71,20 @@ def read_safetensors(path: Path):
         yield name, data[begin:end].view("<f4").reshape(told["shape"])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_a_value_beyond_one_binding_is_assigned(dtype):
+    """A software adapter binds 128 MiB at once, and WebGPU promises no more."""
+    shape = (3 * 47, (1 << 20) // tf.as_dtype(dtype).size)
+    value = np.arange(np.prod(shape), dtype="uint64").reshape(shape) % 101
+    value = tf.cast(value, dtype).numpy()
+    with tf.device(WGPU):
+        variable = keras.Variable(tf.zeros(shape, dtype), dtype=dtype, trainable=False)
+        variable.assign(value)
+        rows = [0, 1, 66, 67, 139, 140]
+        for row in rows:
+            np.testing.assert_array_equal(variable._value[row].numpy(), value[row])
+
+
 @pytest.mark.own_process
 @pytest.mark.parametrize("suffix", ["weights.h5", "keras", "safetensors"])
 def test_loading_needs_a_piece_of_a_weight_at_a_time(suffix, tmp_path):

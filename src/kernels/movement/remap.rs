@@ -13,6 +13,7 @@ use super::unit::Unit;
 use super::walk::{copy_strided, window_limit};
 use crate::device::{Device, Grid, declare_program, enum_key_parts};
 use crate::error::Result;
+use crate::kernels::windows;
 use crate::layout::{Iteration, Strides, dense_strides};
 use crate::shader::{Shader, WORKGROUP};
 use crate::tensor::{Dims, Tensor};
@@ -124,13 +125,87 @@ impl Remap {
         let source_empty = self.axes.iter().any(|a| a.extent == 0);
         let too_large = dst.bytes().max(src.bytes()) > window_limit(device);
         let keeps = self.background == Background::Keep;
-        if self.rule == Rule::Place && (source_empty || ((too_large || keeps) && !unit.is_packed()))
-        {
+        if self.rule != Rule::Place {
+            return self.dispatch(device, src, dst);
+        }
+        let map = self.collapsed();
+        if source_empty || (too_large || keeps) && (!unit.is_packed() || map.is_run()) {
             return self.place_box(device, src, dst);
         }
-        let mut map = Mapped { unit, remap: self.collapsed(), src: src.address };
+        if too_large || keeps {
+            return map.in_windows(device, src, dst);
+        }
+        map.dispatch(device, src, dst)
+    }
+
+    fn dispatch(&self, device: &Device, src: &Tensor, dst: &Tensor) -> Result<()> {
+        let mut map =
+            Mapped { unit: Unit::of(src.dtype), remap: self.collapsed(), src: src.address };
         map.widen(dst.address);
         map.dispatch(device, src, dst)
+    }
+
+    /// Whether a collapsed box lies in one piece, in the source and in the output.
+    fn is_run(&self) -> bool {
+        let mut moving = self.axes.iter().filter(|a| a.extent > 1);
+        match (moving.next(), moving.next()) {
+            (None, _) => true,
+            (Some(axis), None) => {
+                let is_last = self.axes.last().is_some_and(|last| std::ptr::eq(last, axis));
+                is_last && axis.step == 1 && axis.stride == 1
+            }
+            _ => false,
+        }
+    }
+
+    /// Enqueues a collapsed placement of packed elements in windows of outermost coordinates, each
+    /// of which is a range of whole words of the output. Where the output keeps its elements, there
+    /// are no windows before and behind the box.
+    fn in_windows(&self, device: &Device, src: &Tensor, dst: &Tensor) -> Result<()> {
+        let (outer, inner) = (self.axes[0], &self.axes[1..]);
+        let row = inner.iter().map(|a| a.out).product::<usize>() * dst.dtype.size();
+        let lanes = Unit::of(dst.dtype).lanes() as usize;
+        let fitting = window_limit(device) as usize / row / lanes * lanes;
+        let box_end = outer.begin + (outer.extent - 1) * outer.step + 1;
+        let (first, end) = match self.background {
+            Background::Keep => {
+                (outer.begin / lanes * lanes, box_end.next_multiple_of(lanes).min(outer.out))
+            }
+            Background::Element(_) => (0, outer.out),
+        };
+        for (first, count) in
+            windows::ranges(end - first, fitting.max(lanes)).map(|(at, count)| (first + at, count))
+        {
+            let skipped = first.saturating_sub(outer.begin).div_ceil(outer.step);
+            let begin = outer.begin + skipped * outer.step;
+            let inside = (first + count).saturating_sub(begin).div_ceil(outer.step);
+            let extent = inside.min(outer.extent.saturating_sub(skipped));
+            let mut axes = SmallVec::from_slice(&self.axes);
+            axes[0] = Axis { out: count, extent, begin: begin.saturating_sub(first), ..outer };
+            let mut window = Self { axes, offset: self.offset, ..*self };
+            if extent > 0 {
+                window.offset += skipped as i64 * outer.stride;
+            } else if self.background == Background::Keep {
+                continue;
+            }
+            let (source, offset) = window.source(src);
+            window.offset = offset;
+            let into =
+                windows::part(dst, first * row / dst.dtype.size(), count * row / dst.dtype.size());
+            window.dispatch(device, &source, &into)?;
+        }
+        Ok(())
+    }
+
+    /// The range of the source that a box of at least one element takes, and the offset there.
+    fn source(&self, src: &Tensor) -> (Tensor, i64) {
+        let reach = |sign: i64| -> i64 {
+            let parts = self.axes.iter().map(|a| (a.extent as i64 - 1).max(0) * a.stride * sign);
+            parts.filter(|part| *part > 0).sum()
+        };
+        let (before, behind) = (reach(-1), reach(1));
+        let first = self.offset - before;
+        (windows::part(src, first as usize, (before + behind + 1) as usize), before)
     }
 
     /// Fills the background first, then makes a strided copy of the box; both handle windows.

@@ -270,6 +270,58 @@ fn sparse_cross_entropy_and_labels_out_of_range() {
     }
 }
 
+/// The fused op computes what the op does with its casts and the product, bit by bit.
+#[test]
+fn fused_cross_entropies_round_like_separate_nodes() {
+    for mut session in sessions() {
+        for dtype in [F32, F16, BF16] {
+            for [rows, cols] in [[5, 1], [6, 10], [9, 100], [3, 2000], [0, 3]] {
+                let x = logits(dtype, &[rows, cols]);
+                let wide = HostTensor::floats(F32, &[rows, cols], &x.to_f64());
+                // One label is out of range.
+                let labels: Vec<i64> =
+                    (0..rows as i64).map(|r| r * 3 % (cols as i64 + 1)).collect();
+                let labels = HostTensor::i64(&[rows], &labels);
+                let node = Node::new("SparseSoftmaxCrossEntropyWithLogits")
+                    .attr("T", F32)
+                    .attr("Tlabels", I64);
+                let plain = session.run(&node, &[wide.into(), labels.clone().into()]).unwrap();
+                let of_rows: Vec<f64> = (0..rows).map(|r| 0.3 - 0.1 * r as f64).collect();
+                for scale in [
+                    None,
+                    Some(HostTensor::floats(F32, &[rows, 1], &of_rows)),
+                    Some(HostTensor::f32(&[], &[0.3])),
+                ] {
+                    let node = Node::new("_WgpuFusedCrossEntropy")
+                        .attr("T", dtype)
+                        .attr("Tlabels", I64)
+                        .attr("Tscale", &[F32][..usize::from(scale.is_some())])
+                        .attr("Tbackprop", dtype);
+                    let of_row = |i: usize| match &scale {
+                        Some(scale) if scale.dims.is_empty() => scale.values::<f32>()[0],
+                        Some(scale) => scale.values::<f32>()[i / cols],
+                        None => 1.0,
+                    };
+                    let gradient = plain[1].values::<f32>().into_iter().enumerate();
+                    let gradient: Vec<f64> =
+                        gradient.map(|(i, g)| f64::from(g * of_row(i))).collect();
+                    let want = HostTensor::floats(dtype, &[rows, cols], &gradient);
+                    let inputs = [x.clone(), labels.clone()].into_iter().chain(scale.clone());
+                    let inputs: Vec<_> = inputs.map(Into::into).collect();
+                    let out = session.run(&node, &inputs).unwrap();
+                    let same = |a: &HostTensor, b: &HostTensor| {
+                        let (a, b) = (a.to_f64(), b.to_f64());
+                        a.len() == b.len()
+                            && a.iter().zip(&b).all(|(a, b)| a == b || a.is_nan() && b.is_nan())
+                    };
+                    assert!(same(&out[0], &plain[0]), "loss of {dtype} {rows} x {cols}");
+                    assert!(same(&out[1], &want), "gradient of {dtype} {rows} x {cols}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn arguments_are_checked() {
     let session = &mut sessions()[0];

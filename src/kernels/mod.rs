@@ -67,7 +67,11 @@ pub struct Family {
 /// The ops that TensorFlow does not have, one list for each file: those that the optimizer emits,
 /// then those that the Python package emits.
 pub fn definitions() -> impl Iterator<Item = &'static OpDefinition> {
-    let lists = fused::DEFINITIONS.iter().chain(&[parked::DEFINITIONS, rnn::DEFINITIONS]);
+    let lists = fused::DEFINITIONS.iter().chain(&[
+        parked::DEFINITIONS,
+        rnn::DEFINITIONS,
+        softmax::DEFINITIONS,
+    ]);
     lists.copied().flatten()
 }
 

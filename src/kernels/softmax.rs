@@ -1,10 +1,15 @@
 //! Softmax, LogSoftmax and both cross entropies, as row programs: one dispatch that goes over each
 //! row three times, in float32 (for float64 in float64), stable for any logits.
+//!
+//! `_WgpuFusedCrossEntropy` is the sparse cross entropy of logits and a gradient in their own type,
+//! as mixed precision has them: without it, the logits, the gradient and the scaled gradient exist
+//! in float32, too. A language model's logits are its largest tensors.
 
 use crate::device::Device;
 use crate::dtype::DType::{self, *};
 use crate::dtype::types;
 use crate::error::{Error, Result};
+use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 use crate::kernels::expression::{Call, Expression, Value};
 use crate::kernels::fused::rowwise::RowKernel;
 use crate::kernels::fused::rowwise::program::{Action, Output, RowProgram, Stage, reduction};
@@ -14,10 +19,36 @@ use crate::kernels::scalar::row::{Reference, Row, case, unary};
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 use crate::{invalid, require};
+use smallvec::{SmallVec, smallvec};
 
 const TYPES: &[DType] = types::FLOATS;
 /// TensorFlow's GPU list has no float64 here.
 const SPARSE_TYPES: &[DType] = types::FLOATS_BUT_F64;
+
+/// The name of the fused sparse cross entropy.
+pub const CROSS_ENTROPY: &str = "_WgpuFusedCrossEntropy";
+
+/// The fused op. Its loss is in float32. The gradient is multiplied by `scale`, if it is given: an
+/// element for each row, of shape `[rows, 1]`, or a single one.
+pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
+    name: CROSS_ENTROPY,
+    inputs: &["logits: T", "labels: Tlabels", "scale: Tscale"],
+    outputs: &["loss: float", "backprop: Tbackprop"],
+    attrs: &[
+        "T: {float, half, bfloat16}",
+        "Tlabels: {int32, int64}",
+        "Tscale: list(type) >= 0",
+        "Tbackprop: {float, half, bfloat16}",
+    ],
+    stateful: false,
+    shape: shapes_of_fused,
+}];
+
+fn shapes_of_fused(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
+    let logits = inputs.shapes.first().cloned().flatten();
+    let rows = logits.as_ref().and_then(|dims| Some(vec![*dims.first()?]));
+    Ok(vec![rows, logits])
+}
 
 /// The exponential of a difference from the largest logit. It is no op: a graph's own `Exp` has
 /// the same bits in every kernel, and takes 123 operations of a vector unit for a vec4 in the two
@@ -64,14 +95,51 @@ pub fn register(r: &mut Registry) {
         .types("T", SPARSE_TYPES)
         .types("Tlabels", types::INDEX)
         .kernel(move |attrs| {
-            let kernel = sparse_cross_entropy(attrs.dtype("T")?, attrs.dtype("Tlabels")?)?;
-            Ok(move |ctx: &mut dyn OpContext| {
-                let (logits, labels) = (ctx.input(0)?, ctx.input(1)?);
-                check_sparse(&logits, &labels)?;
-                let column = [labels.dims[0], 1];
-                kernel.run(ctx, &[logits, labels.reshaped(&column)])
+            let dtype = attrs.dtype("T")?;
+            sparse_kernel(SparseTypes {
+                logits: dtype,
+                labels: attrs.dtype("Tlabels")?,
+                loss: dtype,
+                gradient: dtype,
+                is_scaled: false,
             })
         });
+    r.op(CROSS_ENTROPY)
+        .types("T", SPARSE_TYPES)
+        .types("Tlabels", types::INDEX)
+        .types("Tbackprop", SPARSE_TYPES)
+        .kernel(move |attrs| {
+            let scales = attrs.dtypes("Tscale")?;
+            require!(matches!(scales[..], [] | [F32]), "{CROSS_ENTROPY}: scales of {scales:?}");
+            sparse_kernel(SparseTypes {
+                logits: attrs.dtype("T")?,
+                labels: attrs.dtype("Tlabels")?,
+                loss: F32,
+                gradient: attrs.dtype("Tbackprop")?,
+                is_scaled: !scales.is_empty(),
+            })
+        });
+}
+
+/// The kernel of a sparse cross entropy: inputs logits, labels and, if its gradient is scaled, the
+/// scale.
+fn sparse_kernel(of: SparseTypes) -> Result<impl Fn(&mut dyn OpContext) -> Result<()>> {
+    let kernel = sparse_cross_entropy(of)?;
+    Ok(move |ctx: &mut dyn OpContext| {
+        let (logits, labels) = (ctx.input(0)?, ctx.input(1)?);
+        check_sparse(&logits, &labels)?;
+        let column = [labels.dims[0], 1];
+        let mut inputs: SmallVec<[Tensor; 3]> = smallvec![logits, labels.reshaped(&column)];
+        if of.is_scaled {
+            let scale = ctx.input(2)?;
+            let fits = scale.len() == 1 || scale.dims[..] == column;
+            let shape = shape_text(&scale.dims);
+            require!(fits, "{CROSS_ENTROPY}: a scale of shape {shape} for {} rows", column[0]);
+            let extents = [scale.len(), 1];
+            inputs.push(scale.reshaped(&extents));
+        }
+        kernel.run(ctx, &inputs)
+    })
 }
 
 /// The rows and columns to which logits and labels broadcast.
@@ -126,7 +194,15 @@ pub fn shaders() -> Vec<Shader> {
     let dense = TYPES.iter().map(|t| dense_cross_entropy(*t));
     let sparse = SPARSE_TYPES
         .iter()
-        .flat_map(|t| types::INDEX.iter().map(|labels| sparse_cross_entropy(*t, *labels)));
+        .flat_map(|t| types::INDEX.iter().map(|labels| SparseTypes::of(*t, *labels)));
+    let fused = SPARSE_TYPES.iter().flat_map(|t| {
+        [false, true].map(|is_scaled| SparseTypes {
+            loss: F32,
+            is_scaled,
+            ..SparseTypes::of(*t, I64)
+        })
+    });
+    let sparse = sparse.chain(fused).map(sparse_cross_entropy);
     let kernels = softmaxes.chain(dense).chain(sparse);
     kernels.flat_map(|k| k.expect("the programs of this file are valid").shaders()).collect()
 }
@@ -152,7 +228,7 @@ fn softmax(op: SoftmaxOp, dtype: DType) -> Result<RowKernel> {
     let mut rows = RowProgramBuilder::new(&[dtype], 0);
     let [largest] = rows.reduce(["Max"], |s| Ok([s.logit()?]))?;
     let [sum] = rows.reduce(["Sum"], |s| Ok([s.exponential(largest)?]))?;
-    rows.full(|s| match op {
+    rows.full(dtype, |s| match op {
         SoftmaxOp::Softmax => {
             let exponential = s.exponential(largest)?;
             s.call("RealDiv", &[exponential, sum])
@@ -177,12 +253,12 @@ fn dense_cross_entropy(dtype: DType) -> Result<RowKernel> {
         let (difference, label) = (s.difference(largest)?, label(s)?);
         Ok([s.exponential(largest)?, label, s.call("Mul", &[label, difference])?])
     })?;
-    let loss = rows.row(|s| {
+    let loss = rows.row(dtype, |s| {
         let log = s.call("Log", &[sum])?;
         let all = s.call("Mul", &[log, labels])?;
         s.call("Sub", &[all, weighted])
     })?;
-    rows.full(|s| {
+    rows.full(dtype, |s| {
         let (exponential, label) = (s.exponential(largest)?, label(s)?);
         let share = s.call("RealDiv", &[exponential, sum])?;
         s.call("Sub", &[share, label])
@@ -191,13 +267,36 @@ fn dense_cross_entropy(dtype: DType) -> Result<RowKernel> {
     Ok(rows.kernel("SoftmaxCrossEntropyWithLogits", outputs, Vec::new())?.with_broadcast())
 }
 
+/// The types of a sparse cross entropy.
+#[derive(Debug, Clone, Copy)]
+struct SparseTypes {
+    logits: DType,
+    labels: DType,
+    loss: DType,
+    gradient: DType,
+    /// Whether it multiplies the gradient by a scale of float32 for each row.
+    is_scaled: bool,
+}
+
+impl SparseTypes {
+    /// Those of TensorFlow's op.
+    const fn of(dtype: DType, labels: DType) -> Self {
+        Self { logits: dtype, labels, loss: dtype, gradient: dtype, is_scaled: false }
+    }
+}
+
 /// The same for labels that are the columns of ones, with zeros everywhere else. A label outside
 /// the row's columns gives NaN in the loss and in the row's gradient, as in TensorFlow's GPU
 /// kernel. Only the label's own logit counts for the loss, even where others are infinite.
-fn sparse_cross_entropy(dtype: DType, labels: DType) -> Result<RowKernel> {
-    let (label, column) = (Value::Input(1), Value::Input(2));
+fn sparse_cross_entropy(of: SparseTypes) -> Result<RowKernel> {
+    let SparseTypes { logits, labels, loss: of_loss, gradient: of_gradient, is_scaled } = of;
+    let mut inputs = vec![logits, labels];
+    inputs.extend(is_scaled.then_some(F32));
+    let column = Value::Input(inputs.len() as u32);
+    inputs.push(U32);
+    let (label, scale) = (Value::Input(1), Value::Input(2));
     let (zero, one, nan) = (Value::Constant(0), Value::Constant(1), Value::Constant(2));
-    let mut rows = RowProgramBuilder::new(&[dtype, labels, U32], 3);
+    let mut rows = RowProgramBuilder::new(&inputs, 3);
     // Columns are compared in 32 bits. A label with other bits set is none of them.
     let short = rows.row_of(U32, |s| s.cast(label, U32))?;
     let is_hit = |s: &mut Values| s.call_of("Equal", U32, &[column, short]);
@@ -219,22 +318,27 @@ fn sparse_cross_entropy(dtype: DType, labels: DType) -> Result<RowKernel> {
         let is_short = s.call_of("Equal", labels, &[long, label])?;
         s.call_of("LogicalAnd", Bool, &[is_short, is_there])
     })?;
-    let loss = rows.row(|s| {
+    let loss = rows.row(of_loss, |s| {
         let log = s.call("Log", &[sum])?;
         let loss = s.call("Sub", &[log, own])?;
         s.call("SelectV2", &[is_valid, loss, nan])
     })?;
-    rows.full(|s| {
+    rows.full(of_gradient, |s| {
         let (exponential, hit) = (s.exponential(largest)?, is_hit(s)?);
         let share = s.call("RealDiv", &[exponential, sum])?;
         let label = s.call("SelectV2", &[hit, one, zero])?;
         let gradient = s.call("Sub", &[share, label])?;
-        s.call("SelectV2", &[is_valid, gradient, nan])
+        let gradient = s.call("SelectV2", &[is_valid, gradient, nan])?;
+        if is_scaled { s.call("Mul", &[gradient, scale]) } else { Ok(gradient) }
     })?;
     let outputs = vec![rows.output(loss), Output::Full(0)];
     let constants = vec![0.0, 1.0, f32::NAN];
-    let kernel = rows.kernel("SparseSoftmaxCrossEntropyWithLogits", outputs, constants)?;
-    Ok(kernel.with_columns())
+    let name = if is_scaled || of_loss != logits || of_gradient != logits {
+        CROSS_ENTROPY
+    } else {
+        "SparseSoftmaxCrossEntropyWithLogits"
+    };
+    Ok(rows.kernel(name, outputs, constants)?.with_columns())
 }
 
 /// A row program under construction. Input 0 has the logits.
@@ -297,18 +401,24 @@ impl RowProgramBuilder {
         Ok(self.row_value(dtype))
     }
 
-    /// A value for the row, in the logits' type.
-    fn row(&mut self, value: impl FnOnce(&mut Values) -> Result<Value>) -> Result<Value> {
-        let dtype = self.inputs[0];
+    /// A value for the row, rounded to a type.
+    fn row(
+        &mut self,
+        dtype: DType,
+        value: impl FnOnce(&mut Values) -> Result<Value>,
+    ) -> Result<Value> {
         self.row_of(dtype, |s| {
             let value = value(s)?;
             s.cast(value, dtype)
         })
     }
 
-    /// The elements of the last output, in the logits' type.
-    fn full(&mut self, value: impl FnOnce(&mut Values) -> Result<Value>) -> Result<()> {
-        let dtype = self.inputs[0];
+    /// The elements of the last output, rounded to a type.
+    fn full(
+        &mut self,
+        dtype: DType,
+        value: impl FnOnce(&mut Values) -> Result<Value>,
+    ) -> Result<()> {
         self.stage(Action::Full, |s| {
             let value = value(s)?;
             Ok([s.cast(value, dtype)?])

@@ -10,6 +10,7 @@ mod cleanup;
 mod concat;
 mod contraction;
 mod contraction_int8;
+mod cross_entropy;
 mod elementwise;
 mod folding;
 mod indices;

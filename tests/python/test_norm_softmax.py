@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import graphs
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -49,6 +50,56 @@ def test_cross_entropies(dtype, rng):
     for index in ["int32", "int64"]:
         classes = rng.integers(0, 9, 6).astype(index)
         on_both(sparse, logits, classes, **tolerance)
+
+
+def type_of(node, attr):
+    return tf.as_dtype(node.attr[attr].type).name
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("batch", [None, 6])
+def test_cross_entropy_in_mixed_precision_is_one_node(dtype, batch, rng):
+    """The loss is in float32, the logits and their gradient are not. The gradient has the bits of
+    eager mode.
+    """
+    logits, classes = normal(rng, dtype, 6, 9), rng.integers(0, 9, 6)
+    weights = np.abs(normal(rng, "float32", 6))
+
+    def step(logits, classes, weights):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            wide = tf.cast(logits, "float32")
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(classes, wide)
+            loss = tf.reduce_mean(loss * weights)
+        return loss, tape.gradient(loss, logits)
+
+    function = tf.function(
+        step,
+        input_signature=[
+            tf.TensorSpec((batch, 9), dtype),
+            tf.TensorSpec((batch,), "int64"),
+            tf.TensorSpec((batch,), "float32"),
+        ],
+    )
+    with tf.device(WGPU):
+        arguments = [tf.constant(value) for value in (logits, classes, weights)]
+        eager = step(*arguments)
+        got, nodes = graphs.optimized(function, *arguments)
+    found = graphs.ops(nodes)
+    # In a batch of unknown size the scale has an unknown number of rows, so it stays apart.
+    if batch or dtype != "float32":
+        assert found["_WgpuFusedCrossEntropy"] == 1, found
+        assert not found["SparseSoftmaxCrossEntropyWithLogits"], found
+    casts = [
+        n for n in nodes if n.op == "Cast" and dtype in (type_of(n, "SrcT"), type_of(n, "DstT"))
+    ]
+    assert dtype == "float32" or not casts, casts
+    for one, other in zip(got, eager, strict=True):
+        assert one.dtype == other.dtype
+    np.testing.assert_allclose(got[0], eager[0], rtol=1e-6)
+    np.testing.assert_array_equal(
+        tf.cast(got[1], "float32").numpy(), tf.cast(eager[1], "float32").numpy()
+    )
 
 
 def test_cross_entropy_gradient(rng):

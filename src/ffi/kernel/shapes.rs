@@ -26,7 +26,7 @@ fn definition(slot: usize) -> Option<&'static OpDefinition> {
 }
 
 /// Number of shape functions.
-pub(super) const SLOTS: usize = 32;
+pub(super) const SLOTS: usize = 48;
 
 macro_rules! eight {
     ($base:expr) => {
@@ -43,7 +43,8 @@ macro_rules! eight {
     };
 }
 
-static FUNCTIONS: [[ShapeFn; 8]; SLOTS / 8] = [eight!(0), eight!(8), eight!(16), eight!(24)];
+static FUNCTIONS: [[ShapeFn; 8]; SLOTS / 8] =
+    [eight!(0), eight!(8), eight!(16), eight!(24), eight!(32), eight!(40)];
 
 /// The shape function of definition number `slot`.
 pub(super) fn function(slot: usize) -> Option<ShapeFn> {

@@ -12,6 +12,7 @@ mod carried;
 mod cleanup;
 mod concat;
 mod contraction;
+mod cross_entropy;
 mod elementwise;
 mod folding;
 mod invariants;
@@ -50,6 +51,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "invariants", run: invariants::run },
     Pass { name: "sums", run: products::summed::run },
     Pass { name: "attention", run: attention::run },
+    Pass { name: "cross_entropy", run: cross_entropy::run },
     Pass { name: "recompute", run: recompute::run },
     Pass { name: "contraction", run: contraction::run },
     Pass { name: "quantized", run: products::quantized::run },

@@ -1,0 +1,160 @@
+//! Cross entropies of logits of few bits. In mixed precision the loss is computed in float32, so a
+//! graph has the logits there, the gradient, the gradient times that of the loss, and its rounded
+//! value: four tensors of the logits' size, three of them in float32. One node reads the logits as
+//! they are, and writes the last of these tensors alone
+//! ([`crate::kernels::softmax::CROSS_ENTROPY`]). In float32 the scaled gradient joins the op.
+
+use super::cleanup::is_dead;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::softmax::CROSS_ENTROPY;
+use crate::optimizer::branches::Branches;
+use crate::optimizer::emit::fused;
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::refusal::Refusal;
+use crate::optimizer::shape::{Dim, TensorInfo};
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    let is_loss = |id: &NodeId| graph.node(*id).op() == "SparseSoftmaxCrossEntropyWithLogits";
+    let losses: Vec<NodeId> = order.iter().copied().filter(is_loss).collect();
+    if losses.is_empty() {
+        return Ok(());
+    }
+    let branches = Branches::of(graph, &order);
+    for id in losses {
+        match CrossEntropy::of(graph, &branches, id) {
+            Ok(Some(found)) => found.replace(graph),
+            Ok(None) => {}
+            Err((neighbour, reason)) => graph.refuse("cross_entropy", id, neighbour, reason),
+        }
+    }
+    Ok(())
+}
+
+/// A cross entropy with the nodes around it.
+struct CrossEntropy {
+    /// The op, and the nodes behind its gradient.
+    members: Vec<NodeId>,
+    logits: Output,
+    labels: Output,
+    scale: Option<Output>,
+    /// The gradient that other nodes read.
+    gradient: Output,
+}
+
+impl CrossEntropy {
+    /// The cross entropy of a node; `None` if there is nothing to fuse with it.
+    ///
+    /// # Errors
+    /// The node that cannot be part of it, and why.
+    fn of(
+        graph: &Graph,
+        branches: &Branches,
+        id: NodeId,
+    ) -> Result<Option<Self>, (NodeId, Refusal)> {
+        let node = graph.node(id);
+        let &[given, labels] = node.inputs() else { return Ok(None) };
+        if node.dtype("T") != Some(DType::F32) {
+            return Ok(None);
+        }
+        let mut found = Self {
+            members: vec![id],
+            logits: given,
+            labels,
+            scale: None,
+            gradient: Output { node: id, port: 1 },
+        };
+        if let Some(narrow) = widened(graph, given) {
+            found.logits = narrow;
+        }
+        found.add_scale(graph);
+        found.add_rounding(graph);
+        if found.members.len() == 1 && found.logits == given {
+            return Ok(None);
+        }
+        for member in &found.members {
+            let together = branches.run_together(*member, id);
+            graph.may_join(*member, id).and(together).map_err(|reason| (*member, reason))?;
+        }
+        graph.is_one_node(&found.members).map_err(|reason| (id, reason))?;
+        Ok(Some(found))
+    }
+
+    /// The only node that reads the gradient.
+    fn reader(&self, graph: &Graph) -> Option<NodeId> {
+        let mut readers = graph.readers_in_any_order(self.gradient);
+        let (reader, _) = readers.next()?;
+        readers.next().is_none().then_some(reader)
+    }
+
+    /// Adds the product of the gradient and a value for each row.
+    fn add_scale(&mut self, graph: &Graph) {
+        let Some(reader) = self.reader(graph) else { return };
+        let node = graph.node(reader);
+        let ("Mul", &[a, b]) = (node.op(), node.inputs()) else { return };
+        let scale = if a == self.gradient { b } else { a };
+        let product = Output { node: reader, port: 0 };
+        let (of_scale, rows) = (graph.info(scale), graph.info(self.gradient));
+        let is_column = match (of_scale.shape.as_deref(), rows.shape.as_deref()) {
+            (Some([rows, Dim::Known(1)]), Some([all, _])) => rows == all && *rows != Dim::Unknown,
+            _ => false,
+        };
+        if (is_column || of_scale.is_single()) && graph.info(product).same_shape(rows) {
+            self.members.push(reader);
+            self.scale = Some(scale);
+            self.gradient = product;
+        }
+    }
+
+    /// Adds the rounding of the gradient to the logits' type.
+    fn add_rounding(&mut self, graph: &Graph) {
+        let Some(reader) = self.reader(graph) else { return };
+        let node = graph.node(reader);
+        if node.op() == "Cast" && node.dtype("DstT").is_some_and(is_narrow) {
+            self.members.push(reader);
+            self.gradient = Output { node: reader, port: 0 };
+        }
+    }
+
+    fn replace(&self, graph: &mut Graph) {
+        let id = self.members[0];
+        let loss = Output { node: id, port: 0 };
+        let types = |output: Output| graph.info(output).dtype;
+        let (Some(logits), Some(labels), Some(gradient)) =
+            (types(self.logits), types(self.labels), types(self.gradient))
+        else {
+            return;
+        };
+        let scales: &[DType] = if self.scale.is_some() { &[DType::F32] } else { &[] };
+        let attrs = vec![
+            ("T", logits.into()),
+            ("Tlabels", labels.into()),
+            ("Tscale", scales.into()),
+            ("Tbackprop", gradient.into()),
+        ];
+        let infos: Vec<TensorInfo> =
+            [loss, self.gradient].iter().map(|output| graph.info(*output).clone()).collect();
+        let inputs = [self.logits, self.labels].into_iter().chain(self.scale).collect();
+        let given = graph.node(id).inputs()[0].node;
+        let new = fused(graph, id, "fused_cross_entropy", CROSS_ENTROPY, inputs, attrs, infos);
+        graph.replace_region(&self.members, new, &[(loss, 0), (self.gradient, 1)]);
+        if is_dead(graph, given) {
+            graph.remove(given);
+        }
+    }
+}
+
+/// The tensor of few bits from which a conversion makes the logits.
+fn widened(graph: &Graph, logits: Output) -> Option<Output> {
+    let node = graph.node(logits.node);
+    let narrow = *node.inputs().first()?;
+    let is_cast = node.op() == "Cast" && node.on_wgpu() && node.controls().is_empty();
+    (is_cast && node.dtype("SrcT").is_some_and(is_narrow)).then_some(narrow)
+}
+
+/// Whether a type is one in which models compute, with 16 bits.
+const fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}

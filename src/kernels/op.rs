@@ -177,7 +177,8 @@ pub trait OpContext {
         let _ = temporary;
     }
 
-    /// Makes memory of [`OpContext::temp`] the output `o`, with this type and shape.
+    /// Makes memory of [`OpContext::temp`], or of an output of [`OpContext::forward_or_output`],
+    /// the output `o`, with this type and shape.
     fn output_temp(&mut self, o: usize, temporary: &Tensor) -> Result<()> {
         let _ = temporary;
         Err(Error::Unimplemented(format!("output {o} cannot be a temporary here")))

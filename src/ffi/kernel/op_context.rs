@@ -163,6 +163,8 @@ impl OpContext for Context {
             self.device().note_tensor(dtype, dims);
             self.refresh(address, dtype, dims);
         }
+        // Another output may share it.
+        self.hold(address, output);
         Ok(Tensor::new(dtype, dims, address))
     }
 

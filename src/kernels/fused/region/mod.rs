@@ -106,7 +106,7 @@ impl Kernel for Region {
             known.resize(members.tensors, None);
             known.truncate(members.tensors);
             known.extend(read.into_iter().map(Some));
-            let mut run = Run::new(members, known, log).forwarding(self.records.forward());
+            let mut run = Run::new(members, known, log);
             run.all(ctx)?;
             if let Some(log) = run.finish(ctx)? {
                 self.records.keep(ctx.device(), self.name(), log);
@@ -117,16 +117,13 @@ impl Kernel for Region {
         if kept.is_first_use() && self.checks {
             let seen = replay.rehearse(ctx)?;
             let known = tensors.into_iter().map(Some).collect();
-            let run = Run::new(members, known, None).forwarding(self.records.forward());
-            let mut run = run.expecting(seen);
+            let mut run = Run::new(members, known, None).expecting(seen);
             run.all(ctx)?;
             replay.compare(ctx, |o| run.output(o))?;
             return run.finish(ctx).map(drop);
         }
         replay.steps(ctx)?;
-        if replay.copied {
-            self.records.stop_forwarding();
-        }
+        self.records.replayed(&kept, &replay.forwards);
         replay.finish(ctx)
     }
 }

@@ -103,8 +103,8 @@ pub enum Step {
     Member(usize),
     /// Temporary memory.
     Temporary(DType, Dims),
-    /// The region's output of this number, which takes the place of an input if there is one.
-    Output(usize, DType, Dims, Option<usize>),
+    /// An output of the region that may take the place of an input.
+    Forward(Forward),
     /// A dispatch, and the places of its bindings.
     Dispatch(Box<Captured>, SmallVec<[Place; 8]>),
     /// The member of this number changes variables. Its inputs on the device, each with its slot.
@@ -113,14 +113,33 @@ pub enum Step {
     Release(Slot),
 }
 
+/// Numbers of inputs.
+pub type Candidates = SmallVec<[usize; 4]>;
+
+/// How an output of the region is made that may take the place of an input.
+pub struct Forward {
+    /// The output's number.
+    pub o: usize,
+    pub dtype: DType,
+    pub dims: Dims,
+    /// The inputs.
+    pub inputs: Candidates,
+    /// The input whose place it took in the recorded run.
+    pub from: Option<usize>,
+}
+
+/// For each [`Forward`] of a run the input whose place the output took. TensorFlow decides that:
+/// something else may refer to an input in one run and not in another.
+pub type Forwards = SmallVec<[Option<usize>; 4]>;
+
 /// How an output of the region is set at the end.
 pub enum Set {
     /// It is an input with another shape.
     Input(usize),
     /// It is empty.
     Empty,
-    /// It is a temporary, or the value of a variable.
-    Temporary(Slot),
+    /// It is a temporary, the value of a variable, or another output with another shape.
+    Held(Slot),
     /// It was made by its step.
     Made(Slot),
 }
@@ -128,6 +147,7 @@ pub enum Set {
 /// A run that can be repeated.
 pub struct Record {
     pub inputs: Inputs,
+    pub forwards: Forwards,
     pub steps: Vec<Step>,
     /// The number of slots at the end.
     pub slots: usize,
@@ -153,6 +173,7 @@ impl Record {
     pub fn numbered(number: u32) -> Self {
         Self {
             inputs: Inputs::numbered(number),
+            forwards: Forwards::new(),
             steps: Vec::new(),
             slots: 0,
             outputs: Vec::new(),
@@ -180,6 +201,7 @@ impl Log {
             slots: tensors.iter().map(slot).collect(),
             record: Record {
                 inputs,
+                forwards: Forwards::new(),
                 steps: Vec::new(),
                 slots: 0,
                 outputs: Vec::new(),
@@ -205,6 +227,11 @@ impl Log {
         self.dispatched();
         self.record.steps.push(step);
         self.slots.push((range(tensor), !tensor.is_empty()));
+    }
+
+    /// An output of the region takes the place of this input, or of none.
+    pub fn forwarded(&mut self, from: Option<usize>) {
+        self.record.forwards.push(from);
     }
 
     /// Adds the dispatches since the last step.

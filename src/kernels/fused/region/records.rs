@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
-use super::record::{Inputs, Log, Record};
+use super::record::{Forwards, Inputs, Log, Record};
 use crate::device::Device;
 
 /// The most records of a region.
@@ -15,14 +15,27 @@ const MOST: usize = 8;
 /// How many runs are recorded for nothing before the region is not recorded any more.
 const MOST_FUTILE: u32 = 16;
 
+/// How many replays in turn copy inputs before a record without these copies takes the place of
+/// theirs. In the first iteration of a loop something outside may still refer to a carried value.
+const MOST_COPYING: u32 = 2;
+
 /// A record that is kept.
 pub struct Kept {
     pub record: Record,
     /// Whether it was replayed.
     used: AtomicBool,
+    /// How many replays in turn copied inputs since the record was made or chosen.
+    copying: AtomicU32,
+    /// Whether the next run with these inputs is recorded.
+    is_stale: AtomicBool,
 }
 
 impl Kept {
+    fn new(record: Record) -> Self {
+        let (used, is_stale) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { record, used, copying: AtomicU32::new(0), is_stale }
+    }
+
     /// Notes that it is replayed. Returns whether this is the first time.
     pub fn is_first_use(&self) -> bool {
         !self.used.load(Ordering::Relaxed) && !self.used.swap(true, Ordering::Relaxed)
@@ -35,8 +48,6 @@ pub struct Records {
     kept: Mutex<VecDeque<Arc<Kept>>>,
     /// The runs that were recorded for nothing.
     futile: AtomicU32,
-    /// Whether inputs become outputs in some runs and not in others.
-    copies: AtomicBool,
 }
 
 impl Records {
@@ -51,16 +62,20 @@ impl Records {
         self.futile.load(Ordering::Relaxed) < MOST_FUTILE
     }
 
-    /// Whether inputs may become outputs.
-    pub fn forward(&self) -> bool {
-        !self.copies.load(Ordering::Relaxed)
-    }
-
-    /// Notes that an input could not become an output, as it did when the run was recorded. From
-    /// now on none does, so that no replay copies inputs.
-    pub fn stop_forwarding(&self) {
-        self.copies.store(true, Ordering::Relaxed);
-        self.kept.lock().clear();
+    /// Notes that a record was replayed, and the inputs whose places outputs took. If these are
+    /// others than in the record several times in turn, another record holds from now on.
+    pub fn replayed(&self, kept: &Kept, forwards: &Forwards) {
+        if kept.record.forwards == *forwards {
+            kept.copying.store(0, Ordering::Relaxed);
+            return;
+        }
+        if kept.copying.fetch_add(1, Ordering::Relaxed) + 1 < MOST_COPYING {
+            return;
+        }
+        kept.copying.store(0, Ordering::Relaxed);
+        if !prefer(&mut self.kept.lock(), &kept.record.inputs, forwards) {
+            kept.is_stale.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The record of a run with these inputs.
@@ -76,7 +91,7 @@ impl Records {
             let found = kept.remove(at)?;
             kept.push_back(found);
         }
-        kept.back().cloned()
+        kept.back().filter(|kept| !kept.is_stale.swap(false, Ordering::Relaxed)).cloned()
     }
 
     /// Keeps the record of a run, if it can be repeated.
@@ -98,7 +113,7 @@ impl Records {
     /// the same run.
     fn insert(&self, record: Record) {
         let mut kept = self.kept.lock();
-        if kept.iter().any(|kept| kept.record.inputs == record.inputs) {
+        if prefer(&mut kept, &record.inputs, &record.forwards) {
             return;
         }
         if kept.len() == MOST
@@ -107,8 +122,19 @@ impl Records {
         {
             self.futile.fetch_add(1, Ordering::Relaxed);
         }
-        kept.push_back(Arc::new(Kept { record, used: AtomicBool::new(false) }));
+        kept.push_back(Arc::new(Kept::new(record)));
     }
+}
+
+/// Makes the record with these inputs and forwards the most recently used one. Returns whether
+/// there is one.
+fn prefer(kept: &mut VecDeque<Arc<Kept>>, inputs: &Inputs, forwards: &Forwards) -> bool {
+    let is_it =
+        |kept: &Arc<Kept>| kept.record.forwards == *forwards && kept.record.inputs == *inputs;
+    let found = kept.iter().position(is_it).and_then(|at| kept.remove(at));
+    let is_found = found.is_some();
+    kept.extend(found);
+    is_found
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! A recorded run, once more with other tensors.
 
+use smallvec::SmallVec;
+
 use super::members::{Members, Source};
-use super::record::{Record, Set, Slot, Step};
+use super::record::{Forward, Forwards, Record, Set, Slot, Step};
 use super::rehearsal::{Seen, bytes, differs};
 use super::update::{self, Inputs};
 use crate::error::Result;
@@ -13,8 +15,11 @@ pub struct Replay<'r> {
     members: &'r Members,
     record: &'r Record,
     slots: Vec<Tensor>,
-    /// Whether an input could not become an output, as it did in the recorded run.
-    pub copied: bool,
+    /// The inputs whose places outputs took. For each difference from the record an input was
+    /// copied.
+    pub forwards: Forwards,
+    /// The copies of inputs whose places outputs took. The member that runs reads them.
+    copies: SmallVec<[Tensor; 2]>,
 }
 
 impl<'r> Replay<'r> {
@@ -22,7 +27,7 @@ impl<'r> Replay<'r> {
     pub fn new(members: &'r Members, record: &'r Record, inputs: &[Tensor]) -> Self {
         let mut slots = Vec::with_capacity(record.slots);
         slots.extend_from_slice(inputs);
-        Self { members, record, slots, copied: false }
+        Self { members, record, slots, forwards: Forwards::new(), copies: SmallVec::new() }
     }
 
     /// Takes all steps.
@@ -43,6 +48,7 @@ impl<'r> Replay<'r> {
         let record = self.record;
         let taken = record.steps.iter().try_for_each(|step| {
             if let Step::Member(at) = step {
+                self.copies.drain(..).for_each(|copy| ctx.release(&copy));
                 // Errors of the member before it.
                 ctx.device().check()?;
                 ctx.work_for(&self.members.all[*at].origin, None);
@@ -71,20 +77,9 @@ impl<'r> Replay<'r> {
         match step {
             Step::Member(_) => {}
             Step::Temporary(dtype, dims) => slots.push(ctx.temp(*dtype, dims)?),
-            Step::Output(o, dtype, dims, from) => {
-                let output = match from {
-                    _ if !sets_outputs => ctx.temp(*dtype, dims)?,
-                    Some(input) => ctx.forward_or_output(&[*input], *o, *dtype, dims)?,
-                    None => ctx.output(*o, *dtype, dims)?,
-                };
-                if let Some(input) = from.map(|input| &slots[input])
-                    && input.address != output.address
-                {
-                    // Something else reads the input this time.
-                    self.copied |= sets_outputs;
-                    ctx.device().copy(output.address, input.address, output.bytes())?;
-                }
-                slots.push(output);
+            Step::Forward(make) => {
+                let output = self.forward(ctx, make, sets_outputs)?;
+                self.slots.push(output);
             }
             Step::Dispatch(captured, places) => {
                 let address = |slot: Slot| slots.get(slot).map_or(0, |tensor| tensor.address);
@@ -116,13 +111,45 @@ impl<'r> Replay<'r> {
         Ok(())
     }
 
+    /// Makes an output that may take the place of an input.
+    fn forward(
+        &mut self,
+        ctx: &mut dyn OpContext,
+        make: &Forward,
+        sets_outputs: bool,
+    ) -> Result<Tensor> {
+        let output = if sets_outputs {
+            ctx.forward_or_output(&make.inputs, make.o, make.dtype, &make.dims)?
+        } else {
+            ctx.temp(make.dtype, &make.dims)?
+        };
+        let is_it = |input: &&usize| self.slots[**input].address == output.address;
+        let taken = make.inputs.iter().find(is_it).copied().filter(|_| !output.is_empty());
+        self.forwards.push(taken);
+        if taken == make.from {
+            return Ok(output);
+        }
+        if let Some(input) = taken {
+            // The recorded dispatches read it beside the output.
+            let copy = ctx.temp(make.dtype, &self.slots[input].dims)?;
+            ctx.device().copy(copy.address, output.address, output.bytes())?;
+            self.copies.push(copy.clone());
+            self.slots[input] = copy;
+        }
+        if let Some(input) = make.from {
+            let from = &self.slots[input];
+            ctx.device().copy(output.address, from.address, output.bytes())?;
+        }
+        Ok(output)
+    }
+
     /// Sets the region's outputs.
     pub fn finish(&self, ctx: &mut dyn OpContext) -> Result<()> {
         for (o, (set, dtype, dims)) in self.record.outputs.iter().enumerate() {
             match set {
                 Set::Input(i) => ctx.forward_input(*i, o, dims)?,
                 Set::Empty => drop(ctx.output(o, *dtype, dims)?),
-                Set::Temporary(_) => ctx.output_temp(o, &self.output(o))?,
+                Set::Held(_) => ctx.output_temp(o, &self.output(o))?,
                 Set::Made(_) => {}
             }
         }
@@ -133,7 +160,7 @@ impl<'r> Replay<'r> {
     fn output(&self, o: usize) -> Tensor {
         let (set, dtype, dims) = &self.record.outputs[o];
         let address = match set {
-            Set::Input(slot) | Set::Temporary(slot) | Set::Made(slot) => self.slots[*slot].address,
+            Set::Input(slot) | Set::Held(slot) | Set::Made(slot) => self.slots[*slot].address,
             Set::Empty => 0,
         };
         Tensor::new(*dtype, dims, address)

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use smallvec::{SmallVec, smallvec};
 
 use super::members::{Member, Members, Source};
-use super::record::{Log, Set, Step};
+use super::record::{Candidates, Forward, Log, Set, Step};
 use super::rehearsal::Seen;
 use super::update::{self, Inputs};
 use crate::device::Device;
@@ -27,7 +27,7 @@ enum Owner {
     Variable,
     /// Temporary memory.
     Temporary,
-    /// The region's output of this number.
+    /// The region's output of this number. Others may share it.
     Output(usize),
 }
 
@@ -57,8 +57,6 @@ pub struct Run<'r> {
     buffers: Vec<Buffer>,
     /// The record of this run, if it is to be repeated.
     log: Option<Log>,
-    /// Whether an input may become an output.
-    forwards: bool,
     /// The inputs that the members that change variables must get.
     expected: Option<Seen>,
 }
@@ -83,15 +81,8 @@ impl<'r> Run<'r> {
             values: Vec::with_capacity(members.all.len()),
             buffers,
             log,
-            forwards: true,
             expected: None,
         }
-    }
-
-    /// The same run, in which an input may become an output or may not.
-    #[must_use]
-    pub fn forwarding(self, forwards: bool) -> Self {
-        Self { forwards, ..self }
     }
 
     /// The same run. It fails if a member that changes variables gets other inputs than in the
@@ -193,21 +184,19 @@ impl<'r> Run<'r> {
             let owner = self.buffers[buffer].owner;
             let set = |slot| match owner {
                 Owner::Input(i) => Set::Input(i),
+                Owner::Output(made) if made == o => Set::Made(slot),
                 // All empty tensors may have one address.
-                Owner::Temporary | Owner::Variable if tensor.is_empty() => Set::Empty,
-                Owner::Temporary | Owner::Variable => Set::Temporary(slot),
-                Owner::Output(_) => Set::Made(slot),
+                _ if tensor.is_empty() => Set::Empty,
+                _ => Set::Held(slot),
             };
             if let Some(log) = &mut self.log {
                 log.set(&tensor, set);
             }
             match owner {
                 Owner::Input(i) => ctx.forward_input(i, o, &tensor.dims)?,
-                Owner::Temporary | Owner::Variable if tensor.is_empty() => {
-                    ctx.output(o, tensor.dtype, &tensor.dims)?;
-                }
-                Owner::Temporary | Owner::Variable => ctx.output_temp(o, &tensor)?,
-                Owner::Output(_) => {}
+                Owner::Output(made) if made == o => {}
+                _ if tensor.is_empty() => drop(ctx.output(o, tensor.dtype, &tensor.dims)?),
+                _ => ctx.output_temp(o, &tensor)?,
             }
         }
         Ok(self.log)
@@ -364,10 +353,10 @@ impl MemberContext<'_, '_> {
         Ok(tensor)
     }
 
-    /// The output of the region that output `o` is, if nothing else reads it.
+    /// The output of the region that output `o` is. No member overwrites it.
     fn region_output(&self, o: usize) -> Option<usize> {
         let is_it = |output: &Source| *output == Source::Value(self.at, o);
-        self.run.members.outputs.iter().position(is_it).filter(|_| self.uses(o) == 1)
+        self.run.members.outputs.iter().position(is_it)
     }
 }
 
@@ -401,7 +390,7 @@ impl OpContext for MemberContext<'_, '_> {
         dtype: DType,
         dims: &[usize],
     ) -> Result<Tensor> {
-        let mut inputs: SmallVec<[usize; 4]> = SmallVec::new();
+        let mut inputs = Candidates::new();
         for candidate in candidates {
             let Value { tensor, buffer } = self.value(*candidate)?;
             let fits = tensor.dtype == dtype
@@ -414,7 +403,7 @@ impl OpContext for MemberContext<'_, '_> {
                     self.set(i, tensor.clone(), buffer)?;
                     return Ok(tensor);
                 }
-                Owner::Input(input) if fits && self.run.forwards => inputs.push(input),
+                Owner::Input(input) if fits => inputs.push(input),
                 _ => {}
             }
         }
@@ -427,7 +416,9 @@ impl OpContext for MemberContext<'_, '_> {
                 let is_it =
                     |i: &&usize| known[**i].as_ref().map(|t| t.address) == Some(tensor.address);
                 let from = inputs.iter().find(is_it).copied().filter(|_| !tensor.is_empty());
-                log.allocated(&tensor, Step::Output(o, dtype, tensor.dims.clone(), from));
+                log.forwarded(from);
+                let make = Forward { o, dtype, dims: tensor.dims.clone(), inputs, from };
+                log.allocated(&tensor, Step::Forward(make));
             }
             return self.make(i, tensor, Owner::Output(o));
         }

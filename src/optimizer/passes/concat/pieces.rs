@@ -5,11 +5,16 @@ use crate::kernels::fused::concat::MAX_PARTS;
 use crate::kernels::movement::slice::StridedSpec;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::legality::check;
 use crate::optimizer::meaning::is_view;
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
 /// In place of an extent that is unknown: no bound of a slice reaches it.
 const UNKNOWN: usize = 1 << 40;
+
+/// The ops that join parts: a concatenation, and a change of shape of a `Pack`.
+pub const JOINS: &[&str] = &["ConcatV2", "Reshape"];
 
 /// The ops that take parts of a tensor.
 const PIECES: &[&str] = &["Slice", "Split", "SplitV", "StridedSlice", "Unpack"];
@@ -45,34 +50,46 @@ pub struct Join {
 
 impl Join {
     /// The tensor that `id` makes, if it joins parts: a `ConcatV2`, or a `Reshape` of a `Pack`.
-    pub fn of(graph: &Graph, id: NodeId) -> Option<Self> {
+    ///
+    /// # Errors
+    /// The reason why it cannot be fused with its parts.
+    pub fn of(graph: &Graph, id: NodeId) -> Result<Self, Refusal> {
         let node = graph.node(id);
-        let plain = graph.may_move(id).is_ok();
+        let stack = node.inputs().first().ok_or(Refusal::NoFunction)?.node;
+        let stack = match (node.op(), graph.node(stack).op()) {
+            ("ConcatV2", _) => None,
+            ("Reshape", "Pack") => Some(stack),
+            _ => return Err(Refusal::NoFunction),
+        };
+        graph.may_move(id)?;
+        if let Some(stack) = stack {
+            graph.share_device(stack, id)?;
+            graph.may_move(stack)?;
+            check(graph.users(stack) == [id], Refusal::ReadElsewhere)?;
+        }
+        Self::with(graph, id, stack).ok_or(Refusal::OtherShape)
+    }
+
+    /// The parts and the layout of a tensor.
+    fn with(graph: &Graph, id: NodeId, stack: Option<NodeId>) -> Option<Self> {
+        let node = graph.node(id);
         let whole = graph.info(Output { node: id, port: 0 });
-        let (parts, stack) = match node.op() {
-            "ConcatV2" if plain => (node.inputs().split_last()?.1, None),
-            "Reshape" if plain => {
-                let stack = node.inputs().first()?.node;
-                let own = graph.node(stack).op() == "Pack"
-                    && graph.share_device(stack, id).is_ok()
-                    && graph.may_move(stack).is_ok()
-                    && graph.users(stack) == [id];
-                (graph.node(stack).inputs(), own.then_some(stack))
-            }
-            _ => return None,
+        let parts = match stack {
+            None => node.inputs().split_last()?.1,
+            Some(stack) => graph.node(stack).inputs(),
         };
         let part = graph.info(*parts.first()?);
         let alike = parts.iter().all(|p| graph.info(*p).same_shape(part));
         if !alike || whole.is_empty() || !(2..=MAX_PARTS).contains(&parts.len()) {
             return None;
         }
-        let layout = match node.op() {
-            "ConcatV2" => {
+        let layout = match stack {
+            None => {
                 let axis = axis(graph, *node.inputs().last()?, whole.rank()?)?;
                 let (whole, part) = (whole.clone(), part.clone());
                 Layout { whole, part, axis, count: parts.len(), is_interleaved: false }
             }
-            _ => Layout::stacked(whole, part, parts.len(), graph.node(stack?))?,
+            Some(stack) => Layout::stacked(whole, part, parts.len(), graph.node(stack))?,
         };
         Some(Self { id, layout, parts: parts.to_vec(), stack })
     }

@@ -2,7 +2,6 @@
 //! computed again, and text to compile. Only orders of magnitude matter: the figures are of no
 //! adapter in particular.
 
-use crate::optimizer::graph::{Graph, Output};
 use crate::optimizer::shape::TensorInfo;
 
 /// A time in nanoseconds.
@@ -43,12 +42,6 @@ pub fn compilation(operations: u32) -> Nanos {
 /// is neither written nor read.
 pub fn unwritten(info: &TensorInfo) -> Nanos {
     LAUNCH.saturating_add(transfer(info).saturating_mul(2))
-}
-
-/// The saving of two nodes that become one: a dispatch, and each tensor that both read.
-pub fn shared(graph: &Graph, a: &[Output], b: &[Output]) -> Nanos {
-    let both = a.iter().filter(|tensor| b.contains(tensor));
-    both.map(|tensor| transfer(graph.info(*tensor))).fold(LAUNCH, Nanos::saturating_add)
 }
 
 #[cfg(test)]

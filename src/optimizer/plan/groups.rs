@@ -4,7 +4,10 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use super::Parts;
+use super::cost::{LAUNCH, Nanos, transfer};
+use super::{Fusions, Parts, Planner, Saving};
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::refusal::Refusal;
 
 /// Items, each alone at first. A group has the number of its first item.
 #[derive(Debug)]
@@ -57,7 +60,7 @@ impl<T> Groups<T> {
     }
 
     /// The groups, in the order of their first items.
-    pub fn into_items(self) -> impl DoubleEndedIterator<Item = T> {
+    pub fn into_items(self) -> impl Iterator<Item = T> {
         self.items.into_iter().flatten()
     }
 }
@@ -80,6 +83,71 @@ pub fn pairs<K: Eq + Hash>(
     pairs.sort_unstable_by_key(|[a, b]| (*b, *a));
     pairs.dedup();
     pairs
+}
+
+/// An item that may be fused with others which read the same tensors.
+pub trait Sibling {
+    /// A node of it, for the journal.
+    fn node(&self) -> NodeId;
+
+    /// The tensors that it reads.
+    fn inputs(&self) -> &[Output];
+
+    /// Whether nothing can be added to it.
+    fn is_full(&self) -> bool {
+        false
+    }
+}
+
+/// Items with the question whether one node computes two of them.
+struct Siblings<'g, T, F> {
+    pass: &'static str,
+    graph: &'g Graph,
+    groups: Groups<T>,
+    with: F,
+}
+
+/// Fuses pairs of siblings in the order of what they save: a dispatch, and the tensors that both
+/// read. `with` tells what computes both, or the reason why nothing does.
+pub fn join<T: Sibling>(
+    pass: &'static str,
+    graph: &Graph,
+    items: Vec<T>,
+    pairs: &[[usize; 2]],
+    with: impl Fn(&T, &T) -> Result<T, Refusal>,
+) -> Vec<T> {
+    let mut siblings = Siblings { pass, graph, groups: Groups::new(items), with };
+    Planner::default().fuse(&mut siblings, pairs);
+    siblings.groups.into_items().collect()
+}
+
+impl<T: Sibling, F: Fn(&T, &T) -> Result<T, Refusal>> Fusions for Siblings<'_, T, F> {
+    type Candidate = [usize; 2];
+
+    fn refuse(&self, pair: [usize; 2], refusal: Refusal) {
+        if let Some(pair) = self.groups.pair(pair) {
+            self.graph.refuse(self.pass, pair.map(T::node), refusal);
+        }
+    }
+
+    fn parts(&self, pair: [usize; 2]) -> Parts {
+        self.groups.parts(pair)
+    }
+
+    fn saving(&self, pair: [usize; 2]) -> Option<Saving> {
+        let pair = self.groups.pair(pair).filter(|[a, b]| !a.is_full() && !b.is_full())?;
+        let [a, b] = pair.map(T::inputs);
+        let both = a.iter().filter(|tensor| b.contains(tensor));
+        let read = both.map(|tensor| transfer(self.graph.info(*tensor)));
+        Some(read.fold(LAUNCH, Nanos::saturating_add).into())
+    }
+
+    fn fuse(&mut self, pair: [usize; 2]) -> Result<bool, Refusal> {
+        let Some([a, b]) = self.groups.pair(pair) else { return Ok(false) };
+        let both = (self.with)(a, b)?;
+        self.groups.join(pair, both);
+        Ok(true)
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 
-use super::graph::{Graph, NodeId};
+use super::graph::NodeId;
 use super::refusal::Refusal;
 use cost::Nanos;
 
@@ -40,14 +40,9 @@ impl From<Nanos> for Saving {
 pub trait Fusions {
     /// Two neighbours, or a node that may take in its neighbours.
     type Candidate: Copy;
-    /// The pass's name.
-    const PASS: &'static str;
 
-    /// The graph.
-    fn graph(&self) -> &Graph;
-
-    /// A node of each part, for the journal.
-    fn nodes(&self, candidate: Self::Candidate) -> [NodeId; 2];
+    /// Writes down why the parts of a candidate stay apart.
+    fn refuse(&self, candidate: Self::Candidate, refusal: Refusal);
 
     /// The parts as they are now.
     fn parts(&self, candidate: Self::Candidate) -> Parts;
@@ -62,52 +57,11 @@ pub trait Fusions {
     fn fuse(&mut self, candidate: Self::Candidate) -> Result<bool, Refusal>;
 }
 
-/// Fusions each of which begins at a node and takes in what is around it.
-pub trait Seeds {
-    /// The pass's name.
-    const PASS: &'static str;
-
-    /// The graph.
-    fn graph(&self) -> &Graph;
-
-    /// A neighbour of a node, for the journal.
-    fn neighbour(&self, seed: NodeId) -> Option<NodeId>;
-
-    /// What a fusion at a node saves, as far as that is known before the fusion.
-    fn saving(&self, seed: NodeId) -> Nanos;
-
-    /// Fuses a node with its neighbours.
-    ///
-    /// # Errors
-    /// The reason why not.
-    fn fuse(&mut self, seed: NodeId) -> Result<(), Refusal>;
-}
-
-impl<S: Seeds> Fusions for S {
-    type Candidate = NodeId;
-    const PASS: &'static str = S::PASS;
-
-    fn graph(&self) -> &Graph {
-        Seeds::graph(self)
-    }
-
-    fn nodes(&self, seed: NodeId) -> [NodeId; 2] {
-        [seed, self.neighbour(seed).unwrap_or(seed)]
-    }
-
-    /// Each node is tried once.
-    fn parts(&self, seed: NodeId) -> Parts {
-        [(seed.index(), 1); 2]
-    }
-
-    fn saving(&self, seed: NodeId) -> Option<Saving> {
-        // An earlier fusion may have taken the node in.
-        Seeds::graph(self).contains(seed).then(|| Seeds::saving(self, seed).into())
-    }
-
-    fn fuse(&mut self, seed: NodeId) -> Result<bool, Refusal> {
-        Seeds::fuse(self, seed).map(|()| true)
-    }
+/// Nodes that take in what is around them, in the order of what that saves. Among equal savings, the
+/// order stays.
+pub fn by_saving(mut seeds: Vec<NodeId>, saving: impl Fn(NodeId) -> Nanos) -> Vec<NodeId> {
+    seeds.sort_by_cached_key(|id| Reverse(saving(*id)));
+    seeds
 }
 
 /// The queue's knowledge of refused parts.
@@ -162,7 +116,7 @@ impl Planner {
         };
         answer.unwrap_or_else(|refusal| {
             self.refused.insert(parts, refusal);
-            fusions.graph().refuse(F::PASS, fusions.nodes(candidate), refusal);
+            fusions.refuse(candidate, refusal);
             false
         })
     }
@@ -170,34 +124,29 @@ impl Planner {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::groups::Groups;
     use super::*;
 
-    /// Nodes with sizes. Two may be fused if both have less than four of them.
-    struct Sizes<'g> {
-        graph: &'g Graph,
-        nodes: Vec<NodeId>,
+    /// Sizes that are added up to four. Small ones save more.
+    struct Sizes {
         groups: Groups<u64>,
         asked: Vec<[usize; 2]>,
+        refused: RefCell<Vec<[usize; 2]>>,
     }
 
-    impl Fusions for Sizes<'_> {
+    impl Fusions for Sizes {
         type Candidate = [usize; 2];
-        const PASS: &'static str = "sizes";
 
-        fn graph(&self) -> &Graph {
-            self.graph
-        }
-
-        fn nodes(&self, pair: [usize; 2]) -> [NodeId; 2] {
-            pair.map(|at| self.nodes[at])
+        fn refuse(&self, pair: [usize; 2], _: Refusal) {
+            self.refused.borrow_mut().push(pair);
         }
 
         fn parts(&self, pair: [usize; 2]) -> Parts {
             self.groups.parts(pair)
         }
 
-        /// Small groups save more.
         fn saving(&self, pair: [usize; 2]) -> Option<Saving> {
             let [a, b] = self.groups.pair(pair)?;
             Some((20 - (a + b)).into())
@@ -206,9 +155,7 @@ mod tests {
         fn fuse(&mut self, pair: [usize; 2]) -> Result<bool, Refusal> {
             self.asked.push(pair);
             let sum = self.groups.pair(pair).map_or(0, |[a, b]| a + b);
-            if sum > 4 {
-                return Err(Refusal::TooLarge(None));
-            }
+            Refusal::check_size(if sum > 4 { u32::MAX } else { 0 })?;
             self.groups.join(pair, sum);
             Ok(true)
         }
@@ -216,20 +163,45 @@ mod tests {
 
     #[test]
     fn the_best_comes_first_and_stale_savings_are_asked_again() {
-        let text = "a = A\nb = A(^a)\nc = A(^b)\nd = A(^c)";
-        let mut graph = Graph::from_text(text).unwrap();
-        graph.keep_journal();
-        let nodes = ["a", "b", "c", "d"].map(|name| graph.find(name).unwrap()).to_vec();
         let groups = Groups::new(vec![2, 1, 1, 1]);
-        let mut sizes = Sizes { graph: &graph, nodes, groups, asked: Vec::new() };
-        let pairs = [[0, 1], [1, 2], [2, 3]];
-        assert_eq!(Planner::default().fuse(&mut sizes, &pairs), 2);
-        // The last two saved as much as the two before them, which had become larger when their
-        // turn came. The first pair was refused, with its reason.
+        let mut sizes = Sizes { groups, asked: Vec::new(), refused: RefCell::default() };
+        assert_eq!(Planner::default().fuse(&mut sizes, &[[0, 1], [1, 2], [2, 3]]), 2);
+        // The last pair saved as much as the one before it, but had become larger when its turn
+        // came. The first pair was refused once.
         assert_eq!(sizes.asked, [[1, 2], [2, 3], [0, 1]]);
+        assert_eq!(*sizes.refused.borrow(), [[0, 1]]);
         assert_eq!(sizes.groups.into_items().collect::<Vec<_>>(), [2, 3]);
-        let apart = graph.journal().unwrap().apart("a").unwrap();
-        assert_eq!((apart.pass, apart.refusal), ("sizes", Refusal::TooLarge(None)));
-        assert!(graph.journal().unwrap().apart("d").is_none());
+    }
+
+    #[test]
+    fn what_was_refused_is_asked_again_once_a_part_has_grown() {
+        // The first pair saves most, and must wait until the second one has grown to four.
+        struct Late(Sizes);
+        impl Fusions for Late {
+            type Candidate = [usize; 2];
+
+            fn refuse(&self, pair: [usize; 2], refusal: Refusal) {
+                self.0.refuse(pair, refusal);
+            }
+
+            fn parts(&self, pair: [usize; 2]) -> Parts {
+                self.0.parts(pair)
+            }
+
+            fn saving(&self, pair: [usize; 2]) -> Option<Saving> {
+                self.0.saving(pair)
+            }
+
+            fn fuse(&mut self, pair: [usize; 2]) -> Result<bool, Refusal> {
+                let is_early = pair == [0, 1] && self.0.groups.parts([1, 2])[0].1 == 1;
+                if is_early { Err(Refusal::Operand) } else { self.0.fuse(pair) }
+            }
+        }
+        let groups = Groups::new(vec![1, 1, 2]);
+        let sizes = Sizes { groups, asked: Vec::new(), refused: RefCell::default() };
+        let mut late = Late(sizes);
+        assert_eq!(Planner::default().fuse(&mut late, &[[0, 1], [1, 2]]), 2);
+        assert_eq!(late.0.asked, [[1, 2], [0, 1]]);
+        assert_eq!(late.0.groups.into_items().collect::<Vec<_>>(), [4]);
     }
 }

@@ -17,9 +17,8 @@ use rustc_hash::FxHashMap;
 use crate::error::Result;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::{Engine, SameShapes, Scalar, scalar};
-use crate::optimizer::plan::cost::{Nanos, unwritten};
-use crate::optimizer::plan::{Planner, Seeds};
-use crate::optimizer::refusal::Refusal;
+use crate::optimizer::plan::by_saving;
+use crate::optimizer::plan::cost::unwritten;
 use pieces::{JOINS, Join};
 
 /// Runs the pass. The largest results come first.
@@ -32,35 +31,15 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     };
     let is_join = |id: &NodeId| JOINS.contains(&graph.node(*id).op());
     let joins: Vec<NodeId> = order.iter().copied().filter(is_join).collect();
-    Planner::default().fuse(&mut Joins { graph, scalars }, &joins);
+    let whole = |id| Output { node: id, port: 0 };
+    for id in by_saving(joins, |id| unwritten(graph.info(whole(id)))) {
+        // Regions of other concatenations may have taken this one, as an operand.
+        if graph.contains(id)
+            && let Some(join) = Join::of(graph, id)
+            && let Some(replacement) = region::find(graph, &scalars, &join)
+        {
+            replacement.replace(graph);
+        }
+    }
     Ok(())
-}
-
-/// Concatenations.
-struct Joins<'g> {
-    graph: &'g mut Graph,
-    scalars: FxHashMap<NodeId, Scalar>,
-}
-
-impl Seeds for Joins<'_> {
-    const PASS: &'static str = "concat";
-
-    fn graph(&self) -> &Graph {
-        self.graph
-    }
-
-    /// An elementwise node that makes a part.
-    fn neighbour(&self, join: NodeId) -> Option<NodeId> {
-        self.graph.used(join).find(|id| self.scalars.contains_key(id))
-    }
-
-    fn saving(&self, join: NodeId) -> Nanos {
-        unwritten(self.graph.info(Output { node: join, port: 0 }))
-    }
-
-    fn fuse(&mut self, join: NodeId) -> Result<(), Refusal> {
-        let join = Join::of(self.graph, join)?;
-        region::find(self.graph, &self.scalars, &join)?.replace(self.graph);
-        Ok(())
-    }
 }

@@ -5,9 +5,7 @@ use crate::kernels::fused::concat::MAX_PARTS;
 use crate::kernels::movement::slice::StridedSpec;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
-use crate::optimizer::legality::check;
 use crate::optimizer::meaning::is_view;
-use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
 /// In place of an extent that is unknown: no bound of a slice reaches it.
@@ -50,33 +48,23 @@ pub struct Join {
 
 impl Join {
     /// The tensor that `id` makes, if it joins parts: a `ConcatV2`, or a `Reshape` of a `Pack`.
-    ///
-    /// # Errors
-    /// The reason why it cannot be fused with its parts.
-    pub fn of(graph: &Graph, id: NodeId) -> Result<Self, Refusal> {
+    pub fn of(graph: &Graph, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
-        let stack = node.inputs().first().ok_or(Refusal::NoFunction)?.node;
-        let stack = match (node.op(), graph.node(stack).op()) {
+        let first = node.inputs().first()?.node;
+        let stack = match (node.op(), graph.node(first).op()) {
             ("ConcatV2", _) => None,
-            ("Reshape", "Pack") => Some(stack),
-            _ => return Err(Refusal::NoFunction),
+            ("Reshape", "Pack") => Some(first),
+            _ => return None,
         };
-        graph.may_move(id)?;
-        if let Some(stack) = stack {
-            graph.share_device(stack, id)?;
-            graph.may_move(stack)?;
-            check(graph.users(stack) == [id], Refusal::ReadElsewhere)?;
-        }
-        Self::with(graph, id, stack).ok_or(Refusal::OtherShape)
-    }
-
-    /// The parts and the layout of a tensor.
-    fn with(graph: &Graph, id: NodeId, stack: Option<NodeId>) -> Option<Self> {
-        let node = graph.node(id);
+        graph.ask("concat", [id, first], graph.may_move(id))?;
         let whole = graph.info(Output { node: id, port: 0 });
         let parts = match stack {
             None => node.inputs().split_last()?.1,
-            Some(stack) => graph.node(stack).inputs(),
+            Some(stack) => {
+                let legal = graph.share_device(stack, id).and_then(|()| graph.may_move(stack));
+                graph.ask("concat", [stack, id], legal)?;
+                (graph.users(stack) == [id]).then(|| graph.node(stack).inputs())?
+            }
         };
         let part = graph.info(*parts.first()?);
         let alike = parts.iter().all(|p| graph.info(*p).same_shape(part));

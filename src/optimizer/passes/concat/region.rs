@@ -67,15 +67,12 @@ impl Replacement {
     }
 }
 
-/// The replacement of the region of a concatenation.
-///
-/// # Errors
-/// The reason why none is worthwhile.
+/// The replacement of the region of a concatenation, if it is worthwhile.
 pub fn find(
     graph: &Graph,
     scalars: &FxHashMap<NodeId, Scalar>,
     join: &Join,
-) -> Result<Replacement, Refusal> {
+) -> Option<Replacement> {
     let mut refusal = None;
     let roots = behind(graph, scalars, join);
     for root in roots.into_iter().rev().chain([join.id]) {
@@ -91,14 +88,14 @@ pub fn find(
             values: FxHashMap::default(),
         };
         match region.build() {
-            Ok(replacement) => return Ok(replacement),
+            Ok(replacement) => return Some(replacement),
             Err(reason) => refusal = refusal.or(Some(reason)),
         }
     }
-    let refusal = refusal.unwrap_or(Refusal::Alone);
     let inner = join.parts.iter().filter(|part| scalars.contains_key(&part.node));
+    let refusal = refusal.unwrap_or(Refusal::Alone);
     inner.for_each(|part| graph.refuse("concat", [part.node, join.id], refusal));
-    Err(refusal)
+    None
 }
 
 /// The elementwise nodes behind the exchange of two halves that could be the root of its region, in

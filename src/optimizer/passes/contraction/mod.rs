@@ -23,9 +23,8 @@ use crate::optimizer::attr::Attr;
 use crate::optimizer::emit::fused;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::meaning::{Meaning, fused_product};
+use crate::optimizer::plan::by_saving;
 use crate::optimizer::plan::cost::{Nanos, compilation, unwritten};
-use crate::optimizer::plan::{Planner, Seeds};
-use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 use tail::{Extra, Tail};
 
@@ -44,29 +43,27 @@ struct Root {
 }
 
 impl Root {
-    fn of(graph: &Graph, id: NodeId) -> Result<Self, Refusal> {
+    fn of(graph: &Graph, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
-        graph.may_go(id)?;
-        let fused = fused_product(node.op()).ok_or(Refusal::NoFunction)?;
+        let fused = fused_product(node.op()).filter(|_| graph.may_go(id).is_ok())?;
         let dtype = if fused == INT8 {
             let is_int8 = |names: &[&str]| names.iter().all(|n| node.dtype(n) == Some(DType::I8));
             let found =
                 is_int8(&["T"]) || is_int8(&["Ta", "Tb"]) && node.dtype("Tout") == Some(DType::I32);
-            found.then_some(DType::I32)
+            found.then_some(DType::I32)?
         } else {
-            node.dtype("T").filter(|t| t.is_float())
+            node.dtype("T").filter(|t| t.is_float())?
         };
-        let dtype = dtype.ok_or(Refusal::NoType)?;
         let (channels, least) = match node.attr("data_format").and_then(Attr::string) {
             None => (ChannelAxis::Last, if fused.contains("Conv3D") { 5 } else { 2 }),
             Some("NHWC") => (ChannelAxis::Last, 4),
             Some("NCHW") => (ChannelAxis::Second, 4),
             Some("NDHWC") => (ChannelAxis::Last, 5),
             Some("NCDHW") => (ChannelAxis::Second, 5),
-            Some(_) => return Err(Refusal::Operand),
+            Some(_) => return None,
         };
         let rank = graph.info(Output { node: id, port: 0 }).rank().unwrap_or(least);
-        Ok(Self { id, fused, dtype, channels, rank })
+        Some(Self { id, fused, dtype, channels, rank })
     }
 
     const fn output(&self) -> Output {
@@ -74,47 +71,29 @@ impl Root {
     }
 }
 
-/// Runs the pass. The largest results come first.
+/// Runs the pass. The products that save most come first.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     let is_product = |id: &NodeId| fused_product(graph.node(*id).op()).is_some();
     let products: Vec<NodeId> = order.iter().copied().filter(is_product).collect();
-    Planner::default().fuse(&mut Contractions { graph }, &products);
+    for id in by_saving(products, |id| saving(graph, id)) {
+        if graph.contains(id)
+            && let Some(root) = Root::of(graph, id)
+            && let Some(tail) = Tail::find(graph, &root)
+        {
+            replace(graph, &root, &tail);
+        }
+    }
     Ok(())
 }
 
-/// Contractions and their tails.
-struct Contractions<'g> {
-    graph: &'g mut Graph,
-}
-
-impl Seeds for Contractions<'_> {
-    const PASS: &'static str = "contraction";
-
-    fn graph(&self) -> &Graph {
-        self.graph
-    }
-
-    fn neighbour(&self, product: NodeId) -> Option<NodeId> {
-        self.graph.users(product).first().copied()
-    }
-
-    /// A result that is not stored, less the time to compile the node behind it once more for each
-    /// element that an invocation stores.
-    fn saving(&self, product: NodeId) -> Nanos {
-        let info = self.graph.info(Output { node: product, port: 0 });
-        let scalar = |id: &NodeId| Meaning::of(self.graph.node(*id)).scalar();
-        let next = self.graph.users(product).first().and_then(scalar);
-        let text = next.map_or(0, |scalar| cost::contraction(scalar.weight()));
-        unwritten(info).saturating_sub(compilation(text))
-    }
-
-    fn fuse(&mut self, product: NodeId) -> Result<(), Refusal> {
-        let root = Root::of(self.graph, product)?;
-        let tail = Tail::find(self.graph, &root).ok_or(Refusal::Alone)?;
-        replace(self.graph, &root, &tail);
-        Ok(())
-    }
+/// The saving of a product whose result is not stored, less the time to compile the node behind it
+/// once for each element that an invocation stores.
+fn saving(graph: &Graph, product: NodeId) -> Nanos {
+    let scalar = |id: &NodeId| Meaning::of(graph.node(*id)).scalar();
+    let next = graph.users(product).first().and_then(scalar);
+    let text = next.map_or(0, |scalar| cost::contraction(scalar.weight()));
+    unwritten(graph.info(Output { node: product, port: 0 })).saturating_sub(compilation(text))
 }
 
 /// The attributes of a fused node: the base op's own, and the epilogue's.

@@ -389,14 +389,9 @@ impl<'g> Groups<'g> {
 
 impl Fusions for Groups<'_> {
     type Candidate = Pair;
-    const PASS: &'static str = "elementwise";
 
-    fn graph(&self) -> &Graph {
-        self.graph
-    }
-
-    fn nodes(&self, pair: Pair) -> [NodeId; 2] {
-        pair.nodes
+    fn refuse(&self, pair: Pair, refusal: Refusal) {
+        self.graph.refuse("elementwise", pair.nodes, refusal);
     }
 
     fn parts(&self, pair: Pair) -> Parts {

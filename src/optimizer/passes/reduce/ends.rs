@@ -14,9 +14,7 @@ use crate::optimizer::attr::Attr;
 use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::legality::check;
-use crate::optimizer::plan::cost::shared;
-use crate::optimizer::plan::groups::{Groups, pairs};
-use crate::optimizer::plan::{Fusions, Parts, Planner, Saving};
+use crate::optimizer::plan::groups::{Sibling, join, pairs};
 use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 
@@ -57,49 +55,24 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     let (over, all): (Vec<ReducedAxes>, Vec<Reduction>) =
         order.iter().filter_map(|id| reduction(graph, *id)).unzip();
     let pairs = pairs(over.into_iter().enumerate(), MAX_NEAR);
-    let mut ends = Ends { graph, reductions: Groups::new(all) };
-    Planner::default().fuse(&mut ends, &pairs);
-    for reduction in ends.reductions.into_items().filter(|r| r.nodes.len() > 1) {
+    let joined = join("ends", graph, all, &pairs, |a, b| a.with(graph, b));
+    for reduction in joined.into_iter().filter(|r| r.nodes.len() > 1) {
         // A pair that was joined before may have made a path from one to the other.
-        if graph.are_siblings(&reduction.nodes).is_ok() {
+        let pair = [reduction.nodes[0], reduction.nodes[1]];
+        if graph.ask("ends", pair, graph.are_siblings(&reduction.nodes)).is_some() {
             replace(graph, reduction);
         }
     }
     Ok(())
 }
 
-/// Reductions while they are joined.
-struct Ends<'g> {
-    graph: &'g Graph,
-    reductions: Groups<Reduction>,
-}
-
-impl Fusions for Ends<'_> {
-    type Candidate = [usize; 2];
-    const PASS: &'static str = "ends";
-
-    fn graph(&self) -> &Graph {
-        self.graph
+impl Sibling for Reduction {
+    fn node(&self) -> NodeId {
+        self.nodes[0]
     }
 
-    fn nodes(&self, pair: [usize; 2]) -> [NodeId; 2] {
-        self.reductions.pair(pair).map_or([NodeId(0); 2], |pair| pair.map(|r| r.nodes[0]))
-    }
-
-    fn parts(&self, pair: [usize; 2]) -> Parts {
-        self.reductions.parts(pair)
-    }
-
-    /// A dispatch, and the tensors that both read.
-    fn saving(&self, pair: [usize; 2]) -> Option<Saving> {
-        self.reductions.pair(pair).map(|[a, b]| shared(self.graph, &a.inputs, &b.inputs).into())
-    }
-
-    fn fuse(&mut self, pair: [usize; 2]) -> Result<bool, Refusal> {
-        let [a, b] = self.reductions.pair(pair).ok_or(Refusal::Alone)?;
-        let both = a.with(self.graph, b)?;
-        self.reductions.join(pair, both);
-        Ok(true)
+    fn inputs(&self) -> &[Output] {
+        &self.inputs
     }
 }
 

@@ -7,10 +7,9 @@ use super::roots::ReducedAxes;
 use super::{Region, Replacement};
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::legality::check;
 use crate::optimizer::meaning::is_view;
-use crate::optimizer::plan::cost::shared;
-use crate::optimizer::plan::groups::{Groups, pairs};
-use crate::optimizer::plan::{Fusions, Parts, Planner, Saving};
+use crate::optimizer::plan::groups::{Sibling, join, pairs};
 use crate::optimizer::refusal::Refusal;
 
 /// The largest number of reshapes between a reduction and the node that makes its input.
@@ -22,7 +21,7 @@ const MAX_NEAR: usize = 8;
 pub fn merged(graph: &Graph, branches: &Branches, regions: Vec<Region>) -> Vec<Region> {
     let mut numbers: FxHashMap<ReducedAxes, usize> = FxHashMap::default();
     let mut keys: Vec<(usize, (usize, NodeId))> = Vec::new();
-    let (mut planned, mut roots) = (Vec::new(), Vec::new());
+    let mut planned: Vec<Planned> = Vec::new();
     for region in regions {
         let Ok(plan) = region.plan(graph) else { continue };
         let count = numbers.len();
@@ -30,13 +29,11 @@ pub fn merged(graph: &Graph, branches: &Branches, regions: Vec<Region>) -> Vec<R
         let number = *numbers.entry(same).or_insert(count);
         let makers = plan.values.inputs.iter().map(|input| (number, maker(graph, *input)));
         keys.extend(makers.map(|key| (planned.len(), key)));
-        roots.push(region.roots[0].nodes[0]);
-        planned.push((region, plan));
+        planned.push(Planned { region, plan });
     }
-    let pairs = pairs(keys, MAX_NEAR);
-    let mut siblings = Siblings { graph, branches, roots, regions: Groups::new(planned) };
-    Planner::default().fuse(&mut siblings, &pairs);
-    siblings.regions.into_items().map(|(region, _)| region).collect()
+    let with = |a: &Planned, b: &Planned| a.with(b, graph, branches);
+    let joined = join("reduce", graph, planned, &pairs(keys, MAX_NEAR), with);
+    joined.into_iter().map(|planned| planned.region).collect()
 }
 
 /// The node that makes a tensor's elements, before reshapes. The gradients of repeated heads, for
@@ -53,57 +50,45 @@ fn maker(graph: &Graph, tensor: Output) -> NodeId {
     id
 }
 
-/// Regions of reductions while they are joined.
-struct Siblings<'g> {
-    graph: &'g Graph,
-    branches: &'g Branches,
-    /// A reduction of each region as it was at first.
-    roots: Vec<NodeId>,
-    regions: Groups<(Region, Replacement)>,
+/// A region, and the node that can replace it.
+struct Planned {
+    region: Region,
+    plan: Replacement,
 }
 
-impl Fusions for Siblings<'_> {
-    type Candidate = [usize; 2];
-    const PASS: &'static str = "reduce";
-
-    fn graph(&self) -> &Graph {
-        self.graph
+impl Sibling for Planned {
+    fn node(&self) -> NodeId {
+        self.region.roots[0].nodes[0]
     }
 
-    fn nodes(&self, pair: [usize; 2]) -> [NodeId; 2] {
-        pair.map(|at| self.roots[at])
+    fn inputs(&self) -> &[Output] {
+        &self.plan.values.inputs
     }
 
-    fn parts(&self, pair: [usize; 2]) -> Parts {
-        self.regions.parts(pair)
+    fn is_full(&self) -> bool {
+        self.plan.is_full()
     }
+}
 
-    /// A dispatch, and the tensors that both read.
-    fn saving(&self, pair: [usize; 2]) -> Option<Saving> {
-        let [(_, a), (_, b)] = self.regions.pair(pair)?;
-        let time = || shared(self.graph, &a.values.inputs, &b.values.inputs);
-        (!a.is_full() && !b.is_full()).then(|| time().into())
-    }
-
-    fn fuse(&mut self, pair: [usize; 2]) -> Result<bool, Refusal> {
-        let [(a, first), (b, second)] = self.regions.pair(pair).ok_or(Refusal::Alone)?;
-        self.branches.run_together(a.roots[0].nodes[0], b.roots[0].nodes[0])?;
-        if !a.space.same_shape(&b.space) {
-            return Err(Refusal::OtherShape);
-        }
+impl Planned {
+    /// Both regions in one pass.
+    ///
+    /// # Errors
+    /// The reason why they stay apart.
+    fn with(&self, other: &Self, graph: &Graph, branches: &Branches) -> Result<Self, Refusal> {
+        let (a, b) = (&self.region, &other.region);
+        branches.run_together(self.node(), other.node())?;
+        check(a.space.same_shape(&b.space), Refusal::OtherShape)?;
         let keep_dims = a.over.keep_dims || b.over.keep_dims;
-        let both = Region {
+        let region = Region {
             roots: [&a.roots[..], &b.roots].concat(),
             over: ReducedAxes { keep_dims, ..a.over.clone() },
             space: a.space.clone(),
         };
-        let plan = both.plan(self.graph)?;
+        let plan = region.plan(graph)?;
         // Values that one of the two computes must not be stored for both.
-        let mut taken = first.members.iter().chain(&second.members);
-        if !taken.all(|id| plan.members.binary_search(id).is_ok()) {
-            return Err(Refusal::ReadElsewhere);
-        }
-        self.regions.join(pair, (both, plan));
-        Ok(true)
+        let mut taken = self.plan.members.iter().chain(&other.plan.members);
+        let takes = taken.all(|id| plan.members.binary_search(id).is_ok());
+        check(takes, Refusal::ReadElsewhere).map(|()| Self { region, plan })
     }
 }

@@ -18,56 +18,46 @@ use crate::error::Result;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NewNode, NodeId};
 use crate::optimizer::legality::check;
-use crate::optimizer::plan::cost::{Nanos, unwritten};
-use crate::optimizer::plan::{Planner, Seeds};
+use crate::optimizer::plan::by_saving;
+use crate::optimizer::plan::cost::unwritten;
 use crate::optimizer::refusal::Refusal;
 use build::Replacement;
 use member::Space;
 use region::{Region, Scene};
 
-/// Runs the pass. The rows of the largest tensors come first, and gradients before other rows of
-/// the same size: they recompute cheap values, so that the forward pass need not keep these.
+/// Runs the pass. The largest rows come first, and gradients before other rows of the same size:
+/// they recompute cheap values, so that the forward pass need not keep these.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(nodes) = graph.order() else { return Ok(()) };
     let branches = Branches::of(graph, &nodes);
     // Gradients are last in the order.
     let is_seed = |id: &NodeId| Space::may_seed(graph, *id);
     let seeds: Vec<NodeId> = nodes.iter().rev().copied().filter(is_seed).collect();
-    Planner::default().fuse(&mut Rows { graph, branches }, &seeds);
+    let rows = |graph: &Graph, id: NodeId| graph.node(id).inputs().first().copied();
+    let saving = |id| rows(graph, id).map_or(0, |rows| unwritten(graph.info(rows)));
+    for seed in by_saving(seeds, saving) {
+        if graph.contains(seed)
+            && let Some(rows) = rows(graph, seed)
+            && let planned = plan(graph, &branches, seed)
+            && let Some((region, new)) = graph.ask("rowwise", [seed, rows.node], planned)
+        {
+            replace(graph, &region, new);
+        }
+    }
     Ok(())
 }
 
-/// Rows around reductions.
-struct Rows<'g> {
-    graph: &'g mut Graph,
-    branches: Branches,
-}
-
-impl Seeds for Rows<'_> {
-    const PASS: &'static str = "rowwise";
-
-    fn graph(&self) -> &Graph {
-        self.graph
-    }
-
-    fn neighbour(&self, seed: NodeId) -> Option<NodeId> {
-        self.graph.node(seed).inputs().first().map(|input| input.node)
-    }
-
-    fn saving(&self, seed: NodeId) -> Nanos {
-        let rows = self.graph.node(seed).inputs().first();
-        rows.map_or(0, |rows| unwritten(self.graph.info(*rows)))
-    }
-
-    fn fuse(&mut self, seed: NodeId) -> Result<(), Refusal> {
-        let space = Space::of(self.graph, seed).ok_or(Refusal::Alone)?;
-        let scene = Scene::new(self.graph, &self.branches, &space);
-        let region = scene.region(seed)?;
-        let new = build::build(&scene, &region).ok_or(Refusal::Operand)?;
-        check(is_acyclic(self.graph, &region, &new.node), Refusal::Cycle)?;
-        replace(self.graph, &region, new);
-        Ok(())
-    }
+/// The region around `seed`, and its replacement.
+fn plan(
+    graph: &Graph,
+    branches: &Branches,
+    seed: NodeId,
+) -> Result<(Region, Replacement), Refusal> {
+    let space = Space::of(graph, seed).ok_or(Refusal::Alone)?;
+    let scene = Scene::new(graph, branches, &space);
+    let region = scene.region(seed)?;
+    let new = build::build(&scene, &region).ok_or(Refusal::Operand)?;
+    check(is_acyclic(graph, &region, &new.node), Refusal::Cycle).map(|()| (region, new))
 }
 
 /// Whether no input and no control input of the new node depends on its outputs.

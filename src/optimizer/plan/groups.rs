@@ -92,11 +92,6 @@ pub trait Sibling {
 
     /// The tensors that it reads.
     fn inputs(&self) -> &[Output];
-
-    /// Whether nothing can be added to it.
-    fn is_full(&self) -> bool {
-        false
-    }
 }
 
 /// Items with the question whether one node computes two of them.
@@ -135,8 +130,7 @@ impl<T: Sibling, F: Fn(&T, &T) -> Result<T, Refusal>> Fusions for Siblings<'_, T
     }
 
     fn saving(&self, pair: [usize; 2]) -> Option<Saving> {
-        let pair = self.groups.pair(pair).filter(|[a, b]| !a.is_full() && !b.is_full())?;
-        let [a, b] = pair.map(T::inputs);
+        let [a, b] = self.groups.pair(pair)?.map(T::inputs);
         let both = a.iter().filter(|tensor| b.contains(tensor));
         let read = both.map(|tensor| transfer(self.graph.info(*tensor)));
         Some(read.fold(LAUNCH, Nanos::saturating_add).into())

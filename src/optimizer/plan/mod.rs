@@ -38,7 +38,7 @@ impl From<Nanos> for Saving {
 
 /// The fusions that a pass can make.
 pub trait Fusions {
-    /// Two neighbours, or a node that may take in its neighbours.
+    /// Two neighbours.
     type Candidate: Copy;
 
     /// Writes down why the parts of a candidate stay apart.
@@ -57,8 +57,8 @@ pub trait Fusions {
     fn fuse(&mut self, candidate: Self::Candidate) -> Result<bool, Refusal>;
 }
 
-/// Nodes that take in what is around them, in the order of what that saves. Among equal savings, the
-/// order stays.
+/// Nodes that take in what is around them, in the order of what that saves. Nodes of equal savings
+/// keep their order.
 pub fn by_saving(mut seeds: Vec<NodeId>, saving: impl Fn(NodeId) -> Nanos) -> Vec<NodeId> {
     seeds.sort_by_cached_key(|id| Reverse(saving(*id)));
     seeds

@@ -37,6 +37,9 @@ impl Region {
     }
 }
 
+/// The role of a node, or the reason why it has none.
+type Membership = Result<(Role, Extent), Refusal>;
+
 /// A graph and rows.
 pub struct Scene<'g> {
     /// The graph.
@@ -46,7 +49,7 @@ pub struct Scene<'g> {
     /// The conditions under which nodes run.
     branches: &'g Branches,
     /// Roles and tensors found so far.
-    roles: RefCell<FxHashMap<NodeId, Result<(Role, Extent), Refusal>>>,
+    roles: RefCell<FxHashMap<NodeId, Membership>>,
     tensors: RefCell<FxHashMap<NodeId, Vec<Output>>>,
 }
 
@@ -62,7 +65,7 @@ impl<'g> Scene<'g> {
     }
 
     /// The role of a node in a program, or the reason why it has none.
-    fn member(&self, id: NodeId) -> Result<(Role, Extent), Refusal> {
+    fn member(&self, id: NodeId) -> Membership {
         *self.roles.borrow_mut().entry(id).or_insert_with(|| self.space.role(self.graph, id))
     }
 

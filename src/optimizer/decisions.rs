@@ -95,4 +95,40 @@ mod tests {
         assert_eq!(of("d").refusal, Some(Refusal::Alone));
         assert_eq!(of("kept").refusal, Some(Refusal::Preserved));
     }
+
+    /// The reason why `node` is not fused, the pass, and the neighbour.
+    fn apart(text: &str, node: &str) -> (Refusal, &'static str, String) {
+        let mut graph = Graph::from_text(text).unwrap();
+        graph.keep_journal();
+        run_all(&PASSES.iter().collect::<Vec<_>>(), &mut graph).unwrap();
+        let found = decisions(&graph);
+        let decision = found.iter().find(|d| graph.node(d.id).name() == node).unwrap();
+        let (pass, neighbour) = decision.by.clone().unwrap();
+        (decision.refusal.unwrap(), pass, neighbour)
+    }
+
+    #[test]
+    fn a_product_tells_why_the_node_behind_it_stays() {
+        let text = "preserve out
+            x = Placeholder -> float32[4, 8]
+            w = Placeholder -> float32[8, 6]
+            p = MatMul(x, w) {T: float32, transpose_a: false, transpose_b: false} -> float32[4, 6]
+            a = Relu(p) {T: float32} @CPU:0 -> float32[4, 6]
+            out = Custom(a)";
+        let found = apart(text, "p");
+        assert_eq!(found, (Refusal::OtherDevice, "contraction", "a".to_owned()));
+    }
+
+    #[test]
+    fn a_reduction_tells_why_the_node_behind_it_stays() {
+        let text = "preserve out
+            x = Placeholder -> float32[4, 8]
+            y = Placeholder -> float32[6, 4]
+            axis = Const {value: tensor int32[] [1]} -> int32[]
+            s = Sum(x, axis) {T: float32, keep_dims: false} -> float32[4]
+            m = Mul(s, y) {T: float32} -> float32[6, 4]
+            out = Custom(m)";
+        let shape = |neighbour: &str| (Refusal::OtherShape, "reduce", neighbour.to_owned());
+        assert_eq!((apart(text, "s"), apart(text, "m")), (shape("m"), shape("s")));
+    }
 }

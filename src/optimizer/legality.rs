@@ -9,7 +9,10 @@ use super::refusal::Refusal;
 pub type Legal = Result<(), Refusal>;
 
 /// The answer of a condition.
-fn check(holds: bool, refusal: Refusal) -> Legal {
+///
+/// # Errors
+/// `refusal`, if it does not hold.
+pub const fn check(holds: bool, refusal: Refusal) -> Legal {
     if holds { Ok(()) } else { Err(refusal) }
 }
 

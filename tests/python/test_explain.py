@@ -31,6 +31,20 @@ def test_other_nodes_have_a_reason(explanation):
     assert "no fused op" in reasons["Cumsum"], explanation
 
 
+def test_a_product_and_a_reduction_tell_why_the_nodes_behind_them_stay():
+    @tf.function
+    def step(x, y):
+        product = tf.matmul(x, x, transpose_b=True)
+        with tf.device("CPU:0"):
+            host = tf.nn.relu(product)
+        return host, tf.reduce_sum(x, 1) * y
+
+    found = tensorflow_wgpu.explain(step, X, tf.ones((3, 2)))
+    reasons = {decision.op: decision.reason for decision in found.left}
+    assert "different devices" in reasons["MatMul"], found
+    assert "different shapes" in reasons["Sum"], found
+
+
 def test_it_is_a_text_a_table_and_a_picture(explanation, tmp_path):
     assert "replaces" in repr(explanation)
     assert "<table>" in explanation._repr_html_()

@@ -224,12 +224,31 @@ impl Graph {
         self.journal.as_ref()
     }
 
-    /// Writes down that `pass` did not fuse a node with its neighbour.
-    pub fn refuse(&self, pass: &'static str, id: NodeId, neighbour: NodeId, refusal: Refusal) {
-        if let Some(journal) = &self.journal {
+    /// Writes down that `pass` did not fuse two neighbours. Reasons that lie in one node alone are
+    /// none of the two.
+    pub fn refuse(&self, pass: &'static str, [a, b]: [NodeId; 2], refusal: Refusal) {
+        let Some(journal) = self
+            .journal
+            .as_ref()
+            .filter(|_| !matches!(refusal, Refusal::Alone | Refusal::NoFunction))
+        else {
+            return;
+        };
+        for (id, neighbour) in [(a, b), (b, a)].into_iter().filter(|_| a != b) {
             let neighbour = self.node(neighbour).name.clone();
             journal.part(self.node(id).name.clone(), Apart { pass, neighbour, refusal });
         }
+    }
+
+    /// The answer to a question of `pass` about two neighbours; the reason of a refusal is written
+    /// down.
+    pub fn ask<T>(
+        &self,
+        pass: &'static str,
+        neighbours: [NodeId; 2],
+        answer: Result<T, Refusal>,
+    ) -> Option<T> {
+        answer.inspect_err(|refusal| self.refuse(pass, neighbours, *refusal)).ok()
     }
 
     /// Writes down that a new node computes what `nodes` computed.

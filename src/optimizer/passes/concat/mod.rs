@@ -15,11 +15,13 @@ mod region;
 use rustc_hash::FxHashMap;
 
 use crate::error::Result;
-use crate::optimizer::graph::{Graph, NodeId};
+use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::{Engine, SameShapes, Scalar, scalar};
-use pieces::Join;
+use crate::optimizer::plan::by_saving;
+use crate::optimizer::plan::cost::unwritten;
+use pieces::{JOINS, Join};
 
-/// Runs the pass.
+/// Runs the pass. The largest results come first.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
     let scalars: FxHashMap<NodeId, Scalar> = {
@@ -27,12 +29,13 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         let of = |id: &NodeId| Some((*id, scalar(graph, &shapes, *id, Engine::Loop).ok()?));
         order.iter().filter_map(of).collect()
     };
-    for id in order.iter().copied() {
+    let is_join = |id: &NodeId| JOINS.contains(&graph.node(*id).op());
+    let joins: Vec<NodeId> = order.iter().copied().filter(is_join).collect();
+    let whole = |id| Output { node: id, port: 0 };
+    for id in by_saving(joins, |id| unwritten(graph.info(whole(id)))) {
         // Regions of other concatenations may have taken this one, as an operand.
-        if !graph.contains(id) {
-            continue;
-        }
-        if let Some(join) = Join::of(graph, id)
+        if graph.contains(id)
+            && let Some(join) = Join::of(graph, id)
             && let Some(replacement) = region::find(graph, &scalars, &join)
         {
             replacement.replace(graph);

@@ -11,6 +11,9 @@ use crate::optimizer::shape::{Dim, TensorInfo};
 /// In place of an extent that is unknown: no bound of a slice reaches it.
 const UNKNOWN: usize = 1 << 40;
 
+/// The ops that join parts: a concatenation, and a change of shape of a `Pack`.
+pub const JOINS: &[&str] = &["ConcatV2", "Reshape"];
+
 /// The ops that take parts of a tensor.
 const PIECES: &[&str] = &["Slice", "Split", "SplitV", "StridedSlice", "Unpack"];
 
@@ -47,32 +50,34 @@ impl Join {
     /// The tensor that `id` makes, if it joins parts: a `ConcatV2`, or a `Reshape` of a `Pack`.
     pub fn of(graph: &Graph, id: NodeId) -> Option<Self> {
         let node = graph.node(id);
-        let plain = graph.may_move(id).is_ok();
-        let whole = graph.info(Output { node: id, port: 0 });
-        let (parts, stack) = match node.op() {
-            "ConcatV2" if plain => (node.inputs().split_last()?.1, None),
-            "Reshape" if plain => {
-                let stack = node.inputs().first()?.node;
-                let own = graph.node(stack).op() == "Pack"
-                    && graph.share_device(stack, id).is_ok()
-                    && graph.may_move(stack).is_ok()
-                    && graph.users(stack) == [id];
-                (graph.node(stack).inputs(), own.then_some(stack))
-            }
+        let first = node.inputs().first()?.node;
+        let stack = match (node.op(), graph.node(first).op()) {
+            ("ConcatV2", _) => None,
+            ("Reshape", "Pack") => Some(first),
             _ => return None,
+        };
+        graph.ask("concat", [id, first], graph.may_move(id))?;
+        let whole = graph.info(Output { node: id, port: 0 });
+        let parts = match stack {
+            None => node.inputs().split_last()?.1,
+            Some(stack) => {
+                let legal = graph.share_device(stack, id).and_then(|()| graph.may_move(stack));
+                graph.ask("concat", [stack, id], legal)?;
+                (graph.users(stack) == [id]).then(|| graph.node(stack).inputs())?
+            }
         };
         let part = graph.info(*parts.first()?);
         let alike = parts.iter().all(|p| graph.info(*p).same_shape(part));
         if !alike || whole.is_empty() || !(2..=MAX_PARTS).contains(&parts.len()) {
             return None;
         }
-        let layout = match node.op() {
-            "ConcatV2" => {
+        let layout = match stack {
+            None => {
                 let axis = axis(graph, *node.inputs().last()?, whole.rank()?)?;
                 let (whole, part) = (whole.clone(), part.clone());
                 Layout { whole, part, axis, count: parts.len(), is_interleaved: false }
             }
-            _ => Layout::stacked(whole, part, parts.len(), graph.node(stack?))?,
+            Some(stack) => Layout::stacked(whole, part, parts.len(), graph.node(stack))?,
         };
         Some(Self { id, layout, parts: parts.to_vec(), stack })
     }

@@ -92,13 +92,9 @@ pub fn find(
             Err(reason) => refusal = refusal.or(Some(reason)),
         }
     }
-    for part in &join.parts {
-        let inner = scalars.contains_key(&part.node);
-        refusal
-            .iter()
-            .filter(|_| inner)
-            .for_each(|r| graph.refuse("concat", part.node, join.id, *r));
-    }
+    let inner = join.parts.iter().filter(|part| scalars.contains_key(&part.node));
+    let refusal = refusal.unwrap_or(Refusal::Alone);
+    inner.for_each(|part| graph.refuse("concat", [part.node, join.id], refusal));
     None
 }
 
@@ -107,14 +103,14 @@ pub fn find(
 fn behind(graph: &Graph, scalars: &FxHashMap<NodeId, Scalar>, join: &Join) -> Vec<NodeId> {
     let mut roots: Vec<NodeId> = Vec::new();
     let mut last = join.id;
+    let moves = |id: NodeId| graph.share_device(id, join.id).and_then(|()| graph.may_move(id));
     while join.layout.count == 2 && join.layout.fits() && roots.len() < MAX_NODES {
         let Some((next, others)) = graph.users(last).split_first() else { break };
         let goes_on = others.iter().all(|other| other == next)
             && graph.waiters(last).next().is_none()
             // These are computed for both halves.
             && scalars.get(next).is_some_and(Scalar::is_cheap)
-            && graph.share_device(*next, last).is_ok()
-            && graph.may_move(*next).is_ok()
+            && graph.ask("concat", [*next, last], moves(*next)).is_some()
             && graph.info(Output { node: *next, port: 0 }).same_shape(&join.layout.whole);
         if !goes_on {
             break;
@@ -189,7 +185,8 @@ impl<'g> Region<'g> {
         if id == self.join.id || Some(id) == self.join.stack {
             return Some(Extent::Part);
         }
-        graph.share_device(id, self.join.id).and_then(|()| graph.may_move(id)).ok()?;
+        let legal = graph.share_device(id, self.join.id).and_then(|()| graph.may_move(id));
+        graph.ask("concat", [id, self.join.id], legal)?;
         let info = graph.info(Output { node: id, port: 0 });
         if let Some(scalar) = self.scalars.get(&id) {
             let fits = match extent {

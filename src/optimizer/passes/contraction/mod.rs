@@ -18,10 +18,13 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::bias::ChannelAxis;
 use crate::kernels::fused::contraction::{DEFINITIONS, INT8};
+use crate::kernels::fused::cost;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::emit::fused;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
-use crate::optimizer::meaning::fused_product;
+use crate::optimizer::meaning::{Meaning, fused_product};
+use crate::optimizer::plan::by_saving;
+use crate::optimizer::plan::cost::{Nanos, compilation, unwritten};
 use crate::optimizer::shape::TensorInfo;
 use tail::{Extra, Tail};
 
@@ -68,10 +71,12 @@ impl Root {
     }
 }
 
-/// Runs the pass.
+/// Runs the pass. The products that save most come first.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(order) = graph.order() else { return Ok(()) };
-    for id in order.iter().copied() {
+    let is_product = |id: &NodeId| fused_product(graph.node(*id).op()).is_some();
+    let products: Vec<NodeId> = order.iter().copied().filter(is_product).collect();
+    for id in by_saving(products, |id| saving(graph, id)) {
         if graph.contains(id)
             && let Some(root) = Root::of(graph, id)
             && let Some(tail) = Tail::find(graph, &root)
@@ -80,6 +85,15 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The saving of a product whose result is not stored, less the time to compile the node behind it
+/// once for each element that an invocation stores.
+fn saving(graph: &Graph, product: NodeId) -> Nanos {
+    let scalar = |id: &NodeId| Meaning::of(graph.node(*id)).scalar();
+    let next = graph.users(product).first().and_then(scalar);
+    let text = next.map_or(0, |scalar| cost::contraction(scalar.weight()));
+    unwritten(graph.info(Output { node: product, port: 0 })).saturating_sub(compilation(text))
 }
 
 /// The attributes of a fused node: the base op's own, and the epilogue's.

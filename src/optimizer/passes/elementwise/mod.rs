@@ -12,7 +12,6 @@ mod member;
 mod region;
 mod sinking;
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -25,7 +24,8 @@ use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::clusters::Clusters;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::{KnownShapes, SameShapes};
-use crate::optimizer::plan::{self, Nanos};
+use crate::optimizer::plan::cost::{self as time, Nanos};
+use crate::optimizer::plan::{Fusions, Parts, Planner, Saving};
 use crate::optimizer::refusal::Refusal;
 use member::{Member, Uniforms, looking_through, recomputed};
 use region::Region;
@@ -38,7 +38,7 @@ const ROUNDS: usize = 3;
 const MAX_READERS: usize = 8;
 
 /// Two nodes whose groups may merge. The second one reads the first, or both read a tensor.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Pair {
     nodes: [NodeId; 2],
     /// The tensor that both read.
@@ -89,9 +89,8 @@ struct Groups<'g> {
     branches: Branches,
     /// The regions, by [`Clusters::group`].
     regions: FxHashMap<NodeId, Region>,
-    /// Pairs of groups that could not merge, each with its size, and the reason. As long as neither
-    /// grows, they cannot merge.
-    refused: FxHashMap<(bool, [(NodeId, usize); 2]), Refusal>,
+    /// Whether only groups of one shape merge now.
+    same: bool,
 }
 
 impl<'g> Groups<'g> {
@@ -113,7 +112,7 @@ impl<'g> Groups<'g> {
             clusters: Clusters::bypassing(graph, &bypassed)?,
             branches: Branches::of(graph, &order),
             regions: FxHashMap::default(),
-            refused: FxHashMap::default(),
+            same: true,
             graph,
             order,
             shapes,
@@ -130,11 +129,13 @@ impl<'g> Groups<'g> {
                 groups.regions.insert(id, region);
             }
         }
-        let mut pairs = groups.pairs();
-        pairs.sort_by_key(|pair| (pair.is_apart, Reverse(pair.saving)));
+        let pairs = groups.pairs();
+        let (mut alike, mut mixed) = (Planner::default(), Planner::default());
         for _ in 0..ROUNDS {
-            while groups.merge_all(&pairs, true) > 0 {}
-            if groups.merge_all(&pairs, false) == 0 {
+            groups.same = true;
+            alike.fuse(&mut groups, &pairs);
+            groups.same = false;
+            if mixed.fuse(&mut groups, &pairs) == 0 {
                 break;
             }
         }
@@ -216,8 +217,8 @@ impl<'g> Groups<'g> {
                 // The tensor is neither written nor read. A smaller one is computed again.
                 let is_small = !self.shapes.same(tensor, value);
                 let weight = if is_small { member.weight() } else { 0 };
-                let saving = (plan::LAUNCH + 2 * plan::transfer(self.graph.info(tensor)))
-                    .saturating_sub(plan::computation(weight, self.graph.info(value)));
+                let saving = (time::LAUNCH + 2 * time::transfer(self.graph.info(tensor)))
+                    .saturating_sub(time::computation(weight, self.graph.info(value)));
                 let nodes = [tensor.node, id];
                 pairs.push(Pair { nodes, shared: None, is_apart: false, saving });
             }
@@ -228,7 +229,7 @@ impl<'g> Groups<'g> {
         readers.sort_by_key(|(position, tensor, id)| (*position, tensor.port, conditions(*id)));
         readers.dedup();
         for (at, (_, tensor, id)) in readers.iter().enumerate() {
-            let saving = plan::LAUNCH + plan::transfer(self.graph.info(*tensor));
+            let saving = time::LAUNCH + time::transfer(self.graph.info(*tensor));
             let others = readers[at + 1..].iter().take(MAX_READERS).take_while(|r| r.1 == *tensor);
             pairs.extend(others.enumerate().map(|(between, (.., other))| {
                 let (nodes, shared, is_apart) = ([*id, *other], Some(*tensor), between > 0);
@@ -238,62 +239,8 @@ impl<'g> Groups<'g> {
         pairs
     }
 
-    /// Merges the groups of pairs that can merge: those of the same shape if `same`, and producers
-    /// with consumers of any shape otherwise. Returns the number of merges.
-    fn merge_all(&mut self, pairs: &[Pair], same: bool) -> usize {
-        let mut merged = 0;
-        for Pair { nodes, shared, is_apart, .. } in pairs {
-            let fits = |region: &Region| {
-                let reads = |tensor| same && self.shapes.same(region.shape, tensor);
-                shared.is_none_or(reads) && !(*is_apart && self.is_worth_a_node(region))
-            };
-            let fit = nodes.iter().all(|id| self.region_of(*id).is_some_and(fits));
-            let [a, b] = *nodes;
-            match if fit { self.merge(a, b, same) } else { Ok(false) } {
-                Ok(both) => merged += usize::from(both),
-                Err(refusal) => [(a, b), (b, a)]
-                    .iter()
-                    .for_each(|(a, b)| self.graph.refuse("elementwise", *a, *b, refusal)),
-            }
-        }
-        merged
-    }
-
     fn region_of(&self, id: NodeId) -> Option<&Region> {
         self.regions.get(&self.clusters.group(id))
-    }
-
-    /// Merges the groups of two nodes if one node can replace both. With `same`, they must have the
-    /// same shape. Otherwise `b` must use `a`. Returns whether it merged two groups.
-    fn merge(&mut self, a: NodeId, b: NodeId, same: bool) -> Result<bool, Refusal> {
-        let (first, second) = (self.clusters.group(a), self.clusters.group(b));
-        let (Some(x), Some(y)) = (self.regions.get(&first), self.regions.get(&second)) else {
-            return Ok(false);
-        };
-        if first == second {
-            return Ok(false);
-        }
-        self.graph.share_device(a, b)?;
-        if same && !self.shapes.same(x.shape, y.shape) {
-            return Err(Refusal::OtherShape);
-        }
-        self.branches.run_together(a, b)?;
-        let pair = (same, [(first, x.members.len()), (second, y.members.len())]);
-        if let Some(refusal) = self.refused.get(&pair) {
-            return Err(*refusal);
-        }
-        let mut members = [&x.members[..], &y.members].concat();
-        members.sort_by_cached_key(|id| self.graph.place(*id));
-        let region = self.region(members, y.shape).and_then(|region| {
-            if self.clusters.merge(a, b) { Ok(region) } else { Err(Refusal::Cycle) }
-        });
-        let region = region.inspect_err(|refusal| {
-            self.refused.insert(pair, *refusal);
-        })?;
-        self.regions.remove(&first);
-        self.regions.remove(&second);
-        self.regions.insert(self.clusters.group(a), region);
-        Ok(true)
     }
 
     /// The region of these nodes, which are in topological order, or the reason why one node cannot
@@ -437,6 +384,60 @@ impl<'g> Groups<'g> {
             return None;
         }
         self.region(others, region.shape).ok()
+    }
+}
+
+impl Fusions for Groups<'_> {
+    type Candidate = Pair;
+
+    fn refuse(&self, pair: Pair, refusal: Refusal) {
+        self.graph.refuse("elementwise", pair.nodes, refusal);
+    }
+
+    fn parts(&self, pair: Pair) -> Parts {
+        pair.nodes.map(|id| {
+            let group = self.clusters.group(id);
+            (group.index(), self.regions.get(&group).map_or(0, |region| region.members.len()))
+        })
+    }
+
+    fn saving(&self, pair: Pair) -> Option<Saving> {
+        let [a, b] = pair.nodes.map(|id| self.clusters.group(id));
+        (a != b).then_some(Saving { comes_first: !pair.is_apart, time: pair.saving })
+    }
+
+    /// Merges the groups if one node can replace both. With [`Groups::same`], they must have the
+    /// same shape. Otherwise the second node must use the first. Readers of a tensor merge only if
+    /// the groups have the tensor's shape.
+    fn fuse(
+        &mut self,
+        Pair { nodes: [a, b], shared, is_apart, .. }: Pair,
+    ) -> Result<bool, Refusal> {
+        let (Some(x), Some(y)) = (self.region_of(a), self.region_of(b)) else { return Ok(false) };
+        let fits = |region: &Region| {
+            let reads = |tensor| self.same && self.shapes.same(region.shape, tensor);
+            shared.is_none_or(reads) && !(is_apart && self.is_worth_a_node(region))
+        };
+        if !fits(x) || !fits(y) {
+            return Ok(false);
+        }
+        self.graph.share_device(a, b)?;
+        if self.same && !self.shapes.same(x.shape, y.shape) {
+            return Err(Refusal::OtherShape);
+        }
+        self.branches.run_together(a, b)?;
+        let mut members = [&x.members[..], &y.members].concat();
+        members.sort_by_cached_key(|id| self.graph.place(*id));
+        let region = self.region(members, y.shape)?;
+        let old = [a, b].map(|id| self.clusters.group(id));
+        if !self.clusters.merge(a, b) {
+            return Err(Refusal::Cycle);
+        }
+        old.iter().for_each(|group| {
+            self.regions.remove(group);
+        });
+        self.regions.insert(self.clusters.group(a), region);
+        Ok(true)
     }
 }
 

@@ -49,7 +49,8 @@ impl Sum {
                 at += 1;
             }
         }
-        (sum.nodes.len() > 1 && graph.is_one_node(&sum.nodes).is_ok()).then_some(sum)
+        let pair = [id, *sum.nodes.get(1)?];
+        graph.ask("added", pair, graph.is_one_node(&sum.nodes)).map(|()| sum)
     }
 
     /// Takes in a further operand if it is one of the products.
@@ -60,9 +61,10 @@ impl Sum {
         let [user] = graph.users(id) else { return None };
         let plain = matches!(node.op(), "BatchMatMulV2" | "MatMul");
         let alone = operand.port == 0 && *user == root && plain;
-        if !alone || graph.share_device(id, root).is_err() {
+        if !alone {
             return None;
         }
+        graph.ask("added", [id, root], graph.share_device(id, root))?;
         let product = MatrixProduct::of(graph, id)?;
         let bound = bindings_of_terms(self.products.len() + 1, self.extras.len() - 1);
         if bound > MAX_BINDINGS || !product.is_sibling(&self.products[0], graph) {

@@ -31,7 +31,10 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     };
     for pair in pairs {
         // A product has one activation, and an earlier pair may lie between the two nodes.
-        if graph.contains(pair.product) && graph.is_one_node(&pair.nodes()).is_ok() {
+        if graph.contains(pair.product)
+            && let legal = graph.is_one_node(&pair.nodes())
+            && graph.ask("arguments", [pair.product, pair.activation], legal).is_some()
+        {
             pair.replace(graph);
         }
     }
@@ -79,14 +82,17 @@ impl Pair {
         };
         let read_elsewhere = graph.users(product.node).len() > 1
             || view.is_some_and(|view| graph.users(view).len() > 1);
-        if !read_elsewhere || graph.may_move_freely(product.node).is_err() {
+        if !read_elsewhere {
             return None;
         }
         let made = MatrixProduct::of(graph, product.node)?;
+        let legal = graph
+            .share_device(product.node, activation)
+            .and_then(|()| graph.may_move_freely(product.node));
+        graph.ask("arguments", [product.node, activation], legal)?;
         let (from, dtype) = (made.dtype, made.output);
         let columns = graph.info(product).shape.as_ref()?.last()?.known()?;
-        let fits = graph.share_device(product.node, activation).is_ok()
-            && from.is_single()
+        let fits = from.is_single()
             && dtype.is_single()
             && columns.is_multiple_of(COLUMNS)
             && columns > 0

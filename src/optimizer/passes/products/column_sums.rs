@@ -50,9 +50,12 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             && let key = (sorted(&products.rights), products.columns)
             && let Some(sums) = known.get(&key)
             && sums.dtype == products.dtype
-            && graph.share_device(sums.node, id).is_ok()
-            && branches.run_together(id, sums.node).is_ok()
-            && graph.are_siblings(&[id, sums.node]).is_ok()
+            && let pair = [id, sums.node]
+            && let legal = graph
+                .share_device(sums.node, id)
+                .and_then(|()| branches.run_together(id, sums.node))
+                .and_then(|()| graph.are_siblings(&pair))
+            && graph.ask("biases", pair, legal).is_some()
         {
             replace(graph, products, sums);
             known.remove(&key);

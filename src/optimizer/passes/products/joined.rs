@@ -58,7 +58,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     }
     for (key, products) in groups {
         for products in products.chunks(MOST_RESULTS).filter(|products| products.len() > 1) {
-            if graph.are_siblings(products).is_ok() {
+            let pair = [products[0], products[1]];
+            if graph.ask("joined", pair, graph.are_siblings(products)).is_some() {
                 replace(graph, &key, products);
             }
         }

@@ -69,9 +69,9 @@ impl Summed {
         let columns = [x.known().filter(|n| *n > 0)?, y.known().filter(|n| *n > 0)?];
         let [sum] = graph.users(product) else { return None };
         let reduction = graph.node(*sum);
+        let legal = || graph.share_device(*sum, product).and_then(|()| graph.may_move(*sum));
         let whole = reduction.op() == "Sum"
-            && graph.share_device(*sum, product).is_ok()
-            && graph.may_move(*sum).is_ok()
+            && graph.ask("sums", [*sum, product], legal()).is_some()
             && reduction.inputs()[0] == Output { node: product, port: 0 }
             && reduction.attr("keep_dims").and_then(Attr::bool) == Some(false);
         let over_batch = || over_batch(graph, *reduction.inputs().get(1)?, x_lead.len() - 1);

@@ -5,7 +5,7 @@
 //! A node waits for all its inputs, so the join must not delay other computations: few nodes may be
 //! reachable from each of the reductions, and none of the other reductions.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::error::Result;
 use crate::kernels::expression::Value;
@@ -13,14 +13,17 @@ use crate::kernels::fused::reduce::{MAX_OUTPUTS, MAX_PLANES, MOST_INPUTS, OP, St
 use crate::optimizer::attr::Attr;
 use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::legality::check;
+use crate::optimizer::plan::groups::{Sibling, join, pairs};
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 
 /// The largest number of nodes that may be reached from a reduction: reshapes, and an optimizer's
 /// step.
 const MAX_REACHED: usize = 32;
-/// The largest number of joined reductions over the same axes to which a reduction is tried to be
-/// added: the last ones. So time stays linear.
-const MAX_OPEN: usize = 8;
+/// The largest number of reductions over the same axes with which a reduction is tried: the last
+/// ones.
+const MAX_NEAR: usize = 8;
 
 /// The axes over which a reduction runs, and its device. Reductions with the same ones can share a
 /// pass.
@@ -49,30 +52,28 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     if graph.has_control_flow() {
         return Ok(());
     }
-    let mut all: Vec<Reduction> = Vec::new();
-    let mut open: FxHashMap<ReducedAxes, Vec<usize>> = FxHashMap::default();
-    for id in order.iter().copied() {
-        let Some((over, reduction)) = reduction(graph, id) else { continue };
-        let near = open.entry(over).or_default();
-        let joined = near.iter().find_map(|at| Some((*at, all[*at].with(graph, &reduction)?)));
-        match joined {
-            Some((at, both)) => all[at] = both,
-            None => {
-                near.push(all.len());
-                if near.len() > MAX_OPEN {
-                    near.remove(0);
-                }
-                all.push(reduction);
-            }
-        }
-    }
-    for reduction in all.into_iter().filter(|r| r.nodes.len() > 1) {
+    let (over, all): (Vec<ReducedAxes>, Vec<Reduction>) =
+        order.iter().filter_map(|id| reduction(graph, *id)).unzip();
+    let pairs = pairs(over.into_iter().enumerate(), MAX_NEAR);
+    let joined = join("ends", graph, all, &pairs, |a, b| a.with(graph, b));
+    for reduction in joined.into_iter().filter(|r| r.nodes.len() > 1) {
         // A pair that was joined before may have made a path from one to the other.
-        if graph.are_siblings(&reduction.nodes).is_ok() {
+        let pair = [reduction.nodes[0], reduction.nodes[1]];
+        if graph.ask("ends", pair, graph.are_siblings(&reduction.nodes)).is_some() {
             replace(graph, reduction);
         }
     }
     Ok(())
+}
+
+impl Sibling for Reduction {
+    fn node(&self) -> NodeId {
+        self.nodes[0]
+    }
+
+    fn inputs(&self) -> &[Output] {
+        &self.inputs
+    }
 }
 
 /// The reduction of a node and its axes, if it may be joined with others.
@@ -127,11 +128,12 @@ fn leads_to_few(graph: &Graph, id: NodeId) -> bool {
 }
 
 impl Reduction {
-    /// Both reductions in one node, if that is possible.
-    fn with(&self, graph: &Graph, other: &Self) -> Option<Self> {
-        if !self.space.same_shape(&other.space) {
-            return None;
-        }
+    /// Both reductions in one node.
+    ///
+    /// # Errors
+    /// The reason why none computes both.
+    fn with(&self, graph: &Graph, other: &Self) -> Result<Self, Refusal> {
+        check(self.space.same_shape(&other.space), Refusal::OtherShape)?;
         let mut both = self.clone();
         let inputs: Vec<Value> = (other.inputs.iter().zip(other.draft.expression.inputs()))
             .map(|(tensor, dtype)| match both.inputs.iter().position(|known| known == tensor) {
@@ -142,15 +144,16 @@ impl Reduction {
                 }
             })
             .collect();
-        let values = both.draft.append(&other.draft, &inputs)?;
+        let values = both.draft.append(&other.draft, &inputs).ok_or(Refusal::Operand)?;
         values.into_iter().for_each(|value| both.draft.output(value));
         both.names.extend(other.names.iter().cloned());
         both.nodes.extend(&other.nodes);
-        let states = both.states()?;
+        let states = both.states().ok_or(Refusal::Operand)?;
         let small = both.inputs.len() <= MOST_INPUTS
             && states.planes() <= MAX_PLANES
             && states.types().len() <= MAX_OUTPUTS;
-        (small && graph.are_siblings(&both.nodes).is_ok()).then_some(both)
+        check(small, Refusal::TooManyTensors)?;
+        graph.are_siblings(&both.nodes).map(|()| both)
     }
 
     /// The accumulators, if they have one type.

@@ -15,7 +15,9 @@ use crate::kernels::fused::reduce::{MAX_CONSTANTS, MAX_EXTRAS, MAX_OUTPUTS};
 use crate::optimizer::branches::Branches;
 use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::legality::{Legal, check};
 use crate::optimizer::meaning::{is_elementwise, is_view, number};
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
 /// The largest number of nodes after reductions that are considered.
@@ -89,9 +91,11 @@ impl Search<'_> {
         self.kept.shape.as_ref()?;
         let mut nodes = self.followers();
         while nodes.iter().any(|id| !is_view(self.graph.node(*id))) {
-            if let Some(epilogue) = self.draft(&nodes).filter(EpilogueNodes::fits) {
-                return Some(epilogue);
-            }
+            let fitting = self.draft(&nodes).and_then(|found| found.fits().map(|()| found));
+            let refusal = match fitting {
+                Ok(epilogue) => return Some(epilogue),
+                Err(refusal) => refusal,
+            };
             let uses = |user: NodeId, used: NodeId| self.graph.used(user).any(|id| id == used);
             let is_leaf = |at: &usize| nodes.iter().all(|user| !uses(*user, nodes[*at]));
             let without =
@@ -100,7 +104,7 @@ impl Search<'_> {
                 self.draft(&without(at)).map_or(usize::MAX, |epilogue| epilogue.tensors())
             };
             let leaf = (0..nodes.len()).rev().filter(is_leaf).min_by_key(|at| size(*at))?;
-            nodes.remove(leaf);
+            self.graph.refuse("reduce", [nodes.remove(leaf), self.region[0]], refusal);
         }
         None
     }
@@ -118,10 +122,8 @@ impl Search<'_> {
                 break;
             }
             if !inside.contains(&id)
-                && self.follows(id, &inside)
-                && !self
-                    .graph
-                    .detours(&inside, &FxHashSet::from_iter([id]), |id| self.graph.used(id))
+                && let legal = self.follows(id, &inside)
+                && self.graph.ask("reduce", [id, self.region[0]], legal).is_some()
             {
                 found.push(id);
                 inside.insert(id);
@@ -131,21 +133,20 @@ impl Search<'_> {
         found
     }
 
-    /// Whether a node computes elements of the results' shape from values inside and from tensors
-    /// that can be read with them.
-    fn follows(&self, id: NodeId, inside: &FxHashSet<NodeId>) -> bool {
+    /// Checks that a node computes elements of the results' shape from values inside and from
+    /// tensors that can be read with them.
+    fn follows(&self, id: NodeId, inside: &FxHashSet<NodeId>) -> Legal {
         let graph = self.graph;
         let node = graph.node(id);
-        let info = graph.info(Output { node: id, port: 0 });
+        let output = Output { node: id, port: 0 };
         let root = self.region[0];
-        if graph.may_join(id, root).is_err()
-            || self.branches.run_together(id, root).is_err()
-            || self.updates.contains(&id)
-            || !same_elements(info, self.kept)
-            || follower(graph, id).is_none()
-        {
-            return false;
-        }
+        graph.may_join(id, root)?;
+        self.branches.run_together(id, root)?;
+        follower(graph, id)?;
+        check(same_elements(graph.info(output), self.kept), Refusal::OtherShape)?;
+        // Its update does it in place, and a value that nothing reads is dropped.
+        let is_needed = is_view(node) || graph.readers_in_any_order(output).next().is_some();
+        check(is_needed && !self.updates.contains(&id), Refusal::Alone)?;
         let known = |input: &Output| {
             if !inside.contains(&input.node) {
                 return self.is_operand(*input);
@@ -153,14 +154,17 @@ impl Search<'_> {
             !self.region.contains(&input.node)
                 || self.results.iter().any(|(result, _)| result == input)
         };
-        if is_view(node) {
+        let known = if is_view(node) {
             let (tensor, sizes) = node.inputs().split_at(1);
-            return inside.contains(&tensor[0].node)
+            inside.contains(&tensor[0].node)
                 && known(&tensor[0])
-                && sizes.iter().all(|s| graph.node(s.node).op() == "Const");
-        }
-        node.inputs().iter().all(known)
-            && graph.readers_in_any_order(Output { node: id, port: 0 }).next().is_some()
+                && sizes.iter().all(|s| graph.node(s.node).op() == "Const")
+        } else {
+            node.inputs().iter().all(known)
+        };
+        check(known, Refusal::Operand)?;
+        let one = FxHashSet::from_iter([id]);
+        check(!graph.detours(inside, &one, |id| graph.used(id)), Refusal::Cycle)
     }
 
     fn is_operand(&self, tensor: Output) -> bool {
@@ -168,7 +172,7 @@ impl Search<'_> {
         info.is_single() || same_elements(info, self.kept)
     }
 
-    fn draft(&self, nodes: &[NodeId]) -> Option<EpilogueNodes> {
+    fn draft(&self, nodes: &[NodeId]) -> Result<EpilogueNodes, Refusal> {
         let graph = self.graph;
         let read_by = |output: Output, by: &dyn Fn(NodeId) -> bool| {
             graph.readers_in_any_order(output).any(|(reader, _)| by(reader))
@@ -193,9 +197,10 @@ impl Search<'_> {
         let reshapes = outputs
             .iter()
             .map(|output| self.reshape(*output, nodes))
-            .collect::<Option<Vec<_>>>()?;
-        let types =
-            outputs.iter().map(|o| Some((*o, self.dtype(*o)?))).collect::<Option<Vec<_>>>()?;
+            .collect::<Option<Vec<_>>>()
+            .ok_or(Refusal::OtherShape)?;
+        let types = outputs.iter().map(|o| Some((*o, self.dtype(*o)?)));
+        let types = types.collect::<Option<Vec<_>>>().ok_or(Refusal::NoType)?;
         let mut inside: FxHashSet<NodeId> = nodes.iter().copied().collect();
         let mut values = Values::behind(graph, self.reduced, self.results, &inside, &types)?;
         // A tensor that follows from other operands is recomputed.
@@ -206,13 +211,13 @@ impl Search<'_> {
             values = Values::behind(graph, self.reduced, self.results, &inside, &types)?;
         }
         let members = nodes.iter().copied().filter(|id| !staying.contains(id)).collect();
-        Some(EpilogueNodes { members, values, outputs, reshapes })
+        Ok(EpilogueNodes { members, values, outputs, reshapes })
     }
 
     fn dtype(&self, tensor: Output) -> Option<DType> {
         let result =
             self.results.iter().find(|(result, _)| *result == tensor).map(|(_, dtype)| *dtype);
-        result.or_else(|| match follower(self.graph, tensor.node)? {
+        result.or_else(|| match follower(self.graph, tensor.node).ok()? {
             Element::Call(scalar) => Some(scalar.call.output()),
             Element::Same => None,
         })
@@ -223,7 +228,7 @@ impl Search<'_> {
         let graph = self.graph;
         let inputs = graph.node(id).inputs();
         let small = |input: &Output| number(graph, *input).is_some();
-        let called = matches!(follower(graph, id), Some(Element::Call(_)));
+        let called = matches!(follower(graph, id), Ok(Element::Call(_)));
         let whole = same_elements(graph.info(Output { node: id, port: 0 }), self.kept);
         called
             && whole
@@ -258,14 +263,16 @@ impl EpilogueNodes {
         self.values.inputs.len() + self.outputs.len()
     }
 
-    fn fits(&self) -> bool {
+    /// Checks that the kernel takes it.
+    fn fits(&self) -> Legal {
         let Draft { expression, constants } = &self.values.draft;
         let outputs = expression.outputs().len();
-        self.values.inputs.len() <= MAX_EXTRAS
+        let is_small = self.values.inputs.len() <= MAX_EXTRAS
             && (1..=MAX_OUTPUTS).contains(&outputs)
-            && constants.len() <= MAX_CONSTANTS
-            && !self.values.draft.gives_parameters()
-            && !expression.steps().is_empty()
+            && constants.len() <= MAX_CONSTANTS;
+        check(is_small, Refusal::TooManyTensors)?;
+        let computes = !self.values.draft.gives_parameters() && !expression.steps().is_empty();
+        check(computes, Refusal::Alone)
     }
 
     /// Adds reshapes after the outputs whose extents differ from the results'.

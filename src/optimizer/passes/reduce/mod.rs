@@ -14,9 +14,10 @@ mod epilogue;
 mod roots;
 mod sequence;
 mod shapes;
+mod siblings;
 mod values;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::error::Result;
 use crate::kernels::expression::Call;
@@ -25,19 +26,14 @@ use crate::kernels::fused::reduce::{MAX_INPUTS, MAX_OUTPUTS, MAX_PLANES, MOMENTS
 use crate::optimizer::branches::Branches;
 use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
-use crate::optimizer::meaning::{Scalar, is_view};
+use crate::optimizer::legality::check;
+use crate::optimizer::meaning::Scalar;
 use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 
 use epilogue::{EpilogueNodes, Search};
 use roots::{ReducedAxes, Root, moments, reduction};
 use values::{Element, Translation, Values, elementwise};
-
-/// The largest number of reshapes between a reduction and the node that makes its input.
-const MAX_VIEWS: usize = 4;
-/// The largest number of regions of one tensor to which a reduction is tried to be added: the last
-/// ones. So time stays linear.
-const MAX_OPEN: usize = 32;
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -63,8 +59,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     let updates = epilogue::updates(graph, &order);
     // The last ones come first: nodes after them may read values that the epilogue of an earlier
     // region takes in.
-    for region in merged(graph, &branches, regions).into_iter().rev() {
-        let Some(mut plan) = region.plan(graph) else { continue };
+    for region in siblings::merged(graph, &branches, regions).into_iter().rev() {
+        let Ok(mut plan) = region.plan(graph) else { continue };
         plan.epilogue = region.epilogue(graph, &plan, &updates, &branches);
         if plan.is_worth_it() {
             region.replace(graph, plan);
@@ -98,98 +94,30 @@ impl Replacement {
     const fn is_worth_it(&self) -> bool {
         self.members.len() > 1 || self.computes || self.epilogue.is_some()
     }
-}
 
-/// The node that makes a tensor's elements, before reshapes. The gradients of repeated heads, for
-/// instance, are summed after a reshape.
-fn maker(graph: &Graph, tensor: Output) -> NodeId {
-    let mut id = tensor.node;
-    for _ in 0..MAX_VIEWS {
-        let node = graph.node(id);
-        match node.inputs().first() {
-            Some(input) if is_view(node) && node.controls().is_empty() => id = input.node,
-            _ => break,
-        }
+    /// Whether no reduction can be added.
+    fn is_full(&self) -> bool {
+        self.states.planes() >= MAX_PLANES || self.states.types().len() >= MAX_OUTPUTS
     }
-    id
-}
-
-/// Joins regions that can share a pass and read a common tensor, or outputs of one node.
-fn merged(graph: &Graph, branches: &Branches, regions: Vec<Region>) -> Vec<Region> {
-    // Each region, with the nodes that it takes in.
-    let mut all: Vec<(Region, Vec<NodeId>)> = Vec::new();
-    let mut full: Vec<bool> = Vec::new();
-    let mut numbers: FxHashMap<ReducedAxes, usize> = FxHashMap::default();
-    // The regions to which further reductions may be added, by axes and by the nodes that they
-    // read.
-    let mut open: FxHashMap<(usize, NodeId), Vec<usize>> = FxHashMap::default();
-    for region in regions {
-        let Some(plan) = region.plan(graph) else { continue };
-        let count = numbers.len();
-        let same = ReducedAxes { keep_dims: false, ..region.over.clone() };
-        let number = *numbers.entry(same).or_insert(count);
-        let mut near: Vec<usize> = Vec::new();
-        for input in &plan.values.inputs {
-            if let Some(regions) = open.get_mut(&(number, maker(graph, *input))) {
-                regions.retain(|at| !full[*at]);
-                near.extend(&*regions);
-            }
-        }
-        near.sort_unstable();
-        near.dedup();
-        let joined = near.into_iter().find_map(|at| {
-            let (other, members) = &all[at];
-            let [a, b] = [other, &region].map(|region| region.roots[0].nodes[0]);
-            if branches.run_together(a, b).is_err() || !other.space.same_shape(&region.space) {
-                return None;
-            }
-            let keep_dims = other.over.keep_dims || region.over.keep_dims;
-            let both = Region {
-                roots: [&other.roots[..], &region.roots].concat(),
-                over: ReducedAxes { keep_dims, ..other.over.clone() },
-                space: other.space.clone(),
-            };
-            let joined = both.plan(graph)?;
-            // Values that one of the two computes must not be stored for both.
-            let takes = |id: &NodeId| joined.members.binary_search(id).is_ok();
-            (members.iter().all(takes) && plan.members.iter().all(takes))
-                .then_some((at, both, joined))
-        });
-        let (at, region, plan) = joined.unwrap_or((all.len(), region, plan));
-        for input in plan.values.inputs {
-            let regions = open.entry((number, maker(graph, input))).or_default();
-            if !regions.contains(&at) {
-                regions.push(at);
-            }
-            if regions.len() > MAX_OPEN {
-                regions.remove(0);
-            }
-        }
-        let is_full =
-            plan.states.planes() >= MAX_PLANES || plan.states.types().len() >= MAX_OUTPUTS;
-        let found = (region, plan.members);
-        if at == all.len() {
-            all.push(found);
-            full.push(is_full);
-        } else {
-            (all[at], full[at]) = (found, is_full);
-        }
-    }
-    all.into_iter().map(|(region, _)| region).collect()
 }
 
 impl Region {
-    /// The node that can replace the region, if there is one.
-    fn plan(&self, graph: &Graph) -> Option<Replacement> {
+    /// The node that can replace the region.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    fn plan(&self, graph: &Graph) -> Result<Replacement, Refusal> {
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
         let dtypes: Vec<_> = self.roots.iter().map(|r| r.dtype).collect();
-        let states = States::new(&names.join(","), &dtypes).ok()?;
+        let states = States::new(&names.join(","), &dtypes).map_err(|_| Refusal::Operand)?;
+        let is_small = states.planes() <= MAX_PLANES && states.types().len() <= MAX_OUTPUTS;
+        check(is_small, Refusal::TooManyTensors)?;
         let roots: FxHashSet<NodeId> =
             self.roots.iter().flat_map(|r| r.nodes.iter().copied()).collect();
         let wanted: Vec<_> = self.roots.iter().map(|r| (r.tensor(graph), r.dtype)).collect();
         let translate = |inside: &FxHashSet<NodeId>| {
-            Values::translate(graph, &self.space, inside, &wanted)
-                .filter(|v| v.inputs.len() <= MAX_INPUTS)
+            let values = Values::translate(graph, &self.space, inside, &wanted)?;
+            check(values.inputs.len() <= MAX_INPUTS, Refusal::TooManyTensors).map(|()| values)
         };
         let mut inside = FxHashSet::default();
         let mut values = translate(&inside)?;
@@ -197,9 +125,8 @@ impl Region {
         while let Some(next) = values.inputs.iter().map(|i| i.node).find(|n| !refused.contains(n)) {
             let wider = self.absorbs(graph, next, &roots, &inside).and_then(|()| {
                 inside.insert(next);
-                translate(&inside)
-                    .filter(|wider| self.covers(graph, wider))
-                    .ok_or(Refusal::TooLarge(None))
+                let wider = translate(&inside)?;
+                check(self.covers(graph, &wider), Refusal::OtherShape).map(|()| wider)
             });
             match wider {
                 Ok(wider) => {
@@ -208,7 +135,7 @@ impl Region {
                     refused.clear();
                 }
                 Err(refusal) => {
-                    graph.refuse("reduce", next, self.roots[0].reader, refusal);
+                    graph.refuse("reduce", [next, self.roots[0].reader], refusal);
                     inside.remove(&next);
                     refused.insert(next);
                 }
@@ -217,15 +144,10 @@ impl Region {
         let mut members: Vec<NodeId> =
             roots.iter().copied().chain(vanishing(graph, &roots, &inside)).collect();
         members.sort_unstable();
-        let closed = values.inputs.iter().all(|i| !members.contains(&i.node));
-        let small = states.planes() <= MAX_PLANES && states.types().len() <= MAX_OUTPUTS;
-        (closed && small && graph.is_convex(&members)).then(|| Replacement {
-            members,
-            computes: !inside.is_empty(),
-            states,
-            values,
-            epilogue: None,
-        })
+        check(!values.inputs.iter().any(|i| members.contains(&i.node)), Refusal::Cycle)?;
+        graph.is_one_node(&members)?;
+        let computes = !inside.is_empty();
+        Ok(Replacement { members, computes, states, values, epilogue: None })
     }
 
     /// The nodes that follow the region and can be computed with it.
@@ -271,19 +193,15 @@ impl Region {
     ) -> Result<(), Refusal> {
         let node = graph.node(id);
         let output = Output { node: id, port: 0 };
-        if !node.on_wgpu() || node.device() != self.over.device {
-            return Err(Refusal::OtherDevice);
-        }
-        if !graph.info(output).same_shape(&self.space) {
-            return Err(Refusal::OtherShape);
-        }
+        check(node.on_wgpu() && node.device() == self.over.device, Refusal::OtherDevice)?;
+        check(graph.info(output).same_shape(&self.space), Refusal::OtherShape)?;
         let gone: FxHashSet<NodeId> = vanishing(graph, roots, inside).into_iter().collect();
         let inside = |reader| roots.contains(&reader) || gone.contains(&reader);
-        let alone = graph.may_go(id).is_ok() && graph.stays_inside(output, inside).is_ok();
+        let alone = graph.may_go(id).and_then(|()| graph.stays_inside(output, inside));
         // A node with other readers is recomputed only if it reads a single tensor, and perhaps a
         // shape.
-        if !alone && node.inputs().len() > 2 {
-            return Err(Refusal::ReadElsewhere);
+        if node.inputs().len() > 2 {
+            alone?;
         }
         let element = elementwise(graph, id, &self.space)?;
         let narrow = match element {
@@ -291,7 +209,7 @@ impl Region {
             Element::Call(_) => false,
             Element::Same => !graph.info(node.inputs()[0]).same_shape(&self.space),
         };
-        if alone || narrow { Ok(()) } else { Err(Refusal::ReadElsewhere) }
+        if narrow { Ok(()) } else { alone }
     }
 
     /// Whether each value has an input of the whole shape: a value of broadcast inputs only would

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
 use crate::kernels::expression::{Call, Value};
-use crate::kernels::fused::cost::{self, BOUND};
+use crate::kernels::fused::cost;
 use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::{Engine, Meaning, Scalar, number, scalar};
@@ -65,28 +65,34 @@ pub struct Translation {
 impl<'g> Values<'g> {
     /// Translates the values `wanted`, with their types, from the nodes `inside` and the tensors
     /// outside.
+    ///
+    /// # Errors
+    /// The reason why no reduction may have them.
     pub fn translate(
         graph: &'g Graph,
         space: &'g TensorInfo,
         inside: &'g FxHashSet<NodeId>,
         wanted: &[(Output, DType)],
-    ) -> Option<Translation> {
+    ) -> Result<Translation, Refusal> {
         let translation = Self::new(graph, Some(space), inside).all(wanted)?;
         let draft = &translation.draft;
-        let small = cost::reduce(cost::expression(&draft.expression), 0) <= BOUND
-            && draft.constants.len() <= MAX_CONSTANTS;
-        (small && !draft.gives_parameters()).then_some(translation)
+        Refusal::check_size(cost::reduce(cost::expression(&draft.expression), 0))?;
+        let fits = draft.constants.len() <= MAX_CONSTANTS && !draft.gives_parameters();
+        fits.then_some(translation).ok_or(Refusal::Operand)
     }
 
     /// Translates the values `wanted` of nodes after reductions. `reduced` is the weight of the
     /// reduced values. The first inputs of the expression are the reductions' results.
+    ///
+    /// # Errors
+    /// The reason why no epilogue may have them.
     pub fn behind(
         graph: &'g Graph,
         reduced: u32,
         results: &[(Output, DType)],
         inside: &'g FxHashSet<NodeId>,
         wanted: &[(Output, DType)],
-    ) -> Option<Translation> {
+    ) -> Result<Translation, Refusal> {
         let mut values = Self::new(graph, None, inside);
         for (tensor, dtype) in results {
             let value = values.draft.input(*dtype);
@@ -94,7 +100,7 @@ impl<'g> Values<'g> {
         }
         let translation = values.all(wanted)?;
         let epilogue = cost::expression(&translation.draft.expression);
-        (cost::reduce(reduced, epilogue) <= BOUND).then_some(translation)
+        Refusal::check_size(cost::reduce(reduced, epilogue)).map(|()| translation)
     }
 
     fn new(graph: &'g Graph, space: Option<&'g TensorInfo>, inside: &'g FxHashSet<NodeId>) -> Self {
@@ -108,17 +114,17 @@ impl<'g> Values<'g> {
         }
     }
 
-    fn all(mut self, wanted: &[(Output, DType)]) -> Option<Translation> {
+    fn all(mut self, wanted: &[(Output, DType)]) -> Result<Translation, Refusal> {
         for (tensor, dtype) in wanted {
             let value = self.value(*tensor, *dtype)?;
             self.draft.output(value);
         }
-        Some(Translation { draft: self.draft, inputs: self.inputs })
+        Ok(Translation { draft: self.draft, inputs: self.inputs })
     }
 
-    fn value(&mut self, tensor: Output, dtype: DType) -> Option<Value> {
+    fn value(&mut self, tensor: Output, dtype: DType) -> Result<Value, Refusal> {
         if let Some(value) = self.known.get(&tensor) {
-            return Some(*value);
+            return Ok(*value);
         }
         let value = if self.inside.contains(&tensor.node) {
             self.computed(tensor.node)?
@@ -129,7 +135,7 @@ impl<'g> Values<'g> {
             self.draft.input(dtype)
         };
         self.known.insert(tensor, value);
-        Some(value)
+        Ok(value)
     }
 
     /// The only element of a constant, if a parameter can hold it and the constant does not affect
@@ -140,30 +146,33 @@ impl<'g> Values<'g> {
         Some(number.value)
     }
 
-    fn computed(&mut self, id: NodeId) -> Option<Value> {
+    fn computed(&mut self, id: NodeId) -> Result<Value, Refusal> {
         let node = self.graph.node(id);
         let element = match self.space {
-            Some(space) => elementwise(self.graph, id, space).ok(),
+            Some(space) => elementwise(self.graph, id, space),
             None => follower(self.graph, id),
         };
         match element? {
-            Element::Same => self.value(node.inputs()[0], node.dtype("T")?),
+            Element::Same => self.value(node.inputs()[0], node.dtype("T").ok_or(Refusal::NoType)?),
             Element::Call(scalar) => {
                 let mut args = Vec::new();
                 for (at, input) in node.inputs().iter().enumerate() {
                     args.push(self.value(*input, scalar.input_type(at))?);
                 }
-                self.draft.scalar(&scalar, &args)
+                self.draft.scalar(&scalar, &args).ok_or(Refusal::Operand)
             }
         }
     }
 }
 
 /// The element that a node after a reduction computes.
-pub fn follower(graph: &Graph, id: NodeId) -> Option<Element> {
+///
+/// # Errors
+/// The reason, if the node does something else, or might.
+pub fn follower(graph: &Graph, id: NodeId) -> Result<Element, Refusal> {
     match Meaning::of(graph.node(id)) {
-        Meaning::Repeat => None,
-        Meaning::View => Some(Element::Same),
-        _ => elementwise(graph, id, graph.info(Output { node: id, port: 0 })).ok(),
+        Meaning::Repeat => Err(Refusal::OtherShape),
+        Meaning::View => Ok(Element::Same),
+        _ => elementwise(graph, id, graph.info(Output { node: id, port: 0 })),
     }
 }

@@ -3,7 +3,9 @@
 use crate::kernels::fused::rowwise::program::{REDUCED, reduction};
 use crate::kernels::reduce::table::Reduction;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::legality::check;
 use crate::optimizer::meaning::{Axes, Engine, Fold, Meaning, Scalar, scalar};
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
 /// The relation of a tensor's shape to the rows.
@@ -112,36 +114,41 @@ impl Space {
         (0..lead).all(|d| !is_reduced(d)) && (lead..full.len()).all(|d| own[d - lead] == kept(d))
     }
 
-    /// The role of the node in a program over these rows, if it can be part of one.
-    pub fn role(&self, graph: &Graph, id: NodeId) -> Option<(Role, Extent)> {
+    /// The role of the node in a program over these rows.
+    ///
+    /// # Errors
+    /// The reason why it cannot be part of one.
+    pub fn role(&self, graph: &Graph, id: NodeId) -> Result<(Role, Extent), Refusal> {
         let node = graph.node(id);
-        if node.device() != self.device || graph.may_go(id).is_err() {
-            return None;
-        }
+        check(node.device() == self.device, Refusal::OtherDevice)?;
+        graph.may_go(id)?;
         let info = graph.info(Output { node: id, port: 0 });
-        let extent = self.extent(info)?;
-        if !Engine::Rows.holds(info.dtype?) {
-            return None;
-        }
-        let given = |k: usize| node.inputs().get(k).and_then(|i| self.extent(graph.info(*i)));
+        let extent = self.extent(info).ok_or(Refusal::OtherShape)?;
+        let dtype = info.dtype.ok_or(Refusal::NoType)?;
+        check(Engine::Rows.holds(dtype), Refusal::Type(dtype))?;
+        let first = node.inputs().first().and_then(|i| self.extent(graph.info(*i)));
         if let Some(reduction) = reduction(node.op()) {
-            let fits = given(0) == Some(Extent::Full)
-                && REDUCED.contains(&node.dtype("T")?)
-                && axes(graph, id, self.full.rank()?)? == self.axes;
-            return (fits && !extent.is_per_element()).then_some((Role::Reduce(reduction), extent));
+            let of = node.dtype("T").ok_or(Refusal::NoType)?;
+            check(REDUCED.contains(&of), Refusal::Type(of))?;
+            let axes = self.full.rank().and_then(|rank| axes(graph, id, rank));
+            let fits = first == Some(Extent::Full)
+                && axes.ok_or(Refusal::UnknownAxes)? == self.axes
+                && !extent.is_per_element();
+            return check(fits, Refusal::OtherShape).map(|()| (Role::Reduce(reduction), extent));
         }
+        let first = || first.ok_or(Refusal::OtherShape);
         let copies = match Meaning::of(node) {
             Meaning::Repeat if node.op() == "Tile" => {
-                given(0)? == Extent::Row && extent == Extent::Full
+                first()? == Extent::Row && extent == Extent::Full
             }
-            Meaning::Repeat => given(0)? != Extent::Flat && extent != Extent::Flat,
-            Meaning::View => !given(0)?.is_per_element() && !extent.is_per_element(),
-            Meaning::Identity => given(0)? == extent,
+            Meaning::Repeat => first()? != Extent::Flat && extent != Extent::Flat,
+            Meaning::View => !first()?.is_per_element() && !extent.is_per_element(),
+            Meaning::Identity => first()? == extent,
             _ => false,
         };
         let role = match copies {
             true => Role::Copy,
-            false => Role::Call(scalar(graph, graph, id, Engine::Rows).ok()?),
+            false => Role::Call(scalar(graph, graph, id, Engine::Rows)?),
         };
         let to = if extent == Extent::Flat { &self.flat } else { &self.full };
         let fits = |input: &Output| {
@@ -157,7 +164,7 @@ impl Space {
                     })
         };
         let inputs = if role == Role::Copy { &node.inputs()[..1] } else { node.inputs() };
-        inputs.iter().all(fits).then_some((role, extent))
+        check(inputs.iter().all(fits), Refusal::Operand).map(|()| (role, extent))
     }
 
     /// Whether the tensor may be a row value that lost its reduced axes. If extents happen to

@@ -17,23 +17,30 @@ use rustc_hash::FxHashSet;
 use crate::error::Result;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NewNode, NodeId};
+use crate::optimizer::legality::check;
+use crate::optimizer::plan::by_saving;
+use crate::optimizer::plan::cost::unwritten;
+use crate::optimizer::refusal::Refusal;
 use build::Replacement;
 use member::Space;
 use region::{Region, Scene};
 
-/// Runs the pass.
+/// Runs the pass. The largest rows come first, and gradients before other rows of the same size:
+/// they recompute cheap values, so that the forward pass need not keep these.
 pub fn run(graph: &mut Graph) -> Result<()> {
     let Some(nodes) = graph.order() else { return Ok(()) };
     let branches = Branches::of(graph, &nodes);
-    // Gradients come first, for they are last in the order. They recompute cheap values, so that
-    // the forward pass need not keep these.
-    for seed in
-        nodes.iter().rev().filter(|id| Space::may_seed(graph, **id)).copied().collect::<Vec<_>>()
-    {
-        if !graph.contains(seed) {
-            continue;
-        }
-        if let Some((region, new)) = plan(graph, &branches, seed) {
+    // Gradients are last in the order.
+    let is_seed = |id: &NodeId| Space::may_seed(graph, *id);
+    let seeds: Vec<NodeId> = nodes.iter().rev().copied().filter(is_seed).collect();
+    let rows = |graph: &Graph, id: NodeId| graph.node(id).inputs().first().copied();
+    let saving = |id| rows(graph, id).map_or(0, |rows| unwritten(graph.info(rows)));
+    for seed in by_saving(seeds, saving) {
+        if graph.contains(seed)
+            && let Some(rows) = rows(graph, seed)
+            && let planned = plan(graph, &branches, seed)
+            && let Some((region, new)) = graph.ask("rowwise", [seed, rows.node], planned)
+        {
             replace(graph, &region, new);
         }
     }
@@ -41,12 +48,16 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 }
 
 /// The region around `seed`, and its replacement.
-fn plan(graph: &Graph, branches: &Branches, seed: NodeId) -> Option<(Region, Replacement)> {
-    let space = Space::of(graph, seed)?;
+fn plan(
+    graph: &Graph,
+    branches: &Branches,
+    seed: NodeId,
+) -> Result<(Region, Replacement), Refusal> {
+    let space = Space::of(graph, seed).ok_or(Refusal::Alone)?;
     let scene = Scene::new(graph, branches, &space);
     let region = scene.region(seed)?;
-    let new = build::build(&scene, &region)?;
-    is_acyclic(graph, &region, &new.node).then_some((region, new))
+    let new = build::build(&scene, &region).ok_or(Refusal::Operand)?;
+    check(is_acyclic(graph, &region, &new.node), Refusal::Cycle).map(|()| (region, new))
 }
 
 /// Whether no input and no control input of the new node depends on its outputs.

@@ -45,7 +45,7 @@ pub(super) fn sides(graph: &Graph, root: &Root, tail: &FxHashSet<NodeId>) -> FxH
             };
             if !known
                 && sides.len() < MAX_NODES
-                && graph.may_join(id, root.id).is_ok()
+                && graph.ask("contraction", [id, reader], graph.may_join(id, root.id)).is_some()
                 && node.controls().iter().all(inside)
                 && row(graph, id).is_some_and(|scalar| {
                     let info = graph.info(*input);
@@ -82,7 +82,8 @@ pub(super) fn followers(graph: &Graph, root: &Root) -> Vec<NodeId> {
             }
             _ => norm::is_inference(node),
         };
-        if !known || graph.may_join(id, root.id).is_err() || found.len() == MAX_NODES {
+        let legal = || graph.ask("contraction", [id, root.id], graph.may_join(id, root.id));
+        if !known || legal().is_none() || found.len() == MAX_NODES {
             continue;
         }
         found.push(id);

@@ -50,11 +50,8 @@ impl Tail {
         }
         let followers = followers(graph, root);
         (0..followers.len()).rev().find_map(|at| {
-            let refuse = |refusal: &Refusal| {
-                graph.refuse("contraction", followers[at], root.id, *refusal);
-                graph.refuse("contraction", root.id, followers[at], *refusal);
-            };
-            Self::until(graph, root, &followers[..=at]).inspect_err(refuse).ok()
+            let tail = Self::until(graph, root, &followers[..=at]);
+            graph.ask("contraction", [followers[at], root.id], tail)
         })
     }
 

@@ -8,8 +8,11 @@ use super::super::member::{Extent, Role, Space, parameter};
 use super::{Nodes, Region, Scene};
 use crate::kernels::fused::cost::BOUND;
 use crate::optimizer::graph::NodeId;
+use crate::optimizer::legality::{Legal, check};
 use crate::optimizer::refusal::Refusal;
 
+/// The name of the pass, for reasons.
+const PASS: &str = "rowwise";
 /// The largest number of nodes that one growth in one direction visits.
 const MAX_VISITS: usize = 2048;
 
@@ -51,11 +54,12 @@ impl Growth<'_, '_> {
 
     /// Takes in nodes that depend on the region if `down`, and nodes on which it depends otherwise.
     fn spread(&mut self, down: bool) {
-        let scene = self.scene;
+        let (scene, seed) = (self.scene, self.seed);
         let graph = scene.graph;
         let near = |id: NodeId| -> Vec<(u64, NodeId)> {
             let next = if down { graph.users(id).to_vec() } else { graph.used(id).collect() };
-            let fit = next.into_iter().filter(|id| scene.role(*id).is_some());
+            let fits = |id: &NodeId| graph.ask(PASS, [*id, seed], scene.member(*id)).is_some();
+            let fit = next.into_iter().filter(fits);
             fit.filter_map(|id| Some((graph.place(id)?, id))).collect()
         };
         let mut ahead: BTreeSet<(u64, NodeId)> = BTreeSet::new();
@@ -67,7 +71,10 @@ impl Growth<'_, '_> {
             joined.drain(..).for_each(|id| ahead.extend(near(id)));
             let next = if down { ahead.pop_first() } else { ahead.pop_last() };
             let Some((_, id)) = next else { return };
-            if !self.has(id) && (down || self.may_precede(id)) && self.join(id, down) {
+            if !self.has(id)
+                && (down || self.ask(id, self.may_precede(id)).is_some())
+                && self.join(id, down)
+            {
                 joined.push(id);
             }
         }
@@ -86,13 +93,18 @@ impl Growth<'_, '_> {
         })
     }
 
+    /// The answer to a question about a node beside the region.
+    fn ask<T>(&self, id: NodeId, answer: Result<T, Refusal>) -> Option<T> {
+        self.scene.graph.ask(PASS, [id, self.seed], answer)
+    }
+
     /// Takes a node in if its role and the cost allow it.
     fn join(&mut self, id: NodeId, down: bool) -> bool {
-        if !self.can_join(id) || self.detours(id, down) {
-            return false;
-        }
-        if let Err(refusal) = self.scene.branches.run_together(self.seed, id) {
-            self.scene.graph.refuse("rowwise", id, self.seed, refusal);
+        let legal = self
+            .can_join(id)
+            .and_then(|()| check(!self.detours(id, down), Refusal::Cycle))
+            .and_then(|()| self.scene.branches.run_together(self.seed, id));
+        if self.ask(id, legal).is_none() {
             return false;
         }
         self.region.members.insert(id);
@@ -102,7 +114,7 @@ impl Growth<'_, '_> {
             let graph = self.scene.graph;
             let mut near = graph.used(id).chain(graph.users(id).iter().copied());
             if let Some(neighbour) = near.find(|near| self.has(*near)) {
-                graph.refuse("rowwise", id, neighbour, refusal);
+                graph.refuse(PASS, [id, neighbour], refusal);
             }
             return false;
         }
@@ -110,36 +122,37 @@ impl Growth<'_, '_> {
         true
     }
 
-    fn can_join(&self, id: NodeId) -> bool {
+    fn can_join(&self, id: NodeId) -> Legal {
         let scene = self.scene;
-        match scene.role(id) {
+        let fits = match scene.member(id)? {
             // A tensor without the reduced axes cannot be an input.
-            Some((role, Extent::Flat)) if !matches!(role, Role::Reduce(_)) => {
+            (role, Extent::Flat) if !matches!(role, Role::Reduce(_)) => {
                 let node = scene.graph.node(id);
                 let inputs = if role == Role::Copy { &node.inputs()[..1] } else { node.inputs() };
                 inputs.iter().all(|i| self.has(i.node) || parameter(scene.graph, id, *i).is_some())
             }
             // The value has readers in all rows, and is never stored: it can only be a copy.
-            Some((_, Extent::Column)) => false,
-            Some((Role::Copy, Extent::Row)) => self.has(scene.graph.node(id).inputs()[0].node),
-            role => role.is_some(),
-        }
+            (_, Extent::Column) => return Err(Refusal::SmallValue),
+            (Role::Copy, Extent::Row) => self.has(scene.graph.node(id).inputs()[0].node),
+            _ => true,
+        };
+        check(fits, Refusal::Operand)
     }
 
-    /// Whether a node that the region reads may be computed in every stage that needs it. An
+    /// Checks that a node that the region reads may be computed in every stage that needs it. An
     /// expensive node is only taken in if it has one user, or if it comes from reductions itself,
     /// like the exponentials of softmax.
-    fn may_precede(&self, id: NodeId) -> bool {
+    fn may_precede(&self, id: NodeId) -> Legal {
         let scene = self.scene;
+        check(!is_wide(scene, id), Refusal::ReadElsewhere)?;
         let mut readers = scene.graph.readers_in_any_order(Scene::output(id));
-        if is_wide(scene, id) || !readers.any(|(user, _)| self.has(user)) {
-            return false;
-        }
+        check(readers.any(|(user, _)| self.has(user)), Refusal::Alone)?;
         let is_row = matches!(scene.role(id), Some((Role::Reduce(_), _) | (_, Extent::Row)));
-        is_row
+        let fits = is_row
             || Space::is_cheap(scene.graph, id)
             || scene.graph.users(id).len() == 1
-            || self.is_derived(id)
+            || self.is_derived(id);
+        check(fits, Refusal::ReadElsewhere)
     }
 
     /// Whether a node's value depends on reductions of these rows.

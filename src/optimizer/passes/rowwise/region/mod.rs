@@ -14,6 +14,8 @@ use crate::kernels::fused::rowwise::program::reduction;
 use crate::kernels::fused::rowwise::text::MAX_TENSORS;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::legality::check;
+use crate::optimizer::refusal::Refusal;
 use grow::grow;
 
 /// A set of nodes.
@@ -35,6 +37,9 @@ impl Region {
     }
 }
 
+/// The role of a node, or the reason why it has none.
+type Membership = Result<(Role, Extent), Refusal>;
+
 /// A graph and rows.
 pub struct Scene<'g> {
     /// The graph.
@@ -44,7 +49,7 @@ pub struct Scene<'g> {
     /// The conditions under which nodes run.
     branches: &'g Branches,
     /// Roles and tensors found so far.
-    roles: RefCell<FxHashMap<NodeId, Option<(Role, Extent)>>>,
+    roles: RefCell<FxHashMap<NodeId, Membership>>,
     tensors: RefCell<FxHashMap<NodeId, Vec<Output>>>,
 }
 
@@ -54,18 +59,26 @@ impl<'g> Scene<'g> {
         Self { graph, space, branches, roles: RefCell::default(), tensors: RefCell::default() }
     }
 
-    /// The role of a node in a program.
+    /// The role of a node in a program, if it has one.
     pub fn role(&self, id: NodeId) -> Option<(Role, Extent)> {
+        self.member(id).ok()
+    }
+
+    /// The role of a node in a program, or the reason why it has none.
+    fn member(&self, id: NodeId) -> Membership {
         *self.roles.borrow_mut().entry(id).or_insert_with(|| self.space.role(self.graph, id))
     }
 
-    /// The region around `seed`, if a program for it is worthwhile.
-    pub fn region(&self, seed: NodeId) -> Option<Region> {
+    /// The region around `seed`.
+    ///
+    /// # Errors
+    /// The reason why no program for it is worthwhile.
+    pub fn region(&self, seed: NodeId) -> Result<Region, Refusal> {
         let mut region = grow(self, seed);
         self.leave(&mut region);
         self.copy(&mut region);
-        self.shrink(&mut region)?;
-        self.is_useful(&region).then_some(region)
+        self.shrink(&mut region).ok_or(Refusal::TooManyTensors)?;
+        check(self.is_useful(&region), Refusal::Alone).map(|()| region)
     }
 
     /// The value of a node.

@@ -1,7 +1,8 @@
-//! The time that a fusion saves on a GPU of the middle class. Passes try the fusions that save most
-//! first. Only orders of magnitude matter: the figures are of no adapter in particular.
+//! The time that a fusion saves on a GPU of the middle class: launches, bytes, operations that are
+//! computed again, and text to compile. Only orders of magnitude matter: the figures are of no
+//! adapter in particular.
 
-use super::shape::TensorInfo;
+use crate::optimizer::shape::TensorInfo;
 
 /// A time in nanoseconds.
 pub type Nanos = u64;
@@ -12,6 +13,9 @@ pub const LAUNCH: Nanos = 5_000;
 const BYTES: u64 = 300;
 /// The operations of [`crate::kernels::fused::cost`] that run in a nanosecond.
 const OPERATIONS: u64 = 5_000;
+/// The time to compile an operation of [`crate::kernels::fused::cost`], as a share of each run of
+/// the program: 8 microseconds over 8,000 runs.
+const COMPILATION: Nanos = 1;
 /// The number of elements of a tensor of unknown shape: it counts as large.
 const UNKNOWN: usize = 1 << 20;
 
@@ -27,6 +31,17 @@ pub fn transfer(info: &TensorInfo) -> Nanos {
 /// The time to compute a value of this weight for each element of a tensor.
 pub fn computation(weight: u32, info: &TensorInfo) -> Nanos {
     len(info).saturating_mul(weight.into()) / OPERATIONS
+}
+
+/// The time to compile a text of this cost, as a share of each run of the program.
+pub fn compilation(operations: u32) -> Nanos {
+    Nanos::from(operations) * COMPILATION
+}
+
+/// The saving of a node that takes in the node which makes a tensor: a dispatch, and a tensor that
+/// is neither written nor read.
+pub fn unwritten(info: &TensorInfo) -> Nanos {
+    LAUNCH.saturating_add(transfer(info).saturating_mul(2))
 }
 
 #[cfg(test)]

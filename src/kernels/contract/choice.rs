@@ -74,6 +74,33 @@ pub fn choose_among(d: &Demand, tiles: &[&'static Tile]) -> Choice {
     best.expect("tiles that are offered").0
 }
 
+/// The choice with `tile`, with these parts and this schedule or else with the estimated ones. None
+/// if the adapter does not have it for the contraction, or if the profile forces another.
+pub fn advised(
+    d: &Demand,
+    tile: &'static Tile,
+    parts: Option<usize>,
+    schedule: Option<Schedule>,
+) -> Option<Choice> {
+    let is_forced = d.profile.tile != 0 || d.profile.schedule.is_some();
+    if is_forced || !offered(d).any(|t| t == tile) {
+        return None;
+    }
+    let estimated = choose_among(d, &[tile]);
+    let choice = Choice { split_k: parts.unwrap_or(estimated.split_k), ..estimated };
+    match schedule {
+        None => Some(schedule::scheduled(d, choice)),
+        Some(Schedule::DataParallel) => Some(choice),
+        Some(_) if !schedule::are_known(d, tile) => None,
+        // Shares cut tiles themselves, and longer sums are cut for their precision.
+        Some(Schedule::StreamK) if d.depth > Contraction::LONGEST_WHOLE => None,
+        Some(Schedule::StreamK) => {
+            Some(Choice { split_k: 1, schedule: Schedule::StreamK, ..choice })
+        }
+        Some(schedule) => Some(Choice { schedule, ..choice }),
+    }
+}
+
 /// The tile of four sums in registers for each invocation: it has no workgroup memory, no barrier
 /// and the shortest text.
 pub fn plainest(d: &Demand) -> Option<Choice> {
@@ -102,6 +129,31 @@ pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
         all[1..].iter().filter(|(_, cost)| *cost <= MOST_COST * least).map(|(choice, _)| *choice);
     let own = std::iter::once(scheduled).chain((scheduled != first).then_some(first));
     own.chain(cut).chain(others).take(MOST_CANDIDATES).collect()
+}
+
+/// What the estimate takes with one tile.
+#[derive(Debug, Clone, Copy)]
+pub struct Estimated {
+    /// The choice.
+    pub choice: Choice,
+    /// Its cost, in products of one invocation.
+    pub cost: f64,
+    /// The part of a step's cost that its products have.
+    pub products: f64,
+}
+
+/// What the estimate takes with each tile that the adapter offers, the best first.
+pub fn by_tile(d: &Demand) -> Vec<Estimated> {
+    let mut all: SmallVec<[(Choice, f64); 32]> = estimates(d).collect();
+    all.sort_by(|x, y| order(d, x, y));
+    let mut found: Vec<Estimated> = Vec::new();
+    for (choice, cost) in all {
+        if found.iter().all(|known| known.choice.tile != choice.tile) {
+            let products = products(choice.tile) / step_cost(d, choice.tile);
+            found.push(Estimated { choice: schedule::scheduled(d, choice), cost, products });
+        }
+    }
+    found
 }
 
 /// The bit of a choice's name at which the schedule begins, above its parts and its tile.
@@ -217,16 +269,26 @@ const LEAST: usize = 128;
 /// The same for invocations that share a sum: their steps are loads without products in between.
 const LEAST_GEMV: usize = 16;
 
+/// How many products are computed in the time of one.
+const fn speed(t: &Tile) -> f64 {
+    match t.kind {
+        TileKind::Cooperative { bytes: 4, .. } => COOPERATIVE_SPEED_F32,
+        TileKind::Cooperative { .. } => COOPERATIVE_SPEED,
+        _ => 1.0,
+    }
+}
+
+/// The cost of the products of a step.
+fn products(t: &Tile) -> f64 {
+    f64::from(t.rows * t.vec4s * 4) / speed(t)
+}
+
 /// The cost of a step of the contracted index for an invocation.
 fn step_cost(d: &Demand, t: &Tile) -> f64 {
     let groups = t.groups();
     let (rows, columns) = (f64::from(t.rows), f64::from(t.vec4s * 4));
     let near = if groups > 1 && d.by_depth { t.lanes_n == 1 } else { t.lanes_n > 1 && !d.by_depth };
-    let speed = match t.kind {
-        TileKind::Cooperative { bytes: 4, .. } => COOPERATIVE_SPEED_F32,
-        TileKind::Cooperative { .. } => COOPERATIVE_SPEED,
-        _ => 1.0,
-    };
+    let speed = speed(t);
     let loads = match t.kind {
         TileKind::Subgroup => {
             // The first tile of the same columns brings them into the cache.
@@ -250,7 +312,7 @@ fn step_cost(d: &Demand, t: &Tile) -> f64 {
                 + SHARED * (rows + columns) / speed
         }
     };
-    rows * columns / speed + loads
+    products(t) + loads
 }
 
 /// The cost of adding up `partial` sums in a second dispatch.

@@ -8,8 +8,8 @@
 //!
 //! With candidates, the table of tuned choices is off, and each row that is one contraction has
 //! every tile in turn that may be worth choosing: a line `@@ asked CLASS` with the columns of that
-//! table, then for each tile `@@ candidate TILE` with figures of the estimate, what the driver prints
-//! for it, and its end. The first one is the estimate's choice.
+//! table, then for each tile `@@ candidate TILE` with figures of the estimate, what the driver
+//! prints for it, and its end. The first one is the estimate's choice.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ pub fn once(adapter: &wgpu::Adapter, cases: &[Case]) -> usize {
     failed
 }
 
-/// Enqueues each case once with each tile that may be worth choosing on an adapter of this family, and
-/// returns the number of cases that failed with the estimate's choice.
+/// Enqueues each case once with each tile that may be worth choosing on an adapter of this family,
+/// and returns the number of cases that failed with the estimate's choice.
 pub fn candidates(adapter: &wgpu::Adapter, family: Option<Family>, cases: &[Case]) -> usize {
     let mut failed = 0;
     for case in cases {
@@ -65,19 +65,16 @@ fn tell(adapter: &wgpu::Adapter, case: &Case, asked: &Asked) {
         return;
     };
     eprintln!("@@ asked {class}");
-    let [m, n, k, batch] = asked.extents;
     let is_chosen = |e: &&Estimated| e.choice.tile == asked.choice.tile;
     let chosen = asked.candidates.iter().find(is_chosen);
     let least = chosen.map_or(f64::MAX, |e| e.cost);
     let others = asked.candidates.iter().filter(|e| !is_chosen(e) && e.cost <= MOST_COST * least);
-    for Estimated { choice, cost, products } in chosen.into_iter().chain(others) {
+    for Estimated { choice, cost, steps, products } in chosen.into_iter().chain(others) {
         let (tile, schedule) = (choice.tile, schedule_name(choice.schedule));
         let parts = choice.split_k;
+        let (m, n) = (tile.m(), tile.n());
         eprintln!(
-            "@@ candidate {tile}\t{parts}\t{schedule}\t{cost}\t{products}\t{}\t{}\t{m}\t{n}\t{k}\t\
-             {batch}",
-            tile.m(),
-            tile.n()
+            "@@ candidate {tile}\t{parts}\t{schedule}\t{m}\t{n}\t{cost}\t{steps}\t{products}"
         );
         told(case, untuned(adapter, tile.id()).and_then(|device| enqueue(&device, case)));
     }

@@ -58,7 +58,7 @@ def statistics() -> dict[str, dict[str, int]]:
 
 
 def tuning() -> dict[str, list[dict[str, Any]]]:
-    """The times by which `TF_WGPU_AUTOTUNE` has chosen among tiles in this process, for each device:
+    """The times by which `TF_WGPU_AUTOTUNE` has chosen tiles in this process, for each device:
     `{"WGPU:0": [{"class": ..., "candidates": ...}, ...], ...}`. docs/TUNING.md describes them.
     """
     return read("tensorflow_wgpu_tuning")

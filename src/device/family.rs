@@ -1,5 +1,5 @@
-//! Families of GPUs: chips with the same cores, for which one compiler makes the same programs. What
-//! was found out on one chip of a family holds for the others.
+//! Families of GPUs: chips with the same cores, for which one compiler makes the same programs.
+//! What was found out on one chip of a family holds for the others.
 
 use std::ops::RangeInclusive;
 

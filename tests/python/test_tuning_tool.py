@@ -198,6 +198,7 @@ def compiled(own: float, other: float, **changes: Any) -> list[Candidate]:
     """The estimate's choice and another candidate with equal estimates, and with these bounds."""
     of = "\t".join(map(str, OF))
     common = {"chip": "ada", "mesa": "26", "row": "a", "of": of, "cost": 100.0, "products": 0.5}
+    common |= {"parts": 1, "schedule": "tiles", "steps": 1.0}
     first = Candidate(tile="8x2 in 16x8 double", m=128, n=64, bound=own, occupancy=16, **common)
     second = Candidate(
         tile="8x2 in 16x16 double", m=128, n=128, bound=other, occupancy=16, **common
@@ -213,6 +214,13 @@ def test_a_better_bound_makes_a_row(tmp_path: Path) -> None:
     (row,) = bounds_rows.rows(bounds_rows.stored(stored))
     assert (row.of, row.choice) == (OF, Choice("8x2 in 16x16 double"))
     assert row.source == Bound("ada", "26", "8x2 in 16x8 double", 0.667)
+
+
+def test_a_bound_corrects_steps_alone() -> None:
+    own, other = compiled(0.5, 1.0)
+    other.steps = 0.6
+    assert own.corrected() == 100
+    assert other.corrected() == pytest.approx(100 * (0.4 + 0.6 * 0.5))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Rows from compilers' bounds: what each candidate's hot loop can reach at most on a chip, and
 which candidates are better than the estimate's choice.
 
-The estimate has a cost for each tile, in which the loop's products have a part. The compiled loop
-says what that part is at most, so the cost is corrected by it. A candidate gets a row if this
-leaves at most `COST` of the cost of the estimate's choice, and if nothing speaks against it that a
-bound does not see: see `is_comparable`.
+The estimate has a cost for each tile, most of it for steps, of which the products are a part. The
+compiled loop says what that part is at most, so the cost of the steps is corrected by it. A
+candidate gets a row if this leaves at most `COST` of the cost of the estimate's choice, and if
+nothing speaks against it that a bound does not see: see `is_comparable`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,16 @@ class Candidate:
     #: The columns of the class, with tabs.
     of: str
     tile: str
-    #: The estimate's cost, and the part of it that the loop's products have.
-    cost: float
-    products: float
+    parts: int
+    schedule: str
     #: Rows and columns of a tile.
     m: int
     n: int
+    #: The estimate's cost, the part of it that the steps have, and the part of a step's cost that
+    #: its products have.
+    cost: float
+    steps: float
+    products: float
     bound: float | None = None
     occupancy: int = 0
     spills: int = 0
@@ -51,7 +55,9 @@ class Candidate:
 
     def corrected(self) -> float | None:
         """The cost by the compiled loop. None if nothing is known of it."""
-        return self.cost * self.products / self.bound if self.bound else None
+        if not self.bound:
+            return None
+        return self.cost * (1 - self.steps + self.steps * self.products / self.bound)
 
     def bytes(self) -> float:
         """Loads of a workgroup for each of its results, which all candidates have to compute."""
@@ -64,8 +70,10 @@ class Candidate:
 
 def candidate(chip: str, mesa: str, row: str, asked: str, told: str) -> Candidate:
     """The candidate that `kernels --candidates` tells."""
-    tile, _, _, cost, products, m, n, *_ = told.split("\t")
-    return Candidate(chip, mesa, row, asked, tile, float(cost), float(products), int(m), int(n))
+    tile, parts, schedule, m, n, *costs = told.split("\t")
+    cost, steps, products = (round(float(each), 4) for each in costs)
+    about = chip, mesa, row, asked, tile, int(parts), schedule, int(m), int(n)
+    return Candidate(*about, cost, steps, products)
 
 
 def is_comparable(own: Candidate, other: Candidate) -> bool:

@@ -56,6 +56,6 @@ def candidates(
             continue
         one = bounds_rows.candidate(chip, version, found.row, found.asked, found.candidate)
         limits = rows.limits_of(found, chip, version)
-        one.problem, one.bound = limits.problem, limits.bound
+        one.problem, one.bound = limits.problem, limits.bound and round(limits.bound, 4)
         one.occupancy, one.spills = limits.occupancy, limits.spills
         yield one

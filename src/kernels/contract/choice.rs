@@ -12,6 +12,7 @@ use super::shares::CORE;
 use super::tile::{COOPERATIVE_DEPTH, SUBGROUP, Tile, TileKind};
 use super::{Contraction, element, software, tables};
 use crate::device::{Cooperative, Profile, Schedule};
+use crate::dtype::DType;
 
 /// The contraction and the adapter that a choice is made for.
 #[derive(Debug, Clone, Copy)]
@@ -34,19 +35,26 @@ pub struct Demand {
     pub cooperative: Option<Cooperative>,
 }
 
+impl Demand {
+    /// The demand of contractions of this type and these extents: rows, columns, the length of the
+    /// contracted index, and the number of results.
+    pub(super) fn of(
+        profile: Profile,
+        dtype: DType,
+        [m, n, depth, batch]: [usize; 4],
+        by_depth: bool,
+        cooperative: Option<Cooperative>,
+    ) -> Self {
+        let words = element::registers(dtype, profile.kind());
+        Self { profile, words, m, n, depth, batch, by_depth, cooperative }
+    }
+}
+
 impl Contraction {
     /// The demand that a tile is chosen for.
     pub(super) fn demand(&self, profile: Profile, cooperative: Option<Cooperative>) -> Demand {
-        Demand {
-            profile,
-            words: element::registers(self.a.dtype, profile.kind()),
-            m: self.m,
-            n: self.n,
-            depth: self.depth(),
-            batch: self.batch.len(),
-            by_depth: self.is_by_depth(),
-            cooperative,
-        }
+        let extents = [self.m, self.n, self.depth(), self.batch.len()];
+        Demand::of(profile, self.a.dtype, extents, self.is_by_depth(), cooperative)
     }
 }
 
@@ -138,6 +146,8 @@ pub struct Estimated {
     pub choice: Choice,
     /// Its cost, in products of one invocation.
     pub cost: f64,
+    /// The part of it that the steps have. The rest begins and ends workgroups.
+    pub steps: f64,
     /// The part of a step's cost that its products have.
     pub products: f64,
 }
@@ -149,8 +159,13 @@ pub fn by_tile(d: &Demand) -> Vec<Estimated> {
     let mut found: Vec<Estimated> = Vec::new();
     for (choice, cost) in all {
         if found.iter().all(|known| known.choice.tile != choice.tile) {
-            let products = products(choice.tile) / step_cost(d, choice.tile);
-            found.push(Estimated { choice: schedule::scheduled(d, choice), cost, products });
+            let Choice { tile, split_k, .. } = choice;
+            found.push(Estimated {
+                choice: schedule::scheduled(d, choice),
+                cost,
+                steps: waves(d, tile, split_k) * steps_cost(d, tile, split_k) / cost,
+                products: products(tile) / step_cost(d, tile),
+            });
         }
     }
     found
@@ -331,22 +346,30 @@ fn least_share(t: &Tile) -> f64 {
     (BUSY / sums / 4.0).max(f64::from(t.threads()) / CORE as f64).min(1.0)
 }
 
+/// The times that the adapter's invocations run one after the other, with `parts` parts of a tile.
+fn waves(d: &Demand, t: &Tile, parts: usize) -> f64 {
+    let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize * parts;
+    (invocations as f64 / d.profile.invocations as f64).max(least_share(t))
+}
+
+/// The cost of all steps of an invocation.
+fn steps_cost(d: &Demand, t: &Tile, parts: usize) -> f64 {
+    step_cost(d, t) * (d.depth as f64 / parts as f64 / f64::from(t.groups()))
+}
+
 /// The choices with this tile: the contracted index in one part, and in as many parts as there is
 /// room for.
 fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
     let width = d.profile.invocations;
     let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize;
     let groups = t.groups();
-    let (step, share) = (step_cost(d, t), least_share(t));
     let adding = f64::from(groups.ilog2() * t.rows * t.vec4s) * BARRIER;
     let cost = |split_k: usize| {
-        let waves = (invocations * split_k) as f64 / width as f64;
-        let steps = d.depth as f64 / split_k as f64 / f64::from(groups);
         let finish = if split_k > 1 { finish_cost(d, split_k * d.m * d.n * d.batch) } else { 0.0 };
-        waves.max(share) * (step * steps + START + adding) + finish
+        waves(d, t, split_k) * (steps_cost(d, t, split_k) + START + adding) + finish
     };
     let least = if groups > 1 { LEAST_GEMV * groups as usize } else { LEAST };
-    let most = ((share * width as f64) as usize / invocations).min(d.depth / least).max(1);
+    let most = ((least_share(t) * width as f64) as usize / invocations).min(d.depth / least).max(1);
     [Some(1), (most > 1).then_some(most)]
         .map(|split_k| split_k.map(|split_k| (Choice::of_tiles(t, split_k), cost(split_k))))
 }
@@ -355,7 +378,6 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
 mod tests {
     use super::*;
     use crate::device::{Capabilities, MatrixSize};
-    use crate::dtype::DType;
 
     const GPUS: [Profile; 2] = [Profile::INTEL, Profile::NVIDIA];
 

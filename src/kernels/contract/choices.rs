@@ -9,9 +9,9 @@
 use parking_lot::RwLock;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use super::Contraction;
 use super::choice::{Choice, Demand, Estimated, by_tile, choose};
 use super::shipped::{self, Class, Operation};
-use super::{Contraction, element};
 use crate::device::{Cooperative, Device, Family, Profile};
 use crate::dtype::DType;
 
@@ -65,8 +65,6 @@ pub(super) fn of(
 pub struct Asked {
     /// Its class, if a family is known.
     pub class: Option<Class>,
-    /// Rows, columns, the length of the contracted index, and the number of results.
-    pub extents: [usize; 4],
     /// The answer.
     pub choice: Choice,
     /// What the estimate takes with each tile that the adapter offers, the best first.
@@ -83,24 +81,11 @@ pub fn asked(device: &Device, family: Option<Family>) -> Vec<Asked> {
 impl Question {
     fn asked(&self, device: &Device, family: Option<Family>, choice: Choice) -> Asked {
         let profile = Profile { family, tile: 0, ..device.profile() };
-        let [m, n, depth, batch] = self.extents;
-        let demand = Demand {
-            profile,
-            words: element::registers(self.dtype, profile.kind()),
-            m,
-            n,
-            depth,
-            batch,
-            by_depth: self.by_depth,
-            cooperative: profile
-                .capabilities
-                .matrices
-                .get(self.dtype)
-                .filter(|offered| self.cooperative == Some(offered.id())),
-        };
+        let matrices = profile.capabilities.matrices.get(self.dtype);
+        let cooperative = matrices.filter(|offered| self.cooperative == Some(offered.id()));
+        let demand = Demand::of(profile, self.dtype, self.extents, self.by_depth, cooperative);
         Asked {
             class: Class::of(self.operation, self.dtype, &demand),
-            extents: self.extents,
             choice,
             candidates: by_tile(&demand),
         }

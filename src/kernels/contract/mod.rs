@@ -7,9 +7,8 @@
 //! Two shapes of program exist, see [`tile`]: operands in registers, and in workgroup memory.
 //!
 //! A [`Contraction`] and a [`plan`] of several say what to compute. [`choice`] selects a tile and
-//! its size, unless [`shipped`] knows a better one; `choices` keeps it, or `tuned` finds the fastest.
-//! Then [`programs`] are what to
-//! dispatch, and `run` enqueues them.
+//! its size, unless [`shipped`] knows a better one; `choices` keeps it, or `tuned` finds the
+//! fastest. Then [`programs`] are what to dispatch, and `run` enqueues them.
 //!
 //! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see
 //! [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial

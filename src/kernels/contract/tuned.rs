@@ -2,8 +2,8 @@
 //! candidate is timed.
 //!
 //! A question consists of all that the shader's text depends on, except the tile, and of the sizes'
-//! powers of two. Its candidates are the shipped table's choice, if it has one, and the choices with
-//! the best estimates. Their results differ only by the order of sums.
+//! powers of two. Its candidates are the shipped table's choice, if it has one, and the choices
+//! with the best estimates. Their results differ only by the order of sums.
 //!
 //! The times of each search are kept for reports ([`timings`]): `tools/tuning` merges them into the
 //! table.
@@ -48,7 +48,10 @@ pub(super) fn enqueue(
         }
         Ok(nanoseconds)
     });
-    if !times.is_empty() {
+    // If the first candidate did not run, there is nothing to compare with.
+    if let [(first, _), ..] = times[..]
+        && candidates().first() == Some(&first.name())
+    {
         keep(device, c, demand, times);
     }
     let choice = answer.and_then(|name| Choice::named(name, demand));

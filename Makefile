@@ -185,6 +185,12 @@ limits-sample: ## A fixed sample of the same: no loop may be worse than stored. 
 	cargo build --locked --example kernels
 	$(PYTHON) tools/limits --sample --compare
 
+.PHONY: tuning
+tuning: ## Candidates of tiles through compilers of GPUs; writes the table of tuned choices.
+	cargo build --locked --example kernels
+	$(PYTHON) tools/tuning bounds
+	$(PYTHON) tools/tuning merge
+
 .PHONY: asan
 asan: ## The tests of the C boundary under the address and leak sanitizers. Nightly in CI; Linux.
 	@# The stable compiler has the sanitizers behind a switch. They forbid RTLD_DEEPBIND.

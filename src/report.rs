@@ -14,6 +14,9 @@ use crate::device::{
 use crate::device_type::DeviceType;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernels::contract::choice::Choice;
+use crate::kernels::contract::shipped::schedule_name;
+use crate::kernels::contract::{self, Timings};
 use crate::kernels::registry::{Registration, Registry};
 use crate::optimizer::settings::{Settings, VARIABLE};
 use crate::settings;
@@ -93,6 +96,36 @@ pub fn statistics(devices: impl IntoIterator<Item = Statistics>, device_type: De
         .enumerate()
         .map(|(i, s)| (device_type.device(i), Value::Object(counts(s))))
         .collect()
+}
+
+/// The times by which contractions were tuned on each device in this process, under TensorFlow's
+/// names for the devices.
+pub fn tuning<'a>(devices: impl IntoIterator<Item = &'a Device>, device_type: DeviceType) -> Value {
+    devices
+        .into_iter()
+        .enumerate()
+        .map(|(i, device)| (device_type.device(i), tuning_of(device)))
+        .collect()
+}
+
+/// The searches of a device: the class of each contraction, as the shipped table has it, and the
+/// nanoseconds of each candidate, that one first which would have run without tuning.
+/// `tools/tuning` merges them into the table.
+pub fn tuning_of(device: &Device) -> Value {
+    let candidate = |(choice, nanoseconds): &(Choice, u64)| {
+        json!({ "tile": choice.tile.to_string(), "parts": choice.split_k.max(1),
+            "schedule": schedule_name(choice.schedule), "nanoseconds": nanoseconds })
+    };
+    let own = contract::timings().into_iter().filter(|t| t.device == device.number());
+    own.map(|Timings { class, times, .. }| {
+        let class: serde_json::Map<_, _> = class
+            .columns()
+            .into_iter()
+            .map(|(name, text)| (name.to_owned(), text.into()))
+            .collect();
+        json!({ "class": class, "candidates": times.iter().map(candidate).collect::<Vec<_>>() })
+    })
+    .collect()
 }
 
 /// The adapters of devices, under TensorFlow's names for the devices.

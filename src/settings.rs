@@ -42,6 +42,7 @@ pub const VARIABLES: &[Variable] = &[
     own("TF_WGPU_OPTIMIZER"),
     own("TF_WGPU_DUMP"),
     words("TF_WGPU_AUTOTUNE", SWITCH),
+    words("TF_WGPU_TUNED", &["on", "off"]),
     words("TF_WGPU_CAPTURE", &["on", "off", "check"]),
     own("TF_WGPU_CACHE"),
     words("TF_WGPU_CHECK", SWITCH),

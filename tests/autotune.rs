@@ -14,6 +14,7 @@ use numeric::{Random, assert_close};
 use scratch::Scratch;
 use tensorflow_wgpu::device::{Capabilities, Device, Profile, Selection, Timestamps};
 use tensorflow_wgpu::local::{Input, Node, Session};
+use tensorflow_wgpu::report::tuning_of;
 use tensorflow_wgpu::{DType, HostTensor};
 
 fn adapter() -> wgpu::Adapter {
@@ -181,6 +182,36 @@ fn contractions_of_all_kinds_are_tuned_and_stay_right() {
         assert_eq!(timings(&session.device), needed, "nothing is timed once there is an answer");
     }
     assert_eq!(answers(&session.device), 9, "each has a question of its own");
+}
+
+/// What a user sends, for the shipped table.
+#[test]
+fn a_report_has_the_times_of_each_candidate_once() {
+    let mut session = Session::new(device(None));
+    let other = Session::new(device(None));
+    for _ in 0..2 {
+        Case::matmul(DType::F32, [40, 96, 72]).run(&mut session);
+        Case::conv("", 12, 8, 16).run(&mut session);
+    }
+    let found = tuning_of(&session.device);
+    let found = found.as_array().unwrap();
+    assert_eq!(found.len(), 2, "a search for each question");
+    let class = &found[0]["class"];
+    let sizes = ["m", "n", "k", "batch"].map(|name| class[name].as_str().unwrap());
+    assert_eq!((&class["family"], sizes), (&"ada".into(), ["64", "128", "128", "1"]), "{class}");
+    assert_eq!((&class["operation"], &class["type"]), (&"product".into(), &"float32".into()));
+    assert_eq!(found[1]["class"]["operation"], "conv");
+    for search in found {
+        let candidates = search["candidates"].as_array().unwrap();
+        assert!(candidates.len() >= 2, "{search}");
+        for (i, candidate) in candidates.iter().enumerate() {
+            assert!(candidate["nanoseconds"].as_u64().unwrap() > 0, "{search}");
+            let name =
+                |c: &serde_json::Value| [&c["tile"], &c["parts"], &c["schedule"]].map(Clone::clone);
+            assert!(candidates[..i].iter().all(|c| name(c) != name(candidate)), "{search}");
+        }
+    }
+    assert_eq!(tuning_of(&other.device), serde_json::json!([]), "another device timed nothing");
 }
 
 #[test]

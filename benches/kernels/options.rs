@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use lexopt::{Arg, Parser, ValueExt};
+use tensorflow_wgpu::device::Family;
 
 /// The text of `--help`.
 pub const HELP: &str = "\
@@ -23,6 +24,8 @@ Usage: kernels [OPTIONS] [FILTER]...
   --serve            answers each row's name on standard input with a line of JSON, until it ends
   --once             each row once, untimed: for tools/limits, which reads what the driver's \
                         compiler makes of it
+  --candidates       the same with each tile that may be worth choosing: for tools/tuning
+  --family NAME      the family of GPUs that the adapter stands for, with --candidates
   --quick            one short batch for each row: shows that everything works, the figures are \
                         worth little
   --batch N          images of a batch (8 on software adapters, 64 on others) and half as many \
@@ -46,6 +49,8 @@ pub struct Options {
     pub adapter: Option<String>,
     pub serve: bool,
     pub once: bool,
+    pub candidates: bool,
+    pub family: Option<Family>,
     pub quick: bool,
     pub batch: Option<usize>,
     pub worst: usize,
@@ -69,6 +74,11 @@ impl Options {
                 Arg::Long("adapter") => options.adapter = Some(parser.value()?.string()?),
                 Arg::Long("serve") => options.serve = true,
                 Arg::Long("once") => options.once = true,
+                Arg::Long("candidates") => options.candidates = true,
+                Arg::Long("family") => {
+                    let named = |name: &str| Family::named(name).ok_or("there is no such family");
+                    options.family = Some(parser.value()?.parse_with(named)?);
+                }
                 Arg::Long("quick") => options.quick = true,
                 Arg::Long("batch") => {
                     options.batch = Some(parser.value()?.parse::<usize>()?.max(1))

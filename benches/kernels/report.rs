@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tensorflow_wgpu::device::Device;
+use tensorflow_wgpu::report::tuning_of;
 
 use crate::case::Case;
 use crate::device::{Peaks, Rates};
@@ -163,9 +164,13 @@ fn rates(rates: &Rates) -> Value {
         "dispatch_us": 1e6 / rates.dispatches })
 }
 
-/// The whole report.
-pub fn json(environment: &Value, rows: &[Row], peaks: &Peaks) -> Value {
+/// The whole report. If the device tunes, it has the times of candidates for `tools/tuning`.
+pub fn json(device: &Device, environment: &Value, rows: &[Row], peaks: &Peaks) -> Value {
     let mut all = environment.clone();
+    let tuning = tuning_of(device);
+    if tuning.as_array().is_some_and(|searches| !searches.is_empty()) {
+        all["tuning"] = tuning;
+    }
     all["rows"] = rows.iter().map(|row| row.json(peaks)).collect();
     all
 }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use tensorflow_wgpu::device::{Device, Selection};
+use tensorflow_wgpu::device::{Device, Family, Selection};
 use tensorflow_wgpu::local::Session;
 use tensorflow_wgpu::{Error, Result};
 
@@ -16,7 +16,7 @@ use crate::device::Peaks;
 use crate::families;
 use crate::host;
 use crate::measure::{self, Budget};
-use crate::once::once;
+use crate::once::{candidates, once};
 use crate::options::{HELP, Options};
 use crate::report::{self, Row};
 use crate::serve::serve;
@@ -64,8 +64,8 @@ pub fn run(options: &Options) -> Result<usize> {
         for (report, index) in found.iter().filter_map(|r| r.index.map(|i| (r, i))) {
             let info = &report.info;
             tell(format_args!(
-                "{index}: {} ({:?}, {})\n",
-                info.name, info.backend, info.driver_info
+                "{index}: {} ({:?}, {}, {:04x}:{:04x})\n",
+                info.name, info.backend, info.driver_info, info.vendor, info.device
             ));
         }
         return Ok(0);
@@ -112,6 +112,13 @@ pub fn run(options: &Options) -> Result<usize> {
     if options.once {
         return Ok(once(&adapter, &cases));
     }
+    if options.candidates {
+        return Ok(candidates(
+            &adapter,
+            options.family.or_else(|| Family::of(device.info())),
+            &cases,
+        ));
+    }
     let budget = if options.quick { Budget::QUICK } else { Budget::FULL };
     let peaks = Peaks::of(&device, &budget)?;
     let environment = report::environment(&device, &peaks, &options.note);
@@ -137,7 +144,7 @@ pub fn run(options: &Options) -> Result<usize> {
         tables.push_str(&line);
         // Written after each row, so that a run that is cut short leaves its results.
         if let Some(path) = &options.json {
-            write(path, &format!("{:#}\n", report::json(&environment, &rows, &peaks)))?;
+            write(path, &format!("{:#}\n", report::json(&device, &environment, &rows, &peaks)))?;
         }
     }
     let worst = report::worst(&rows, &peaks, device.profile().is_software(), options.worst);

@@ -57,6 +57,13 @@ def statistics() -> dict[str, dict[str, int]]:
     return _notebook.Counters(read("tensorflow_wgpu_statistics"))
 
 
+def tuning() -> dict[str, list[dict[str, Any]]]:
+    """The times by which `TF_WGPU_AUTOTUNE` has chosen tiles in this process, for each device:
+    `{"WGPU:0": [{"class": ..., "candidates": ...}, ...], ...}`. docs/TUNING.md describes them.
+    """
+    return read("tensorflow_wgpu_tuning")
+
+
 def devices() -> dict[str, dict[str, str]]:
     """What the devices are that TensorFlow opened in this process: `{"WGPU:0": {"name": ...,
     "vendor": ..., "type": ..., "backend": ..., "driver": ...}, ...}`.

@@ -19,6 +19,7 @@ mod declaration;
 mod dump;
 mod enqueue;
 mod failures;
+mod family;
 mod gpu;
 mod ledger;
 #[cfg(has_examination)]
@@ -65,6 +66,7 @@ pub use completion::Serial;
 pub use declaration::{Axes, KeyPart, NamedBindings, Parameter, Plane, Specialization};
 pub(crate) use declaration::{declare_params, declare_program, enum_key_parts};
 pub use enqueue::Dispatches;
+pub use family::Family;
 pub use matrices::{Cooperative, Matrices, MatrixSize, Means};
 pub use matrix_units::{Finding, MatrixUnits, Policy, Verdict};
 pub use memory::MemoryStats;

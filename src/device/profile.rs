@@ -8,7 +8,7 @@
 
 use std::{env, fmt};
 
-use super::Capabilities;
+use super::{Capabilities, Family};
 use crate::kind::Kind;
 use crate::sys::cores::cores;
 use crate::sys::integer_dot;
@@ -53,6 +53,9 @@ pub struct Profile {
     pub name: &'static str,
     /// How it computes.
     pub class: Class,
+    /// The family of GPUs whose rows it follows in the table of tuned choices. None for a GPU of no
+    /// family, and with `TF_WGPU_TUNED=off`.
+    pub family: Option<Family>,
     /// The smallest number of invocations of a subgroup, which run in step.
     pub simd_width: u32,
     /// Registers of 32 bits that an invocation has before its compiler spills to memory.
@@ -123,6 +126,7 @@ const RESIDENT_APPLE: usize = 3 * 10;
 const DISCRETE: Profile = Profile {
     name: "discrete",
     class: Class::Discrete,
+    family: None,
     simd_width: 32,
     registers: 255,
     barriers: Barriers::Cheap,
@@ -159,16 +163,26 @@ impl fmt::Display for Profile {
 
 impl Profile {
     /// AMD's GPUs from GCN on: subgroups of 32 (RDNA) or 64.
-    pub const AMD: Self = Self { name: "amd", resident_workgroups: RESIDENT_AMD, ..DISCRETE };
+    pub const AMD: Self = Self {
+        name: "amd",
+        family: Some(Family::Rdna3),
+        resident_workgroups: RESIDENT_AMD,
+        ..DISCRETE
+    };
     /// Intel's GPUs: SIMD8 to SIMD32, as the compiler likes.
     pub const INTEL: Self =
         Self { name: "intel", simd_width: 8, resident_workgroups: RESIDENT_INTEL, ..INTEGRATED };
     /// NVIDIA's GPUs.
-    pub const NVIDIA: Self =
-        Self { name: "nvidia", resident_workgroups: RESIDENT_NVIDIA, ..DISCRETE };
+    pub const NVIDIA: Self = Self {
+        name: "nvidia",
+        family: Some(Family::Ada),
+        resident_workgroups: RESIDENT_NVIDIA,
+        ..DISCRETE
+    };
     /// Apple's GPUs, which have no float64.
     pub const APPLE: Self = Self {
         name: "apple",
+        family: Some(Family::Apple),
         resident_workgroups: RESIDENT_APPLE,
         packed_dot: false,
         capabilities: Capabilities { float64: false, ..Capabilities::FULL },
@@ -220,9 +234,11 @@ impl Profile {
         let known = Self::from_parts(&adapter.get_info(), Capabilities::of(adapter));
         let packed_dot = known.packed_dot && integer_dot::is_accelerated(adapter).unwrap_or(true);
         let own = Self { own_barriers, parts, packed_dot, ..known.with_cores(cores(adapter)) };
-        let Ok(name) = env::var("TF_WGPU_PROFILE") else { return own };
         // An unknown preset is reported once, by `settings::problems`.
-        Self::named(&name).map_or(own, |preset| preset.on(own))
+        let preset = env::var("TF_WGPU_PROFILE").ok().and_then(|name| Self::named(&name));
+        let profile = preset.map_or(own, |preset| preset.on(own));
+        let family = profile.family.filter(|_| follows_table(&|name| env::var(name).ok()));
+        Self { family, ..profile }
     }
 
     /// The profile of an adapter with this description and these capabilities.
@@ -267,7 +283,17 @@ impl Profile {
         };
         // Metal has no such instruction.
         let packed_dot = kind.packed_dot && info.backend != wgpu::Backend::Metal;
-        Self { name, simd_width, registers, resident_workgroups, packed_dot, capabilities, ..kind }
+        let family = Family::of(info);
+        Self {
+            name,
+            family,
+            simd_width,
+            registers,
+            resident_workgroups,
+            packed_dot,
+            capabilities,
+            ..kind
+        }
     }
 
     /// The profile of a GPU with this many cores, if the number is known: AMD's compute units or
@@ -346,6 +372,12 @@ fn own_barriers(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
     lookup("TF_WGPU_BARRIERS").is_some_and(|v| v.trim().eq_ignore_ascii_case("data"))
 }
 
+/// Whether the table of tuned choices is asked, unless `TF_WGPU_TUNED`, as `lookup` gives it, turns
+/// it off.
+fn follows_table(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
+    !lookup("TF_WGPU_TUNED").is_some_and(|v| v.trim().eq_ignore_ascii_case("off"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -418,6 +450,17 @@ mod tests {
         assert!(with(Some(" Data ")) && !with(Some("wgpu")) && !with(Some("")) && !with(None));
         let asked = Profile { own_barriers: true, ..Profile::LLVMPIPE };
         assert!(Profile::NVIDIA.on(asked).own_barriers && !Profile::NVIDIA.own_barriers);
+    }
+
+    #[test]
+    fn a_variable_turns_the_table_off() {
+        let with = |value: Option<&'static str>| {
+            follows_table(&move |name| {
+                value.filter(|_| name == "TF_WGPU_TUNED").map(ToOwned::to_owned)
+            })
+        };
+        assert!(with(None) && with(Some("on")) && with(Some("")) && !with(Some(" Off ")));
+        assert_eq!(Profile::NVIDIA.portable().family, None, "the table is for a GPU's own forms");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::ffi::guard::guard_or;
 use crate::ffi::handle::{self, Handle};
 use crate::ffi::plugin::{self, PluginDevice, init_logging};
 use crate::ffi::{determinism, device_type, environment, symbols, variables};
-use crate::report::{TensorFlow, devices, report, statistics};
+use crate::report::{TensorFlow, devices, report, statistics, tuning};
 
 /// Returns [`report`] as NUL-terminated JSON, which [`tensorflow_wgpu_free`] frees, or null after a
 /// bug, which is logged.
@@ -37,6 +37,15 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
 extern "C" fn tensorflow_wgpu_statistics() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_statistics", || {
         Ok(c_json(&statistics(opened().iter().map(|d| d.device.statistics()), device_type::get())))
+    })
+}
+
+/// Returns the times by which contractions were tuned on TensorFlow's devices in this process
+/// ([`tuning`]), as [`tensorflow_wgpu_report`] does.
+#[unsafe(no_mangle)]
+extern "C" fn tensorflow_wgpu_tuning() -> *mut c_char {
+    guard_or(std::ptr::null_mut(), "tensorflow_wgpu_tuning", || {
+        Ok(c_json(&tuning(opened().iter().map(|d| &*d.device), device_type::get())))
     })
 }
 

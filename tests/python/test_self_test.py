@@ -75,10 +75,30 @@ def test_a_planted_wrong_result_is_told_and_is_the_exit_code():
     assert "arguments float32[3,4]" in block
 
 
+#: Times of candidates, as a GPU with TF_WGPU_AUTOTUNE=1 has them. Software adapters are not tuned.
+TUNED = """
+from tensorflow_wgpu import _library
+assert _library.tuning() == {}, "no device is open"
+before = _library.tuning
+def tuning():
+    assert before() == {"WGPU:0": []}
+    return {"WGPU:0": [{"class": {"m": "64"}, "candidates": []}]}
+_library.tuning = tuning
+"""
+
+
+def test_json_has_the_times_of_tuning_for_a_tool():
+    ran = python(PROGRAM.format(", '--json'", PLANTED + TUNED + RUN))
+    found = json.loads(ran.stdout)
+    assert found["tuning"] == [{"class": {"m": "64"}, "candidates": []}], ran.stderr[-4000:]
+
+
 def test_json_holds_the_same():
     ran = python(PROGRAM.format(", '--json'", PLANTED + RUN))
     assert ran.returncode == 1
     found = json.loads(ran.stdout)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["date"])
+    assert "tuning" not in found, "nobody asked for it"
     assert (found["kind"], found["schema"], found["ok"]) == ("self-test", 1, False)
     assert found["adapter"]["name"]
     assert found["versions"]["tensorflow"] == tf.__version__

@@ -161,6 +161,9 @@ class Enqueued:
     """A row that the program has enqueued: what a call does, and the pipelines that it needed."""
 
     row: str
+    #: With candidates: the class of its contraction, and the candidate with the estimate's figures.
+    asked: str = ""
+    candidate: str = ""
     pipelines: list[Pipeline] = field(default_factory=list)
     problem: str = ""
     flops: float = 0.0
@@ -180,6 +183,10 @@ def enqueued(lines: Iterable[str]) -> Iterator[Enqueued]:
         what, _, rest = line.rstrip("\n")[3:].partition(" ")
         if what == "row":
             row = Enqueued(rest)
+        elif what == "asked":
+            row = Enqueued(row.row, rest)
+        elif what == "candidate":
+            row = Enqueued(row.row, row.asked, rest)
         elif what == "pipeline":
             row.pipelines.append(Pipeline(rest))
         elif what == "statistic":
@@ -196,7 +203,7 @@ def enqueued(lines: Iterable[str]) -> Iterator[Enqueued]:
             row.dispatches = int(dispatches)
             row.pipelines = [p for p in row.pipelines if not p.label.startswith(FOREIGN)]
             yield row
-        if what in ("row", "listing", "listed"):
+        if what in ("row", "candidate", "listing", "listed"):
             text = []
 
 
@@ -246,9 +253,9 @@ def run(
     wanted: list[str],
     core: int,
 ) -> Iterator[Enqueued]:
-    """Runs `kernels --once` on a chip with the wanted rows. It gets one core, so that one thread
-    compiles at a time, and debug outputs do not mix. Intel's shim loses the device after some rows;
-    then another process begins with the row that failed. A crash costs its row.
+    """Runs `kernels --once` or `--candidates` on a chip with the wanted rows. It gets one core, so
+    that one thread compiles at a time, and debug outputs do not mix. Intel's shim loses the device
+    after some rows; then another process begins with the row that failed. A crash costs its row.
     """
     rest = list(wanted)
     started = []
@@ -264,7 +271,7 @@ def run(
         )
         started.append(process)
         assert process.stdout is not None
-        first = rest[0]
+        first, current = rest[0], ""
         for row in enqueued(process.stdout):
             if "lost" in row.problem and row.row != first:
                 # It may take minutes to give back the shim's memory, so nothing waits for it here.
@@ -273,6 +280,8 @@ def run(
             # A filter may choose more rows than its own.
             if row.row in rest:
                 rest = rest[rest.index(row.row) + 1 :]
+                current = row.row
+            if row.row == current:
                 yield row
         else:
             if process.wait() >= 0 or not rest:

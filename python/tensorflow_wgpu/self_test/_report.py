@@ -52,6 +52,9 @@ def main(as_json: bool, seed: int = SEED) -> int:
     if as_json:
         cases = [result.as_dict() for result in found]
         everything = {**about, "ok": not failed, "seed": seed, "seconds": seconds, "cases": cases}
+        # Only where the user asked for tuning; tools/tuning merges it into the shipped table.
+        if timed := _library.tuning().get(_library.first_device()):
+            everything["tuning"] = timed
         print(json.dumps(everything, indent=2))
     else:
         print(f"\n{summary(found)} {seconds:.0f} s.")
@@ -75,6 +78,7 @@ def environment(tensorflow: str) -> dict[str, Any]:
         "schema": 1,
         "adapter": adapter,
         "versions": {**versions, "python": platform.python_version()},
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "environment": library["environment"],
     }

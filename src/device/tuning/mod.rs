@@ -123,10 +123,10 @@ impl Tuner {
         }
     }
 
-    /// The fastest candidate, or None for the estimate's choice. For a question without an answer,
-    /// `candidates` returns the candidates, the estimate's choice first. `device` is the device
-    /// that will run the fastest one. `time` returns the nanoseconds of a candidate on a separate
-    /// device.
+    /// The fastest candidate, or None for the choice without tuning. For a question without an
+    /// answer, `candidates` returns the candidates, the choice without tuning first. `device` is
+    /// the device that will run the fastest one. `time` returns the nanoseconds of a candidate on a
+    /// separate device.
     pub fn answer(
         &self,
         question: &Key,

@@ -12,6 +12,7 @@ use super::shares::CORE;
 use super::tile::{COOPERATIVE_DEPTH, SUBGROUP, Tile, TileKind};
 use super::{Contraction, element, software, tables};
 use crate::device::{Cooperative, Profile, Schedule};
+use crate::dtype::DType;
 
 /// The contraction and the adapter that a choice is made for.
 #[derive(Debug, Clone, Copy)]
@@ -34,19 +35,26 @@ pub struct Demand {
     pub cooperative: Option<Cooperative>,
 }
 
+impl Demand {
+    /// The demand of contractions of this type and these extents: rows, columns, the length of the
+    /// contracted index, and the number of results.
+    pub(super) fn of(
+        profile: Profile,
+        dtype: DType,
+        [m, n, depth, batch]: [usize; 4],
+        by_depth: bool,
+        cooperative: Option<Cooperative>,
+    ) -> Self {
+        let words = element::registers(dtype, profile.kind());
+        Self { profile, words, m, n, depth, batch, by_depth, cooperative }
+    }
+}
+
 impl Contraction {
     /// The demand that a tile is chosen for.
     pub(super) fn demand(&self, profile: Profile, cooperative: Option<Cooperative>) -> Demand {
-        Demand {
-            profile,
-            words: element::registers(self.a.dtype, profile.kind()),
-            m: self.m,
-            n: self.n,
-            depth: self.depth(),
-            batch: self.batch.len(),
-            by_depth: self.is_by_depth(),
-            cooperative,
-        }
+        let extents = [self.m, self.n, self.depth(), self.batch.len()];
+        Demand::of(profile, self.a.dtype, extents, self.is_by_depth(), cooperative)
     }
 }
 
@@ -72,6 +80,33 @@ pub fn choose_among(d: &Demand, tiles: &[&'static Tile]) -> Choice {
     let among = estimates(d).filter(|(choice, _)| tiles.contains(&choice.tile));
     let best = among.min_by(|x, y| order(d, x, y));
     best.expect("tiles that are offered").0
+}
+
+/// The choice with `tile`, with these parts and this schedule or else with the estimated ones. None
+/// if the adapter does not have it for the contraction, or if the profile forces another.
+pub fn advised(
+    d: &Demand,
+    tile: &'static Tile,
+    parts: Option<usize>,
+    schedule: Option<Schedule>,
+) -> Option<Choice> {
+    let is_forced = d.profile.tile != 0 || d.profile.schedule.is_some();
+    if is_forced || !offered(d).any(|t| t == tile) {
+        return None;
+    }
+    let estimated = choose_among(d, &[tile]);
+    let choice = Choice { split_k: parts.unwrap_or(estimated.split_k), ..estimated };
+    match schedule {
+        None => Some(schedule::scheduled(d, choice)),
+        Some(Schedule::DataParallel) => Some(choice),
+        Some(_) if !schedule::are_known(d, tile) => None,
+        // Shares cut tiles themselves, and longer sums are cut for their precision.
+        Some(Schedule::StreamK) if d.depth > Contraction::LONGEST_WHOLE => None,
+        Some(Schedule::StreamK) => {
+            Some(Choice { split_k: 1, schedule: Schedule::StreamK, ..choice })
+        }
+        Some(schedule) => Some(Choice { schedule, ..choice }),
+    }
 }
 
 /// The tile of four sums in registers for each invocation: it has no workgroup memory, no barrier
@@ -102,6 +137,38 @@ pub fn candidates(d: &Demand) -> SmallVec<[Choice; MOST_CANDIDATES]> {
         all[1..].iter().filter(|(_, cost)| *cost <= MOST_COST * least).map(|(choice, _)| *choice);
     let own = std::iter::once(scheduled).chain((scheduled != first).then_some(first));
     own.chain(cut).chain(others).take(MOST_CANDIDATES).collect()
+}
+
+/// What the estimate takes with one tile.
+#[derive(Debug, Clone, Copy)]
+pub struct Estimated {
+    /// The choice.
+    pub choice: Choice,
+    /// Its cost, in products of one invocation.
+    pub cost: f64,
+    /// The part of it that the steps have. The rest begins and ends workgroups.
+    pub steps: f64,
+    /// The part of a step's cost that its products have.
+    pub products: f64,
+}
+
+/// What the estimate takes with each tile that the adapter offers, the best first.
+pub fn by_tile(d: &Demand) -> Vec<Estimated> {
+    let mut all: SmallVec<[(Choice, f64); 32]> = estimates(d).collect();
+    all.sort_by(|x, y| order(d, x, y));
+    let mut found: Vec<Estimated> = Vec::new();
+    for (choice, cost) in all {
+        if found.iter().all(|known| known.choice.tile != choice.tile) {
+            let Choice { tile, split_k, .. } = choice;
+            found.push(Estimated {
+                choice: schedule::scheduled(d, choice),
+                cost,
+                steps: waves(d, tile, split_k) * steps_cost(d, tile, split_k) / cost,
+                products: products(tile) / step_cost(d, tile),
+            });
+        }
+    }
+    found
 }
 
 /// The bit of a choice's name at which the schedule begins, above its parts and its tile.
@@ -217,16 +284,26 @@ const LEAST: usize = 128;
 /// The same for invocations that share a sum: their steps are loads without products in between.
 const LEAST_GEMV: usize = 16;
 
+/// How many products are computed in the time of one.
+const fn speed(t: &Tile) -> f64 {
+    match t.kind {
+        TileKind::Cooperative { bytes: 4, .. } => COOPERATIVE_SPEED_F32,
+        TileKind::Cooperative { .. } => COOPERATIVE_SPEED,
+        _ => 1.0,
+    }
+}
+
+/// The cost of the products of a step.
+fn products(t: &Tile) -> f64 {
+    f64::from(t.rows * t.vec4s * 4) / speed(t)
+}
+
 /// The cost of a step of the contracted index for an invocation.
 fn step_cost(d: &Demand, t: &Tile) -> f64 {
     let groups = t.groups();
     let (rows, columns) = (f64::from(t.rows), f64::from(t.vec4s * 4));
     let near = if groups > 1 && d.by_depth { t.lanes_n == 1 } else { t.lanes_n > 1 && !d.by_depth };
-    let speed = match t.kind {
-        TileKind::Cooperative { bytes: 4, .. } => COOPERATIVE_SPEED_F32,
-        TileKind::Cooperative { .. } => COOPERATIVE_SPEED,
-        _ => 1.0,
-    };
+    let speed = speed(t);
     let loads = match t.kind {
         TileKind::Subgroup => {
             // The first tile of the same columns brings them into the cache.
@@ -250,7 +327,7 @@ fn step_cost(d: &Demand, t: &Tile) -> f64 {
                 + SHARED * (rows + columns) / speed
         }
     };
-    rows * columns / speed + loads
+    products(t) + loads
 }
 
 /// The cost of adding up `partial` sums in a second dispatch.
@@ -269,22 +346,30 @@ fn least_share(t: &Tile) -> f64 {
     (BUSY / sums / 4.0).max(f64::from(t.threads()) / CORE as f64).min(1.0)
 }
 
+/// The times that the adapter's invocations run one after the other, with `parts` parts of a tile.
+fn waves(d: &Demand, t: &Tile, parts: usize) -> f64 {
+    let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize * parts;
+    (invocations as f64 / d.profile.invocations as f64).max(least_share(t))
+}
+
+/// The cost of all steps of an invocation.
+fn steps_cost(d: &Demand, t: &Tile, parts: usize) -> f64 {
+    step_cost(d, t) * (d.depth as f64 / parts as f64 / f64::from(t.groups()))
+}
+
 /// The choices with this tile: the contracted index in one part, and in as many parts as there is
 /// room for.
 fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
     let width = d.profile.invocations;
     let invocations = t.tiles(d.m, d.n) * d.batch * t.threads() as usize;
     let groups = t.groups();
-    let (step, share) = (step_cost(d, t), least_share(t));
     let adding = f64::from(groups.ilog2() * t.rows * t.vec4s) * BARRIER;
     let cost = |split_k: usize| {
-        let waves = (invocations * split_k) as f64 / width as f64;
-        let steps = d.depth as f64 / split_k as f64 / f64::from(groups);
         let finish = if split_k > 1 { finish_cost(d, split_k * d.m * d.n * d.batch) } else { 0.0 };
-        waves.max(share) * (step * steps + START + adding) + finish
+        waves(d, t, split_k) * (steps_cost(d, t, split_k) + START + adding) + finish
     };
     let least = if groups > 1 { LEAST_GEMV * groups as usize } else { LEAST };
-    let most = ((share * width as f64) as usize / invocations).min(d.depth / least).max(1);
+    let most = ((least_share(t) * width as f64) as usize / invocations).min(d.depth / least).max(1);
     [Some(1), (most > 1).then_some(most)]
         .map(|split_k| split_k.map(|split_k| (Choice::of_tiles(t, split_k), cost(split_k))))
 }
@@ -293,7 +378,6 @@ fn on_gpu(d: &Demand, t: &'static Tile) -> [Option<(Choice, f64)>; 2] {
 mod tests {
     use super::*;
     use crate::device::{Capabilities, MatrixSize};
-    use crate::dtype::DType;
 
     const GPUS: [Profile; 2] = [Profile::INTEL, Profile::NVIDIA];
 

@@ -3,14 +3,16 @@
 //! A choice depends on its shape, on the device's profile and on the matrix units that are used,
 //! and all of them are in the key. So no choice is ever out of date: a probe's verdict, a refused
 //! program or a wish for determinism changes the matrix units, and with them the key. A tuner keeps
-//! its own answers ([`crate::device::tuning`]), which come before these choices.
+//! its own answers ([`crate::device::tuning`]), which come before these choices. The shipped table
+//! comes before the estimate.
 
 use parking_lot::RwLock;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::Contraction;
-use super::choice::{Choice, choose};
-use crate::device::{Cooperative, Device};
+use super::choice::{Choice, Demand, Estimated, by_tile, choose};
+use super::shipped::{self, Class, Operation};
+use crate::device::{Cooperative, Device, Family, Profile};
 use crate::dtype::DType;
 
 /// The most choices that are kept. When there are more shapes, all are forgotten.
@@ -21,6 +23,7 @@ const MOST: usize = 4096;
 struct Question {
     /// The device, by its number.
     device: u32,
+    operation: Operation,
     dtype: DType,
     /// Rows, columns, the length of the contracted index, and the number of results.
     extents: [usize; 4],
@@ -33,7 +36,7 @@ struct Question {
 static CHOICES: RwLock<FxHashMap<Question, Choice>> =
     RwLock::new(FxHashMap::with_hasher(FxBuildHasher));
 
-/// The estimate's choice for `results` contractions like `c`.
+/// The table's choice, or else the estimate's, for `results` contractions like `c`.
 pub(super) fn of(
     device: &Device,
     c: &Contraction,
@@ -42,6 +45,7 @@ pub(super) fn of(
 ) -> Choice {
     let question = Question {
         device: device.number(),
+        operation: Operation::of(c),
         dtype: c.a.dtype,
         extents: [c.m, c.n, c.depth(), results],
         by_depth: c.is_by_depth(),
@@ -51,8 +55,41 @@ pub(super) fn of(
     known.unwrap_or_else(|| {
         let mut demand = c.demand(device.profile(), cooperative);
         demand.batch = results;
-        keep(&CHOICES, question, choose(&demand))
+        let tuned = shipped::choice(question.operation, question.dtype, &demand);
+        keep(&CHOICES, question, tuned.unwrap_or_else(|| choose(&demand)))
     })
+}
+
+/// A question that was asked for a device, for tools that compare what may be chosen.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Its class, if a family is known.
+    pub class: Option<Class>,
+    /// The answer.
+    pub choice: Choice,
+    /// What the estimate takes with each tile that the adapter offers, the best first.
+    pub candidates: Vec<Estimated>,
+}
+
+/// The questions that were asked for a device so far, with classes of `family`.
+pub fn asked(device: &Device, family: Option<Family>) -> Vec<Asked> {
+    let choices = CHOICES.read();
+    let own = choices.iter().filter(|(question, _)| question.device == device.number());
+    own.map(|(question, choice)| question.asked(device, family, *choice)).collect()
+}
+
+impl Question {
+    fn asked(&self, device: &Device, family: Option<Family>, choice: Choice) -> Asked {
+        let profile = Profile { family, tile: 0, ..device.profile() };
+        let matrices = profile.capabilities.matrices.get(self.dtype);
+        let cooperative = matrices.filter(|offered| self.cooperative == Some(offered.id()));
+        let demand = Demand::of(profile, self.dtype, self.extents, self.by_depth, cooperative);
+        Asked {
+            class: Class::of(self.operation, self.dtype, &demand),
+            choice,
+            candidates: by_tile(&demand),
+        }
+    }
 }
 
 fn keep(
@@ -72,7 +109,6 @@ fn keep(
 mod tests {
     use super::super::tables::MANY_REGISTERS;
     use super::*;
-    use crate::device::Profile;
     use crate::local::Session;
     use crate::tensor::Tensor;
 
@@ -83,6 +119,7 @@ mod tests {
         for device in 0..2 * MOST as u32 + 1 {
             let question = Question {
                 device,
+                operation: Operation::Product,
                 dtype: DType::F32,
                 extents: [1; 4],
                 by_depth: false,
@@ -97,7 +134,9 @@ mod tests {
     /// Matrix units that become unusable change the question, and so the choice.
     #[test]
     fn a_choice_with_matrix_units_is_not_one_without_them() {
-        let device = Session::under(Profile::NVIDIA).expect("a Vulkan driver").device;
+        // A profile of no family follows no row of the table.
+        let profile = Profile { family: None, ..Profile::NVIDIA };
+        let device = Session::under(profile).expect("a Vulkan driver").device;
         let of = |address| Tensor::new(DType::F16, &[2048, 2048], address);
         let c = Contraction::product([2048; 3], [&of(0), &of(1 << 40), &of(2 << 40)]);
         for cooperative in [None, Some(Cooperative::F16), None, Some(Cooperative::F16)] {

@@ -7,8 +7,8 @@
 //! Two shapes of program exist, see [`tile`]: operands in registers, and in workgroup memory.
 //!
 //! A [`Contraction`] and a [`plan`] of several say what to compute. [`choice`] selects a tile and
-//! its size, which `choices` keeps, or `tuned` finds the fastest. Then [`programs`] are what to
-//! dispatch, and `run` enqueues them.
+//! its size, unless [`shipped`] knows a better one; `choices` keeps it, or `tuned` finds the
+//! fastest. Then [`programs`] are what to dispatch, and `run` enqueues them.
 //!
 //! Products are computed and summed in f32, f64, i32 or complex numbers of either float, see
 //! [`element`]; those of 16-bit floats in f32. A long contraction is cut into chunks whose partial
@@ -21,7 +21,7 @@ mod apart;
 mod assembly;
 mod bytes;
 pub mod choice;
-mod choices;
+pub mod choices;
 mod column_sums;
 mod contraction;
 pub mod cooperative;
@@ -39,6 +39,7 @@ mod registers;
 mod run;
 mod sample_products;
 mod shares;
+pub mod shipped;
 pub mod siblings;
 pub mod software;
 pub(crate) mod sums;
@@ -59,4 +60,5 @@ pub use run::usable;
 pub use sample_products::product_variants;
 pub use tile_variant::Lanes;
 use tile_variant::{ALayoutKind, BLayoutKind, StoreKind, TileVariant};
+pub use tuned::{Timings, timings};
 pub use variants::{fused_variants, listed_matrices, samples, variants};

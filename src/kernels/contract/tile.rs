@@ -1,5 +1,7 @@
 //! Tiles: which part of a result one workgroup computes, and with which memory.
 
+use std::fmt;
+
 use crate::device::MatrixSize;
 use crate::kind::Kind;
 
@@ -95,6 +97,22 @@ pub const PADDING: u32 = 8;
 
 /// Lanes that share the loads of rows.
 pub const SUBGROUP: u32 = 8;
+
+/// The tile's name in tables and reports.
+impl fmt::Display for Tile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, vec4s, lanes_m, lanes_n, kind } = self;
+        write!(f, "{rows}x{vec4s} in {lanes_m}x{lanes_n} ")?;
+        match kind {
+            TileKind::Registers => f.write_str("registers"),
+            TileKind::Subgroup => f.write_str("subgroup"),
+            TileKind::Gemv(groups) => write!(f, "gemv of {groups}"),
+            TileKind::Workgroup { buffers: 1, .. } => f.write_str("workgroup"),
+            TileKind::Workgroup { .. } => f.write_str("double"),
+            TileKind::Cooperative { size, bytes } => write!(f, "matrix {size} of {bytes}"),
+        }
+    }
+}
 
 impl Tile {
     /// Rows of the workgroup.

@@ -2,18 +2,24 @@
 //! candidate is timed.
 //!
 //! A question consists of all that the shader's text depends on, except the tile, and of the sizes'
-//! powers of two. Its candidates are the choices with the best estimates. Their results differ only
-//! by the order of sums.
+//! powers of two. Its candidates are the shipped table's choice, if it has one, and the choices
+//! with the best estimates. Their results differ only by the order of sums.
+//!
+//! The times of each search are kept for reports ([`timings`]): `tools/tuning` merges them into the
+//! table.
 
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::apart::Apart;
 use super::choice::{self, Choice, Demand};
 use super::epilogue::Bound;
 use super::programs::Programs;
+use super::shipped::{self, Class, Operation};
 use super::{Contraction, StoreKind, choices, run, tables};
 use crate::device::tuning::{Name, Names, Tuner};
-use crate::device::{Cooperative, Device, Key};
+use crate::device::{Cooperative, Device, Family, Key, Profile};
 use crate::error::{Error, Result};
 use crate::kernels::op::OpContext;
 use crate::kernels::windows::limit;
@@ -32,9 +38,22 @@ pub(super) fn enqueue(
     let mut call = Call { c, demand, cooperative, epilogue, apart: None };
     let device = ctx.device();
     let candidates = || names(device, c, demand);
+    let mut times: Vec<(Choice, u64)> = Vec::new();
     let answer = tuner.answer(&question, device, &candidates, &mut |apart, name| {
-        call.time(apart, name, &candidates)
+        let nanoseconds = call.time(apart, name, &candidates)?;
+        let choice = Choice::named(name, demand).expect("a candidate that has run");
+        match times.iter_mut().find(|(known, _)| *known == choice) {
+            Some((_, least)) => *least = nanoseconds.min(*least),
+            None => times.push((choice, nanoseconds)),
+        }
+        Ok(nanoseconds)
     });
+    // If the first candidate did not run, there is nothing to compare with.
+    if let [(first, _), ..] = times[..]
+        && candidates().first() == Some(&first.name())
+    {
+        keep(device, c, demand, times);
+    }
     let choice = answer.and_then(|name| Choice::named(name, demand));
     if answer.is_some() && choice.is_none() {
         // The answer came from a file and names no tile of the adapter.
@@ -49,6 +68,39 @@ pub(super) fn enqueue(
     }
     let choice = choices::of(ctx.device(), c, c.batch.len(), cooperative);
     run::enqueue(c, ctx, choice, cooperative, epilogue)
+}
+
+/// The times of a search.
+#[derive(Debug, Clone)]
+pub struct Timings {
+    /// The number of the device that wanted an answer.
+    pub device: u32,
+    /// The class of the contraction.
+    pub class: Class,
+    /// The candidates with the least nanoseconds of each, the one first that would have run without
+    /// tuning.
+    pub times: Vec<(Choice, u64)>,
+}
+
+/// The most searches whose times are kept.
+const MOST_TIMINGS: usize = 4096;
+
+static TIMINGS: Mutex<Vec<Timings>> = Mutex::new(Vec::new());
+
+/// The times of the searches of this process, in their order.
+pub fn timings() -> Vec<Timings> {
+    TIMINGS.lock().clone()
+}
+
+/// Keeps the times of a search, if the adapter is of a family: other adapters have no rows.
+fn keep(device: &Device, c: &Contraction, demand: &Demand, times: Vec<(Choice, u64)>) {
+    let family = demand.profile.family.or_else(|| Family::of(device.info()));
+    let known = Demand { profile: Profile { family, ..demand.profile }, ..*demand };
+    let Some(class) = Class::of(Operation::of(c), c.a.dtype, &known) else { return };
+    let mut all = TIMINGS.lock();
+    if all.len() < MOST_TIMINGS {
+        all.push(Timings { device: device.number(), class, times });
+    }
 }
 
 /// A call of a contraction whose candidates may be timed.
@@ -91,7 +143,8 @@ impl Call<'_> {
 fn names(device: &Device, c: &Contraction, demand: &Demand) -> Names {
     let mut names = Names::new();
     let mut seen = Names::new();
-    for choice in choice::candidates(demand) {
+    let known = shipped::choice(Operation::of(c), c.a.dtype, demand);
+    for choice in known.into_iter().chain(choice::candidates(demand)) {
         let what =
             Choice { split_k: c.chunk(limit(device.capabilities()), choice.split_k), ..choice }
                 .name();

@@ -21,6 +21,7 @@ const ASKED: &[(&str, &[&str])] = &[
     ("barriers", &["lanes.rs"]),
     ("class", &[]),
     ("dispatch_cost", &["contract/choice.rs"]),
+    ("family", &["contract/shipped.rs", "contract/tuned.rs"]),
     (
         "invocations",
         &[
@@ -74,7 +75,7 @@ const ASKED: &[(&str, &[&str])] = &[
     ("parts", &[]),
     ("registers", &[]),
     ("resident_workgroups", &["contract/shares.rs"]),
-    ("schedule", &["contract/choice/schedule.rs"]),
+    ("schedule", &["contract/choice.rs", "contract/choice/schedule.rs"]),
     ("simd_width", &[]),
     (
         "tile",

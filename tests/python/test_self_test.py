@@ -78,7 +78,6 @@ def test_a_planted_wrong_result_is_told_and_is_the_exit_code():
 #: Times of candidates, as a GPU with TF_WGPU_AUTOTUNE=1 has them. Software adapters are not tuned.
 TUNED = """
 from tensorflow_wgpu import _library
-assert _library.tuning() == {}, "no device is open"
 before = _library.tuning
 def tuning():
     assert before() == {"WGPU:0": []}

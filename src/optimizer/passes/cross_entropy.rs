@@ -27,7 +27,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         match CrossEntropy::of(graph, &branches, id) {
             Ok(Some(found)) => found.replace(graph),
             Ok(None) => {}
-            Err((neighbour, reason)) => graph.refuse("cross_entropy", id, neighbour, reason),
+            Err((neighbour, reason)) => graph.refuse("cross_entropy", [id, neighbour], reason),
         }
     }
     Ok(())

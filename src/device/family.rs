@@ -61,7 +61,7 @@ const IDS: &[(Family, u32, RangeInclusive<u32>)] = &[
     // BMG-G21 and BMG-G31.
     (Family::Battlemage, INTEL, 0xe200..=0xe2ff),
     (Family::Apple, APPLE, 0..=u32::MAX),
-    (Family::Adreno740, QUALCOMM, 0x4305_0000..=0x4305_ffff),
+    (Family::Adreno740, QUALCOMM, 0x4305_0a00..=0x4305_0bff),
 ];
 
 /// The beginning of the names of Apple's chips. Metal and Mesa's driver tell no vendor of PCI.

@@ -50,7 +50,13 @@ fn parts_of_the_pattern_are_fused_too() {
         after("cross_entropy", &text)
     };
     // Other nodes read the logits in float32, such as a metric.
-    let metric = change(&[("preserve loss", "preserve wide, loss")]);
+    let metric = change(&[
+        ("preserve loss", "preserve metric, loss"),
+        (
+            "\n     loss =",
+            "\n     metric = Neg(wide) {T: float32} -> float32[48, 512]\n     loss =",
+        ),
+    ]);
     assert!(metric.contains("= _WgpuFusedCrossEntropy(logits, labels, share)"), "{metric}");
     assert!(metric.contains("wide = Cast("), "{metric}");
     // Other nodes read the scaled gradient in float32.
@@ -82,30 +88,38 @@ fn parts_of_the_pattern_are_fused_too() {
     assert!(float.contains("_WgpuFusedCrossEntropy(more, labels, share)"), "{float}");
 }
 
+/// What must stay is not part of the node, and neither is what comes behind it.
 #[test]
-fn other_cross_entropies_stay() {
-    let other = |from: &str, to: &str| {
+fn what_must_stay_stays() {
+    let of = |from: &str, to: &str| {
         assert!(MIXED.contains(from), "{from}");
-        refuse("cross_entropy", &MIXED.replace(from, to));
+        after("cross_entropy", &MIXED.replace(from, to))
     };
-    other("preserve loss", "preserve xent, loss");
-    other("preserve loss", "preserve scaled, loss");
-    other("preserve loss", "preserve narrow, loss");
-    // The scale depends on the loss.
-    other(
-        "share = Placeholder -> float32[48, 1]",
-        "axis = Const {dtype: int32, value: tensor int32[] [1]} \
-        @CPU:0 -> int32[]\n     share = ExpandDims(xent, axis) {T: float32, Tdim: \
-        int32} -> float32[48, 1]",
-    );
-    // Each column has a scale: the gradient stays as it is.
-    let columns = after(
-        "cross_entropy",
-        &MIXED.replace(
+    let [loss, gradient] = ["_WgpuFusedCrossEntropy(logits, labels)", "scaled = Mul("];
+    for (from, to) in [
+        ("preserve loss", "preserve scaled, loss"),
+        // The scale depends on the loss.
+        (
             "share = Placeholder -> float32[48, 1]",
-            "share = Placeholder -> float32[1, 512]",
+            "axis = Const {dtype: int32, value: tensor int32[] [1]} @CPU:0 -> int32[]\n     share \
+             = ExpandDims(xent, axis) {T: float32, Tdim: int32} -> float32[48, 1]",
         ),
-    );
-    assert!(columns.contains("_WgpuFusedCrossEntropy(logits, labels)"), "{columns}");
-    assert!(columns.contains("scaled = Mul("), "{columns}");
+        // Each column has a scale.
+        ("share = Placeholder -> float32[48, 1]", "share = Placeholder -> float32[1, 512]"),
+    ] {
+        let text = of(from, to);
+        assert!(text.contains(loss) && text.contains(gradient), "{text}");
+    }
+    let rounded = of("preserve loss", "preserve narrow, loss");
+    assert!(rounded.contains("_WgpuFusedCrossEntropy(logits, labels, share)"), "{rounded}");
+    assert!(rounded.contains("narrow = Cast("), "{rounded}");
+    refuse("cross_entropy", &MIXED.replace("preserve loss", "preserve xent, loss"));
+}
+
+/// A caller may feed the logits in float32.
+#[test]
+fn converted_logits_that_must_stay_are_read() {
+    let text = MIXED.replace("preserve loss", "preserve wide, loss");
+    let text = after("cross_entropy", &text);
+    assert!(text.contains("_WgpuFusedCrossEntropy(wide, labels, share)"), "{text}");
 }

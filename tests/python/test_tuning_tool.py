@@ -162,7 +162,7 @@ def test_of_several_adapters_the_last_day_counts(tool: ModuleType, tmp_path: Pat
     ("changes", "what"),
     [
         ({"adapter": None}, "it tells no adapter name"),
-        ({"adapter": {"name": "a", "driver": "", "driver_info": "1"}}, "no adapter driver"),
+        ({"adapter": {"name": "a", "driver": "", "driver_info": " "}}, "no adapter driver"),
         ({"date": ""}, "it tells no date"),
         ({"date": "yesterday"}, "no report with timings"),
         ({"tuning": []}, "TF_WGPU_AUTOTUNE=1"),
@@ -239,3 +239,16 @@ def test_a_bound_corrects_steps_alone() -> None:
 )
 def test_what_speaks_against_a_candidate(candidates: list[Candidate]) -> None:
     assert list(bounds_rows.rows(candidates)) == []
+
+
+@pytest.mark.parametrize(
+    ("adapter", "driver"),
+    [
+        ({"driver": "32.0.15.6094", "driver_info": "", "backend": "Dx12"}, "32.0.15.6094"),
+        ({"driver": "", "driver_info": "", "backend": "Metal"}, "Metal"),
+    ],
+)
+def test_backends_that_tell_less_of_the_driver(adapter, driver, tmp_path: Path) -> None:
+    (path,) = written(tmp_path, report([100, 80, 90], adapter={"name": "Apple M1", **adapter}))
+    (row,) = measured_rows.read(path)
+    assert row.source.driver == driver

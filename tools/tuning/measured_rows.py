@@ -45,10 +45,23 @@ def told(report: dict[str, Any], *names: str) -> str:
     return re.sub(r"[\s;]+", " ", value).strip()
 
 
+def driver_of(report: dict[str, Any]) -> str:
+    """The driver's name and version. DX12 tells no version. Metal tells neither, because its driver
+    is a part of the system: there the day decides alone.
+    """
+    adapter = report.get("adapter") or {}
+    names = [n for n in ("driver", "driver_info") if str(adapter.get(n) or "").strip()]
+    if names:
+        return " ".join(told(report, "adapter", name) for name in names)
+    if adapter.get("backend") == "Metal":
+        return "Metal"
+    return told(report, "adapter", "driver")
+
+
 def rows(report: dict[str, Any]) -> Iterator[Row]:
     """The rows of a report's `tuning`."""
     adapter = told(report, "adapter", "name")
-    driver = f"{told(report, 'adapter', 'driver')} {told(report, 'adapter', 'driver_info')}"
+    driver = driver_of(report)
     day = date.fromisoformat(told(report, "date")[:10]).isoformat()
     searches = report.get("tuning")
     if not searches:

@@ -34,6 +34,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
 }
 
 /// A cross entropy with the nodes around it.
+#[derive(Clone)]
 struct CrossEntropy {
     /// The op, and the nodes behind its gradient.
     members: Vec<NodeId>,
@@ -59,27 +60,36 @@ impl CrossEntropy {
         if node.dtype("T") != Some(DType::F32) {
             return Ok(None);
         }
+        graph.may_go(id).map_err(|reason| (id, reason))?;
         let mut found = Self {
             members: vec![id],
-            logits: given,
+            logits: widened(graph, given).unwrap_or(given),
             labels,
             scale: None,
             gradient: Output { node: id, port: 1 },
         };
-        if let Some(narrow) = widened(graph, given) {
-            found.logits = narrow;
+        let behind: [fn(&mut Self, &Graph); 2] = [Self::add_scale, Self::add_rounding];
+        for add in behind {
+            let mut more = found.clone();
+            add(&mut more, graph);
+            match more.check(graph, branches) {
+                Ok(()) => found = more,
+                Err((member, reason)) => graph.refuse("cross_entropy", [id, member], reason),
+            }
         }
-        found.add_scale(graph);
-        found.add_rounding(graph);
-        if found.members.len() == 1 && found.logits == given {
-            return Ok(None);
-        }
-        for member in &found.members {
-            let together = branches.run_together(*member, id);
-            graph.may_join(*member, id).and(together).map_err(|reason| (*member, reason))?;
-        }
-        graph.is_one_node(&found.members).map_err(|reason| (id, reason))?;
-        Ok(Some(found))
+        let is_more = found.members.len() > 1 || found.logits != given;
+        Ok(is_more.then_some(found))
+    }
+
+    /// Checks that one node can take the place of the members.
+    fn check(&self, graph: &Graph, branches: &Branches) -> Result<(), (NodeId, Refusal)> {
+        let [id, .., last] = self.members[..] else { return Ok(()) };
+        let together = branches.run_together(last, id);
+        graph
+            .may_join(last, id)
+            .and(together)
+            .and(graph.is_one_node(&self.members))
+            .map_err(|reason| (last, reason))
     }
 
     /// The only node that reads the gradient.
@@ -150,7 +160,7 @@ impl CrossEntropy {
 fn widened(graph: &Graph, logits: Output) -> Option<Output> {
     let node = graph.node(logits.node);
     let narrow = *node.inputs().first()?;
-    let is_cast = node.op() == "Cast" && node.on_wgpu() && node.controls().is_empty();
+    let is_cast = node.op() == "Cast" && graph.may_move(logits.node).is_ok();
     (is_cast && node.dtype("SrcT").is_some_and(is_narrow)).then_some(narrow)
 }
 

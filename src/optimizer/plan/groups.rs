@@ -14,8 +14,12 @@ use crate::optimizer::refusal::Refusal;
 pub struct Groups<T> {
     /// The items of the groups; none for an item that is in the group of an earlier one.
     items: Vec<Option<T>>,
-    /// Links towards the first item of each item's group.
-    earlier: Vec<usize>,
+    /// Links towards an item that stands for the group of each item. The smaller group is linked to
+    /// the larger one, so that paths have at most log n links.
+    links: Vec<usize>,
+    /// The first item of the group that an item stands for.
+    firsts: Vec<usize>,
+    /// The number of its items.
     sizes: Vec<usize>,
 }
 
@@ -24,21 +28,23 @@ impl<T> Groups<T> {
     pub fn new(items: Vec<T>) -> Self {
         let count = items.len();
         let items = items.into_iter().map(Some).collect();
-        Self { items, earlier: (0..count).collect(), sizes: vec![1; count] }
+        let each: Vec<usize> = (0..count).collect();
+        Self { items, links: each.clone(), firsts: each, sizes: vec![1; count] }
     }
 
-    fn group(&self, mut at: usize) -> usize {
-        while self.earlier[at] != at {
-            at = self.earlier[at];
+    /// The item that stands for the group of an item.
+    fn root(&self, mut at: usize) -> usize {
+        while self.links[at] != at {
+            at = self.links[at];
         }
         at
     }
 
     /// The groups of two items in their order, and their sizes.
     pub fn parts(&self, pair: [usize; 2]) -> Parts {
-        let mut groups = pair.map(|at| self.group(at));
+        let mut groups = pair.map(|at| self.root(at)).map(|at| (self.firsts[at], self.sizes[at]));
         groups.sort_unstable();
-        groups.map(|at| (at, self.sizes[at]))
+        groups
     }
 
     /// The groups of two items, in their order; `None` if both are in one.
@@ -50,13 +56,18 @@ impl<T> Groups<T> {
 
     /// Puts `both` in the place of the groups of two items.
     pub fn join(&mut self, pair: [usize; 2], both: T) {
-        let [(a, _), (b, size)] = self.parts(pair);
-        if a != b {
-            self.items[b] = None;
-            self.earlier[b] = a;
-            self.sizes[a] += size;
+        let [(first, _), (second, _)] = self.parts(pair);
+        let [mut small, mut large] = pair.map(|at| self.root(at));
+        if small != large {
+            if self.sizes[small] > self.sizes[large] {
+                std::mem::swap(&mut small, &mut large);
+            }
+            self.items[second] = None;
+            self.links[small] = large;
+            self.firsts[large] = first;
+            self.sizes[large] += self.sizes[small];
         }
-        self.items[a] = Some(both);
+        self.items[first] = Some(both);
     }
 
     /// The groups, in the order of their first items.

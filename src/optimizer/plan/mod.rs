@@ -30,6 +30,7 @@ pub struct Saving {
     pub time: Nanos,
 }
 
+/// For passes that know no other order than that of time.
 impl From<Nanos> for Saving {
     fn from(time: Nanos) -> Self {
         Self { comes_first: true, time }

@@ -12,6 +12,10 @@ use crate::device::Device;
 /// The most records of a region.
 const MOST: usize = 8;
 
+/// The most records of a region with the same inputs, which differ in the inputs that become
+/// outputs.
+const MOST_ALIKE: usize = 2;
+
 /// How many runs are recorded for nothing before the region is not recorded any more.
 const MOST_FUTILE: u32 = 16;
 
@@ -115,6 +119,13 @@ impl Records {
         let mut kept = self.kept.lock();
         if prefer(&mut kept, &record.inputs, &record.forwards) {
             return;
+        }
+        // Other records must not go because outputs take the places of ever other inputs.
+        let alike = |kept: &Arc<Kept>| kept.record.inputs == record.inputs;
+        if kept.iter().filter(|kept| alike(kept)).count() == MOST_ALIKE
+            && let Some(oldest) = kept.iter().position(alike)
+        {
+            kept.remove(oldest);
         }
         if kept.len() == MOST
             && let Some(oldest) = kept.pop_front()

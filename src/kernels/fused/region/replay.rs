@@ -18,7 +18,8 @@ pub struct Replay<'r> {
     /// The inputs whose places outputs took. For each difference from the record an input was
     /// copied.
     pub forwards: Forwards,
-    /// The copies of inputs whose places outputs took. The member that runs reads them.
+    /// The copies of inputs whose places outputs took. The member that runs reads them; those of
+    /// the last one live until the kernel returns.
     copies: SmallVec<[Tensor; 2]>,
 }
 

@@ -18,8 +18,8 @@ from tensorflow_wgpu._library import first_device
 
 PASSES = [
     *("lists", "cleanup", "predicates", "stacks", "carried", "reads", "caches", "folding"),
-    *("invariants", "sums"),
-    *("attention", "recompute", "contraction", "quantized", "rowwise", "reduce", "update"),
+    *("invariants", "sums", "attention", "cross_entropy", "recompute"),
+    *("contraction", "quantized", "rowwise", "reduce", "update"),
     *("concat", "elementwise", "joined", "added", "biases", "arguments", "ends", "late"),
 ]
 PAIRS = list(itertools.combinations(PASSES, 2))

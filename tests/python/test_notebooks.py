@@ -180,6 +180,7 @@ def test_the_language_model_is_the_program_of_the_same_name():
     assert book == maker.notebook(program), "examples/make_notebook.py makes it anew"
 
 
+@pytest.mark.nightly
 def test_the_language_model_learns_and_generates(monkeypatch: pytest.MonkeyPatch):
     space, shown = run(NOTEBOOKS[1], monkeypatch, EXAMPLES)
     for losses in (space["sonnet_losses"], space["jabberwocky_losses"]):

@@ -3,8 +3,8 @@
 //!
 //! A TF_Tensor is held only while it is read, for TensorFlow forwards an input's buffer only while
 //! there is no other reference to it. TensorFlow itself keeps inputs and outputs alive until the
-//! kernel returns. Temporaries, and outputs that may be inputs, are kept here until then. After that, TensorFlow may give their
-//! memory to another kernel, which the in-order queue runs later.
+//! kernel returns. Temporaries, and outputs that may be inputs, are kept here until then. After
+//! that, TensorFlow may give their memory to another kernel, which the in-order queue runs later.
 
 use std::ffi::c_int;
 use std::fmt::Write;

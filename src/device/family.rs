@@ -35,8 +35,8 @@ const INTEL: u32 = 0x8086;
 const APPLE: u32 = 0x106b;
 const QUALCOMM: u32 = 0x5143;
 
-/// Ids of devices. AMD's, NVIDIA's and Intel's are those of PCI, which each vendor gives out in
-/// blocks for a chip. Qualcomm's are the numbers of chips.
+/// Device ids. AMD, NVIDIA and Intel use PCI ids, of which each chip has a block. Qualcomm uses the
+/// number of the chip.
 const IDS: &[(Family, u32, RangeInclusive<u32>)] = &[
     // Navi 31, 32 and 33; Phoenix; Hawk Point.
     (Family::Rdna3, AMD, 0x7440..=0x749f),

@@ -53,8 +53,8 @@ pub struct Profile {
     pub name: &'static str,
     /// How it computes.
     pub class: Class,
-    /// The family of GPUs whose rows it follows in the table of tuned choices. None for a GPU of no
-    /// family, and with `TF_WGPU_TUNED=off`.
+    /// The family of GPUs that the adapter belongs to: the table of tuned choices has rows for it.
+    /// None if the adapter is in no family, and with `TF_WGPU_TUNED=off`.
     pub family: Option<Family>,
     /// The smallest number of invocations of a subgroup, which run in step.
     pub simd_width: u32,

@@ -279,7 +279,7 @@ struct SparseTypes {
 }
 
 impl SparseTypes {
-    /// Those of TensorFlow's op.
+    /// The types of TensorFlow's op, whose loss and gradient have the type of the logits.
     const fn of(dtype: DType, labels: DType) -> Self {
         Self { logits: dtype, labels, loss: dtype, gradient: dtype, is_scaled: false }
     }

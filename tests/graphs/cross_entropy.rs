@@ -110,6 +110,9 @@ fn what_must_stay_stays() {
         let text = of(from, to);
         assert!(text.contains(loss) && text.contains(gradient), "{text}");
     }
+    // A conversion that drops bits is another one.
+    let truncated = of("SrcT: float32, Truncate: false", "SrcT: float32, Truncate: true");
+    assert!(truncated.contains("narrow = Cast("), "{truncated}");
     let rounded = of("preserve loss", "preserve narrow, loss");
     assert!(rounded.contains("_WgpuFusedCrossEntropy(logits, labels, share)"), "{rounded}");
     assert!(rounded.contains("narrow = Cast("), "{rounded}");

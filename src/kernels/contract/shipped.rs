@@ -240,7 +240,7 @@ fn row(fields: &[&str; COLUMNS.len()]) -> Result<(Class, Advice), String> {
     is_known.then_some((class, advice)).ok_or_else(|| format!("{source:?} is no source"))
 }
 
-/// What `parse` makes of a text, or that it is none of `what`.
+/// The value that `parse` finds in a text. The error says that the text is not `what`.
 fn found<T>(text: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, String> {
     parse(text).ok_or_else(|| format!("{text:?} is not {what}"))
 }
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// A preset of a GPU like those of a family.
+    /// The preset that comes closest to a family.
     fn preset(family: Family) -> Profile {
         let like = match family {
             Family::Rdna3 | Family::Rdna4 => Profile::AMD,

@@ -82,7 +82,7 @@ pub struct Timings {
     pub times: Vec<(Choice, u64)>,
 }
 
-/// The most searches whose times are kept.
+/// The largest number of searches whose times are kept.
 const MOST_TIMINGS: usize = 4096;
 
 static TIMINGS: Mutex<Vec<Timings>> = Mutex::new(Vec::new());

@@ -1,8 +1,8 @@
-//! Cross entropies of logits of few bits. In mixed precision the loss is computed in float32, so a
-//! graph has the logits there, the gradient, the gradient times that of the loss, and its rounded
-//! value: four tensors of the logits' size, three of them in float32. One node reads the logits as
-//! they are, and writes the last of these tensors alone
-//! ([`crate::kernels::softmax::CROSS_ENTROPY`]). In float32 the scaled gradient joins the op.
+//! Sparse cross entropies of logits in 16 bits. In mixed precision the loss is computed in float32.
+//! So a graph converts the logits, computes their gradient, scales it, and rounds it: four tensors
+//! of the logits' size, of which three are in float32. One node reads the logits as they are and
+//! writes the rounded gradient ([`crate::kernels::softmax::CROSS_ENTROPY`]). If all is in float32,
+//! that node scales the gradient.
 
 use super::cleanup::is_dead;
 use crate::dtype::DType;
@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::kernels::softmax::CROSS_ENTROPY;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::emit::fused;
-use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::meaning::Meaning;
 use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
@@ -122,7 +123,7 @@ impl CrossEntropy {
     fn add_rounding(&mut self, graph: &Graph) {
         let Some(reader) = self.reader(graph) else { return };
         let node = graph.node(reader);
-        if node.op() == "Cast" && node.dtype("DstT").is_some_and(is_narrow) {
+        if rounds(node) && node.dtype("DstT").is_some_and(is_narrow) {
             self.members.push(reader);
             self.gradient = Output { node: reader, port: 0 };
         }
@@ -156,12 +157,17 @@ impl CrossEntropy {
     }
 }
 
-/// The tensor of few bits from which a conversion makes the logits.
+/// The tensor of 16 bits from which a conversion makes the logits.
 fn widened(graph: &Graph, logits: Output) -> Option<Output> {
     let node = graph.node(logits.node);
     let narrow = *node.inputs().first()?;
-    let is_cast = node.op() == "Cast" && graph.may_move(logits.node).is_ok();
-    (is_cast && node.dtype("SrcT").is_some_and(is_narrow)).then_some(narrow)
+    let may_go = rounds(node) && graph.may_move(logits.node).is_ok();
+    (may_go && node.dtype("SrcT").is_some_and(is_narrow)).then_some(narrow)
+}
+
+/// Whether a node is a conversion that rounds and drops no bits.
+fn rounds(node: &Node) -> bool {
+    node.op() == "Cast" && Meaning::of(node).scalar().is_some()
 }
 
 /// Whether a type is one in which models compute, with 16 bits.

@@ -1,4 +1,5 @@
-//! The one planner of fusions: a queue of candidates, of which those that save most come first.
+//! The planner of fusions: a queue of candidates in the order of what they save, the largest saving
+//! first.
 //!
 //! A pass tells the candidates, what each saves ([`cost`]), and whether it may be. The queue is
 //! lazy and greedy: it asks for the saving again when a candidate's turn comes, because other

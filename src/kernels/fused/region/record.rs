@@ -124,11 +124,11 @@ pub struct Forward {
     pub dims: Dims,
     /// The inputs.
     pub inputs: Candidates,
-    /// The input whose place it took in the recorded run.
+    /// The input that became this output in the recorded run.
     pub from: Option<usize>,
 }
 
-/// For each [`Forward`] of a run the input whose place the output took. TensorFlow decides that:
+/// The input that became the output, for each [`Forward`] of a run. TensorFlow decides that:
 /// something else may refer to an input in one run and not in another.
 pub type Forwards = SmallVec<[Option<usize>; 4]>;
 

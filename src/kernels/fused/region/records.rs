@@ -66,8 +66,8 @@ impl Records {
         self.futile.load(Ordering::Relaxed) < MOST_FUTILE
     }
 
-    /// Notes that a record was replayed, and the inputs whose places outputs took. If these are
-    /// others than in the record several times in turn, another record holds from now on.
+    /// Notes that a record was replayed, and which inputs became outputs. If other inputs than in
+    /// the record become outputs several times in turn, another record takes its place.
     pub fn replayed(&self, kept: &Kept, forwards: &Forwards) {
         if kept.record.forwards == *forwards {
             kept.copying.store(0, Ordering::Relaxed);
@@ -120,7 +120,8 @@ impl Records {
         if prefer(&mut kept, &record.inputs, &record.forwards) {
             return;
         }
-        // Other records must not go because outputs take the places of ever other inputs.
+        // The inputs that become outputs may differ from run to run. Records of other shapes must
+        // not go because of that.
         let alike = |kept: &Arc<Kept>| kept.record.inputs == record.inputs;
         if kept.iter().filter(|kept| alike(kept)).count() == MOST_ALIKE
             && let Some(oldest) = kept.iter().position(alike)

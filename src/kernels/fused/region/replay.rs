@@ -15,11 +15,10 @@ pub struct Replay<'r> {
     members: &'r Members,
     record: &'r Record,
     slots: Vec<Tensor>,
-    /// The inputs whose places outputs took. For each difference from the record an input was
-    /// copied.
+    /// The inputs that became outputs. Each difference from the record costs a copy.
     pub forwards: Forwards,
-    /// The copies of inputs whose places outputs took. The member that runs reads them; those of
-    /// the last one live until the kernel returns.
+    /// Copies of inputs that became outputs. The member that runs reads them. The copies of the last
+    /// member live until the kernel returns.
     copies: SmallVec<[Tensor; 2]>,
 }
 

@@ -87,8 +87,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The saving of a product whose result is not stored, less the time to compile the node behind it
-/// once for each element that an invocation stores.
+/// The time that a fused product saves. Its result is not stored, but the node behind it is
+/// compiled once for each element that an invocation stores.
 fn saving(graph: &Graph, product: NodeId) -> Nanos {
     let scalar = |id: &NodeId| Meaning::of(graph.node(*id)).scalar();
     let next = graph.users(product).first().and_then(scalar);

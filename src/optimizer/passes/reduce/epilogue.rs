@@ -104,7 +104,8 @@ impl Search<'_> {
                 self.draft(&without(at)).map_or(usize::MAX, |epilogue| epilogue.tensors())
             };
             let leaf = (0..nodes.len()).rev().filter(is_leaf).min_by_key(|at| size(*at))?;
-            self.graph.refuse("reduce", [nodes.remove(leaf), self.region[0]], refusal);
+            let left = nodes.remove(leaf);
+            self.graph.refuse("reduce", [left, self.region[0]], refusal);
         }
         None
     }

@@ -1,5 +1,5 @@
-//! Reductions over the same axes of the same shape that share a pass: those that read a common
-//! tensor, or tensors that one node makes.
+//! Reductions that share a pass. They run over the same axes of one shape, and read a common tensor
+//! or tensors that one node makes.
 
 use rustc_hash::FxHashMap;
 

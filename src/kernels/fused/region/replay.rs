@@ -17,8 +17,8 @@ pub struct Replay<'r> {
     slots: Vec<Tensor>,
     /// The inputs that became outputs. Each difference from the record costs a copy.
     pub forwards: Forwards,
-    /// Copies of inputs that became outputs. The member that runs reads them. The copies of the last
-    /// member live until the kernel returns.
+    /// Copies of inputs that became outputs. The member that runs reads them. The last member's
+    /// copies live until the kernel returns.
     copies: SmallVec<[Tensor; 2]>,
 }
 

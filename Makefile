@@ -103,15 +103,23 @@ models: ## The device's threads in every order that a scheduler finds. Part of `
 	cargo run --locked --quiet --manifest-path tests/concurrency/Cargo.toml \
 		--target-dir target/concurrency
 
+# The tests that run a second time without regions: on each change, and at night.
+WITHOUT_REGIONS = $(addprefix tests/python/test_,$(addsuffix .py,\
+	graph_optimizer optimizer_update recurrent_cells))
+NIGHTLY_WITHOUT_REGIONS = $(addprefix tests/python/test_,$(addsuffix .py,\
+	beam_search errors generation keras loops lora models random rounding variables workflows))
+
 .PHONY: test-python
 test-python: install ## The Python tests on TensorFlow 2.21; the sweep first. Part of `test`.
 	$(if $(SWEEP),$(PYTEST) -m "not nightly" $(SWEEP))
 	$(PYTEST) -m "not nightly" --durations 40 \
 		--ignore tests/python/test_sweep.py $(addprefix --ignore=,$(OTHER_TESTS))
+	$(if $(SWEEP),TF_WGPU_CAPTURE=off $(PYTEST) -m "not nightly" $(WITHOUT_REGIONS))
 
 .PHONY: test-nightly
 test-nightly: install ## The Python tests that `test` leaves out: faults, clusters, pairs.
 	$(PYTEST) -m nightly
+	TF_WGPU_CAPTURE=off $(PYTEST) $(NIGHTLY_WITHOUT_REGIONS)
 	$(MAKE) versions VERSIONS="$(NIGHTLY_VERSIONS)"
 
 .PHONY: sweep

@@ -54,7 +54,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a node is since the optimizer made regions (`TF_WGPU_CAPTURE`)."""
+    """Where a node is since the optimizer made regions."""
 
     #: The node's name.
     node: str

@@ -9,7 +9,7 @@ use crate::dump::Folder;
 /// The variable's name.
 pub const VARIABLE: &str = "TF_WGPU_OPTIMIZER";
 
-/// The name of the variable that asks for regions.
+/// The name of the variable that switches regions off, or has them checked.
 pub const CAPTURE: &str = "TF_WGPU_CAPTURE";
 
 /// The settings of the optimizer.
@@ -59,14 +59,14 @@ impl Settings {
         (settings, problems)
     }
 
-    /// Reads a value of [`CAPTURE`]: `on` or `check`. Other values, and an optimizer that is off,
-    /// make no regions.
+    /// Reads a value of [`CAPTURE`]: `off`, `check`, or by default `on`. An optimizer that is off
+    /// makes no regions.
     pub fn capture(&mut self, text: &str) {
         self.regions = match text.trim().to_ascii_lowercase().as_str() {
             _ if self.passes.is_empty() => None,
-            "on" => Some(&REGIONS),
+            "off" => None,
             "check" => Some(&CHECKED_REGIONS),
-            _ => None,
+            _ => Some(&REGIONS),
         };
     }
 }
@@ -84,6 +84,23 @@ mod tests {
         let all: Vec<_> = PASSES.iter().map(|p| p.name).collect();
         assert_eq!(names(&Settings::parse("").0), all);
         assert!(Settings::parse("off").0.passes.is_empty());
+    }
+
+    #[test]
+    fn regions_are_made_unless_they_or_all_passes_are_off() {
+        let regions = |passes: &str, text: &str| {
+            let mut settings = Settings::parse(passes).0;
+            settings.capture(text);
+            settings.regions.map(|pass| pass.run as usize)
+        };
+        let on = regions("", "on");
+        assert!(on.is_some());
+        assert_eq!(regions("", ""), on);
+        assert_eq!(regions("", "nonsense"), on);
+        assert_eq!(regions("", " Off "), None);
+        assert_eq!(regions("off", "on"), None);
+        let checked = regions("cleanup", "check");
+        assert!(checked.is_some() && checked != on);
     }
 
     #[test]

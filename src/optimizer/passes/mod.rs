@@ -68,10 +68,10 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "late", run: late::run },
 ];
 
-/// The pass that runs after all others, if `TF_WGPU_CAPTURE` asks for it.
+/// The pass that runs after all others, unless `TF_WGPU_CAPTURE` is off.
 pub const REGIONS: Pass = Pass { name: "regions", run: regions::run };
 
-/// The same, if it asks for checks, too.
+/// The same, if `TF_WGPU_CAPTURE` asks for checks.
 pub const CHECKED_REGIONS: Pass = Pass { name: "regions", run: regions::run_checked };
 
 /// One run of a pass.

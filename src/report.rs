@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::checkup::{self, Verdict};
 use crate::device::{
     AdapterReport, Capabilities, Device, Profile, Selection, Statistics, adapters, budget, cache,
+    paging,
 };
 use crate::device_type::DeviceType;
 use crate::dtype::DType;
@@ -46,6 +47,7 @@ pub fn problems(variables: &[(String, String)]) -> Vec<String> {
         .chain(passes)
         .chain(cache::problem(&lookup))
         .chain(budget::problem(&lookup))
+        .chain(paging::problem(&lookup))
         .collect()
 }
 

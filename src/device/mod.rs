@@ -29,6 +29,7 @@ mod matrix_units;
 mod memory;
 mod open;
 mod pace;
+pub mod paging;
 mod parameters;
 mod parts;
 mod pending;
@@ -45,6 +46,7 @@ mod refused;
 #[cfg(test)]
 #[path = "../../tests/numeric/scratch.rs"]
 mod scratch;
+mod slots;
 mod spirv;
 mod staging;
 mod statistics;
@@ -70,6 +72,7 @@ pub use family::Family;
 pub use matrices::{Cooperative, Matrices, MatrixSize, Means};
 pub use matrix_units::{Finding, MatrixUnits, Policy, Verdict};
 pub use memory::MemoryStats;
+pub use paging::Paging;
 pub use profile::{Barriers, Class, Profile, Schedule};
 pub use program::{Binding, Grid, Key, Params, Program, check_extent};
 pub use statistics::Statistics;
@@ -106,6 +109,8 @@ pub struct Device {
     info: wgpu::AdapterInfo,
     profile: Profile,
     memory: Memory,
+    /// Present if it pages.
+    paging: Option<Arc<paging::Link>>,
     pipelines: Pipelines,
     recorder: PendingDispatches<Recorder>,
     completion: Arc<Completion<Gpu>>,
@@ -197,11 +202,32 @@ impl Device {
     /// Frees memory at an address that [`Device::allocate`] returned. Enqueued work may still use
     /// it.
     pub fn deallocate(&self, address: u64) -> Result<()> {
-        let block = self.memory.deallocate(address)?;
+        let freed = self.memory.deallocate(address)?;
         self.tracer.memory(self.memory.stats().in_use);
-        self.ledger.freed(block.address, block.bytes);
-        self.recorder.lock().forget(&block);
+        self.ledger.freed(freed.address, freed.bytes);
+        if let Some(block) = &freed.block {
+            self.recorder.lock().forget(block);
+        }
         Ok(())
+    }
+
+    /// Waits while too much device memory is on its way back to the driver because tensors took
+    /// each other's places. Never on a completion thread, which others wait for.
+    fn await_room(&self) {
+        let Some(paging) = &self.paging else { return };
+        let serial = paging.awaited();
+        if serial <= self.completion.done() || completion::on_any_completion_thread() {
+            return;
+        }
+        let mut recorder = self.recorder.lock();
+        recorder.sweep_groups();
+        if recorder.submitted() < serial {
+            recorder.hand_over();
+        }
+        drop(recorder);
+        self.submitter.submit();
+        // An error of the device is for calls whose status is checked.
+        let _ = self.completion.wait(serial);
     }
 
     /// Notes that an op made a tensor at `address`, for [`Device::large_tensors`].
@@ -250,6 +276,10 @@ impl Device {
             self.sharers,
         );
         let room = self.memory.room();
+        let budget = match &self.paging {
+            Some(paging) => paging.limits.budget(self.memory.stats().in_use),
+            None => budget,
+        };
         MemoryBudget { total: budget.total.min(room), free: budget.free.min(room), ..budget }
     }
 
@@ -272,6 +302,7 @@ impl Device {
         Statistics {
             pipelines,
             bind_groups_held: recorder.bind_groups_held(),
+            paged: recorder.paged_bytes()[1],
             ..recorder.statistics
         }
     }

@@ -201,7 +201,9 @@ impl Memory {
             ));
         }
         let address = if is_small {
-            self.take_slot(paged, size)?
+            let address = self.take_slot(paged, size)?;
+            paged.link.count_small(size, true);
+            address
         } else {
             let address = self.take_addresses(size, size)?;
             let backing = Backing::Paged(PagedTensor::new(&paged.link));
@@ -262,6 +264,7 @@ impl Memory {
         if let Some(paged) = &self.paged
             && let Some(bytes) = paged.slots.lock().give_back(address)
         {
+            paged.link.count_small(bytes, false);
             self.book.lock().stats.in_use -= bytes;
             return Ok(Freed { address, bytes, block: None });
         }

@@ -180,7 +180,7 @@ impl Device {
             allocated => allocated,
         };
         let address = self.settled(address)?;
-        self.tracer.memory(self.memory.stats().in_use);
+        self.tracer.memory(self.memory_stats().in_use);
         self.refresh(address, bytes);
         Ok(address)
     }
@@ -203,7 +203,7 @@ impl Device {
     /// it.
     pub fn deallocate(&self, address: u64) -> Result<()> {
         let freed = self.memory.deallocate(address)?;
-        self.tracer.memory(self.memory.stats().in_use);
+        self.tracer.memory(self.memory_stats().in_use);
         self.ledger.freed(freed.address, freed.bytes);
         if let Some(block) = &freed.block {
             self.recorder.lock().forget(block);
@@ -256,9 +256,20 @@ impl Device {
         self.ledger.largest()
     }
 
-    /// Allocation statistics.
+    /// Allocation statistics. If the device pages, they count the tensors in device memory.
     pub fn memory_stats(&self) -> MemoryStats {
-        self.memory.stats()
+        let stats = self.memory.stats();
+        match &self.paging {
+            Some(paging) => MemoryStats { in_use: paging.in_use(), peak: paging.peak(), ..stats },
+            None => stats,
+        }
+    }
+
+    /// Lets [`MemoryStats::peak`] begin anew, if the device pages.
+    pub fn reset_peak(&self) {
+        if let Some(paging) = &self.paging {
+            paging.reset_peak();
+        }
     }
 
     /// Bytes that the device had when it was opened: more than any tensor can have.
@@ -298,11 +309,11 @@ impl Device {
     /// Counts of the device's work so far.
     pub fn statistics(&self) -> Statistics {
         let pipelines = self.pipelines.made();
-        let recorder = self.recorder.lock();
+        let mut recorder = self.recorder.lock();
         Statistics {
             pipelines,
             bind_groups_held: recorder.bind_groups_held(),
-            paged: recorder.paged_bytes()[1],
+            paged: recorder.bytes_away(),
             ..recorder.statistics
         }
     }

@@ -68,6 +68,10 @@ pub(crate) struct Link {
     next_tensor: AtomicU64,
     /// Bytes of device memory that the pager does not manage.
     fixed: AtomicU64,
+    /// Bytes of tensors in device memory: small ones, and large ones.
+    used: [AtomicU64; 2],
+    /// The largest sum of the two so far.
+    peak: AtomicU64,
     /// Tensors that nothing will use any more.
     freed: Mutex<Vec<u64>>,
     /// The submission after which there will be device memory for new frames.
@@ -82,6 +86,8 @@ impl Link {
             next_block: AtomicU32::new(0),
             next_tensor: AtomicU64::new(0),
             fixed: AtomicU64::new(0),
+            used: Default::default(),
+            peak: AtomicU64::new(0),
             freed: Mutex::default(),
             awaited: AtomicU64::new(0),
         })
@@ -95,6 +101,42 @@ impl Link {
     /// Counts device memory that the pager does not manage and that is never freed.
     pub fn add_fixed(&self, bytes: u64) {
         self.fixed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts small tensors that are made (true) or freed.
+    pub fn count_small(&self, bytes: u64, made: bool) {
+        let [small, _] = &self.used;
+        if made {
+            small.fetch_add(bytes, Ordering::Relaxed);
+            self.note_peak();
+        } else {
+            small.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the bytes of large tensors in device memory.
+    fn set_large(&self, bytes: u64) {
+        self.used[1].store(bytes, Ordering::Relaxed);
+        self.note_peak();
+    }
+
+    /// Bytes of tensors in device memory.
+    pub fn in_use(&self) -> u64 {
+        self.used.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The most bytes of tensors in device memory since [`Self::reset_peak`].
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// Lets the peak begin anew.
+    pub fn reset_peak(&self) {
+        self.peak.store(self.in_use(), Ordering::Relaxed);
+    }
+
+    fn note_peak(&self) {
+        self.peak.fetch_max(self.in_use(), Ordering::Relaxed);
     }
 
     /// The bytes that frames may take.

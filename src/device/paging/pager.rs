@@ -71,6 +71,8 @@ pub(crate) struct Pager<M: Mover> {
     idle_hosts: Vec<(u64, M::Host)>,
     /// Bytes of all frames.
     device: u64,
+    /// Bytes of tensors that have frames.
+    here: u64,
     /// Bytes of all buffers in host memory.
     host: u64,
     /// Counts commands.
@@ -85,6 +87,7 @@ impl<M: Mover> Pager<M> {
             idle: Vec::new(),
             idle_hosts: Vec::new(),
             device: 0,
+            here: 0,
             host: 0,
             clock: 0,
         }
@@ -117,6 +120,7 @@ impl<M: Mover> Pager<M> {
             Ok(frames) => frames,
             Err(e) => return Err(self.explained(e, accesses)),
         };
+        self.link.set_large(self.here);
         for access in accesses.iter().filter(|access| access.writes) {
             if let Some(tensor) = self.tensors.get_mut(&access.key) {
                 tensor.has_contents = true;
@@ -134,14 +138,10 @@ impl<M: Mover> Pager<M> {
     }
 
     /// Bytes of tensors that are in host memory alone.
-    pub fn bytes_away(&self) -> u64 {
+    pub fn bytes_away(&mut self) -> u64 {
+        self.collect();
         let is_away = |t: &&Tensor<M>| t.has_contents && t.frame.is_none();
         self.tensors.values().filter(is_away).map(|t| t.bytes).sum()
-    }
-
-    /// Bytes of device memory that tensors take.
-    pub fn bytes_here(&self) -> u64 {
-        self.tensors.values().filter(|t| t.frame.is_some()).map(|t| t.bytes).sum()
     }
 
     /// Gives all memory without tensors back to the driver.
@@ -157,11 +157,18 @@ impl<M: Mover> Pager<M> {
     /// Takes back the memory of freed tensors.
     fn collect(&mut self) {
         let freed = std::mem::take(&mut *self.link.freed.lock());
+        if freed.is_empty() {
+            return;
+        }
         for tensor in freed.iter().filter_map(|key| self.tensors.remove(key)) {
             let class = size_class(tensor.bytes);
-            self.idle.extend(tensor.frame.map(|frame| (class, frame)));
+            if let Some(frame) = tensor.frame {
+                self.here -= tensor.bytes;
+                self.idle.push((class, frame));
+            }
             self.idle_hosts.extend(tensor.host.map(|host| (class, host)));
         }
+        self.link.set_large(self.here);
     }
 
     /// The frame of a tensor, with its contents.
@@ -178,6 +185,7 @@ impl<M: Mover> Pager<M> {
                 mover.page_in(host, &frame, tensor.bytes);
             }
             tensor.frame = Some(frame.clone());
+            self.here += tensor.bytes;
         }
         Ok(frame)
     }
@@ -257,6 +265,7 @@ impl<M: Mover> Pager<M> {
             tensor.is_current = true;
         }
         tensor.host = host;
+        self.here -= tensor.bytes;
         self.idle.push((class, frame));
         Ok(())
     }

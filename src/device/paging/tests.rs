@@ -112,7 +112,7 @@ fn the_least_recently_used_goes_and_comes_back_with_its_bytes() {
     assert!(
         bench.pager.away(tensors[0].key).is_some() && bench.pager.away(tensors[1].key).is_none()
     );
-    assert_eq!((bench.pager.bytes_here(), bench.pager.bytes_away()), (7 * PAGE, PAGE));
+    assert_eq!((bench.link.in_use(), bench.pager.bytes_away()), (7 * PAGE, PAGE));
     bench.reads(&tensors[0], PAGE, 0);
     assert!(bench.pager.away(tensors[1].key).is_some());
     assert_eq!((bench.model.paged_out, bench.model.paged_in), (2 * PAGE, PAGE));
@@ -141,7 +141,7 @@ fn a_freed_tensor_leaves_without_a_copy_and_its_frame_serves_the_next() {
         bench.write(&tensor, PAGE, k);
     }
     assert_eq!((bench.model.paged_out, bench.model.next), (0, 1));
-    assert_eq!((bench.pager.bytes_here(), bench.pager.bytes_away()), (PAGE, 0));
+    assert_eq!((bench.link.in_use(), bench.pager.bytes_away()), (PAGE, 0));
 }
 
 #[test]

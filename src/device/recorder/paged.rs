@@ -101,9 +101,9 @@ impl Recorder {
         self.with_pager(|pager, mover| pager.release_idle(mover));
     }
 
-    /// Bytes of large tensors in device memory and, alone, in host memory.
-    pub fn paged_bytes(&self) -> [u64; 2] {
-        self.paged.as_ref().map_or([0; 2], |p| [p.pager.bytes_here(), p.pager.bytes_away()])
+    /// Bytes of large tensors that are in host memory alone.
+    pub fn bytes_away(&mut self) -> u64 {
+        self.paged.as_mut().map_or(0, |paged| paged.pager.bytes_away())
     }
 
     /// Says which submission a thread should wait for, so that not too much memory is on its way

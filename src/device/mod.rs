@@ -180,7 +180,7 @@ impl Device {
             allocated => allocated,
         };
         let address = self.settled(address)?;
-        self.tracer.memory(self.memory_stats().in_use);
+        self.trace_memory();
         self.refresh(address, bytes);
         Ok(address)
     }
@@ -203,7 +203,7 @@ impl Device {
     /// it.
     pub fn deallocate(&self, address: u64) -> Result<()> {
         let freed = self.memory.deallocate(address)?;
-        self.tracer.memory(self.memory_stats().in_use);
+        self.trace_memory();
         self.ledger.freed(freed.address, freed.bytes);
         if let Some(block) = &freed.block {
             self.recorder.lock().forget(block);
@@ -260,14 +260,28 @@ impl Device {
     pub fn memory_stats(&self) -> MemoryStats {
         let stats = self.memory.stats();
         match &self.paging {
-            Some(paging) => MemoryStats { in_use: paging.in_use(), peak: paging.peak(), ..stats },
+            Some(paging) => {
+                // Tensors that were freed since the last command count no more.
+                self.recorder.lock().bytes_away();
+                MemoryStats { in_use: paging.in_use(), peak: paging.peak(), ..stats }
+            }
             None => stats,
         }
+    }
+
+    /// Tells the tracer how much memory is in use.
+    fn trace_memory(&self) {
+        let in_use = match &self.paging {
+            Some(paging) => paging.in_use(),
+            None => self.memory.stats().in_use,
+        };
+        self.tracer.memory(in_use);
     }
 
     /// Lets [`MemoryStats::peak`] begin anew, if the device pages.
     pub fn reset_peak(&self) {
         if let Some(paging) = &self.paging {
+            self.recorder.lock().bytes_away();
             paging.reset_peak();
         }
     }

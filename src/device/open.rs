@@ -185,11 +185,8 @@ impl Device {
     }
 
     /// Opens a device that pages with these limits, if the adapter can: for tests.
-    pub fn open_paging(
-        adapter: &wgpu::Adapter,
-        profile: Profile,
-        limits: Paging,
-    ) -> Result<Arc<Self>> {
+    pub fn open_paging(adapter: &wgpu::Adapter, limits: Paging) -> Result<Arc<Self>> {
+        let profile = Profile::of(adapter);
         let settings = Settings { paging: Some(limits), ..Settings::of(adapter, &profile) };
         Self::open_as(adapter, profile, None, settings, Arc::new(|| false))
     }

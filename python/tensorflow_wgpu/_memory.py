@@ -27,7 +27,8 @@ def patch_context(module: types.ModuleType) -> None:
     @functools.wraps(reset)
     def reset_memory_stats(self: Any, dev: str) -> None:
         if not _own(dev):
-            return reset(self, dev)
+            reset(self, dev)
+            return
         # TensorFlow's own errors about names of devices.
         info(self, dev)
         _library.read("tensorflow_wgpu_reset_peaks")

@@ -75,9 +75,11 @@ def test_a_model_three_times_as_large_as_the_device_trains_and_generates_with_eq
     peak, out, back, away = figures(paged)
     assert peak <= 30 << 20
     # Each step moves most of the weights and of Adam's state.
-    assert out > 100 << 20 and back > 100 << 20 and away > 60 << 20, figures(paged)
+    assert min(out, back) > 100 << 20
+    assert away > 60 << 20
     peak, *moved = figures(unlimited)
-    assert peak > 100 << 20 and moved == [0, 0, 0]
+    assert peak > 100 << 20
+    assert moved == [0, 0, 0]
 
 
 def test_weights_that_are_only_read_leave_without_copies():
@@ -99,7 +101,8 @@ def test_weights_that_are_only_read_leave_without_copies():
         TF_WGPU_MAX_MEMORY="27M",
     )
     out, back = figures(text)
-    assert out == 0 and back >= 5 * (4 << 20)
+    assert out == 0
+    assert back >= 5 * (4 << 20)
 
 
 def test_more_than_both_memories_hold_is_an_error_and_later_work_goes_on():
@@ -121,8 +124,10 @@ def test_more_than_both_memories_hold_is_an_error_and_later_work_goes_on():
         TF_WGPU_MAX_MEMORY="32M",
     )
     # 32 tensors of 4 MB are 128 MB; small ones take some of it.
-    assert "refused 15" in text and "the largest tensors in its memory" in text, text
-    assert "again 1048576.0" in text and "sums True" in text, text
+    assert "refused 15" in text, text
+    assert "the largest tensors in its memory" in text
+    assert "again 1048576.0" in text
+    assert "sums True" in text
 
 
 def test_get_memory_info_counts_device_memory_and_its_peak_begins_anew():
@@ -146,5 +151,6 @@ def test_get_memory_info_counts_device_memory_and_its_peak_begins_anew():
         TF_WGPU_PAGING="1G",
     )
     current, peak = figures(text)
-    assert 4 << 20 <= current < 5 << 20 and current <= peak < 13 << 20
+    assert 4 << 20 <= current < 5 << 20
+    assert current <= peak < 13 << 20
     assert text.count("unknown") == 2

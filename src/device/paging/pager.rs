@@ -178,7 +178,7 @@ impl<M: Mover> Pager<M> {
         }
         let frame = self.take_frame(size_class(access.bytes), mover)?;
         if let Some(tensor) = self.tensors.get_mut(&access.key) {
-            // Whoever takes a frame away keeps the contents in host memory.
+            // A tensor without a frame has its contents in host memory.
             if let Some(host) = tensor.host.as_ref().filter(|_| tensor.has_contents)
                 && !access.replaces
             {
@@ -206,7 +206,7 @@ impl<M: Mover> Pager<M> {
                         self.device += class;
                         return Ok(frame);
                     }
-                    // The driver has less than was said.
+                    // The driver has less memory than it reported.
                     Err(e @ Error::ResourceExhausted(_)) => refusal = Some(e),
                     Err(e) => return Err(e),
                 }
@@ -225,9 +225,8 @@ impl<M: Mover> Pager<M> {
         }
     }
 
-    /// Takes the frame of the tensor that was not used for longest. A tensor whose frame has `class`
-    /// bytes goes before one whose frame would have to be made anew, unless it was used much later.
-    /// Returns whether there was a tensor.
+    /// Takes the frame of the tensor that was not used for longest. A tensor whose frame has
+    /// `class` bytes goes before one with another frame, unless it was used much later. Returns whether there was a tensor.
     fn evict(&mut self, class: u64, mover: &mut M) -> Result<bool> {
         let candidates = || self.tensors.iter().filter(|(_, t)| t.frame.is_some());
         let unused = || candidates().filter(|(_, t)| t.used < self.clock);

@@ -226,7 +226,8 @@ impl<M: Mover> Pager<M> {
     }
 
     /// Takes the frame of the tensor that was not used for longest. A tensor whose frame has
-    /// `class` bytes goes before one with another frame, unless it was used much later. Returns whether there was a tensor.
+    /// `class` bytes goes before one with another frame, unless it was used much later. Returns
+    /// whether there was a tensor.
     fn evict(&mut self, class: u64, mover: &mut M) -> Result<bool> {
         let candidates = || self.tensors.iter().filter(|(_, t)| t.frame.is_some());
         let unused = || candidates().filter(|(_, t)| t.used < self.clock);

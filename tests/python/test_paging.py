@@ -33,9 +33,8 @@ TRAINING = (
         token = step(token)
         tokens.append(float(tf.reduce_sum(token)).hex())
     print("tokens", tokens)
-    model.save_weights("paged.weights.h5")
     sums = [float(np.sum(w, dtype="float64")).hex() for w in model.get_weights()]
-    print("saved", sums)
+    print("read", sums)
     info = tf.config.experimental.get_memory_info("WGPU:0")
     counts = tensorflow_wgpu.statistics()["WGPU:0"]
     print("figures", info["peak"], counts["paged_out"], counts["paged_in"], counts["paged"])
@@ -55,7 +54,7 @@ def run(program: str, **environment: str) -> str:
 
 
 def results(text: str) -> list[str]:
-    found = [line for line in text.splitlines() if re.match("losses|weights|tokens|saved", line)]
+    found = [line for line in text.splitlines() if re.match("losses|weights|tokens|read", line)]
     assert len(found) == 4, text
     return found
 
@@ -67,9 +66,8 @@ def figures(text: str) -> list[int]:
 
 @pytest.mark.parametrize("capture", ["on", "off"])
 def test_a_model_three_times_as_large_as_the_device_trains_and_generates_with_equal_bits(
-    tmp_path, monkeypatch, unlimited, capture
+    unlimited, capture
 ):
-    monkeypatch.chdir(tmp_path)
     paged = run(TRAINING, TF_WGPU_PAGING="2G", TF_WGPU_MAX_MEMORY="30M", TF_WGPU_CAPTURE=capture)
     assert results(paged) == results(unlimited)
     peak, out, back, away = figures(paged)

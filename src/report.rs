@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::checkup::{self, Verdict};
 use crate::device::{
-    AdapterReport, Capabilities, Device, Profile, Selection, Statistics, adapters, budget, cache,
+    AdapterReport, Capabilities, Device, MemoryStats, Profile, Selection, Statistics, adapters,
+    budget, cache, paging,
 };
 use crate::device_type::DeviceType;
 use crate::dtype::DType;
@@ -46,6 +47,7 @@ pub fn problems(variables: &[(String, String)]) -> Vec<String> {
         .chain(passes)
         .chain(cache::problem(&lookup))
         .chain(budget::problem(&lookup))
+        .chain(paging::problem(&lookup))
         .collect()
 }
 
@@ -95,6 +97,17 @@ pub fn statistics(devices: impl IntoIterator<Item = Statistics>, device_type: De
         .into_iter()
         .enumerate()
         .map(|(i, s)| (device_type.device(i), Value::Object(counts(s))))
+        .collect()
+}
+
+/// Bytes of tensors in each device's memory, now and at most, under TensorFlow's names for the
+/// devices.
+pub fn memory(devices: impl IntoIterator<Item = MemoryStats>, device_type: DeviceType) -> Value {
+    let figures = |stats: MemoryStats| json!({ "current": stats.in_use, "peak": stats.peak });
+    devices
+        .into_iter()
+        .enumerate()
+        .map(|(i, stats)| (device_type.device(i), figures(stats)))
         .collect()
 }
 

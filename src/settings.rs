@@ -49,6 +49,7 @@ pub const VARIABLES: &[Variable] = &[
     words("TF_WGPU_COOPERATIVE_MATRIX", SWITCH),
     words("TF_WGPU_BARRIERS", &["data", "off"]),
     own("TF_WGPU_MAX_MEMORY"),
+    own("TF_WGPU_PAGING"),
     words(
         "TF_WGPU_PROFILE",
         &["amd", "intel", "nvidia", "apple", "webgpu", "llvmpipe", "swiftshader"],

@@ -21,6 +21,8 @@ from tensorflow_wgpu import (
     _fork_hook,
     _jit,
     _keras,
+    _library,
+    _memory,
     _prefetch,
     _recurrent,
     _recurrent_legacy,
@@ -40,6 +42,8 @@ def patch_context(module: types.ModuleType) -> None:
     watch_fallbacks()
     _details.patch_context(module)
     _visible.patch_context(module)
+    if _library.read("tensorflow_wgpu_pages"):
+        _memory.patch_context(module)
 
 
 def watch_fallbacks() -> None:

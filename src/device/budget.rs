@@ -58,7 +58,7 @@ pub fn problem(lookup: &dyn Fn(&str) -> Option<String>) -> Option<String> {
 }
 
 /// Parses a number of bytes. K, M or G behind it stand for 1024, its square and its cube.
-fn bytes(text: &str) -> Option<u64> {
+pub(super) fn bytes(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_uppercase();
     let text = text.strip_suffix("IB").or(text.strip_suffix('B')).unwrap_or(&text);
     let shift = [('K', 10), ('M', 20), ('G', 30)];

@@ -128,6 +128,7 @@ impl Device {
     ) -> Result<()> {
         self.check()?;
         self.submitter.throttle();
+        self.await_room();
         let mut waiting = captured.waiting(addresses);
         let own = usize::from(!waiting.dispatch.table.is_empty());
         waiting.dispatch.bound =
@@ -212,6 +213,7 @@ impl Device {
     ) -> Result<Waiting<Recorder>> {
         self.check()?;
         self.submitter.throttle();
+        self.await_room();
         let pipeline =
             if later { self.pipelines.later(program) } else { self.pipelines.get(program) }?;
         let mut block: SmallVec<[u32; 32]> = SmallVec::new();

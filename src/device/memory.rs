@@ -2,7 +2,8 @@
 //!
 //! Every block is one wgpu buffer at an address inside the device's reserved range. TensorFlow's
 //! BFC allocator asks for few large blocks and cuts them itself, so an address that reaches a
-//! kernel or a copy is usually interior.
+//! kernel or a copy is usually interior. On a device that pages, TensorFlow allocates each tensor,
+//! and a block may be addresses only: see [`super::paging`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use super::checked::checked;
+use super::paging::{Link, PagedTensor};
+use super::slots::{self, Slots};
 use crate::error::{Error, Result};
 use crate::sys::address_range::AddressRange;
 
@@ -21,11 +24,68 @@ const BLOCK_ALIGNMENT: u64 = 1 << 16;
 /// A buffer and the addresses that it backs.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// Unique for the life of the device; keys the bind-group cache.
+    /// Unique for the life of the device; keys the bind-group cache. 0 for a paged tensor, whose
+    /// buffer is another block.
     pub id: u32,
-    pub buffer: wgpu::Buffer,
+    backing: Backing,
     pub address: u64,
     pub bytes: u64,
+}
+
+/// What holds the bytes of a block.
+#[derive(Debug)]
+enum Backing {
+    Buffer(wgpu::Buffer),
+    /// The frame that the pager gives it.
+    Paged(PagedTensor),
+}
+
+impl Block {
+    /// A buffer without addresses.
+    pub fn frame(id: u32, buffer: wgpu::Buffer) -> Self {
+        let bytes = buffer.size();
+        Self { id, backing: Backing::Buffer(buffer), address: 0, bytes }
+    }
+
+    /// The block's buffer. The recorder puts frames in the place of paged tensors before it gets
+    /// here.
+    pub fn buffer(&self) -> &wgpu::Buffer {
+        match &self.backing {
+            Backing::Buffer(buffer) => buffer,
+            Backing::Paged(_) => unreachable!("the pager has given the tensor a frame"),
+        }
+    }
+
+    /// The tensor's key, if the pager decides where its bytes are.
+    pub fn paged(&self) -> Option<u64> {
+        match &self.backing {
+            Backing::Buffer(_) => None,
+            Backing::Paged(tensor) => Some(tensor.key),
+        }
+    }
+}
+
+/// A buffer for tensors.
+pub(crate) fn storage_buffer(
+    device: &wgpu::Device,
+    label: &str,
+    size: u64,
+) -> Result<wgpu::Buffer> {
+    checked(device, label, || {
+        device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage: wgpu::BufferUsages::STORAGE
+                | wgpu::BufferUsages::COPY_SRC
+                | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    })
+    .map_err(|e| match e {
+        Error::Unavailable(_) => e,
+        // Whatever error the driver reports, TensorFlow should try a smaller size.
+        _ => Error::ResourceExhausted(e.to_string()),
+    })
 }
 
 /// Figures for TensorFlow's `SP_AllocatorStats` and the doctor.
@@ -51,6 +111,21 @@ pub(crate) struct Memory {
     blocks: RwLock<BTreeMap<u64, Arc<Block>>>,
     spare: Mutex<Option<Arc<Block>>>,
     book: Mutex<Book>,
+    paged: Option<Paged>,
+}
+
+/// The part of a device that pages.
+struct Paged {
+    link: Arc<Link>,
+    slots: Mutex<Slots>,
+}
+
+/// Memory that was freed.
+pub(crate) struct Freed {
+    pub address: u64,
+    pub bytes: u64,
+    /// The block, if bind groups may hold its buffer.
+    pub block: Option<Arc<Block>>,
 }
 
 /// Address bookkeeping: freed address ranges by size, and the statistics.
@@ -63,8 +138,13 @@ struct Book {
 }
 
 impl Memory {
-    /// For a device that has `total` bytes.
-    pub fn new(device: wgpu::Device, max_buffer: u64, total: u64) -> Result<Self> {
+    /// For a device that has `total` bytes, some of them in host memory if it pages.
+    pub fn new(
+        device: wgpu::Device,
+        max_buffer: u64,
+        total: u64,
+        paging: Option<Arc<Link>>,
+    ) -> Result<Self> {
         Ok(Self {
             device,
             range: AddressRange::reserve(total)?,
@@ -74,6 +154,7 @@ impl Memory {
             blocks: RwLock::default(),
             spare: Mutex::default(),
             book: Mutex::default(),
+            paged: paging.map(|link| Paged { link, slots: Mutex::default() }),
         })
     }
 
@@ -89,36 +170,76 @@ impl Memory {
 
     /// Allocates `bytes` of uninitialized memory and returns its address.
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
-        let exhausted = |why: &str| {
-            Err(Error::ResourceExhausted(format!(
-                "cannot allocate {bytes} bytes of device memory: {why}"
-            )))
-        };
         let size = match bytes.max(4).checked_next_multiple_of(256) {
             Some(size) if size <= self.max_buffer => size,
             _ => {
-                return exhausted(&format!(
-                    "the adapter's largest buffer has {} bytes",
-                    self.max_buffer
+                return Err(exhausted(
+                    bytes,
+                    &format!("the adapter's largest buffer has {} bytes", self.max_buffer),
                 ));
             }
         };
-        let label = format!("cannot allocate {bytes} bytes of device memory");
-        let buffer = checked(&self.device, &label, || {
-            self.device.create_buffer(&wgpu::BufferDescriptor {
-                label: None,
+        if let Some(paged) = &self.paged {
+            return self.allocate_tensor(paged, size);
+        }
+        let buffer = self.buffer(bytes, size)?;
+        let address = self.take_addresses(bytes, size)?;
+        self.book.lock().stats.add(size);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.insert(Block { id, backing: Backing::Buffer(buffer), address, bytes: size });
+        Ok(address)
+    }
+
+    /// Allocates a tensor of a device that pages.
+    fn allocate_tensor(&self, paged: &Paged, size: u64) -> Result<u64> {
+        let is_small = size <= slots::LARGEST;
+        let size = if is_small { slots::slot_bytes(size) } else { size };
+        if self.book.lock().stats.in_use + size > self.total {
+            return Err(exhausted(
                 size,
-                usage: wgpu::BufferUsages::STORAGE
-                    | wgpu::BufferUsages::COPY_SRC
-                    | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            })
-        })
-        .map_err(|e| match e {
-            Error::Unavailable(_) => e,
-            // Whatever error the driver reports, TensorFlow should try a smaller size.
-            _ => Error::ResourceExhausted(e.to_string()),
-        })?;
+                &format!("tensors take nearly all of {} bytes, with host memory", self.total),
+            ));
+        }
+        let address = if is_small {
+            let address = self.take_slot(paged, size)?;
+            paged.link.count_small(size, true);
+            address
+        } else {
+            let address = self.take_addresses(size, size)?;
+            let backing = Backing::Paged(PagedTensor::new(&paged.link));
+            self.insert(Block { id: 0, backing, address, bytes: size });
+            address
+        };
+        self.book.lock().stats.add(size);
+        Ok(address)
+    }
+
+    /// A slot of `bytes` in a buffer of slots.
+    fn take_slot(&self, paged: &Paged, bytes: u64) -> Result<u64> {
+        let mut slots = paged.slots.lock();
+        if let Some(address) = slots.take(bytes) {
+            return Ok(address);
+        }
+        let buffer = self.buffer(bytes, slots::ARENA)?;
+        let address = self.take_addresses(bytes, slots::ARENA)?;
+        let id = paged.link.number_block();
+        paged.link.add_fixed(slots::ARENA);
+        self.insert(Block { id, backing: Backing::Buffer(buffer), address, bytes: slots::ARENA });
+        slots.add(address, bytes);
+        slots.take(bytes).ok_or_else(|| Error::Internal("a new buffer has no slots".into()))
+    }
+
+    /// A buffer of `size` bytes for an allocation of `bytes`.
+    fn buffer(&self, bytes: u64, size: u64) -> Result<wgpu::Buffer> {
+        storage_buffer(
+            &self.device,
+            &format!("cannot allocate {bytes} bytes of device memory"),
+            size,
+        )
+    }
+
+    /// Addresses for a block of `size` bytes.
+    fn take_addresses(&self, bytes: u64, size: u64) -> Result<u64> {
         let slot = size_class(size);
         let mut book = self.book.lock();
         let offset = match book.free.get_mut(&slot).and_then(Vec::pop) {
@@ -128,23 +249,25 @@ impl Memory {
                 book.top += slot;
                 offset
             }
-            None => return exhausted("the reserved address range is full"),
+            None => return Err(exhausted(bytes, "the reserved address range is full")),
         };
-        let stats = &mut book.stats;
-        stats.allocations += 1;
-        stats.in_use += size;
-        stats.peak = stats.peak.max(stats.in_use);
-        stats.largest = stats.largest.max(size);
-        drop(book);
-        let address = self.range.start() + offset;
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        self.blocks.write().insert(address, Arc::new(Block { id, buffer, address, bytes: size }));
-        Ok(address)
+        Ok(self.range.start() + offset)
     }
 
-    /// Frees the block that starts at `address`. The buffer lives on until the GPU is done with it.
-    /// Returns the block.
-    pub fn deallocate(&self, address: u64) -> Result<Arc<Block>> {
+    fn insert(&self, block: Block) {
+        self.blocks.write().insert(block.address, Arc::new(block));
+    }
+
+    /// Frees the block or the slot that starts at `address`. Its buffer lives on until the GPU is
+    /// done with it.
+    pub fn deallocate(&self, address: u64) -> Result<Freed> {
+        if let Some(paged) = &self.paged
+            && let Some(bytes) = paged.slots.lock().give_back(address)
+        {
+            paged.link.count_small(bytes, false);
+            self.book.lock().stats.in_use -= bytes;
+            return Ok(Freed { address, bytes, block: None });
+        }
         let block = self.blocks.write().remove(&address);
         let Some(block) = block else {
             return Err(Error::Internal(format!(
@@ -154,7 +277,8 @@ impl Memory {
         let mut book = self.book.lock();
         book.stats.in_use -= block.bytes;
         book.free.entry(size_class(block.bytes)).or_default().push(address - self.range.start());
-        Ok(block)
+        let bytes = block.bytes;
+        Ok(Freed { address, bytes, block: block.paged().is_none().then_some(block) })
     }
 
     /// The block that holds the `bytes` bytes at `address`.
@@ -212,6 +336,20 @@ impl Blocks<'_> {
                 "{bytes} bytes at {address:#x} are not in device memory"
             ))),
         }
+    }
+}
+
+fn exhausted(bytes: u64, why: &str) -> Error {
+    Error::ResourceExhausted(format!("cannot allocate {bytes} bytes of device memory: {why}"))
+}
+
+impl MemoryStats {
+    /// Counts an allocation.
+    fn add(&mut self, size: u64) {
+        self.allocations += 1;
+        self.in_use += size;
+        self.peak = self.peak.max(self.in_use);
+        self.largest = self.largest.max(size);
     }
 }
 

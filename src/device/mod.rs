@@ -29,6 +29,7 @@ mod matrix_units;
 mod memory;
 mod open;
 mod pace;
+pub mod paging;
 mod parameters;
 mod parts;
 mod pending;
@@ -45,6 +46,7 @@ mod refused;
 #[cfg(test)]
 #[path = "../../tests/numeric/scratch.rs"]
 mod scratch;
+mod slots;
 mod spirv;
 mod staging;
 mod statistics;
@@ -70,6 +72,7 @@ pub use family::Family;
 pub use matrices::{Cooperative, Matrices, MatrixSize, Means};
 pub use matrix_units::{Finding, MatrixUnits, Policy, Verdict};
 pub use memory::MemoryStats;
+pub use paging::Paging;
 pub use profile::{Barriers, Class, Profile, Schedule};
 pub use program::{Binding, Grid, Key, Params, Program, check_extent};
 pub use statistics::Statistics;
@@ -106,6 +109,8 @@ pub struct Device {
     info: wgpu::AdapterInfo,
     profile: Profile,
     memory: Memory,
+    /// Present if it pages.
+    paging: Option<Arc<paging::Link>>,
     pipelines: Pipelines,
     recorder: PendingDispatches<Recorder>,
     completion: Arc<Completion<Gpu>>,
@@ -175,7 +180,7 @@ impl Device {
             allocated => allocated,
         };
         let address = self.settled(address)?;
-        self.tracer.memory(self.memory.stats().in_use);
+        self.trace_memory();
         self.refresh(address, bytes);
         Ok(address)
     }
@@ -197,11 +202,32 @@ impl Device {
     /// Frees memory at an address that [`Device::allocate`] returned. Enqueued work may still use
     /// it.
     pub fn deallocate(&self, address: u64) -> Result<()> {
-        let block = self.memory.deallocate(address)?;
-        self.tracer.memory(self.memory.stats().in_use);
-        self.ledger.freed(block.address, block.bytes);
-        self.recorder.lock().forget(&block);
+        let freed = self.memory.deallocate(address)?;
+        self.trace_memory();
+        self.ledger.freed(freed.address, freed.bytes);
+        if let Some(block) = &freed.block {
+            self.recorder.lock().forget(block);
+        }
         Ok(())
+    }
+
+    /// Waits while too much device memory is on its way back to the driver because tensors took
+    /// each other's places. Never on a completion thread, which others wait for.
+    fn await_room(&self) {
+        let Some(paging) = &self.paging else { return };
+        let serial = paging.awaited();
+        if serial <= self.completion.done() || completion::on_any_completion_thread() {
+            return;
+        }
+        let mut recorder = self.recorder.lock();
+        recorder.sweep_groups();
+        if recorder.submitted() < serial {
+            recorder.hand_over();
+        }
+        drop(recorder);
+        self.submitter.submit();
+        // An error of the device is for calls whose status is checked.
+        let _ = self.completion.wait(serial);
     }
 
     /// Notes that an op made a tensor at `address`, for [`Device::large_tensors`].
@@ -230,9 +256,34 @@ impl Device {
         self.ledger.largest()
     }
 
-    /// Allocation statistics.
+    /// Allocation statistics. If the device pages, they count the tensors in device memory.
     pub fn memory_stats(&self) -> MemoryStats {
-        self.memory.stats()
+        let stats = self.memory.stats();
+        match &self.paging {
+            Some(paging) => {
+                // Tensors that were freed since the last command count no more.
+                self.recorder.lock().bytes_away();
+                MemoryStats { in_use: paging.in_use(), peak: paging.peak(), ..stats }
+            }
+            None => stats,
+        }
+    }
+
+    /// Tells the tracer how much memory is in use.
+    fn trace_memory(&self) {
+        let in_use = match &self.paging {
+            Some(paging) => paging.in_use(),
+            None => self.memory.stats().in_use,
+        };
+        self.tracer.memory(in_use);
+    }
+
+    /// Lets [`MemoryStats::peak`] begin anew, if the device pages.
+    pub fn reset_peak(&self) {
+        if let Some(paging) = &self.paging {
+            self.recorder.lock().bytes_away();
+            paging.reset_peak();
+        }
     }
 
     /// Bytes that the device had when it was opened: more than any tensor can have.
@@ -250,6 +301,10 @@ impl Device {
             self.sharers,
         );
         let room = self.memory.room();
+        let budget = match &self.paging {
+            Some(paging) => paging.limits.budget(self.memory.stats().in_use),
+            None => budget,
+        };
         MemoryBudget { total: budget.total.min(room), free: budget.free.min(room), ..budget }
     }
 
@@ -268,10 +323,11 @@ impl Device {
     /// Counts of the device's work so far.
     pub fn statistics(&self) -> Statistics {
         let pipelines = self.pipelines.made();
-        let recorder = self.recorder.lock();
+        let mut recorder = self.recorder.lock();
         Statistics {
             pipelines,
             bind_groups_held: recorder.bind_groups_held(),
+            paged: recorder.bytes_away(),
             ..recorder.statistics
         }
     }

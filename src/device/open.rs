@@ -14,6 +14,7 @@ use super::gpu::Gpu;
 use super::ledger::Ledger;
 use super::matrix_units::Deterministic;
 use super::memory::Memory;
+use super::paging::{self, Link, Paging};
 use super::pending::PendingDispatches;
 use super::pipelines::Pipelines;
 use super::recorder::Recorder;
@@ -42,6 +43,8 @@ struct Settings {
     matrices: Policy,
     /// The number of devices that share the adapter's memory.
     sharers: u32,
+    /// The most memory that it takes, if it pages.
+    paging: Option<Paging>,
 }
 
 impl Settings {
@@ -55,7 +58,7 @@ impl Settings {
         } else {
             Policy::Forced
         };
-        Self { tunes: false, matrices, sharers: 1 }
+        Self { tunes: false, matrices, sharers: 1, paging: None }
     }
 }
 
@@ -162,7 +165,10 @@ impl Device {
         deterministic: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
         let wanted = tuning::is_wanted(&|name| std::env::var(name).ok(), profile.is_software());
-        let settings = Settings { tunes: wanted, sharers, ..Settings::of(adapter, &profile) };
+        let host = paging::wanted(&|name| std::env::var(name).ok());
+        let paging = host.map(|host| Paging { device: u64::MAX, host });
+        let settings =
+            Settings { tunes: wanted, sharers, paging, ..Settings::of(adapter, &profile) };
         Self::open_as(adapter, profile, directory, settings, Arc::new(deterministic))
     }
 
@@ -176,6 +182,13 @@ impl Device {
     ) -> Result<Arc<Self>> {
         let settings = Settings { tunes: true, ..Settings::of(adapter, &profile) };
         Self::open_as(adapter, profile, directory, settings, Arc::new(deterministic))
+    }
+
+    /// Opens a device that pages with these limits, if the adapter can: for tests.
+    pub fn open_paging(adapter: &wgpu::Adapter, limits: Paging) -> Result<Arc<Self>> {
+        let profile = Profile::of(adapter);
+        let settings = Settings { paging: Some(limits), ..Settings::of(adapter, &profile) };
+        Self::open_as(adapter, profile, None, settings, Arc::new(|| false))
     }
 
     /// Opens a device whose matrix units are decided by a probe, emulated ones too: for tests.
@@ -193,7 +206,7 @@ impl Device {
         } else {
             Policy::Forced
         };
-        let settings = Settings { tunes: false, matrices, sharers: self.sharers };
+        let settings = Settings { tunes: false, matrices, sharers: self.sharers, paging: None };
         Self::open_as(&self.adapter, self.profile, None, settings, Arc::new(|| false))
     }
 
@@ -224,6 +237,15 @@ impl Device {
         let offered = profile.capabilities.common(own);
         let mut features = offered.features() | cache_feature;
         features.set(wgpu::Features::PASSTHROUGH_SHADERS, profile.own_barriers);
+        let mut paging = settings.paging;
+        if let Some(most) = &mut paging {
+            if adapter.features().contains(Paging::FEATURE) {
+                features.insert(Paging::FEATURE);
+            } else {
+                log::warn!("{}: tensors stay in device memory, since it cannot page", info.name);
+                most.host = 0;
+            }
+        }
         let limits = offered.limits(adapter.limits());
         let matrices = profile.capabilities.matrices;
         let (raw, queue) = match request(adapter, features, &limits, &matrices) {
@@ -251,11 +273,18 @@ impl Device {
         let gpu = Arc::new(Gpu::new(raw.clone(), queue, failures.clone(), tracer.clone()));
         let completion = Completion::start(gpu.clone(), failures.clone());
         let submitter = Submitter::start(gpu.clone(), completion.clone(), failures.clone());
+        let memory = budget::of(adapter, &info, capabilities.max_buffer, 0, settings.sharers);
+        // Other processes keep what they have.
+        let paging = paging.map(|most| {
+            Link::new(Paging { device: most.device.min(memory.total).min(memory.free), ..most })
+        });
+        let total = paging.as_ref().map_or(memory.total, |link| link.limits.budget(0).total);
         let recorder = Recorder::new(
             gpu.clone(),
             profile.own_barriers,
             completion.clone(),
             submitter.clone(),
+            paging.clone(),
         )?;
         let failed = failures.clone();
         let failed = move |e| {
@@ -266,7 +295,6 @@ impl Device {
             log::error!("{e}");
             failed.raise(e);
         };
-        let total = budget::of(adapter, &info, capabilities.max_buffer, 0, settings.sharers).total;
         let cache = directory.map(|directory| DiskCache::open(&raw, &info, directory));
         let guarded = trusted_shader::are_buffers_guarded(adapter);
         let dump = dump::Folder::of_process()
@@ -283,7 +311,8 @@ impl Device {
             sharers: settings.sharers,
             info,
             profile,
-            memory: Memory::new(raw.clone(), capabilities.max_buffer, total)?,
+            memory: Memory::new(raw.clone(), capabilities.max_buffer, total, paging.clone())?,
+            paging,
             pipelines,
             recorder: PendingDispatches::new(recorder, failed),
             completion,

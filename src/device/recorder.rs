@@ -4,6 +4,7 @@
 //! when it is needed (for a read-back, a wait, or a poll of an unfinished event) or when it is due.
 //! Uploads are staged at once and recorded as copies.
 
+mod paged;
 mod traced;
 
 use std::collections::hash_map::Entry;
@@ -23,6 +24,7 @@ use super::completion::{AfterWork, Completion, Load, Serial};
 use super::gpu::{self, Gpu, Readback, Sink};
 use super::memory::Block;
 use super::pace;
+use super::paging::{Link, Pager};
 use super::parameters::Parameters;
 use super::pending::{Record, Uses};
 use super::pipelines::Planned;
@@ -34,6 +36,7 @@ use super::submitter::{Recorded, Submitter};
 use super::trace::Work;
 use crate::error::Result;
 use crate::sys::guard::caught;
+use paged::PagedMemory;
 
 /// A resolved binding: block, byte offset (aligned) and byte length within it.
 pub(crate) type Bound = (Arc<Block>, u64, u64);
@@ -82,6 +85,10 @@ pub(crate) struct Recorder {
     submitted: Serial,
     /// Present while the device is traced.
     probe: Option<Box<Probe>>,
+    /// Present if the device pages.
+    paged: Option<Box<PagedMemory>>,
+    /// Memory that the pager has just given back, with the submission that it waits for.
+    leaving: Vec<(Serial, u64)>,
     pub statistics: Statistics,
 }
 
@@ -93,6 +100,7 @@ impl Recorder {
         own_barriers: bool,
         completion: Arc<Completion<Gpu>>,
         submitter: Arc<Submitter<Gpu>>,
+        paging: Option<Arc<Link>>,
     ) -> Result<Self> {
         Ok(Self {
             tables: Parameters::of_tables(&gpu.device)?,
@@ -113,6 +121,8 @@ impl Recorder {
             bind_groups: BindGroups::default(),
             submitted: 0,
             probe: None,
+            paged: paging.map(|link| PagedMemory::new(Pager::new(link))),
+            leaving: Vec::new(),
             statistics: Statistics::default(),
         })
     }
@@ -125,6 +135,14 @@ impl Recorder {
         }
         self.make_room();
         let Dispatch { table, bound, params, grid, bytes, work, asked } = dispatch;
+        let first = usize::from(!table.is_empty());
+        let placed;
+        let bound: &[Bound] = if self.paged.is_some() {
+            placed = self.placed(bound, uses, first)?;
+            &placed
+        } else {
+            bound
+        };
         let (table, params): (&[u8], &[u8]) =
             (bytemuck::cast_slice(table), bytemuck::cast_slice(params));
         let (table_at, uniform_at) =
@@ -152,14 +170,14 @@ impl Recorder {
         let group = self.bind_groups.get(&ranges, || {
             *made += 1;
             let table = (!table.is_empty()).then_some(self.tables.buffer());
-            let tensors = bound.iter().map(|(b, ..)| &b.buffer);
+            let tensors = bound.iter().map(|(b, ..)| b.buffer());
             let buffers = table.into_iter().chain(tensors).chain([self.uniforms.buffer()]);
             checked(device, "cannot bind tensors", || {
                 bind_group(device, &pipeline.layout, buffers, &ranges)
             })
         })?;
         let own_pass = self.open_own_pass();
-        self.keep_apart(uses, dispatch);
+        self.keep_apart(uses, bound, first);
         let encoder = open(&mut self.encoder, &self.gpu.device);
         let pass = open_pass(&mut self.pass, encoder, None);
         let begin = self.probe.as_mut().and_then(|probe| probe.before(&self.gpu, pass));
@@ -182,13 +200,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// Counts the barriers before a dispatch, and puts the barriers that wgpu does not put.
-    fn keep_apart(&mut self, uses: Uses, dispatch: &Dispatch) {
-        let Dispatch { table, bound, .. } = dispatch;
-        let accesses = accesses(bound, uses, usize::from(!table.is_empty()));
+    /// Counts the barriers before a dispatch, and puts the barriers that wgpu does not put. `bound`
+    /// begins with the shader's binding number `first`: there is a table if that is not 0.
+    fn keep_apart(&mut self, uses: Uses, bound: &[Bound], first: usize) {
+        let accesses = accesses(bound, uses, first);
         // Tables are only read, from a buffer that holds nothing else. wgpu puts no barriers for a
         // uniform buffer.
-        let own = (!table.is_empty()).then_some(Access {
+        let own = (first > 0).then_some(Access {
             block: self.tables.id(),
             bytes: 0..1,
             reads: true,
@@ -205,7 +223,7 @@ impl Recorder {
         for (block, ..) in bound {
             let is_first = match self.bound.entry(block.id) {
                 Entry::Vacant(entry) => {
-                    entry.insert(block.buffer.clone());
+                    entry.insert(block.buffer().clone());
                     true
                 }
                 Entry::Occupied(_) => false,
@@ -214,11 +232,11 @@ impl Recorder {
                 // The first transition ends the use as a read-only buffer but makes no write
                 // available. The second one makes writes available to reads and writes.
                 self.conflicts.swap_remove(at);
-                self.written(&block.buffer);
-                self.written(&block.buffer);
+                self.written(block.buffer());
+                self.written(block.buffer());
             } else if is_first {
                 // After copies and other passes a barrier is needed for writes, too.
-                self.written(&block.buffer);
+                self.written(block.buffer());
             }
         }
     }
@@ -232,13 +250,15 @@ impl Recorder {
 
     /// Records a copy of `bytes` (at most [`Belt::LIMIT`]) to the device. Offset and length are
     /// multiples of 4.
-    pub fn upload(&mut self, block: &Block, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub fn upload(&mut self, block: &Arc<Block>, offset: u64, bytes: &[u8]) -> Result<()> {
+        let len = bytes.len() as u64;
+        let block = self.destination(block, offset, len)?;
         self.make_room();
         self.end_pass();
         let (staging, at) = self.belt.write(&self.gpu.device, bytes)?;
-        let (staging, len) = (staging.clone(), bytes.len() as u64);
+        let staging = staging.clone();
         self.timed(Work::Upload, len, |encoder| {
-            encoder.copy_buffer_to_buffer(&staging, at, &block.buffer, offset, len);
+            encoder.copy_buffer_to_buffer(&staging, at, block.buffer(), offset, len);
         });
         self.count_upload(bytes.len() as u64);
         Ok(())
@@ -248,25 +268,27 @@ impl Recorder {
     /// pool.
     pub fn upload_from(
         &mut self,
-        block: &Block,
+        block: &Arc<Block>,
         offset: u64,
         staging: &wgpu::Buffer,
         len: u64,
         pool: &Staging,
-    ) {
+    ) -> Result<()> {
+        let block = self.destination(block, offset, len)?;
         self.make_room();
         self.timed(Work::Upload, len, |encoder| {
-            encoder.copy_buffer_to_buffer(staging, 0, &block.buffer, offset, len);
+            encoder.copy_buffer_to_buffer(staging, 0, block.buffer(), offset, len);
         });
         pool.recall(self.encoder(), staging);
         self.count_upload(len);
+        Ok(())
     }
 
     /// Records a read-back of `[offset, offset + len)` of a block; the sink that `sink` makes runs
     /// after the next submission.
     pub fn readback(
         &mut self,
-        block: &Block,
+        block: &Arc<Block>,
         offset: u64,
         len: u64,
         sink: impl FnOnce() -> Sink,
@@ -274,9 +296,10 @@ impl Recorder {
         let start = offset & !3;
         let copied = (offset + len).next_multiple_of(4) - start;
         let buffer = self.gpu.readback_buffer(copied)?;
+        let source = self.source(block)?;
         self.make_room();
         self.timed(Work::Download, len, |encoder| {
-            encoder.copy_buffer_to_buffer(&block.buffer, start, &buffer, 0, copied);
+            encoder.copy_buffer_to_buffer(&source, start, &buffer, 0, copied);
         });
         let first = (offset - start) as usize;
         let range = first..first + len as usize;
@@ -375,9 +398,16 @@ impl Recorder {
         self.bind_groups.free(block);
     }
 
-    /// Drops the bind groups of all freed blocks. Returns whether there were freed blocks.
+    /// Drops the bind groups of all freed blocks, and frames without tensors. Returns whether there
+    /// were freed blocks.
     pub fn sweep(&mut self) -> bool {
+        self.release_frames();
         self.bind_groups.sweep()
+    }
+
+    /// Drops the bind groups of all freed blocks.
+    pub fn sweep_groups(&mut self) {
+        self.bind_groups.sweep();
     }
 
     /// Bind groups kept at the moment.

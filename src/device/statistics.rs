@@ -34,13 +34,19 @@ pub struct Statistics {
     pub pipelines: u64,
     /// Bind groups made. A step with the same bindings as the steps before it makes none.
     pub bind_groups: u64,
-    /// Bind groups kept at the moment: the only one of these numbers that may fall.
+    /// Bytes of tensors moved to host memory, by a device that pages.
+    pub paged_out: u64,
+    /// Bytes of tensors moved back to device memory.
+    pub paged_in: u64,
+    /// Bytes of tensors that are in host memory alone at the moment: they may fall.
+    pub paged: u64,
+    /// Bind groups kept at the moment: they may fall, too.
     pub bind_groups_held: u64,
 }
 
 impl Statistics {
     /// Names and values, in the order of declaration.
-    pub const fn rows(&self) -> [(&'static str, u64); 13] {
+    pub const fn rows(&self) -> [(&'static str, u64); 16] {
         [
             ("dispatches", self.dispatches),
             ("bytes", self.bytes),
@@ -54,6 +60,9 @@ impl Statistics {
             ("copies", self.copies),
             ("pipelines", self.pipelines),
             ("bind_groups", self.bind_groups),
+            ("paged_out", self.paged_out),
+            ("paged_in", self.paged_in),
+            ("paged", self.paged),
             ("bind_groups_held", self.bind_groups_held),
         ]
     }

@@ -47,6 +47,7 @@ impl Device {
             for (at, len) in parts(bytes.len() as u64) {
                 let part = &bytes[at as usize..(at + len) as usize];
                 self.submitter.throttle();
+                self.await_room();
                 if part.len() <= Belt::LIMIT {
                     self.settled(self.recorder.lock().upload(&block, offset + at, part))?;
                 } else {
@@ -55,13 +56,13 @@ impl Device {
                     let staging =
                         stage().or_else(|e| if self.reclaim() { stage() } else { Err(e) });
                     let staging = self.settled(staging)?;
-                    self.recorder.lock().upload_from(
+                    self.settled(self.recorder.lock().upload_from(
                         &block,
                         offset + at,
                         &staging,
                         len,
                         &self.staging,
-                    );
+                    ))?;
                 }
             }
             return Ok(());
@@ -97,6 +98,7 @@ impl Device {
         let block = self.memory.resolve(address, len)?;
         for (at, len) in parts(len) {
             self.submitter.throttle();
+            self.await_room();
             let read = || {
                 let sink = || -> Sink {
                     let (sink, failures) = (sink.clone(), self.failures.clone());

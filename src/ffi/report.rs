@@ -5,12 +5,13 @@ use std::ffi::{CString, c_char};
 
 use serde_json::Value;
 
+use crate::device::paging;
 use crate::ffi::graph;
 use crate::ffi::guard::guard_or;
 use crate::ffi::handle::{self, Handle};
 use crate::ffi::plugin::{self, PluginDevice, init_logging};
 use crate::ffi::{determinism, device_type, environment, symbols, variables};
-use crate::report::{TensorFlow, devices, report, statistics, tuning};
+use crate::report::{TensorFlow, devices, memory, report, statistics, tuning};
 
 /// Returns [`report`] as NUL-terminated JSON, which [`tensorflow_wgpu_free`] frees, or null after a
 /// bug, which is logged.
@@ -37,6 +38,34 @@ extern "C" fn tensorflow_wgpu_report() -> *mut c_char {
 extern "C" fn tensorflow_wgpu_statistics() -> *mut c_char {
     guard_or(std::ptr::null_mut(), "tensorflow_wgpu_statistics", || {
         Ok(c_json(&statistics(opened().iter().map(|d| d.device.statistics()), device_type::get())))
+    })
+}
+
+/// Returns the [`memory`] of TensorFlow's devices in this process, as [`tensorflow_wgpu_report`]
+/// does.
+#[unsafe(no_mangle)]
+extern "C" fn tensorflow_wgpu_memory() -> *mut c_char {
+    guard_or(std::ptr::null_mut(), "tensorflow_wgpu_memory", || {
+        Ok(c_json(&memory(opened().iter().map(|d| d.device.memory_stats()), device_type::get())))
+    })
+}
+
+/// Returns whether `TF_WGPU_PAGING` lets tensors live in host memory, as JSON.
+#[unsafe(no_mangle)]
+extern "C" fn tensorflow_wgpu_pages() -> *mut c_char {
+    guard_or(std::ptr::null_mut(), "tensorflow_wgpu_pages", || {
+        Ok(c_json(&paging::wanted(&|name| std::env::var(name).ok()).is_some().into()))
+    })
+}
+
+/// Lets the peaks of [`tensorflow_wgpu_memory`] begin anew, for devices that page. Returns the
+/// memory as that function does.
+#[unsafe(no_mangle)]
+extern "C" fn tensorflow_wgpu_reset_peaks() -> *mut c_char {
+    guard_or(std::ptr::null_mut(), "tensorflow_wgpu_reset_peaks", || {
+        let devices = opened();
+        devices.iter().for_each(|d| d.device.reset_peak());
+        Ok(c_json(&memory(devices.iter().map(|d| d.device.memory_stats()), device_type::get())))
     })
 }
 

@@ -73,6 +73,8 @@ mod optimizer_loops;
 mod optimizer_meaning;
 #[path = "../optimizer_random.rs"]
 mod optimizer_random;
+#[path = "../paging.rs"]
+mod paging;
 #[path = "../patches.rs"]
 mod patches;
 #[path = "../pipelines.rs"]

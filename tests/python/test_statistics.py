@@ -19,6 +19,9 @@ NAMES = [
     "pipelines",
     "bind_groups",
     "bind_groups_held",
+    "paged_out",
+    "paged_in",
+    "paged",
 ]
 
 

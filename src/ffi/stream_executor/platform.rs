@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use super::{EXECUTOR, check_size, device, fill, timer};
+use crate::device::paging;
 use crate::error::Error;
 use crate::ffi::abi::stream_executor::{
     SE_CreateDeviceFnsParams, SE_CreateDeviceParams, SE_CreateStreamExecutorParams, SE_MAJOR,
@@ -42,6 +43,7 @@ pub unsafe extern "C" fn SE_InitPlugin(
         }
         (params.major_version, params.minor_version, params.patch_version) =
             (SE_MAJOR, SE_MINOR, SE_PATCH);
+        let paging = paging::wanted(&|name| std::env::var(name).ok());
         let platform = SP_Platform {
             struct_size: SP_Platform::STRUCT_SIZE,
             ext: std::ptr::null_mut(),
@@ -49,8 +51,8 @@ pub unsafe extern "C" fn SE_InitPlugin(
             type_: second_copy::device_type().as_ptr(),
             supports_unified_memory: 0,
             // Uses TensorFlow's own sub-allocator, for statistics, a memory limit, and few and
-            // large buffers.
-            use_bfc_allocator: 1,
+            // large buffers. A device that pages must know where each tensor begins and ends.
+            use_bfc_allocator: paging.is_none().into(),
             // The desktop shares the GPU, so memory is taken only as it is needed.
             force_memory_growth: 1,
         };

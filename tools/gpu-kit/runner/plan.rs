@@ -55,6 +55,7 @@ pub const SUITES: &[&str] = &[
     "pipelines",
     "checkup",
     "device",
+    "paging",
     "failures",
 ];
 

@@ -94,7 +94,7 @@ fn kernels_compute_with_tensors_that_take_turns() {
 }
 
 #[test]
-fn what_exceeds_a_memory_is_an_error_that_harms_nothing() {
+fn a_tensor_that_exceeds_a_memory_is_an_error_that_harms_nothing() {
     let device = device(9);
     let small = device.allocate(4096).unwrap();
     // From here on the shader is compiled, so that a fill fails in its own call.

@@ -24,8 +24,8 @@ const BLOCK_ALIGNMENT: u64 = 1 << 16;
 /// A buffer and the addresses that it backs.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// Unique for the life of the device; keys the bind-group cache. 0 for a paged tensor, whose
-    /// buffer is another block.
+    /// Unique for the life of the device; keys the bind-group cache. A paged tensor has 0: its
+    /// bytes are in another block, a frame.
     pub id: u32,
     backing: Backing,
     pub address: u64,

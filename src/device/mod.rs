@@ -226,7 +226,7 @@ impl Device {
         }
         drop(recorder);
         self.submitter.submit();
-        // An error of the device is for calls whose status is checked.
+        // If the device fails, the next call that returns a status reports it.
         let _ = self.completion.wait(serial);
     }
 

@@ -184,7 +184,7 @@ PACKAGES = [
         "vision networks",
         requires=("keras-cv-attention-models==1.4.3",),
         files=("vision_networks_test.py",),
-        # With oneDNN, TensorFlow's CPU aborts a softmax of six dimensions (HaloNet, VOLO).
+        # With oneDNN, TensorFlow's CPU aborts the softmax in HaloNet's and VOLO's attention.
         environment=(LEGACY, ("TF_ENABLE_ONEDNN_OPTS", "0")),
         programs=True,
     ),

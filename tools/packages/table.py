@@ -73,7 +73,7 @@ def write(page: Path, rows: list[Row], machine: str, reasons: list[str]) -> None
     head = "\n".join(textwrap.wrap(sentence, 100))
     text = [HEAD, *([head + "\n"] if head else []), machine + "\n", markdown(ran)]
     if reasons:
-        text.append("These cases fail on WGPU alone, and are no fault of the plug-in:\n")
+        text.append("These cases fail on WGPU alone, for these reasons:\n")
         items = (textwrap.wrap(f"- {r}", 100, subsequent_indent="  ") for r in reasons)
         text.append("\n".join("\n".join(lines) for lines in items) + "\n")
     page.write_text("\n".join(text), encoding="utf-8")

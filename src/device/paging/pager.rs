@@ -225,9 +225,9 @@ impl<M: Mover> Pager<M> {
         }
     }
 
-    /// Takes the frame of the tensor that was not used for longest. A tensor whose frame has
-    /// `class` bytes goes before one with another frame, unless it was used much later. Returns
-    /// whether there was a tensor.
+    /// Moves the least recently used tensor to host memory; its frame is idle then. A tensor whose
+    /// frame has `class` bytes goes before one with another frame, unless it was used much later.
+    /// Returns whether there was a tensor. Looks at all tensors.
     fn evict(&mut self, class: u64, mover: &mut M) -> Result<bool> {
         let candidates = || self.tensors.iter().filter(|(_, t)| t.frame.is_some());
         let unused = || candidates().filter(|(_, t)| t.used < self.clock);

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 const PAGE: u64 = 4096;
 
-/// Buffers by number, whose copies run at once.
+/// Buffers by number. A copy between them runs at once.
 #[derive(Default)]
 struct Model {
     buffers: BTreeMap<u32, Vec<u8>>,
@@ -119,7 +119,7 @@ fn the_least_recently_used_goes_and_comes_back_with_its_bytes() {
 }
 
 #[test]
-fn what_was_not_written_since_leaves_without_a_copy() {
+fn a_tensor_that_was_not_written_since_leaves_without_a_copy() {
     let mut bench = Bench::new(8 * PAGE, 1 << 30);
     let tensors: Vec<_> = (0..10).map(|_| bench.tensor()).collect();
     tensors.iter().for_each(|tensor| bench.write(tensor, PAGE, 7));

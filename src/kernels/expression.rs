@@ -1,5 +1,5 @@
-//! The computation of a fused kernel for each element: a DAG of scalar rows and casts, with
-//! parameters in place of constants.
+//! The computation of a fused kernel for each element: a DAG of scalar rows, casts and bitcasts,
+//! with parameters in place of constants.
 //!
 //! The graph optimizer builds an expression, an attribute of the fused op carries it as text, and
 //! the kernel turns it into a WGSL function that calls the same functions as the plain kernels. As
@@ -47,13 +47,17 @@ pub enum Call {
     Row(&'static Row, DType),
     /// `Cast` without truncation from one type to another.
     Cast(DType, DType),
+    /// `Bitcast` between two types of [`cast::has_bits`] and one size.
+    Bitcast(DType, DType),
 }
 
 impl PartialEq for Call {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Row(a, t), Self::Row(b, u)) => a.op == b.op && t == u,
-            (Self::Cast(a, b), Self::Cast(c, d)) => (a, b) == (c, d),
+            (Self::Cast(a, b), Self::Cast(c, d)) | (Self::Bitcast(a, b), Self::Bitcast(c, d)) => {
+                (a, b) == (c, d)
+            }
             _ => false,
         }
     }
@@ -65,11 +69,19 @@ impl Call {
         scalar::find(op).filter(|row| row.case(dtype).is_some()).map(|row| Self::Row(row, dtype))
     }
 
+    /// The `Bitcast` between two types; `None` for sizes that differ, and for types that a shader
+    /// holds in other bits than memory.
+    pub fn bitcast(from: DType, to: DType) -> Option<Self> {
+        let fits = from.size() == to.size() && [from, to].into_iter().all(cast::has_bits);
+        fits.then_some(Self::Bitcast(from, to))
+    }
+
     /// TensorFlow's op.
     pub const fn op(self) -> &'static str {
         match self {
             Self::Row(row, _) => row.op,
             Self::Cast(..) => "Cast",
+            Self::Bitcast(..) => "Bitcast",
         }
     }
 
@@ -77,7 +89,7 @@ impl Call {
     pub fn inputs(self) -> Vec<DType> {
         match self {
             Self::Row(row, dtype) => row.input_types(dtype),
-            Self::Cast(from, _) => vec![from],
+            Self::Cast(from, _) | Self::Bitcast(from, _) => vec![from],
         }
     }
 
@@ -85,7 +97,7 @@ impl Call {
     pub fn output(self) -> DType {
         match self {
             Self::Row(row, dtype) => row.output_type(dtype),
-            Self::Cast(_, to) => to,
+            Self::Cast(_, to) | Self::Bitcast(_, to) => to,
         }
     }
 
@@ -101,6 +113,7 @@ impl Call {
                 scalar_wgsl(row, dtype).expect("a call exists only for a row's own types")
             }
             Self::Cast(from, to) => cast::function(from, to, false),
+            Self::Bitcast(from, to) => cast::bits(from, to),
         }
     }
 
@@ -110,6 +123,7 @@ impl Call {
             Self::Row(row, _) => row.rounding,
             Self::Cast(from, to) if from as u8 == to as u8 => Rounding::Moves(1),
             Self::Cast(..) => Rounding::Rounds,
+            Self::Bitcast(..) => Rounding::Exact,
         }
     }
 }
@@ -334,7 +348,9 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Row(row, dtype) => write!(f, "{}<{dtype}>", row.op),
-            Self::Cast(from, to) => write!(f, "Cast<{from}, {to}>"),
+            Self::Cast(from, to) | Self::Bitcast(from, to) => {
+                write!(f, "{}<{from}, {to}>", self.op())
+            }
         }
     }
 }
@@ -395,6 +411,7 @@ impl FromStr for Call {
         let types = items(types).map(dtype).collect::<Result<Vec<_>>>()?;
         match (op, &types[..]) {
             ("Cast", [from, to]) => Ok(Self::Cast(*from, *to)),
+            ("Bitcast", [from, to]) => Self::bitcast(*from, *to).ok_or_else(|| malformed(text)),
             (_, [t]) => Self::row(op, *t)
                 .ok_or_else(|| Error::InvalidArgument(format!("no row {op} for {t}"))),
             _ => Err(malformed(text)),
@@ -557,6 +574,9 @@ mod tests {
             "x: resource; c: 0; return x0",
             "x: variant; c: 0; s0 = Cast<variant, float32>(x0); return s0",
             "x: float32; c: 0; s0 = LeakyRelu<float32>(x0, x0); return s0",
+            // The bits of a shader's value are not those of memory, or have another size.
+            "x: float16; c: 0; s0 = Bitcast<float16, int16>(x0); return s0",
+            "x: float64; c: 0; s0 = Bitcast<float64, int32>(x0); return s0",
         ] {
             assert!(text.parse::<Expression>().is_err(), "{text}");
         }

@@ -44,6 +44,90 @@ fn indices_are_computed_on_the_device() {
     );
 }
 
+/// Keras's `argmax` puts negative zeros below positive ones.
+const ARGMAX: &str = "x = Placeholder -> bfloat16[8, 100]
+     zero = Const {dtype: float32, value: tensor float32[] [0]} -> float32[]
+     tiny = Const {dtype: float32, value: tensor float32[] [-1e-38]} -> float32[]
+     sign = Const {dtype: int32, value: tensor int32[] [-2147483648]} -> int32[]
+     none = Const {dtype: int32, value: tensor int32[] [0]} -> int32[]
+     one = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
+     f = Cast(x) {SrcT: bfloat16, DstT: float32, Truncate: false} -> float32[8, 100]
+     e = Equal(f, zero) {T: float32} -> bool[8, 100]
+     b = Bitcast(f) {T: float32, type: int32} -> int32[8, 100]
+     a = BitwiseAnd(b, sign) {T: int32} -> int32[8, 100]
+     l = Less(a, none) {T: int32} -> bool[8, 100]
+     z = LogicalAnd(e, l) -> bool[8, 100]
+     k = SelectV2(z, tiny, f) {T: float32} -> float32[8, 100]
+     y = ArgMax(k, one) {T: float32, output_type: int32} -> int32[8]";
+
+#[test]
+fn bits_are_read_within_a_group() {
+    check("elementwise", &format!("preserve y\n{ARGMAX}"), &expect![[r#"
+        preserve y
+        x = Placeholder -> bfloat16[8, 100]
+        one = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
+        y = ArgMax(k/wgpu_fused, one) {T: float32, output_type: int32} -> int32[8]
+        k/wgpu_fused = _WgpuFusedElementwise(x) {
+            T_in: [bfloat16],
+            T_out: [float32],
+            constants: [0.0, -2147483600.0, -1e-38],
+            expression:
+                "x: bfloat16; "
+                "c: 3; "
+                "s0 = Cast<float32, int32>(c1); "
+                "s1 = Cast<float32, int32>(c0); "
+                "s2 = Cast<bfloat16, float32>(x0); "
+                "s3 = Bitcast<float32, int32>(s2); "
+                "s4 = Equal<float32>(s2, c0); "
+                "s5 = BitwiseAnd<int32>(s3, s0); "
+                "s6 = Less<int32>(s5, s1); "
+                "s7 = LogicalAnd<bool>(s4, s6); "
+                "s8 = SelectV2<float32>(s7, c2, s2); "
+                "return s8",
+        } -> float32[8, 100]
+    "#]]);
+}
+
+/// It would be a second copy of a tensor: a `Bitcast` gives the memory of its input another name.
+#[test]
+fn a_bitcast_at_the_end_of_a_group_stays() {
+    refuse(
+        "elementwise",
+        "preserve y, z
+         x = Placeholder -> float32[8]
+         y = Exp(x) {T: float32} -> float32[8]
+         z = Bitcast(y) {T: float32, type: uint32} -> uint32[8]",
+    );
+    check(
+        "elementwise",
+        "preserve b, w
+         x = Placeholder -> float32[8]
+         y = Exp(x) {T: float32} -> float32[8]
+         z = Neg(y) {T: float32} -> float32[8]
+         u = Bitcast(z) {T: float32, type: uint32} -> uint32[8]
+         w = Reshape(z, x) {T: float32} -> float32[2, 4]
+         b = Identity(u) {T: uint32} -> uint32[8]",
+        &expect![[r#"
+            preserve b, w
+            x = Placeholder -> float32[8]
+            u = Bitcast(z/wgpu_fused) {T: float32, type: uint32} -> uint32[8]
+            w = Reshape(z/wgpu_fused, x) {T: float32} -> float32[2, 4]
+            b = Identity(u) {T: uint32} -> uint32[8]
+            z/wgpu_fused = _WgpuFusedElementwise(x) {
+                T_in: [float32],
+                T_out: [float32],
+                constants: [],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "s0 = Exp<float32>(x0); "
+                    "s1 = Neg<float32>(s0); "
+                    "return s1",
+            } -> float32[8]
+        "#]],
+    );
+}
+
 /// One node would compute on the host, between two that do not.
 #[test]
 fn a_single_node_too() {

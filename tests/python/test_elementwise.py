@@ -2,6 +2,8 @@
 reference.
 """
 
+import graphs
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -270,6 +272,47 @@ def test_cast_saturates() -> None:
 def test_bitcast(src: str, dst: str, rng: np.random.Generator) -> None:
     x = rng.integers(0, 100, (3, 4)).astype(src)
     on_both(lambda x: tf.bitcast(x, tf.as_dtype(dst)), x)
+
+
+#: Zeros and numbers of both signs, subnormal numbers of float32, infinities and NaN.
+BITS = np.array([0.0, -0.0, 1.5, -2.5, 1e-40, -1e-40, np.inf, -np.inf, np.nan, -np.nan], "float32")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", *FLOATS[1:]])
+def test_fused_bits(dtype: str) -> None:
+    """Bits that are read within a fused function are those that the device would store."""
+    wide = tf.float64 if dtype == "float64" else tf.float32
+    bits = tf.uint64 if dtype == "float64" else tf.uint32
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        x = tf.cast(x * y, wide)
+        sign = tf.bitwise.right_shift(tf.bitcast(x, bits), tf.constant(8 * bits.size - 1, bits))
+        flipped = tf.bitwise.bitwise_xor(tf.bitcast(x, bits), tf.constant(1, bits))
+        flipped = tf.bitcast(flipped, wide)
+        return sign, flipped, tf.bitcast(-x, bits)
+
+    x = BITS.astype(tf.as_dtype(dtype).as_numpy_dtype)
+    for y in (np.ones_like(x), np.linspace(1, 2, x.size).astype(x.dtype)):
+        eager, fused = (run_on(WGPU, f, x, y) for f in (function, tf.function(function)))
+        # TensorFlow's CPU kernels take subnormal numbers for zeros.
+        normal = np.isfinite(x) & (abs(x.astype("float64")) != abs(x[4].astype("float64")))
+        for want, got, there in zip(run_on(CPU, function, x, y), fused, eager, strict=True):
+            np.testing.assert_array_equal(got[np.isfinite(x)], there[np.isfinite(x)])
+            np.testing.assert_array_equal(got[normal], want[normal])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_argmax_of_keras_reads_its_input_once(dtype: str) -> None:
+    """Keras tells zeros of both signs apart by their bits, in one fused node."""
+    x = np.tile(BITS[:4], (3, 1)).astype(tf.as_dtype(dtype).as_numpy_dtype)
+    x[1, 2], x[2, 2:] = -1.0, (-3.0, 0.0)
+    function = tf.function(lambda x: keras.ops.argmax(x, axis=-1))
+    with tf.device(WGPU):
+        got, nodes = graphs.optimized(function, tf.constant(x))
+    assert graphs.ops(nodes)["_WgpuFusedElementwise"] == 1
+    assert not {"Bitcast", "BitwiseAnd", "Equal", "Less", "SelectV2"} & {n.op for n in nodes}
+    np.testing.assert_array_equal(got, [2, 0, 0])
+    np.testing.assert_array_equal(got, run_on(CPU, function, x)[0])
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,9 @@ pub fn on_host(node: &local::Node, inputs: &[Input]) -> Vec<Input> {
     } else {
         let call = match node.op() {
             "Cast" => Call::Cast(node.dtype("SrcT").unwrap(), node.dtype("DstT").unwrap()),
+            "Bitcast" => {
+                Call::bitcast(node.dtype("T").unwrap(), node.dtype("type").unwrap()).unwrap()
+            }
             op => Call::row(op, node.dtype("T").unwrap())
                 .unwrap_or_else(|| panic!("no function {op}")),
         };

@@ -176,7 +176,7 @@ pub fn needs_settling(call: Call) -> bool {
         _ if call.output().is_narrow_float() => true,
         Call::Row(row, _) => !matches!(row.op, "Add" | "AddV2" | "Sub"),
         // A conversion is not a product.
-        Call::Cast(..) => false,
+        Call::Cast(..) | Call::Bitcast(..) => false,
     }
 }
 

@@ -63,7 +63,7 @@ pub fn weight(call: Call) -> u32 {
 pub fn again(call: Call) -> u32 {
     match call {
         Call::Row(..) => function(call),
-        Call::Cast(..) => weight(call),
+        Call::Cast(..) | Call::Bitcast(..) => weight(call),
     }
 }
 
@@ -78,7 +78,7 @@ fn function(call: Call) -> u32 {
         Call::Row(row, dtype) => {
             ROWS.get(&(row.op, dtype)).copied().unwrap_or_else(|| counted(call))
         }
-        Call::Cast(..) => counted(call),
+        Call::Cast(..) | Call::Bitcast(..) => counted(call),
     }
 }
 
@@ -99,7 +99,7 @@ pub fn loops_long(call: Call) -> bool {
         Call::Row(row, dtype) => row
             .case(dtype)
             .is_some_and(|case| case.libraries.iter().any(|l| LONG_LOOPS.contains(l))),
-        Call::Cast(..) => false,
+        Call::Cast(..) | Call::Bitcast(..) => false,
     }
 }
 

@@ -29,6 +29,7 @@ impl Expression {
                     computed(row.output_type(dtype), case.reference.evaluate(dtype, &args))
                 }
                 Call::Cast(_, to) => cast(args[0], to),
+                Call::Bitcast(from, to) => bitcast(args[0], from, to),
             });
         }
         self.outputs()
@@ -114,6 +115,11 @@ fn cast(value: Scalar, to: DType) -> Scalar {
         (Scalar::Int(v), _) if to.is_float() => stored(to, Scalar::Float(f64::from(v as f32))),
         (Scalar::Int(v), _) => Scalar::Int(wrap(to, v)),
     }
+}
+
+/// The bits of a value of type `from` as a value of type `to`, which has the same size.
+fn bitcast(value: Scalar, from: DType, to: DType) -> Scalar {
+    elements(&HostTensor { dtype: to, ..tensor(from, &[], &[value]) })[0]
 }
 
 /// `v` modulo the width of an integer type.

@@ -46,6 +46,22 @@ pub fn function(from: DType, to: DType, truncate: bool) -> Function {
     Function { name, libraries, text }
 }
 
+/// Whether a shader holds a value of this type in the bits that memory has. Narrower values are
+/// 32 bits wide in a shader, complex ones are vectors.
+pub fn has_bits(dtype: DType) -> bool {
+    matches!(dtype, F32 | F64 | I32 | I64 | U32 | U64)
+}
+
+/// The WGSL function that reads the bits of one type as another one of the same size. Both are of
+/// [`has_bits`].
+pub fn bits(from: DType, to: DType) -> Function {
+    let name = format!("Bitcast_{from}_to_{to}");
+    let (x, y) = (from.value(), to.value());
+    let value = if x == y { "x".to_owned() } else { format!("bitcast<{y}>(x)") };
+    let text = format!("fn {name}(x: {x}) -> {y} {{\n    return {value};\n}}\n");
+    Function { name, libraries: Vec::new(), text }
+}
+
 /// The conversion to or from a complex type, part by part: a real number has an imaginary part of
 /// 0, and a complex number loses its imaginary part when it becomes real.
 fn complex(from: DType, to: DType, truncate: bool) -> Function {

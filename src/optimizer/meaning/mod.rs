@@ -162,6 +162,11 @@ impl Scalar {
                 let call = types.map(|(from, to)| Call::Cast(from, to)).ok_or(Refusal::NoType)?;
                 Self { call, is_sum: false, attr: None, calls: 1, shapes: Shapes::Same }
             }
+            "Bitcast" => {
+                let types = node.dtype("T").zip(node.dtype("type")).ok_or(Refusal::NoType)?;
+                let call = Call::bitcast(types.0, types.1).ok_or(Refusal::NoFunction)?;
+                Self { call, is_sum: false, attr: None, calls: 1, shapes: Shapes::Same }
+            }
             "AddN" => {
                 let calls = node.inputs().len().saturating_sub(1) as u32;
                 if calls == 0 {

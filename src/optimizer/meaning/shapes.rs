@@ -1,5 +1,6 @@
 //! The tensors of a graph that certainly have the same shape.
 
+use super::Meaning;
 use crate::kernels::scalar;
 use crate::kernels::scalar::row::Shapes;
 use crate::optimizer::graph::{Graph, NodeId, Output};
@@ -49,7 +50,10 @@ impl<'g> SameShapes<'g> {
     fn giver(&self, id: NodeId) -> Option<Output> {
         let node = self.graph.node(id);
         let (op, inputs) = (node.op(), node.inputs());
-        if matches!(op, "Cast" | "Identity" | "OnesLike" | "StopGradient" | "ZerosLike") {
+        let is_bitcast = || Meaning::of(node).scalar().is_some() && op == "Bitcast";
+        if matches!(op, "Cast" | "Identity" | "OnesLike" | "StopGradient" | "ZerosLike")
+            || is_bitcast()
+        {
             return inputs.first().copied();
         }
         let row = scalar::find(op).filter(|row| row.inputs.len() == inputs.len())?;

@@ -118,7 +118,7 @@ fn made(graph: &Graph, order: &[NodeId]) -> (FxHashSet<Output>, Vec<NodeId>) {
             integers().any(|input| there.contains(input))
                 && integers().all(|input| there.contains(input) || is_constant(graph, *input))
         };
-        if computes || node.op() == "Cast" && makes(node) {
+        if computes || matches!(node.op(), "Bitcast" | "Cast") && makes(node) {
             candidates.push(id);
         }
         if node.op() == OP {
@@ -150,7 +150,7 @@ pub fn on_device(graph: &Graph, order: &[NodeId]) -> FxHashSet<NodeId> {
                         !DECISIONS.contains(&place)
                     }
             });
-        // A cast that no such node reads is an op of its own.
+        // A cast or bitcast that no such node reads is an op of its own.
         if fits && computes {
             wanted.insert(id);
         }

@@ -4,6 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
+use crate::kernels::expression::Call;
 use crate::kernels::fused::cost;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::{
@@ -66,6 +67,11 @@ impl Member {
             true => Ok(Self::View(dtype)),
             false => Ok(Self::Repeat(dtype)),
         }
+    }
+
+    /// Whether it is a `Bitcast`, which costs nothing as a node of its own.
+    pub const fn is_bitcast(self) -> bool {
+        matches!(self, Self::Call(Scalar { call: Call::Bitcast(..), .. }))
     }
 
     /// The inputs that the node computes with.
@@ -207,9 +213,6 @@ pub fn looking_through(
     through
 }
 
-/// The largest absolute value up to which float32 has every integer.
-const EXACT: f64 = (1 << 24) as f64;
-
 /// The tensors with one value for all elements that a parameter can have. Their shape need not be
 /// constant.
 pub struct Uniforms(Vec<Option<f32>>);
@@ -246,7 +249,7 @@ impl Uniforms {
                 let same =
                     value.bytes.chunks_exact(value.dtype.size()).all(|element| element == first);
                 let number = same.then(|| value.to_f64()[0])?;
-                let fits = is_float(value.dtype) || number.abs() <= EXACT;
+                let fits = is_float(value.dtype) || f64::from(number as f32) == number;
                 return fits.then_some(number as f32);
             }
             _ => return None,

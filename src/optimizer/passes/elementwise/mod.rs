@@ -353,7 +353,8 @@ impl<'g> Groups<'g> {
     /// The groups that are worth a node, in topological order.
     fn regions(self) -> Vec<Region> {
         let settled = self.regions.values().filter_map(|region| self.settled(region));
-        let mut regions: Vec<Region> = settled.filter(|region| self.is_enough(region)).collect();
+        let trimmed = settled.map(|region| self.without_ends(region));
+        let mut regions: Vec<Region> = trimmed.filter(|region| self.is_enough(region)).collect();
         regions.sort_by_cached_key(|r| self.graph.place(r.members[0]));
         regions
     }
@@ -369,7 +370,33 @@ impl<'g> Groups<'g> {
     /// Whether a fused node gains anything: it replaces more than one node, or one that would
     /// compute on the host.
     fn is_enough(&self, region: &Region) -> bool {
-        is_more_than_one(region) || region.members.iter().any(|id| self.integers.contains(id))
+        let computes = |id: &NodeId| self.integers.contains(id) && !self.is_bitcast(*id);
+        is_more_than_one(region) || region.members.iter().any(computes)
+    }
+
+    fn is_bitcast(&self, id: NodeId) -> bool {
+        self.members.get(&id).is_some_and(|member| member.is_bitcast())
+    }
+
+    /// The group, without bitcasts at its ends that would write what memory holds anyway: a
+    /// `Bitcast` of its own is another name for the memory of its input.
+    fn without_ends(&self, region: Region) -> Region {
+        let is_end = |id: &NodeId| {
+            let value = Output { node: *id, port: 0 };
+            let is_stored = |input: Output| {
+                !region.members.contains(&input.node) || region.outputs.contains(&input)
+            };
+            self.is_bitcast(*id)
+                && region.outputs.contains(&value)
+                && !self.graph.readers(value).any(|(id, _)| region.members.contains(&id))
+                && self.reads(*id).all(is_stored)
+        };
+        let (ends, others): (Vec<NodeId>, Vec<NodeId>) =
+            region.members.iter().partition(|id| is_end(id));
+        if ends.is_empty() || others.is_empty() {
+            return region;
+        }
+        self.region(others, region.shape).map_or(region, |rest| self.without_ends(rest))
     }
 
     /// The group, without its repetitions if only they give the iteration its shape.
@@ -443,7 +470,8 @@ impl Fusions for Groups<'_> {
 
 /// Whether a group computes more than one node does.
 fn is_more_than_one(region: &Region) -> bool {
-    region.steps.iter().filter(|(_, member)| !matches!(member, Member::View(_))).nth(1).is_some()
+    let computes = |member: Member| !matches!(member, Member::View(_)) && !member.is_bitcast();
+    region.steps.iter().filter(|(_, member)| computes(*member)).nth(1).is_some()
 }
 
 /// The control inputs of a node from outside its group.

@@ -35,7 +35,7 @@ pub fn elementwise(graph: &Graph, id: NodeId, space: &TensorInfo) -> Result<Elem
     }
     let scalar = scalar(graph, graph, id, Engine::Reduce)?;
     let whole = match scalar.call {
-        Call::Cast(..) => true,
+        Call::Cast(..) | Call::Bitcast(..) => true,
         Call::Row(..) if scalar.is_sum => graph.info(node.inputs()[0]).same_shape(space),
         Call::Row(..) => node.inputs().iter().all(fits),
     };

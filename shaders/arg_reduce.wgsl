@@ -1,4 +1,4 @@
-// Index of the best value along the middle of x[outer, p.extent, p.inner], to y[outer, p.segments,
+// Index of the best value along the middle of [outer, p.extent, p.inner], to y[outer, p.segments,
 // p.inner]. Segment s looks at the elements s, s + segments, …. The smallest index of equal values
 // wins; NaN never does; without any winner the index is 0. Grid: one invocation for each of p.count
 // outputs. Offsets count elements.

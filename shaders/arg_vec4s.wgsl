@@ -1,10 +1,15 @@
-// Index of the best value along the middle of x[outer, p.extent, p.inner], of which four neighbours
-// are read at once, to y[outer, p.segments, p.inner]. Segment s looks at the elements, or vec4s of
+// Index of the best value along the middle of [outer, p.extent, p.inner], of which four neighbours
+// are computed at once, to y[outer, p.segments, p.inner]. Segment s looks at the elements, or vec4s of
 // a row, s, s + segments, …. The smallest index of equal values wins; NaN never does; without any
 // winner the index is 0. p.worst is the value that every number beats or equals. Extent and inner
-// count vec4s where they are innermost. Offsets of x count vec4s, other offsets count elements.
+// count vec4s where they are innermost. Offsets of inputs count vec4s, other offsets count elements.
 
 const NONE = 0xffffffffu;
+
+// The four values at an index.
+fn values(at: u32) -> vec4<f32> {
+    return {{READ}};
+}
 
 // The elements of `v` that win over the best ones so far; a first one may equal p.worst.
 fn winners(v: vec4<f32>, best: vec4<f32>, index: vec4<u32>) -> vec4<bool> {

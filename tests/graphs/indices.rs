@@ -62,7 +62,10 @@ const ARGMAX: &str = "x = Placeholder -> bfloat16[8, 100]
 
 #[test]
 fn bits_are_read_within_a_group() {
-    check("elementwise", &format!("preserve y\n{ARGMAX}"), &expect![[r#"
+    check(
+        "elementwise",
+        &format!("preserve y\n{ARGMAX}"),
+        &expect![[r#"
         preserve y
         x = Placeholder -> bfloat16[8, 100]
         one = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
@@ -85,7 +88,86 @@ fn bits_are_read_within_a_group() {
                 "s8 = SelectV2<float32>(s7, c2, s2); "
                 "return s8",
         } -> float32[8, 100]
-    "#]]);
+    "#]],
+    );
+}
+
+#[test]
+fn an_index_is_found_among_values_that_are_not_stored() {
+    check(
+        "args",
+        "preserve y, z
+         x = Placeholder -> float16[?, 100]
+         n = Placeholder -> float32[4, 100]
+         m = Placeholder -> float32[4, 100]
+         one = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
+         f = Cast(x) {SrcT: float16, DstT: float32, Truncate: false} -> float32[?, 100]
+         a = ArgMax(f, one) {T: float32, output_type: int64} -> int64[?]
+         g = _WgpuFusedElementwise(n, m) {T_in: [float32, float32], T_out: [float32], constants: \
+         [2.0], expression: \"x: float32, float32; c: 1; s0 = Mul<float32>(x0, c0); s1 = \
+         AddV2<float32>(s0, x1); return s1\"} -> float32[4, 100]
+         b = ArgMin(g, one) {T: float32, output_type: int32} -> int32[4]
+         y = Identity(a) {T: int64} -> int64[?]
+         z = Identity(b) {T: int32} -> int32[4]",
+        &expect![[r#"
+            preserve y, z
+            x = Placeholder -> float16[?, 100]
+            n = Placeholder -> float32[4, 100]
+            m = Placeholder -> float32[4, 100]
+            one = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
+            y = Identity(a/fused_arg) {T: int64} -> int64[?]
+            z = Identity(b/fused_arg) {T: int32} -> int32[4]
+            b/fused_arg = _WgpuFusedArg(n, m, one) {
+                T_in: [float32, float32],
+                constants: [2.0],
+                expression:
+                    "x: float32, float32; "
+                    "c: 1; "
+                    "s0 = Mul<float32>(x0, c0); "
+                    "s1 = AddV2<float32>(s0, x1); "
+                    "return s1",
+                output_type: int32,
+                reduction: "ArgMin",
+            } -> int32[4]
+            a/fused_arg = _WgpuFusedArg(x, one) {
+                T_in: [float16],
+                constants: [],
+                expression:
+                    "x: float16; "
+                    "c: 0; "
+                    "s0 = Cast<float16, float32>(x0); "
+                    "return s0",
+                output_type: int64,
+                reduction: "ArgMax",
+            } -> int64[?]
+        "#]],
+    );
+}
+
+/// Another node reads the values, or they broadcast: an output of the fused node would be stored
+/// anyway, and a small tensor is read once.
+#[test]
+fn values_that_are_stored_or_broadcast_stay() {
+    refuse(
+        "args",
+        "preserve y, z
+         x = Placeholder -> float32[8, 100]
+         one = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
+         f = Exp(x) {T: float32} -> float32[8, 100]
+         i = ArgMax(f, one) {T: float32, output_type: int32} -> int32[8]
+         y = Identity(i) {T: int32} -> int32[8]
+         z = Neg(f) {T: float32} -> float32[8, 100]",
+    );
+    refuse(
+        "args",
+        "preserve y
+         x = Placeholder -> float32[8, 100]
+         b = Placeholder -> float32[100]
+         one = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
+         f = AddV2(x, b) {T: float32} -> float32[8, 100]
+         i = ArgMax(f, one) {T: float32, output_type: int32} -> int32[8]
+         y = Identity(i) {T: int32} -> int32[8]",
+    );
 }
 
 /// It would be a second copy of a tensor: a `Bitcast` gives the memory of its input another name.

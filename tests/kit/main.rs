@@ -5,6 +5,8 @@
 //! the kit and `make suites` run one suite at a time. `cargo test` leaves them out; `cargo test
 //! --test NAME` has one.
 
+#[path = "../arg_reduction.rs"]
+mod arg_reduction;
 #[path = "../autotune.rs"]
 mod autotune;
 #[path = "../barriers.rs"]

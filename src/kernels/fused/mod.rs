@@ -1,6 +1,7 @@
 //! Kernels of the ops that the graph optimizer emits. Their scalar code is an
 //! [`crate::kernels::expression::Expression`], an attribute of the node.
 
+pub mod arg;
 pub mod attention;
 pub mod concat;
 pub mod contraction;
@@ -27,6 +28,7 @@ use crate::shader::Shader;
 /// The ops, one list for each file.
 #[rustfmt::skip]
 pub const DEFINITIONS: &[&[OpDefinition]] = &[
+    arg::DEFINITIONS,
     attention::DEFINITIONS,
     concat::DEFINITIONS,
     contraction::DEFINITIONS,
@@ -44,6 +46,7 @@ pub const DEFINITIONS: &[&[OpDefinition]] = &[
 
 /// Adds the ops.
 pub fn register(registry: &mut Registry) {
+    arg::register(registry);
     attention::register(registry);
     concat::register(registry);
     contraction::register(registry);

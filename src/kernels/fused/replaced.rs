@@ -1,7 +1,7 @@
 //! The ops that a fused node replaces, for profiles, errors and pictures.
 
 use super::rowwise::program::{Action, RowProgram};
-use super::{DEFINITIONS, contraction, products, quantized};
+use super::{DEFINITIONS, arg, contraction, products, quantized};
 use crate::kernels::expression::Expression;
 
 /// The value of a string attribute.
@@ -32,7 +32,8 @@ fn base_op(op: &str) -> Option<&'static str> {
 pub fn called_ops(attr: StringAttr<'_>) -> Vec<&'static str> {
     let calls = |e: &Expression| e.steps().iter().map(|s| s.call.op()).collect::<Vec<_>>();
     if let Some(Ok(e)) = attr("expression").map(|text| text.parse()) {
-        return calls(&e);
+        let reduction = attr("reduction").and_then(|name| arg::reduction(&name));
+        return calls(&e).into_iter().chain(reduction.map(|row| row.op)).collect();
     }
     let Some(Ok(program)) = attr("program").map(|text| text.parse::<RowProgram>()) else {
         return Vec::new();

@@ -6,6 +6,7 @@ use super::graph::Graph;
 use super::verify::Verifier;
 use crate::error::{Error, Result};
 
+mod args;
 mod attention;
 mod caches;
 mod carried;
@@ -60,6 +61,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "update", run: update::run },
     Pass { name: "concat", run: concat::run },
     Pass { name: "elementwise", run: elementwise::run },
+    Pass { name: "args", run: args::run },
     Pass { name: "joined", run: products::joined::run },
     Pass { name: "added", run: products::added::run },
     Pass { name: "biases", run: products::column_sums::run },

@@ -8,6 +8,7 @@ pub const SUITES: &[&str] = &[
     "matmul",
     "conv",
     "reduce",
+    "arg_reduction",
     "norm",
     "softmax",
     "movement",

@@ -1,20 +1,27 @@
-//! ArgMax and ArgMin along one axis. The first of equal values wins and NaN never does, as in
-//! TensorFlow's CPU kernels; if all values are NaN, the result is 0.
+//! ArgMax and ArgMin along one axis, of a tensor or of the values of an expression. The first of
+//! equal values wins and NaN never does, as in TensorFlow's CPU kernels; if all values are NaN, the
+//! result is 0.
 
+pub mod values;
 pub(super) mod vec4s;
 
+use smallvec::SmallVec;
+
 use super::program::part;
-use crate::device::{Binding, Device, Grid, Key, KeyPart, declare_params, declare_program};
+use crate::device::{
+    Binding, Device, Grid, Key, KeyPart, NamedBindings, declare_params, declare_program,
+};
 use crate::dtype::{
     DType::{self, *},
     types, union,
 };
 use crate::error::Result;
-use crate::kernels::op::{Attrs, OpContext};
+use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
-use crate::shader::{Shader, WORKGROUP, vec4};
+use crate::shader::{List, Shader, WORKGROUP, vec4};
 use crate::tensor::{Tensor, shape_text};
 use crate::{invalid, require};
+use values::{Constants, Values};
 use vec4s::Layout;
 
 /// An arg-reduction.
@@ -35,8 +42,9 @@ pub const ARG_REDUCTIONS: &[ArgReduction] = &[
 ];
 
 /// The types of TensorFlow's GPU kernels, and the integers that only its CPU kernels have.
-const TYPES: &[DType] = union!(types::FLOATS, types::INTS_BUT_I32, &[Bool]);
-const OUTPUTS: &[DType] = types::INDEX;
+pub const TYPES: &[DType] = union!(types::FLOATS, types::INTS_BUT_I32, &[Bool]);
+/// The types of the indices.
+pub const OUTPUTS: &[DType] = types::INDEX;
 
 /// Registers both ops.
 pub(super) fn register(r: &mut Registry) {
@@ -47,38 +55,77 @@ pub(super) fn register(r: &mut Registry) {
             .types("Tidx", &[I32])
             .host(&["dimension"])
             .kernel(move |attrs: &dyn Attrs| {
-                let output = attrs.dtype("output_type")?;
-                Ok(move |ctx: &mut dyn OpContext| compute(ctx, row, output))
+                Arg::new(row, attrs, Values::of_tensor(attrs.dtype("T")?), Constants::default())
             });
     }
 }
 
-fn compute(ctx: &mut dyn OpContext, row: &'static ArgReduction, output: DType) -> Result<()> {
-    let x = ctx.input(0)?;
-    let dimension = ctx.host_input(1)?;
-    require!(
-        dimension.dims.is_empty(),
-        "dim must be a scalar, but received tensor of shape: {}",
-        shape_text(&dimension.dims)
-    );
-    let dimension = dimension.to_i64()?[0];
-    let rank = x.rank() as i64;
-    let axis = if dimension < 0 { dimension + rank } else { dimension };
-    if !(0..rank).contains(&axis) {
-        invalid!("Expected dimension in the range [{}, {rank}), but got {dimension}", -rank);
+/// The kernel of a node. The inputs are the values' tensors, which have one shape, and the dimension
+/// (host).
+pub struct Arg {
+    row: &'static ArgReduction,
+    output: DType,
+    /// The values that are compared.
+    values: Values,
+    constants: Constants,
+    /// The best values of an earlier step.
+    best: Values,
+}
+
+impl Arg {
+    /// Reads the attribute `output_type`. `constants` are the parameters of `values`.
+    ///
+    /// # Errors
+    /// Without the attribute.
+    pub fn new(
+        row: &'static ArgReduction,
+        attrs: &dyn Attrs,
+        values: Values,
+        constants: Constants,
+    ) -> Result<Self> {
+        let best = Values::of_tensor(values.dtype().accumulator());
+        Ok(Self { row, output: attrs.dtype("output_type")?, values, constants, best })
     }
-    let axis = axis as usize;
-    let extent = x.dims[axis];
-    require!(extent > 0, "Reduction axis {dimension} is empty in shape {}", shape_text(&x.dims));
-    let mut dims = x.dims.clone();
-    dims.remove(axis);
-    let y = ctx.output(0, output, &dims)?;
-    if y.is_empty() {
-        return Ok(());
+}
+
+impl Kernel for Arg {
+    fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
+        let count = self.values.inputs().len();
+        let x = (0..count).map(|i| ctx.input(i)).collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+        let dims = &x[0].dims;
+        for other in &x[1..] {
+            require!(
+                other.dims == *dims,
+                "the shapes {} and {} of the inputs differ",
+                shape_text(dims),
+                shape_text(&other.dims)
+            );
+        }
+        let dimension = ctx.host_input(count)?;
+        require!(
+            dimension.dims.is_empty(),
+            "dim must be a scalar, but received tensor of shape: {}",
+            shape_text(&dimension.dims)
+        );
+        let dimension = dimension.to_i64()?[0];
+        let rank = dims.len() as i64;
+        let axis = if dimension < 0 { dimension + rank } else { dimension };
+        if !(0..rank).contains(&axis) {
+            invalid!("Expected dimension in the range [{}, {rank}), but got {dimension}", -rank);
+        }
+        let axis = axis as usize;
+        let extent = dims[axis];
+        require!(extent > 0, "Reduction axis {dimension} is empty in shape {}", shape_text(dims));
+        let mut kept = dims.clone();
+        kept.remove(axis);
+        let y = ctx.output(0, self.output, &kept)?;
+        if y.is_empty() {
+            return Ok(());
+        }
+        let outer: usize = dims[..axis].iter().product();
+        let inner: usize = dims[axis + 1..].iter().product();
+        self.reduce(ctx, &x, [outer, extent, inner], &y)
     }
-    let outer: usize = x.dims[..axis].iter().product();
-    let inner: usize = x.dims[axis + 1..].iter().product();
-    arg_reduce(ctx, row, &x, [outer, extent, inner], &y)
 }
 
 impl KeyPart for &ArgReduction {
@@ -94,159 +141,208 @@ declare_params! {
 }
 
 declare_program! {
-    /// A step of a reduction of `input`. It begins with `pairs` if indices come with the values,
+    /// A step of a reduction of `values`. It begins with `pairs` if indices come with the values,
     /// from an earlier step. The `last` step keeps the indices alone.
     struct ArgStep = "arg_reduce"(
-        row: &'static ArgReduction, input: DType, output: DType, pairs: bool, last: bool
+        row: &'static ArgReduction, values: &Values, output: DType, pairs: bool, last: bool
     );
-    bindings { x: input, y: output }
-    optional { at: pairs.then_some(I32), best: (!last).then_some(input.accumulator()) }
-    params { params: ArgParams }
+    lists { x: List(values.bindings(false)) }
+    bindings { y: output }
+    optional {
+        at: pairs.then_some(I32),
+        best: (!last).then_some(values.dtype().accumulator()),
+    }
+    params { params: ArgParams, constants: Constants = values.constants() }
 }
 
 impl ArgStep {
     fn shader(
         row: &'static ArgReduction,
-        input: DType,
+        values: &Values,
         output: DType,
         pairs: bool,
         last: bool,
     ) -> Shader {
-        let is_nan = match input {
+        let dtype = values.dtype();
+        let is_nan = match dtype {
             t if t.is_single() => "(bitcast<u32>(a) & 0x7fffffffu) > 0x7f800000u",
             F64 => "a != a",
             _ => "false",
         };
-        let label = format!("{} {input} to {output}", row.op);
-        Self::declare(label, row, input, output, pairs, last)
-            .define("VALUE", if input == Bool { "u32" } else { input.value() })
-            .define("LOAD", if input == Bool { "select(0u, 1u, load_x(e))" } else { "load_x(e)" })
+        let value = values.load("e");
+        let label = format!("{} {dtype} to {output}", row.op);
+        let shader = Self::declare(label, row, values, output, pairs, last)
+            .define("VALUE", if dtype == Bool { "u32" } else { dtype.value() })
+            .define("LOAD", if dtype == Bool { format!("select(0u, 1u, {value})") } else { value })
             .define("IS_NAN", is_nan)
             .define("BEATS", row.beats)
             .define("INDEX", if pairs { "u32(load_at(e))" } else { "r" })
             .define("KEEP_BEST", if last { "" } else { "store_best(i, best_value);" })
-            .define("OUTPUT", output.value())
-            .body(include_str!("../../../../shaders/arg_reduce.wgsl"))
+            .define("OUTPUT", output.value());
+        values.define(shader).body(include_str!("../../../../shaders/arg_reduce.wgsl"))
     }
 }
 
-/// Every text.
+/// Every text for tensors, and those of a sample of expressions.
 pub(super) fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for row in ARG_REDUCTIONS {
-        for &dtype in TYPES {
+        let mut with = |values: &Values| {
             for &output in OUTPUTS {
-                out.push(ArgStep::shader(row, dtype, output, false, true));
-                out.push(ArgStep::shader(row, dtype.accumulator(), output, true, true));
+                out.push(ArgStep::shader(row, values, output, false, true));
+                let best = Values::of_tensor(values.dtype().accumulator());
+                out.push(ArgStep::shader(row, &best, output, true, true));
             }
-            out.push(ArgStep::shader(row, dtype, I32, false, false));
-        }
+            out.push(ArgStep::shader(row, values, I32, false, false));
+        };
+        TYPES.iter().for_each(|dtype| with(&Values::of_tensor(*dtype)));
+        values::samples().iter().for_each(&mut with);
     }
     out
 }
 
-fn arg_reduce(
-    ctx: &mut dyn OpContext,
-    row: &'static ArgReduction,
-    x: &Tensor,
-    [outer, extent, inner]: [usize; 3],
-    y: &Tensor,
-) -> Result<()> {
-    let profile = ctx.device().profile();
-    let layout = Layout::of(x.dtype, extent, inner).filter(|_| vec4::aligned(&[x]));
-    // There are two steps where the extent is long and outputs are few, or where it exceeds the
-    // iterations of one invocation.
-    let each = layout.map_or(inner, |layout| layout.invocations(inner));
-    let length = layout.map_or(extent, |layout| layout.units(extent, inner)[0]);
-    let wanted = (profile.invocations / (outer * each)).min(length / 64).min(1024);
-    let segments = wanted.max(length.div_ceil(profile.loop_limit)).max(1);
-    if segments < 2 {
-        return match layout {
-            Some(layout) => vec4s(ctx.device(), row, layout, x, [outer, extent, inner, 1], None, y),
-            None => run(ctx.device(), row, x, None, [outer, extent, inner, 1], None, y),
+impl Arg {
+    fn reduce(
+        &self,
+        ctx: &mut dyn OpContext,
+        x: &[Tensor],
+        [outer, extent, inner]: [usize; 3],
+        y: &Tensor,
+    ) -> Result<()> {
+        let profile = ctx.device().profile();
+        let tensors: SmallVec<[&Tensor; 4]> = x.iter().collect();
+        let layout = Layout::of(&self.values, extent, inner).filter(|_| vec4::aligned(&tensors));
+        // There are two steps where the extent is long and outputs are few, or where it exceeds the
+        // iterations of one invocation.
+        let each = layout.map_or(inner, |layout| layout.invocations(inner));
+        let length = layout.map_or(extent, |layout| layout.units(extent, inner)[0]);
+        let wanted = (profile.invocations / (outer * each)).min(length / 64).min(1024);
+        let segments = wanted.max(length.div_ceil(profile.loop_limit)).max(1);
+        let values = Compared { values: &self.values, x, at: None, constants: &self.constants };
+        let extents = [outer, extent, inner, segments];
+        if segments < 2 {
+            return match layout {
+                Some(layout) => self.vec4s(ctx.device(), layout, &values, extents, None, y),
+                None => self.run(ctx.device(), &values, extents, None, y),
+            };
+        }
+        let best = ctx.temp(self.best.dtype(), &[outer * segments * inner])?;
+        let at = ctx.temp(I32, &[outer * segments * inner])?;
+        let device = ctx.device();
+        match layout {
+            Some(layout) => self.vec4s(device, layout, &values, extents, Some(&best), &at)?,
+            None => self.run(device, &values, extents, Some(&best), &at)?,
+        }
+        let pairs = Compared {
+            values: &self.best,
+            x: std::slice::from_ref(&best),
+            at: Some(&at),
+            constants: &Constants::default(),
         };
+        self.run(device, &pairs, [outer, segments, inner, 1], None, y)
     }
-    let best = ctx.temp(x.dtype.accumulator(), &[outer * segments * inner])?;
-    let at = ctx.temp(I32, &[outer * segments * inner])?;
-    let device = ctx.device();
-    let extents = [outer, extent, inner, segments];
-    match layout {
-        Some(layout) => vec4s(device, row, layout, x, extents, Some(&best), &at)?,
-        None => run(device, row, x, None, extents, Some(&best), &at)?,
+
+    /// Enqueues the first step by vec4s, in windows along `outer` if it exceeds a binding. Without
+    /// `best` it is the last step, too.
+    fn vec4s(
+        &self,
+        device: &Device,
+        layout: Layout,
+        compared: &Compared<'_>,
+        extents @ [outer, extent, inner, segments]: [usize; 4],
+        best: Option<&Tensor>,
+        y: &Tensor,
+    ) -> Result<()> {
+        let rows = compared.window_rows(device, extents);
+        let [units, inner_units] = layout.units(extent, inner);
+        for o in (0..outer).step_by(rows) {
+            let rows = rows.min(outer - o);
+            let reads = rows * extent * inner;
+            let (to, count) = (o * segments * inner, rows * segments * inner);
+            device.check_extent(reads)?;
+            let invocations = rows * segments * layout.invocations(inner);
+            let of =
+                vec4s::ArgVec4s::of(self.row, compared.values, y.dtype, best.is_none(), layout);
+            let call = vec4s::ArgVec4s {
+                x: compared.parts(o * extent * inner, reads, true),
+                y: part(y, to, count),
+                best: best.map(|t| part(t, to, count)),
+                params: ArgParams {
+                    count: invocations,
+                    extent: units,
+                    inner: inner_units,
+                    segments,
+                },
+                constants: compared.constants.clone(),
+                worst: if (self.row.reference)(1.0, 0.0) {
+                    f32::NEG_INFINITY
+                } else {
+                    f32::INFINITY
+                },
+                nan: f32::NAN,
+            };
+            let grid = Grid::linear(invocations, WORKGROUP);
+            device.enqueue_counted(&call.program(&of, grid), compared.values.flops(reads))?;
+        }
+        Ok(())
     }
-    run(device, row, &best, Some(&at), [outer, segments, inner, 1], None, y)
+
+    /// Enqueues one step, in windows along `outer` if it exceeds a binding.
+    fn run(
+        &self,
+        device: &Device,
+        compared: &Compared<'_>,
+        extents @ [outer, extent, inner, segments]: [usize; 4],
+        best: Option<&Tensor>,
+        y: &Tensor,
+    ) -> Result<()> {
+        let rows = compared.window_rows(device, extents);
+        for o in (0..outer).step_by(rows) {
+            let rows = rows.min(outer - o);
+            let (from, reads) = (o * extent * inner, rows * extent * inner);
+            let (to, count) = (o * segments * inner, rows * segments * inner);
+            device.check_extent(reads)?;
+            let call = ArgStep {
+                x: compared.parts(from, reads, false),
+                y: part(y, to, count),
+                at: compared.at.map(|t| part(t, from, reads)),
+                best: best.map(|t| part(t, to, count)),
+                params: ArgParams { count, extent, inner, segments },
+                constants: compared.constants.clone(),
+            };
+            let pairs = compared.at.is_some();
+            let of = ArgStep::of(self.row, compared.values, y.dtype, pairs, best.is_none());
+            let grid = Grid::map(count, y.dtype);
+            device.enqueue_counted(&call.program(&of, grid), compared.values.flops(reads))?;
+        }
+        Ok(())
+    }
 }
 
-/// Enqueues the first step by vec4s, in windows along `outer` if it exceeds a binding. Without
-/// `best` it is the last step, too.
-fn vec4s(
-    device: &Device,
-    row: &'static ArgReduction,
-    layout: Layout,
-    x: &Tensor,
-    [outer, extent, inner, segments]: [usize; 4],
-    best: Option<&Tensor>,
-    y: &Tensor,
-) -> Result<()> {
-    let rows = window_rows(device, x.dtype, [outer, extent, inner, segments]);
-    let [units, inner_units] = layout.units(extent, inner);
-    for o in (0..outer).step_by(rows) {
-        let rows = rows.min(outer - o);
-        let reads = rows * extent * inner;
-        let (to, count) = (o * segments * inner, rows * segments * inner);
-        device.check_extent(reads)?;
-        let invocations = rows * segments * layout.invocations(inner);
-        let of = vec4s::ArgVec4s::of(row, x.dtype, y.dtype, best.is_none(), layout);
-        let call = vec4s::ArgVec4s {
-            x: Binding { unit: vec4::unit(x.dtype), ..part(x, o * extent * inner, reads) },
-            y: part(y, to, count),
-            best: best.map(|t| part(t, to, count)),
-            params: ArgParams { count: invocations, extent: units, inner: inner_units, segments },
-            worst: if (row.reference)(1.0, 0.0) { f32::NEG_INFINITY } else { f32::INFINITY },
-            nan: f32::NAN,
-        };
-        let grid = Grid::linear(invocations, WORKGROUP);
-        device.enqueue_counted(&call.program(&of, grid), x.dtype.flops(reads))?;
-    }
-    Ok(())
+/// What a step compares.
+struct Compared<'a> {
+    values: &'a Values,
+    /// The tensors that the values are computed from.
+    x: &'a [Tensor],
+    /// The values' indices, if they come from an earlier step.
+    at: Option<&'a Tensor>,
+    constants: &'a Constants,
 }
 
-/// Rows of `outer` such that each tensor fits a binding.
-fn window_rows(
-    device: &Device,
-    input: DType,
-    [outer, extent, inner, segments]: [usize; 4],
-) -> usize {
-    let bytes = (extent * inner * input.size()).max(segments * inner * 8) as u64;
-    (((device.capabilities().max_binding - 256).min(1 << 31) / bytes) as usize).clamp(1, outer)
-}
-
-/// Enqueues one step, in windows along `outer` if it exceeds a binding.
-fn run(
-    device: &Device,
-    row: &'static ArgReduction,
-    x: &Tensor,
-    at: Option<&Tensor>,
-    [outer, extent, inner, segments]: [usize; 4],
-    best: Option<&Tensor>,
-    y: &Tensor,
-) -> Result<()> {
-    let rows = window_rows(device, x.dtype, [outer, extent, inner, segments]);
-    for o in (0..outer).step_by(rows) {
-        let rows = rows.min(outer - o);
-        let (from, reads) = (o * extent * inner, rows * extent * inner);
-        let (to, count) = (o * segments * inner, rows * segments * inner);
-        device.check_extent(reads)?;
-        let call = ArgStep {
-            x: part(x, from, reads),
-            y: part(y, to, count),
-            at: at.map(|t| part(t, from, reads)),
-            best: best.map(|t| part(t, to, count)),
-            params: ArgParams { count, extent, inner, segments },
+impl Compared<'_> {
+    /// `count` elements of each tensor from element `first` on.
+    fn parts(&self, first: usize, count: usize, in_vec4s: bool) -> NamedBindings {
+        let part = |t: &Tensor| match in_vec4s {
+            true => Binding { unit: vec4::unit(t.dtype), ..part(t, first, count) },
+            false => part(t, first, count),
         };
-        let of = ArgStep::of(row, x.dtype, y.dtype, at.is_some(), best.is_none());
-        let grid = Grid::map(count, y.dtype);
-        device.enqueue_counted(&call.program(&of, grid), x.dtype.flops(reads))?;
+        values::NAMES.into_iter().zip(self.x.iter().map(part)).collect()
     }
-    Ok(())
+
+    /// Rows of `outer` such that each tensor fits a binding.
+    fn window_rows(&self, device: &Device, [outer, extent, inner, segments]: [usize; 4]) -> usize {
+        let widest = self.x.iter().map(|t| t.dtype.size()).max().unwrap_or(1);
+        let bytes = (extent * inner * widest).max(segments * inner * 8) as u64;
+        (((device.capabilities().max_binding - 256).min(1 << 31) / bytes) as usize).clamp(1, outer)
+    }
 }

@@ -4,10 +4,11 @@
 
 use std::fmt::Write;
 
+use super::values::{self, Constants, Values};
 use super::{ArgParams, ArgReduction};
 use crate::device::{declare_program, enum_key_parts};
 use crate::dtype::DType::{self, *};
-use crate::shader::{Access, Shader};
+use crate::shader::{List, Shader};
 
 /// The vec4s that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,12 +20,13 @@ pub(in crate::kernels::reduce) enum Layout {
 }
 
 impl Layout {
-    /// The layout for `[extent, inner]` of an input that starts at a multiple of four elements, if
+    /// The layout for `[extent, inner]` of inputs that start at a multiple of four elements, if
     /// there is one. Its first step takes several hundred invocations.
-    pub fn of(dtype: DType, extent: usize, inner: usize) -> Option<Self> {
+    pub fn of(values: &Values, extent: usize, inner: usize) -> Option<Self> {
+        let mut types = values.inputs().iter().copied().chain([values.dtype()]);
         match inner {
             // A row's vec4s are compared at the end, which is not worth it for few of them.
-            _ if !dtype.is_single() => None,
+            _ if !types.all(DType::is_single) => None,
             1 => (extent.is_multiple_of(4) && extent >= 16).then_some(Self::Rows),
             _ => inner.is_multiple_of(4).then_some(Self::Columns),
         }
@@ -53,29 +55,33 @@ declare_program! {
     /// The first step of a reduction by vec4s of `layout`, which may be the `last`. `worst` is the
     /// value that every number beats or equals.
     pub(in crate::kernels::reduce) struct ArgVec4s = "arg_vec4s"(
-        row: &'static ArgReduction, input: DType, output: DType, last: bool, layout: Layout
+        row: &'static ArgReduction, values: &Values, output: DType, last: bool, layout: Layout
     );
-    bindings { x: Access::ReadVec4s(input), y: output }
+    lists { x: List(values.bindings(true)) }
+    bindings { y: output }
     optional { best: (!last).then_some(F32) }
-    params { params: ArgParams, worst: f32, nan: f32 }
+    params {
+        params: ArgParams, constants: Constants = values.constants(), worst: f32, nan: f32,
+    }
 }
 
 impl ArgVec4s {
     fn shader(
         row: &'static ArgReduction,
-        input: DType,
+        values: &Values,
         output: DType,
         last: bool,
         layout: Layout,
     ) -> Shader {
-        let label = format!("{} {input} to {output} {layout:?}", row.op);
+        let label = format!("{} {} to {output} {layout:?}", row.op, values.dtype());
         let keep = if last { "" } else { "store_best(i, select(p.nan, best, found));" };
-        Self::declare(label, row, input, output, last, layout)
+        let shader = Self::declare(label, row, values, output, last, layout)
+            .define("READ", values.read("at"))
             .define("BEATS", row.beats.replace('a', "v").replace('b', "best"))
             .define("OUTPUT", output.value())
             .define("KEEP_BEST", keep)
-            .define("MAIN", if layout == Layout::Rows { rows() } else { COLUMNS.to_owned() })
-            .body(include_str!("../../../../shaders/arg_vec4s.wgsl"))
+            .define("MAIN", if layout == Layout::Rows { rows() } else { COLUMNS.to_owned() });
+        values.define(shader).body(include_str!("../../../../shaders/arg_vec4s.wgsl"))
     }
 }
 
@@ -87,7 +93,7 @@ const COLUMNS: &str = "    let run = t / p.inner;
     var best = vec4(p.worst);
     var index = vec4(NONE);
     for (var r = s; r < p.extent; r += p.segments) {
-        let v = read_x(at);
+        let v = values(at);
         let wins = winners(v, best, index);
         best = select(best, v, wins);
         index = select(index, vec4(r), wins);
@@ -103,7 +109,7 @@ fn rows() -> String {
     let mut text =
         "    let s = t % p.segments;\n    let first = t / p.segments * p.extent;\n    var bests = \
          vec4(p.worst);\n    var indices = vec4(NONE);\n    for (var r = s; r < p.extent; r += \
-         p.segments) {\n        let v = read_x(first + r);\n        let wins = winners(v, bests, \
+         p.segments) {\n        let v = values(first + r);\n        let wins = winners(v, bests, \
          indices);\n        bests = select(bests, v, wins);\n        indices = select(indices, \
          vec4(r), wins);\n    }\n    indices = select(indices * 4u + vec4(0u, 1u, 2u, 3u), \
          vec4(NONE), indices == vec4(NONE));\n    var all = bests.x;\n    var index = indices.x;\n"
@@ -124,10 +130,12 @@ fn rows() -> String {
 pub(in crate::kernels::reduce) fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for row in super::ARG_REDUCTIONS {
-        for input in [F32, F16, BF16] {
+        let tensors = [F32, F16, BF16].map(Values::of_tensor).into_iter();
+        let single = |values: &Values| values.dtype().is_single();
+        for values in tensors.chain(values::samples().into_iter().filter(single)) {
             for layout in [Layout::Rows, Layout::Columns] {
                 for (output, last) in [(I32, true), (I64, true), (I32, false)] {
-                    out.push(ArgVec4s::shader(row, input, output, last, layout));
+                    out.push(ArgVec4s::shader(row, &values, output, last, layout));
                 }
             }
         }

@@ -8,6 +8,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::dtype::DType;
+use crate::kernels::fused::arg;
 use crate::kernels::fused::elementwise::OP;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::meaning::Meaning;
@@ -24,6 +25,7 @@ const MAKERS: &[(&str, &str)] = &[
     ("StatelessMultinomial", "output_dtype"),
     ("XlaDynamicSlice", "T"),
     ("XlaDynamicUpdateSlice", "T"),
+    (arg::OP, "output_type"),
 ];
 
 /// Ops that compute with int32.

@@ -81,6 +81,141 @@ fn a_normalization_leaves_scale_and_shift() {
 }
 
 #[test]
+fn two_normalizations_with_a_common_gradient_are_one_node_each() {
+    // Two steps share the gradient `w`. A node with the reductions of both has so many results that
+    // it cannot compute what follows them.
+    check(
+        "reduce",
+        "preserve o1, o2
+         x = Placeholder -> float32[8, 5, 3]
+         w = Placeholder -> float32[8, 5, 3]
+         a = Const {value: tensor int32[2] [0, 1]} -> int32[2]
+         e = Const {value: tensor float32[] [0.001]} -> float32[]
+         sw = Sum(w, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         n = Neg(sw) {T: float32} -> float32[1, 1, 3]
+         g1 = Placeholder -> float32[1, 1, 3]
+         x1 = Tanh(x) {T: float32} -> float32[8, 5, 3]
+         m1 = Mean(x1, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         d1 = SquaredDifference(x1, m1) {T: float32} -> float32[8, 5, 3]
+         v1 = Mean(d1, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         p1 = Mul(x1, w) {T: float32} -> float32[8, 5, 3]
+         s1 = Sum(p1, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         b1 = AddV2(v1, e) {T: float32} -> float32[1, 1, 3]
+         r1 = Rsqrt(b1) {T: float32} -> float32[1, 1, 3]
+         c1 = Mul(m1, n) {T: float32} -> float32[1, 1, 3]
+         t1 = AddV2(s1, c1) {T: float32} -> float32[1, 1, 3]
+         u1 = Mul(t1, g1) {T: float32} -> float32[1, 1, 3]
+         q1 = RsqrtGrad(r1, u1) {T: float32} -> float32[1, 1, 3]
+         o1 = Custom(x1, m1, v1, t1, r1, q1)
+         g2 = Placeholder -> float32[1, 1, 3]
+         x2 = Tanh(x1) {T: float32} -> float32[8, 5, 3]
+         m2 = Mean(x2, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         d2 = SquaredDifference(x2, m2) {T: float32} -> float32[8, 5, 3]
+         v2 = Mean(d2, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         p2 = Mul(x2, w) {T: float32} -> float32[8, 5, 3]
+         s2 = Sum(p2, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         b2 = AddV2(v2, e) {T: float32} -> float32[1, 1, 3]
+         r2 = Rsqrt(b2) {T: float32} -> float32[1, 1, 3]
+         c2 = Mul(m2, n) {T: float32} -> float32[1, 1, 3]
+         t2 = AddV2(s2, c2) {T: float32} -> float32[1, 1, 3]
+         u2 = Mul(t2, g2) {T: float32} -> float32[1, 1, 3]
+         q2 = RsqrtGrad(r2, u2) {T: float32} -> float32[1, 1, 3]
+         o2 = Custom(x2, m2, v2, t2, r2, q2)",
+        &expect![[r#"
+            preserve o1, o2
+            x = Placeholder -> float32[8, 5, 3]
+            w = Placeholder -> float32[8, 5, 3]
+            g1 = Placeholder -> float32[1, 1, 3]
+            x1 = Tanh(x) {T: float32} -> float32[8, 5, 3]
+            o1 = Custom(x1, sw/moments, sw/moments:1, sw/moments:3, sw/moments:4, sw/moments:5)
+            g2 = Placeholder -> float32[1, 1, 3]
+            x2 = Tanh(x1) {T: float32} -> float32[8, 5, 3]
+            o2 = Custom(x2, s2/moments, s2/moments:1, s2/moments:2, s2/moments:3, s2/moments:4)
+            s2/moments = _WgpuFusedReduce(x2, w, sw/moments:2, g2) {
+                T_extra: [float32, float32],
+                T_in: [float32, float32],
+                T_out: [float32, float32, float32, float32, float32],
+                axes: [0, 1],
+                constants: [],
+                epilogue:
+                    "x: float32, float32, float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = Mul<float32>(x0, x3); "
+                    "s1 = AddV2<float32>(x2, s0); "
+                    "s2 = AddV2<float32>(x1, c0); "
+                    "s3 = Rsqrt<float32>(s2); "
+                    "s4 = Mul<float32>(s1, x4); "
+                    "s5 = RsqrtGrad<float32>(s3, s4); "
+                    "return x0, x1, s1, s3, s5",
+                epilogue_constants: [0.001],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Mul<float32>(x0, x1); "
+                    "return x0, s0",
+                keep_dims: true,
+                reductions: "Moments,Sum",
+                whole: false,
+            } -> float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3]
+            sw/moments = _WgpuFusedReduce(x1, w, g1) {
+                T_extra: [float32],
+                T_in: [float32, float32],
+                T_out: [float32, float32, float32, float32, float32, float32],
+                axes: [0, 1],
+                constants: [],
+                epilogue:
+                    "x: float32, float32, float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = Neg<float32>(x3); "
+                    "s1 = Mul<float32>(x0, s0); "
+                    "s2 = AddV2<float32>(x2, s1); "
+                    "s3 = AddV2<float32>(x1, c0); "
+                    "s4 = Rsqrt<float32>(s3); "
+                    "s5 = Mul<float32>(s2, x4); "
+                    "s6 = RsqrtGrad<float32>(s4, s5); "
+                    "return x0, x1, s0, s2, s4, s6",
+                epilogue_constants: [0.001],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Mul<float32>(x0, x1); "
+                    "return x0, s0, x1",
+                keep_dims: true,
+                reductions: "Moments,Sum,Sum",
+                whole: false,
+            } -> float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3]
+        "#]],
+    );
+}
+
+/// The reductions of each fused node. Four reductions read a tensor of `rows` rows, and an `Exp`
+/// follows each of them.
+fn reductions_of_one_tensor(rows: usize) -> Vec<String> {
+    let mut text = format!(
+        "preserve out
+         x = Placeholder -> float32[{rows}, 3]
+         a = Const {{value: tensor int32[1] [0]}} -> int32[1]\n"
+    );
+    for op in ["Sum", "Mean", "Max", "Min"] {
+        text += &format!("{op} = {op}(x, a) {{T: float32, keep_dims: true}} -> float32[1, 3]\n");
+        text += &format!("e{op} = Exp({op}) {{T: float32}} -> float32[1, 3]\n");
+    }
+    text += "out = Custom(Sum, eSum, Mean, eMean, Max, eMax, Min, eMin)";
+    let text = after("reduce", &text);
+    let names = text.split("reductions: \"").skip(1).filter_map(|rest| rest.split('"').next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn reductions_share_a_pass_if_that_saves_more_than_the_nodes_behind_them() {
+    // One node writes six results: three reductions and what follows them.
+    let small = reductions_of_one_tensor(8);
+    assert_eq!(small.iter().map(|names| names.split(',').count()).sum::<usize>(), 4, "{small:?}");
+    assert_eq!(small.len(), 2, "{small:?}");
+    assert_eq!(reductions_of_one_tensor(1 << 20).len(), 1);
+}
+
+#[test]
 fn the_gradient_of_a_normalization_is_one_node() {
     // `scale` follows from `gamma` and `inverse`, which are read anyway.
     check(

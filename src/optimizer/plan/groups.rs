@@ -105,6 +105,12 @@ pub trait Sibling {
     fn inputs(&self) -> &[Output];
 }
 
+/// What two siblings save as one node: a dispatch, and the tensors that both read.
+pub fn together<T: Sibling>(graph: &Graph, a: &T, b: &T) -> Nanos {
+    let both = a.inputs().iter().filter(|tensor| b.inputs().contains(tensor));
+    both.map(|tensor| transfer(graph.info(*tensor))).fold(LAUNCH, Nanos::saturating_add)
+}
+
 /// Items with the question whether one node computes two of them.
 struct Siblings<'g, T, F> {
     pass: &'static str,
@@ -113,8 +119,8 @@ struct Siblings<'g, T, F> {
     with: F,
 }
 
-/// Fuses pairs of siblings in the order of what they save: a dispatch, and the tensors that both
-/// read. `with` tells what computes both, or the reason why nothing does.
+/// Fuses pairs of siblings in the order of what they save. `with` tells what computes both, or the
+/// reason why nothing does.
 pub fn join<T: Sibling>(
     pass: &'static str,
     graph: &Graph,
@@ -141,10 +147,8 @@ impl<T: Sibling, F: Fn(&T, &T) -> Result<T, Refusal>> Fusions for Siblings<'_, T
     }
 
     fn saving(&self, pair: [usize; 2]) -> Option<Saving> {
-        let [a, b] = self.groups.pair(pair)?.map(T::inputs);
-        let both = a.iter().filter(|tensor| b.contains(tensor));
-        let read = both.map(|tensor| transfer(self.graph.info(*tensor)));
-        Some(read.fold(LAUNCH, Nanos::saturating_add).into())
+        let [a, b] = self.groups.pair(pair)?;
+        Some(together(self.graph, a, b).into())
     }
 
     fn fuse(&mut self, pair: [usize; 2]) -> Result<bool, Refusal> {

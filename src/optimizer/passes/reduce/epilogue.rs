@@ -35,13 +35,18 @@ pub struct EpilogueNodes {
     reshapes: Vec<Option<NodeId>>,
 }
 
-/// The place at which an epilogue is searched.
-pub struct Search<'g> {
+/// A graph, with what the searches for all epilogues need.
+pub struct Scene<'g> {
     pub graph: &'g Graph,
     /// The conditions under which nodes run.
     pub branches: &'g Branches,
     /// Nodes that only updates of variables read.
     pub updates: &'g FxHashSet<NodeId>,
+}
+
+/// The place at which an epilogue is searched.
+pub struct Search<'g> {
+    pub scene: &'g Scene<'g>,
     /// The weight of the reduced values.
     pub reduced: u32,
     /// The reductions' results, with their types.
@@ -90,13 +95,14 @@ impl Search<'_> {
     pub fn find(&self) -> Option<EpilogueNodes> {
         self.kept.shape.as_ref()?;
         let mut nodes = self.followers();
-        while nodes.iter().any(|id| !is_view(self.graph.node(*id))) {
+        while nodes.iter().any(|id| !is_view(self.scene.graph.node(*id))) {
             let fitting = self.draft(&nodes).and_then(|found| found.fits().map(|()| found));
             let refusal = match fitting {
                 Ok(epilogue) => return Some(epilogue),
                 Err(refusal) => refusal,
             };
-            let uses = |user: NodeId, used: NodeId| self.graph.used(user).any(|id| id == used);
+            let uses =
+                |user: NodeId, used: NodeId| self.scene.graph.used(user).any(|id| id == used);
             let is_leaf = |at: &usize| nodes.iter().all(|user| !uses(*user, nodes[*at]));
             let without =
                 |at: usize| nodes.iter().copied().filter(|id| *id != nodes[at]).collect::<Vec<_>>();
@@ -105,15 +111,16 @@ impl Search<'_> {
             };
             let leaf = (0..nodes.len()).rev().filter(is_leaf).min_by_key(|at| size(*at))?;
             let left = nodes.remove(leaf);
-            self.graph.refuse("reduce", [left, self.region[0]], refusal);
+            self.scene.graph.refuse("reduce", [left, self.region[0]], refusal);
         }
         None
     }
 
     /// All nodes after the results that could be computed with them, in order.
     fn followers(&self) -> Vec<NodeId> {
-        let place = |id: NodeId| self.graph.place(id).map(|place| (place, id));
-        let readers = |output: Output| self.graph.readers(output).filter_map(|(id, _)| place(id));
+        let place = |id: NodeId| self.scene.graph.place(id).map(|place| (place, id));
+        let readers =
+            |output: Output| self.scene.graph.readers(output).filter_map(|(id, _)| place(id));
         let mut ahead: BTreeSet<(u64, NodeId)> =
             self.results.iter().flat_map(|(r, _)| readers(*r)).collect();
         let mut inside: FxHashSet<NodeId> = self.region.iter().copied().collect();
@@ -124,7 +131,7 @@ impl Search<'_> {
             }
             if !inside.contains(&id)
                 && let legal = self.follows(id, &inside)
-                && self.graph.ask("reduce", [id, self.region[0]], legal).is_some()
+                && self.scene.graph.ask("reduce", [id, self.region[0]], legal).is_some()
             {
                 found.push(id);
                 inside.insert(id);
@@ -137,17 +144,17 @@ impl Search<'_> {
     /// Checks that a node computes elements of the results' shape from values inside and from
     /// tensors that can be read with them.
     fn follows(&self, id: NodeId, inside: &FxHashSet<NodeId>) -> Legal {
-        let graph = self.graph;
+        let graph = self.scene.graph;
         let node = graph.node(id);
         let output = Output { node: id, port: 0 };
         let root = self.region[0];
         graph.may_join(id, root)?;
-        self.branches.run_together(id, root)?;
+        self.scene.branches.run_together(id, root)?;
         follower(graph, id)?;
         check(same_elements(graph.info(output), self.kept), Refusal::OtherShape)?;
         // Its update does it in place, and a value that nothing reads is dropped.
         let is_needed = is_view(node) || graph.readers_in_any_order(output).next().is_some();
-        check(is_needed && !self.updates.contains(&id), Refusal::Alone)?;
+        check(is_needed && !self.scene.updates.contains(&id), Refusal::Alone)?;
         let known = |input: &Output| {
             if !inside.contains(&input.node) {
                 return self.is_operand(*input);
@@ -169,12 +176,12 @@ impl Search<'_> {
     }
 
     fn is_operand(&self, tensor: Output) -> bool {
-        let info = self.graph.info(tensor);
+        let info = self.scene.graph.info(tensor);
         info.is_single() || same_elements(info, self.kept)
     }
 
     fn draft(&self, nodes: &[NodeId]) -> Result<EpilogueNodes, Refusal> {
-        let graph = self.graph;
+        let graph = self.scene.graph;
         let read_by = |output: Output, by: &dyn Fn(NodeId) -> bool| {
             graph.readers_in_any_order(output).any(|(reader, _)| by(reader))
         };
@@ -218,7 +225,7 @@ impl Search<'_> {
     fn dtype(&self, tensor: Output) -> Option<DType> {
         let result =
             self.results.iter().find(|(result, _)| *result == tensor).map(|(_, dtype)| *dtype);
-        result.or_else(|| match follower(self.graph, tensor.node).ok()? {
+        result.or_else(|| match follower(self.scene.graph, tensor.node).ok()? {
             Element::Call(scalar) => Some(scalar.call.output()),
             Element::Same => None,
         })
@@ -226,7 +233,7 @@ impl Search<'_> {
 
     /// Whether a node's value follows from operands that `values` has without it.
     fn follows_from(&self, id: NodeId, values: &Translation) -> bool {
-        let graph = self.graph;
+        let graph = self.scene.graph;
         let inputs = graph.node(id).inputs();
         let small = |input: &Output| number(graph, *input).is_some();
         let called = matches!(follower(graph, id), Ok(Element::Call(_)));
@@ -241,7 +248,7 @@ impl Search<'_> {
     /// is no such node.
     #[expect(clippy::option_option, reason = "two different ways of having no node")]
     fn reshape(&self, output: Output, nodes: &[NodeId]) -> Option<Option<NodeId>> {
-        let graph = self.graph;
+        let graph = self.scene.graph;
         let wanted = graph.info(output);
         if wanted.same_shape(self.kept) || self.results.iter().any(|(result, _)| *result == output)
         {

@@ -26,12 +26,12 @@ use crate::kernels::fused::reduce::{MAX_INPUTS, MAX_OUTPUTS, MAX_PLANES, MOMENTS
 use crate::optimizer::branches::Branches;
 use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
-use crate::optimizer::legality::check;
+use crate::optimizer::legality::{Legal, check};
 use crate::optimizer::meaning::Scalar;
 use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 
-use epilogue::{EpilogueNodes, Search};
+use epilogue::{EpilogueNodes, Scene, Search};
 use roots::{ReducedAxes, Root, moments, reduction};
 use values::{Element, Translation, Values, elementwise};
 
@@ -57,11 +57,12 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
     }
     let updates = epilogue::updates(graph, &order);
-    // The last ones come first: nodes after them may read values that the epilogue of an earlier
-    // region takes in.
-    for region in siblings::merged(graph, &branches, regions).into_iter().rev() {
-        let Ok(mut plan) = region.plan(graph) else { continue };
-        plan.epilogue = region.epilogue(graph, &plan, &updates, &branches);
+    let regions = Scene { graph, branches: &branches, updates: &updates }.merged(regions);
+    for region in regions {
+        let scene = Scene { graph, branches: &branches, updates: &updates };
+        let Ok(plan) = region.plan(graph).map(|plan| region.with_epilogue(&scene, plan)) else {
+            continue;
+        };
         if plan.is_worth_it() {
             region.replace(graph, plan);
         }
@@ -94,11 +95,6 @@ impl Replacement {
     const fn is_worth_it(&self) -> bool {
         self.members.len() > 1 || self.computes || self.epilogue.is_some()
     }
-
-    /// Whether no reduction can be added.
-    fn is_full(&self) -> bool {
-        self.states.planes() >= MAX_PLANES || self.states.types().len() >= MAX_OUTPUTS
-    }
 }
 
 impl Region {
@@ -110,8 +106,7 @@ impl Region {
         let names: Vec<&str> = self.roots.iter().map(|r| r.name).collect();
         let dtypes: Vec<_> = self.roots.iter().map(|r| r.dtype).collect();
         let states = States::new(&names.join(","), &dtypes).map_err(|_| Refusal::Operand)?;
-        let is_small = states.planes() <= MAX_PLANES && states.types().len() <= MAX_OUTPUTS;
-        check(is_small, Refusal::TooManyTensors)?;
+        holds(&[&states])?;
         let roots: FxHashSet<NodeId> =
             self.roots.iter().flat_map(|r| r.nodes.iter().copied()).collect();
         let wanted: Vec<_> = self.roots.iter().map(|r| (r.tensor(graph), r.dtype)).collect();
@@ -150,23 +145,17 @@ impl Region {
         Ok(Replacement { members, computes, states, values, epilogue: None })
     }
 
-    /// The nodes that follow the region and can be computed with it.
-    fn epilogue(
-        &self,
-        graph: &Graph,
-        plan: &Replacement,
-        updates: &FxHashSet<NodeId>,
-        branches: &Branches,
-    ) -> Option<EpilogueNodes> {
+    /// The node with the nodes that follow the region and can be computed with it.
+    fn with_epilogue(&self, scene: &Scene, plan: Replacement) -> Replacement {
         // All results of an epilogue must have the same shape.
         if self.squeezed().next().is_some() {
-            return None;
+            return plan;
         }
         let results: Vec<_> = self.results().into_iter().zip(plan.states.types()).collect();
-        let kept = graph.info(results[results.len() - 1].0);
+        let kept = scene.graph.info(results[results.len() - 1].0);
         let reduced = cost::expression(&plan.values.draft.expression);
-        Search { graph, branches, updates, reduced, results: &results, region: &plan.members, kept }
-            .find()
+        let search = Search { scene, reduced, results: &results, region: &plan.members, kept };
+        Replacement { epilogue: search.find(), ..plan }
     }
 
     /// The results of the reductions.
@@ -304,6 +293,13 @@ impl Region {
             graph.set_input(reader, index, Output { node, port: 0 });
         }
     }
+}
+
+/// Checks that one node may hold all these states and give their results.
+fn holds(states: &[&States]) -> Legal {
+    let planes: usize = states.iter().map(|states| states.planes()).sum();
+    let results: usize = states.iter().map(|states| states.types().len()).sum();
+    check(planes <= MAX_PLANES && results <= MAX_OUTPUTS, Refusal::TooManyTensors)
 }
 
 /// The nodes of `inside` that only `roots` and such nodes read.

@@ -1,21 +1,24 @@
-//! Reductions that share a pass. They run over the same axes of one shape, and read a common tensor
-//! or tensors that one node makes.
+//! Reductions over the same axes of the same shape that share a pass: those that read a common
+//! tensor, or tensors that one node makes. The pairs that save most come first.
+
+use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
+use super::epilogue::Scene;
 use super::roots::ReducedAxes;
-use super::{Region, Replacement};
-use crate::optimizer::branches::Branches;
+use super::{Region, Replacement, holds};
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::legality::check;
 use crate::optimizer::meaning::is_view;
+use crate::optimizer::plan::cost::{LAUNCH, Nanos};
+use crate::optimizer::plan::groups::{Sibling, join, pairs, together};
 use crate::optimizer::refusal::Refusal;
 
 /// The largest number of reshapes between a reduction and the node that makes its input.
 const MAX_VIEWS: usize = 4;
-/// The largest number of regions of one tensor to which a reduction is tried to be added: the last
-/// ones. So time stays linear.
-const MAX_OPEN: usize = 32;
+/// The largest number of reductions of one tensor with which a reduction is tried: the last ones.
+const MAX_NEAR: usize = 16;
 
 /// The node that makes a tensor's elements, before reshapes. The gradients of repeated heads, for
 /// instance, are summed after a reshape.
@@ -31,76 +34,99 @@ fn maker(graph: &Graph, tensor: Output) -> NodeId {
     id
 }
 
-/// Joins regions that can share a pass and read a common tensor, or outputs of one node.
-pub fn merged(graph: &Graph, branches: &Branches, regions: Vec<Region>) -> Vec<Region> {
-    // Each region, with the nodes that it takes in.
-    let mut all: Vec<(Region, Vec<NodeId>)> = Vec::new();
-    let mut full: Vec<bool> = Vec::new();
-    let mut numbers: FxHashMap<ReducedAxes, usize> = FxHashMap::default();
-    // The regions to which further reductions may be added, by axes and by the nodes that they
-    // read.
-    let mut open: FxHashMap<(usize, NodeId), Vec<usize>> = FxHashMap::default();
-    for region in regions {
-        let Ok(plan) = region.plan(graph) else { continue };
-        let count = numbers.len();
-        let same = ReducedAxes { keep_dims: false, ..region.over.clone() };
-        let number = *numbers.entry(same).or_insert(count);
-        let mut near: Vec<usize> = Vec::new();
-        for input in &plan.values.inputs {
-            if let Some(regions) = open.get_mut(&(number, maker(graph, *input))) {
-                regions.retain(|at| !full[*at]);
-                near.extend(&*regions);
-            }
-        }
-        near.sort_unstable();
-        near.dedup();
-        let joined = near.into_iter().find_map(|at| {
-            let (other, members) = &all[at];
-            let pair = [other, &region].map(|region| region.roots[0].nodes[0]);
-            let joined = join(graph, branches, [(other, members), (&region, &plan.members)]);
-            graph.ask("reduce", pair, joined).map(|(both, joined)| (at, both, joined))
-        });
-        let (at, region, plan) = joined.unwrap_or((all.len(), region, plan));
-        let is_full = plan.is_full();
-        for input in plan.values.inputs {
-            let regions = open.entry((number, maker(graph, input))).or_default();
-            if !regions.contains(&at) {
-                regions.push(at);
-            }
-            if regions.len() > MAX_OPEN {
-                regions.remove(0);
-            }
-        }
-        let found = (region, plan.members);
-        if at == all.len() {
-            all.push(found);
-            full.push(is_full);
-        } else {
-            (all[at], full[at]) = (found, is_full);
-        }
-    }
-    all.into_iter().map(|(region, _)| region).collect()
+/// A region, and the node that can replace it.
+struct Planned {
+    region: Region,
+    plan: Replacement,
 }
 
-/// Two regions in one pass, given with the nodes that each takes in.
-///
-/// # Errors
-/// The reason why they stay apart.
-fn join(
-    graph: &Graph,
-    branches: &Branches,
-    [(a, of_a), (b, of_b)]: [(&Region, &Vec<NodeId>); 2],
-) -> Result<(Region, Replacement), Refusal> {
-    branches.run_together(a.roots[0].nodes[0], b.roots[0].nodes[0])?;
-    check(a.space.same_shape(&b.space), Refusal::OtherShape)?;
-    let keep_dims = a.over.keep_dims || b.over.keep_dims;
-    let both = Region {
-        roots: [&a.roots[..], &b.roots].concat(),
-        over: ReducedAxes { keep_dims, ..a.over.clone() },
-        space: a.space.clone(),
-    };
-    let plan = both.plan(graph)?;
-    // Values that one of the two computes must not be stored for both.
-    let takes = |id: &NodeId| plan.members.binary_search(id).is_ok();
-    check(of_a.iter().chain(of_b).all(takes), Refusal::ReadElsewhere).map(|()| (both, plan))
+impl Sibling for Planned {
+    fn node(&self) -> NodeId {
+        self.region.roots[0].nodes[0]
+    }
+
+    fn inputs(&self) -> &[Output] {
+        &self.plan.values.inputs
+    }
+}
+
+impl Planned {
+    /// The nodes that its epilogue computes.
+    fn followers(&self) -> &[NodeId] {
+        self.plan.epilogue.as_ref().map_or(&[], |epilogue| &epilogue.members)
+    }
+}
+
+impl Scene<'_> {
+    /// Joins regions that can share a pass and read a common tensor, or outputs of one node. Pairs
+    /// whose node also computes all that follows the two come first.
+    ///
+    /// The regions come in the order in which they must take in what follows them: the
+    /// region that the fewest nodes follow comes first, because the other ones could take in more
+    /// than is theirs. Among equal ones the last comes first: nodes after it may read values that
+    /// the epilogue of an earlier region takes in.
+    pub fn merged(&self, regions: Vec<Region>) -> Vec<Region> {
+        let planned = regions.into_iter().filter_map(|region| {
+            let plan = region.plan(self.graph).ok()?;
+            Some(Planned { plan: region.with_epilogue(self, plan), region })
+        });
+        let loses = Cell::new(false);
+        let mut joined = self.joined(planned.collect(), |lost, _| {
+            loses.set(loses.get() || lost > 0);
+            lost == 0
+        });
+        if loses.get() {
+            joined = self.joined(joined, |lost, saved| lost < saved);
+        }
+        joined.reverse();
+        joined.sort_by_key(|planned| planned.followers().len());
+        joined.into_iter().map(|planned| planned.region).collect()
+    }
+
+    /// Joins the pairs for which `accepts` says yes to the time that is lost and the time saved.
+    fn joined(&self, items: Vec<Planned>, accepts: impl Fn(Nanos, Nanos) -> bool) -> Vec<Planned> {
+        let mut numbers: FxHashMap<ReducedAxes, usize> = FxHashMap::default();
+        let mut keys: Vec<(usize, (usize, NodeId))> = Vec::new();
+        for (at, item) in items.iter().enumerate() {
+            let count = numbers.len();
+            let same = ReducedAxes { keep_dims: false, ..item.region.over.clone() };
+            let number = *numbers.entry(same).or_insert(count);
+            let makers = item.inputs().iter().map(|input| maker(self.graph, *input));
+            keys.extend(makers.map(|maker| (at, (number, maker))));
+        }
+        let with = |a: &Planned, b: &Planned| self.both(a, b, &accepts);
+        join("reduce", self.graph, items, &pairs(keys, MAX_NEAR), with)
+    }
+
+    /// Both regions in one pass.
+    ///
+    /// # Errors
+    /// The reason why they stay apart.
+    fn both(
+        &self,
+        a: &Planned,
+        b: &Planned,
+        accepts: impl Fn(Nanos, Nanos) -> bool,
+    ) -> Result<Planned, Refusal> {
+        holds(&[&a.plan.states, &b.plan.states])?;
+        self.branches.run_together(a.node(), b.node())?;
+        check(a.region.space.same_shape(&b.region.space), Refusal::OtherShape)?;
+        let keep_dims = a.region.over.keep_dims || b.region.over.keep_dims;
+        let region = Region {
+            roots: [&a.region.roots[..], &b.region.roots].concat(),
+            over: ReducedAxes { keep_dims, ..a.region.over.clone() },
+            space: a.region.space.clone(),
+        };
+        let plan = region.plan(self.graph)?;
+        // Values that one of the two computes must not be stored for both.
+        let takes = |id: &NodeId| plan.members.binary_search(id).is_ok();
+        check(a.plan.members.iter().chain(&b.plan.members).all(takes), Refusal::ReadElsewhere)?;
+        let both = Planned { plan: region.with_epilogue(self, plan), region };
+        // What follows one of the two takes another dispatch if the node of both has too many
+        // tensors to compute it.
+        let follows = |id: &NodeId| both.followers().contains(id);
+        let loses = |part: &&&Planned| !part.followers().iter().all(follows);
+        let lost = [a, b].iter().filter(loses).count() as Nanos * LAUNCH;
+        check(accepts(lost, together(self.graph, a, b)), Refusal::TooManyTensors).map(|()| both)
+    }
 }

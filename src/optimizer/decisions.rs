@@ -44,10 +44,11 @@ fn decision(graph: &Graph, id: NodeId) -> Option<Decision> {
         Meaning::Bias(_) | Meaning::Product | Meaning::Repeat | Meaning::View => None,
     };
     let own = own.or_else(|| graph.is_preserved(id).then_some(Refusal::Preserved));
-    if own.is_some() {
+    let apart = journal.apart(node.name());
+    // Some passes know ops that no fused op computes with all neighbours.
+    if own.is_some_and(|own| own != Refusal::NoFunction || apart.is_none()) {
         return Some(whole(own));
     }
-    let apart = journal.apart(node.name());
     Some(Decision {
         id,
         replaced,
@@ -130,5 +131,18 @@ mod tests {
             out = Custom(m)";
         let shape = |neighbour: &str| (Refusal::OtherShape, "reduce", neighbour.to_owned());
         assert_eq!((apart(text, "s"), apart(text, "m")), (shape("m"), shape("s")));
+    }
+
+    #[test]
+    fn an_einsum_of_quantized_weights_tells_why_it_does_not_decode_them() {
+        let text = "preserve out
+            x = Placeholder -> float32[8, 2, 3]
+            q = Placeholder -> int8[8, 6]
+            s = Placeholder -> float32[6]
+            c = Cast(q) {SrcT: int8, DstT: float32} -> float32[8, 6]
+            m = Mul(c, s) {T: float32} -> float32[8, 6]
+            e = Einsum(x, m) {T: float32, N: 2, equation: \"dbt,dn->btn\"} -> float32[2, 3, 6]
+            out = Custom(e)";
+        assert_eq!(apart(text, "e"), (Refusal::Operand, "quantized", "m".to_owned()));
     }
 }

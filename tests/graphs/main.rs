@@ -38,6 +38,7 @@ use tensorflow_wgpu::Error;
 use tensorflow_wgpu::optimizer::decisions::decisions;
 use tensorflow_wgpu::optimizer::graph::{Graph, Output};
 use tensorflow_wgpu::optimizer::passes::{self, Pass};
+use tensorflow_wgpu::optimizer::refusal::Refusal;
 use tensorflow_wgpu::optimizer::verify::Verifier;
 
 /// Runs the pass `name` on a graph in text and compares the result ([`result`]).
@@ -94,6 +95,15 @@ fn refuse(name: &str, text: &str) {
     let before = graph.to_text();
     (pass.run)(&mut graph).unwrap();
     assert_eq!(graph.to_text(), before, "{name} changed what it should leave alone");
+}
+
+/// Why the pass `name` kept a node apart from a neighbour.
+fn reason(name: &str, text: &str, node: &str) -> Option<Refusal> {
+    let pass = passes::find(name).expect("the pass exists");
+    let mut graph = Graph::from_text(text).unwrap();
+    graph.keep_journal();
+    (pass.run)(&mut graph).unwrap();
+    graph.journal()?.apart(node).map(|apart| apart.refusal)
 }
 
 #[test]

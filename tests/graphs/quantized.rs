@@ -1,8 +1,9 @@
 //! Products with quantized weights.
 
 use expect_test::expect;
+use tensorflow_wgpu::optimizer::refusal::Refusal;
 
-use super::{after, check, refuse};
+use super::{after, check, reason, refuse};
 
 /// The codes of int4 `q`, whose bytes `packed` hold two columns each, as Keras unpacks them.
 const UNPACKED: &str = "perm = Const {dtype: int32, value: tensor int32[2] [1, 0]} -> int32[2]
@@ -248,6 +249,7 @@ fn rows_are_taken_before_they_are_unpacked() {
     );
     // A row that ends within a byte.
     refuse("quantized", &lookup(UNPACKED));
+    assert_eq!(reason("quantized", &lookup(UNPACKED), "y"), Some(Refusal::Operand));
 }
 
 /// The weights of a product with an epilogue, which are bytes.

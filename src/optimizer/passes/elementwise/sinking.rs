@@ -8,8 +8,10 @@
 use rustc_hash::FxHashSet;
 
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::legality::check;
 use crate::optimizer::meaning::{Engine, SameShapes, is_view, scalar};
 use crate::optimizer::passes::reshape::again;
+use crate::optimizer::refusal::Refusal;
 
 /// The largest number of a reshape's readers that are considered.
 const MAX_USERS: usize = 16;
@@ -26,10 +28,22 @@ pub fn run(graph: &mut Graph) {
         order.iter().copied().filter(is_scalar).collect()
     };
     for id in order.iter().copied().filter(|id| elementwise.contains(id)) {
-        if let Some(moved) = Moved::find(graph, &elementwise, id) {
-            moved.apply(graph, id);
+        match Moved::find(graph, &elementwise, id) {
+            Ok(moved) => moved.apply(graph, id),
+            Err(refusal) => {
+                let inputs = graph.node(id).inputs().iter().map(|input| input.node);
+                for view in inputs.filter(|input| parts(graph, &elementwise, *input)) {
+                    graph.refuse("elementwise", [id, view], refusal);
+                }
+            }
         }
     }
+}
+
+/// Whether a node changes the shape of what an elementwise node makes.
+fn parts(graph: &Graph, elementwise: &FxHashSet<NodeId>, id: NodeId) -> bool {
+    let node = graph.node(id);
+    is_view(node) && node.inputs().first().is_some_and(|made| elementwise.contains(&made.node))
 }
 
 /// The new place of a node.
@@ -41,10 +55,10 @@ struct Moved {
 }
 
 impl Moved {
-    fn find(graph: &Graph, elementwise: &FxHashSet<NodeId>, id: NodeId) -> Option<Self> {
+    fn find(graph: &Graph, elementwise: &FxHashSet<NodeId>, id: NodeId) -> Result<Self, Refusal> {
         let node = graph.node(id);
         let output = Output { node: id, port: 0 };
-        graph.may_move_freely(id).ok()?;
+        graph.may_move_freely(id)?;
         let mut inputs = Vec::new();
         let mut view = None;
         let mut computed = false;
@@ -57,14 +71,12 @@ impl Moved {
             let first = *view.get_or_insert((input.node, source));
             let alike = graph.info(source).same_shape(graph.info(first.1))
                 && graph.info(*input).same_shape(graph.info(output));
-            if !alike {
-                return None;
-            }
+            check(alike, Refusal::OtherShape)?;
             computed |= elementwise.contains(&source.node) && source.port == 0;
             inputs.push(source);
         }
-        let (view, _) = view.filter(|_| computed)?;
-        Some(Self { inputs, view })
+        let (view, _) = view.filter(|_| computed).ok_or(Refusal::Alone)?;
+        Ok(Self { inputs, view })
     }
 
     fn apply(self, graph: &mut Graph, id: NodeId) {
@@ -93,12 +105,34 @@ impl Moved {
 }
 
 /// The tensor that `view` reshapes, if its node is on the device of `reader` and does nothing else.
-fn source(graph: &Graph, view: Output, reader: NodeId) -> Option<Output> {
+fn source(graph: &Graph, view: Output, reader: NodeId) -> Result<Output, Refusal> {
     let node = graph.node(view.node);
-    let plain = is_view(node)
-        && graph.share_device(view.node, reader).is_ok()
-        && graph.is_alone(view.node)
-        && graph.users(view.node).len() <= MAX_USERS;
-    let source = *node.inputs().first().filter(|_| plain)?;
-    (graph.info(source).shape.is_some() && graph.info(view).shape.is_some()).then_some(source)
+    let source = *node.inputs().first().filter(|_| is_view(node)).ok_or(Refusal::OtherShape)?;
+    graph.share_device(view.node, reader)?;
+    check(graph.is_alone(view.node), Refusal::OtherConditions)?;
+    check(graph.users(view.node).len() <= MAX_USERS, Refusal::ReadElsewhere)?;
+    let known = [source, view].iter().all(|tensor| graph.info(*tensor).shape.is_some());
+    check(known, Refusal::OtherShape).map(|()| source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_tells_why_it_stays_behind_a_change_of_shape() {
+        let text = "preserve b
+            x = Placeholder -> float32[2, 6]
+            y = Placeholder -> float32[3, 4]
+            s = Const {value: tensor int32[2] [3, 4]} -> int32[2]
+            a = Exp(x) {T: float32} -> float32[2, 6]
+            r = Reshape(a, s) {T: float32, Tshape: int32} -> float32[3, 4]
+            c = Mul(r, y) {T: float32} -> float32[3, 4]
+            b = Custom(c)";
+        let mut graph = Graph::from_text(text).unwrap();
+        graph.keep_journal();
+        run(&mut graph);
+        let apart = graph.journal().unwrap().apart("c").unwrap();
+        assert_eq!((&*apart.neighbour, apart.refusal), ("r", Refusal::OtherShape));
+    }
 }

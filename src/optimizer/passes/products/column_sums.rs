@@ -15,7 +15,9 @@ use crate::kernels::fused::reduce::OP as REDUCE;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
+use crate::optimizer::legality::check;
 use crate::optimizer::passes::reshape::give_extents;
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
 /// The largest number of changes of shape between a tensor and its reader.
@@ -49,15 +51,15 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             && let Some(products) = Products::of(graph, id)
             && let key = (sorted(&products.rights), products.columns)
             && let Some(sums) = known.get(&key)
-            && sums.dtype == products.dtype
             && let pair = [id, sums.node]
-            && let legal = graph
-                .share_device(sums.node, id)
+            && let legal = check(sums.dtype == products.dtype, Refusal::Operand)
+                .and_then(|()| graph.share_device(sums.node, id))
                 .and_then(|()| branches.run_together(id, sums.node))
                 .and_then(|()| graph.are_siblings(&pair))
-            && graph.ask("biases", pair, legal).is_some()
+                .and_then(|()| Ports::of(graph, &products, sums))
+            && let Some(ports) = graph.ask("biases", pair, legal)
         {
-            replace(graph, products, sums);
+            replace(graph, products, sums, ports);
             known.remove(&key);
         }
     }
@@ -200,21 +202,41 @@ impl Products {
     }
 }
 
-fn replace(graph: &mut Graph, products: Products, sums: &ColumnSums) {
-    let Products { node: product, dtype, rights, columns, op, attrs } = products;
-    let (node, count) = (graph.node(product), rights.len());
-    let place = |of: &Output| rights.iter().position(|right| right == of);
-    let Some(places) = sums.of.iter().map(place).collect::<Option<Vec<usize>>>() else { return };
-    let of = |node: NodeId, port: usize| Output { node, port: port as u32 };
-    // The extents of the sums that their readers expect.
-    let dims = |port: usize| -> Option<Vec<usize>> {
-        let shape = graph.info(of(sums.node, port)).shape.as_ref()?;
-        shape.iter().map(|d| d.known()).collect()
-    };
-    let Some(wanted) = (0..count).map(dims).collect::<Option<Vec<_>>>() else { return };
-    if wanted.iter().any(|dims| dims.iter().product::<usize>() != columns) {
-        return;
+const fn of(node: NodeId, port: usize) -> Output {
+    Output { node, port: port as u32 }
+}
+
+/// The sums of a node that computes them with products.
+struct Ports {
+    /// For each sum, the right operand whose columns it sums.
+    places: Vec<usize>,
+    /// The extents of each sum that its readers expect.
+    wanted: Vec<Vec<usize>>,
+}
+
+impl Ports {
+    /// The ports for these products and sums.
+    ///
+    /// # Errors
+    /// The reason why no node computes both.
+    fn of(graph: &Graph, products: &Products, sums: &ColumnSums) -> Result<Self, Refusal> {
+        let Products { rights, columns, .. } = products;
+        let place = |of: &Output| rights.iter().position(|right| right == of);
+        let places = sums.of.iter().map(place).collect::<Option<Vec<usize>>>();
+        let dims = |port: usize| {
+            let dims = graph.info(of(sums.node, port)).dims();
+            dims.filter(|dims| dims.iter().product::<usize>() == *columns)
+        };
+        let wanted = (0..rights.len()).map(dims).collect::<Option<Vec<_>>>();
+        let (places, wanted) = places.zip(wanted).ok_or(Refusal::OtherShape)?;
+        Ok(Self { places, wanted })
     }
+}
+
+fn replace(graph: &mut Graph, products: Products, sums: &ColumnSums, ports: Ports) {
+    let Products { node: product, dtype, rights, columns, op, attrs } = products;
+    let Ports { places, wanted } = ports;
+    let (node, count) = (graph.node(product), rights.len());
     let vector: Shape = [Dim::Known(columns)].into_iter().collect();
     let vector = TensorInfo { dtype: Some(dtype), shape: Some(vector) };
     let output = node.dtype("T_out").unwrap_or(dtype);
@@ -237,5 +259,26 @@ fn replace(graph: &mut Graph, products: Products, sums: &ColumnSums) {
     let new = graph.replace_region(&[product, sums.node], new, &ports);
     for (dims, at) in wanted.iter().zip(places) {
         give_extents(graph, of(new, count + at), dims);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_tells_why_it_does_not_compute_the_sums() {
+        let text = "preserve out
+            x = Placeholder -> float32[8, 4]
+            dy = Placeholder -> float32[8, 3]
+            a = Const {value: tensor int32[1] [0]} -> int32[1]
+            p = MatMul(x, dy) {T: float32, transpose_a: true, transpose_b: false} -> float32[4, 3]
+            s = Sum(dy, a) {T: float32, Tidx: int32, keep_dims: false} -> float32[?]
+            out = Custom(p, s)";
+        let mut graph = Graph::from_text(text).unwrap();
+        graph.keep_journal();
+        run(&mut graph).unwrap();
+        let apart = graph.journal().unwrap().apart("p").unwrap();
+        assert_eq!((&*apart.neighbour, apart.refusal), ("s", Refusal::OtherShape));
     }
 }

@@ -3,7 +3,9 @@
 use crate::dtype::DType;
 use crate::kernels::fused::reduce::MOMENTS;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::legality::check;
 use crate::optimizer::meaning::{Axes, Fold};
+use crate::optimizer::refusal::Refusal;
 
 /// One reduction, or the mean and the variance of one tensor.
 #[derive(Debug, Clone)]
@@ -70,15 +72,17 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, ReducedAxes)> {
     let (variance, over) = reduction(graph, id)?;
     let only = |n: NodeId, reader: NodeId| {
         let inside = |user| user == reader;
-        graph.may_join(n, id).is_ok()
-            && graph.stays_inside(Output { node: n, port: 0 }, inside).is_ok()
+        let legal = graph.may_join(n, id);
+        let legal = legal.and_then(|()| graph.stays_inside(Output { node: n, port: 0 }, inside));
+        graph.ask("reduce", [id, n], legal).is_some()
     };
     if variance.name != "Mean" || !variance.dtype.is_float() {
         return None;
     }
     let mut nodes = vec![id];
     let mut squares = graph.node(id).inputs()[0].node;
-    if !only(squares, id) {
+    let is_square = matches!(graph.node(squares).op(), "Square" | "SquaredDifference");
+    if !is_square || !only(squares, id) {
         return None;
     }
     nodes.push(squares);
@@ -89,8 +93,6 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, ReducedAxes)> {
         }
         squares = difference;
         nodes.push(squares);
-    } else if graph.node(squares).op() != "SquaredDifference" {
-        return None;
     }
     let &[a, b] = graph.node(squares).inputs() else { return None };
     [(a, b), (b, a)].into_iter().find_map(|(x, mean)| {
@@ -107,9 +109,10 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, ReducedAxes)> {
         // unless one is not used.
         let alike = of_mean.keep_dims && (over.keep_dims || unread);
         let same = root.name == "Mean" && root.dtype == variance.dtype && root.tensor(graph) == x;
-        let together = of_mean.axes == over.axes && of_mean.device == over.device;
+        let legal = check(of_mean.axes == over.axes && alike, Refusal::OtherShape);
+        let legal = legal.and_then(|()| graph.share_device(mean, id));
         nodes.push(mean);
-        (alike && same && together).then(|| {
+        (same && graph.ask("reduce", [id, mean], legal).is_some()).then(|| {
             let root = Root {
                 name: MOMENTS,
                 nodes,
@@ -121,4 +124,24 @@ pub fn moments(graph: &Graph, id: NodeId) -> Option<(Root, ReducedAxes)> {
             (root, over.clone())
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variance_tells_why_it_is_apart_from_the_mean() {
+        let text = "x = Placeholder -> float32[4, 8]
+            rows = Const {value: tensor int32[] [1]} -> int32[]
+            columns = Const {value: tensor int32[] [0]} -> int32[]
+            m = Mean(x, columns) {T: float32, keep_dims: true} -> float32[1, 8]
+            d = SquaredDifference(x, m) {T: float32} -> float32[4, 8]
+            v = Mean(d, rows) {T: float32, keep_dims: true} -> float32[4, 1]";
+        let mut graph = Graph::from_text(text).unwrap();
+        graph.keep_journal();
+        assert!(moments(&graph, graph.find("v").unwrap()).is_none());
+        let apart = graph.journal().unwrap().apart("v").unwrap();
+        assert_eq!((&*apart.neighbour, apart.refusal), ("m", Refusal::OtherShape));
+    }
 }

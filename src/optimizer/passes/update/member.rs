@@ -5,12 +5,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::view::View;
 use crate::kernels::expression::Value;
-use crate::kernels::fused::cost::{self, BOUND};
+use crate::kernels::fused::cost;
 use crate::kernels::fused::update;
 use crate::optimizer::emit::Draft;
 use crate::optimizer::graph::{NodeId, Output};
 use crate::optimizer::history::Writer;
+use crate::optimizer::legality::check;
 use crate::optimizer::meaning::{Engine, Scalar, number};
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::variables::Variable;
 
 /// A part of a fused node, which replaces some nodes.
@@ -83,9 +85,9 @@ impl<'v, 'g> Builder<'v, 'g> {
     /// A builder for assignments in their order, all of which are candidates.
     pub fn new(view: &'v View<'g>, assigns: &'v [NodeId], own_scalars: bool) -> Option<Self> {
         let dims = view.dims(assigns[0])?;
-        let alike = assigns
-            .iter()
-            .all(|a| view.dims(*a).as_ref() == Some(&dims) && view.together(assigns[0], *a));
+        let alike = assigns.iter().all(|a| {
+            view.dims(*a).as_ref() == Some(&dims) && view.together(assigns[0], *a).is_ok()
+        });
         alike.then_some(Self {
             view,
             assigns,
@@ -105,6 +107,7 @@ impl<'v, 'g> Builder<'v, 'g> {
             if shared.is_empty() {
                 break;
             }
+            shared.iter().for_each(|id| self.refuse(*id, Refusal::ReadElsewhere));
             self.outside.extend(shared);
         }
         let reads: Vec<NodeId> = self
@@ -145,10 +148,23 @@ impl<'v, 'g> Builder<'v, 'g> {
             scalars: self.roles.scalars.clone(),
             draft,
         };
-        (update::fits(old, own, shared)
-            && cost::elementwise(cost::expression(&member.draft.expression)) <= BOUND
-            && types.iter().all(|t| Engine::Update.holds(*t)))
-        .then_some(member)
+        let legal = check(update::fits(old, own, shared), Refusal::TooManyTensors)
+            .and_then(|()| {
+                Refusal::check_size(cost::elementwise(cost::expression(&member.draft.expression)))
+            })
+            .and_then(|()| {
+                let other = types.iter().find(|dtype| !Engine::Update.holds(**dtype));
+                other.map_or(Ok(()), |dtype| Err(Refusal::Type(*dtype)))
+            });
+        if let Err(refusal) = legal {
+            self.calls().for_each(|id| self.refuse(id, refusal));
+        }
+        legal.ok().map(|()| member)
+    }
+
+    /// Writes down why the update does not compute a node.
+    fn refuse(&self, id: NodeId, refusal: Refusal) {
+        self.view.graph.refuse("update", [id, self.assigns[0]], refusal);
     }
 
     fn calls(&self) -> impl Iterator<Item = NodeId> + '_ {
@@ -249,13 +265,14 @@ impl<'v, 'g> Builder<'v, 'g> {
         }
         let info = view.graph.info(tensor);
         let full = info.has_dims(&self.dims);
-        let together = view.together(tensor.node, self.assigns[0]);
-        if full && together && tensor.port == 0 && !self.outside.contains(&tensor.node) {
-            if view.graph.node(tensor.node).op() == "ReadVariableOp" {
-                return Some(self.source_of_read(tensor.node));
-            }
-            if let Some(scalar) = view.call(tensor.node, &self.dims) {
-                return Some(Source::Call(tensor.node, scalar));
+        if full && tensor.port == 0 && !self.outside.contains(&tensor.node) {
+            let is_read = view.graph.node(tensor.node).op() == "ReadVariableOp";
+            match view.together(tensor.node, self.assigns[0]) {
+                Ok(()) if is_read => return Some(self.source_of_read(tensor.node)),
+                legal => match legal.and_then(|()| view.call(tensor.node, &self.dims)) {
+                    Ok(scalar) => return Some(Source::Call(tensor.node, scalar)),
+                    Err(refusal) => self.refuse(tensor.node, refusal),
+                },
             }
         }
         if !view.fits(info, &self.dims) {
@@ -410,15 +427,15 @@ impl View<'_> {
         let (mut reads, mut seen) = (Vec::new(), FxHashSet::default());
         let mut stack = vec![self.value(assign)];
         while let Some(tensor) = stack.pop() {
-            if tensor.port != 0 || !self.together(tensor.node, assign) || !seen.insert(tensor.node)
-            {
+            let together = self.together(tensor.node, assign).is_ok();
+            if tensor.port != 0 || !together || !seen.insert(tensor.node) {
                 continue;
             }
             if self.graph.node(tensor.node).op() == "ReadVariableOp" {
                 if self.graph.info(tensor).has_dims(dims) {
                     reads.push(tensor.node);
                 }
-            } else if seen.len() <= 2 * MAX_STEPS && self.call(tensor.node, dims).is_some() {
+            } else if seen.len() <= 2 * MAX_STEPS && self.call(tensor.node, dims).is_ok() {
                 stack.extend(self.graph.node(tensor.node).inputs());
             }
         }

@@ -104,7 +104,7 @@ fn find(view: &View<'_>) -> Vec<Member> {
             if let Writer::Node(w) = view.last_writer(user)
                 && let Some(other) = place.get(&w)
                 && view.dims(w).as_ref() == Some(&dims)
-                && view.together(w, *assign)
+                && view.together(w, *assign).is_ok()
             {
                 let (a, b) = (root(&mut first, k), root(&mut first, *other));
                 first[a.max(b)] = a.min(b);
@@ -217,4 +217,32 @@ fn detach(graph: &mut Graph, kept: &[NodeId], nodes: &[NodeId]) -> Vec<NodeId> {
         graph.set_no_op(*id);
     }
     waited
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::optimizer::refusal::Refusal;
+
+    #[test]
+    fn a_value_tells_why_the_update_does_not_compute_it() {
+        let text = "preserve out
+            v = VarHandleOp {dtype: float32, shape: shape [4]} -> resource
+            x = Placeholder -> float32[4]
+            k = Square(x) {T: float32} -> float32[4]
+            b = Square(x) {T: float32} @CPU:0 -> float32[4]
+            d = Mul(k, b) {T: float32} -> float32[4]
+            assign = AssignSubVariableOp(v, d) {dtype: float32}
+            out = Custom(k, ^assign)";
+        let mut graph = Graph::from_text(text).unwrap();
+        graph.keep_journal();
+        run(&mut graph).unwrap();
+        let apart = |name: &str| {
+            let apart = graph.journal().unwrap().apart(name).unwrap();
+            (apart.neighbour.to_string(), apart.refusal)
+        };
+        assert_eq!(apart("k"), ("assign".to_owned(), Refusal::ReadElsewhere));
+        assert_eq!(apart("b"), ("assign".to_owned(), Refusal::OtherDevice));
+    }
 }

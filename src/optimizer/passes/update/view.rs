@@ -5,7 +5,9 @@ use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::paths::Places;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::history::{History, Writer};
+use crate::optimizer::legality::{Legal, check};
 use crate::optimizer::meaning::{Engine, Meaning, Scalar};
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::TensorInfo;
 use crate::optimizer::variables::{ASSIGNS, Variable, Variables};
 
@@ -52,23 +54,29 @@ impl View<'_> {
                 .is_some_and(|t| self.graph.info(self.value(id)).dtype.is_none_or(|v| v == t))
     }
 
-    /// Whether two nodes run on the same device under the same conditions.
-    pub fn together(&self, a: NodeId, b: NodeId) -> bool {
-        self.graph.share_device(a, b).is_ok() && self.branches.run_together(a, b).is_ok()
+    /// Checks that two nodes run on the same device under the same conditions.
+    ///
+    /// # Errors
+    /// `OtherDevice` or `OtherConditions`.
+    pub fn together(&self, a: NodeId, b: NodeId) -> Legal {
+        self.graph.share_device(a, b)?;
+        self.branches.run_together(a, b)
     }
 
     /// The scalar function of an elementwise node. Its output must have these extents, and each
     /// input these or one element, so that broadcasting certainly gives the same.
-    pub fn call(&self, id: NodeId, dims: &[usize]) -> Option<Scalar> {
+    ///
+    /// # Errors
+    /// The reason why no update computes it.
+    pub fn call(&self, id: NodeId, dims: &[usize]) -> Result<Scalar, Refusal> {
         let node = self.graph.node(id);
         let output = self.graph.info(Output { node: id, port: 0 });
-        if !output.has_dims(dims) || self.graph.may_go(id).is_err() {
-            return None;
-        }
-        let scalar = Meaning::of(node).scalar().filter(|s| !s.is_sum)?;
-        scalar.suits(Engine::Update).ok()?;
+        check(output.has_dims(dims), Refusal::OtherShape)?;
+        self.graph.may_go(id)?;
+        let scalar = Meaning::of(node).scalar().filter(|s| !s.is_sum).ok_or(Refusal::NoFunction)?;
+        scalar.suits(Engine::Update)?;
         let fits = |input: &Output| self.fits(self.graph.info(*input), dims);
-        node.inputs().iter().all(fits).then_some(scalar)
+        check(node.inputs().iter().all(fits), Refusal::OtherShape).map(|()| scalar)
     }
 
     /// Whether a tensor has these extents, or one element that broadcasts to them.

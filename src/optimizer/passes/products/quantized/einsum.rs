@@ -3,7 +3,9 @@
 use crate::dtype::DType;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::legality::check;
 use crate::optimizer::passes::products::product::MatrixProduct;
+use crate::optimizer::refusal::Refusal;
 
 /// Such an einsum.
 pub struct EinsumProduct {
@@ -19,20 +21,24 @@ pub struct EinsumProduct {
 }
 
 impl EinsumProduct {
-    /// The einsum of a node.
-    pub fn of(graph: &Graph, id: NodeId) -> Option<Self> {
+    /// The einsum of a node; none for another op, or if there are not two operands.
+    ///
+    /// # Errors
+    /// The reason why an einsum is no such product.
+    pub fn of(graph: &Graph, id: NodeId) -> Result<Option<Self>, Refusal> {
         let node = graph.node(id);
-        let ([left, right], true) =
-            (node.inputs(), node.op() == "Einsum" && graph.may_move(id).is_ok())
-        else {
-            return None;
-        };
-        let dtype = node.dtype("T").filter(|t| t.is_float())?;
-        let (contracted, order) = order(node.attr("equation").and_then(Attr::string)?)?;
-        let dims = graph.info(*right).dims().filter(|dims| dims.len() == order.len())?;
+        let ([left, right], "Einsum") = (node.inputs(), node.op()) else { return Ok(None) };
+        graph.may_move(id)?;
+        let dtype = node.dtype("T").ok_or(Refusal::NoType)?;
+        check(dtype.is_float() && dtype != DType::F64, Refusal::Type(dtype))?;
+        let equation = node.attr("equation").and_then(Attr::string);
+        let equation = equation.ok_or(Refusal::NoAttribute("equation"))?;
+        let (contracted, order) = order(equation).ok_or(Refusal::Operand)?;
+        let dims = graph.info(*right).dims().filter(|dims| dims.len() == order.len());
+        let dims = dims.ok_or(Refusal::OtherShape)?;
         let extents: Vec<usize> = order.iter().map(|at| dims[*at]).collect();
         let (steps, columns) = extents.split_at(contracted);
-        Some(Self {
+        Ok(Some(Self {
             product: MatrixProduct {
                 dtype,
                 transposed: [false; 2],
@@ -46,8 +52,7 @@ impl EinsumProduct {
             columns: columns.to_vec(),
             matrix: [steps.iter().product(), columns.iter().product()],
             order,
-        })
-        .filter(|_| dtype != DType::F64)
+        }))
     }
 }
 

@@ -1,13 +1,15 @@
 //! Rows of a matrix of codes, as an embedding takes them. Keras unpacks the codes of all rows
 //! first; here the bytes of the rows are taken, and their codes are unpacked afterwards.
 
-use super::Walk;
+use super::{PASS, Walk};
 use crate::dtype::DType;
 use crate::kernels::contract::weights::CodePacking;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::emit::fused;
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::legality::check;
 use crate::optimizer::passes::reshape::reshape;
+use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 use crate::tensor::HostTensor;
 
@@ -33,12 +35,17 @@ impl Lookup {
             && graph.constant(*axis)?.to_i64().ok()? == [0];
         let mut walk = Walk::new(graph, id);
         let codes = of_rows.then(|| walk.codes(*params)).flatten()?;
+        // Bytes that hold one code each are taken as they are.
+        (codes.packing != CodePacking::Bytes).then_some(())?;
         let dtype = graph.info(codes.codes).dtype?;
         let shape = graph.info(Output { node: id, port: 0 }).shape.clone()?;
         let unknown = shape.iter().filter(|extent| extent.known().is_none()).count();
         let is_packed = codes.packing == CodePacking::Columns && !codes.is_transposed;
-        let fits = is_packed && codes.extents[1].is_multiple_of(2) && unknown <= 1;
-        fits.then(|| Self { codes: codes.codes, passed: walk.unused(), shape, dtype })
+        let is_packed = is_packed && codes.extents[1].is_multiple_of(2);
+        let legal = check(is_packed, Refusal::Operand)
+            .and_then(|()| check(unknown <= 1, Refusal::OtherShape));
+        graph.ask(PASS, [id, params.node], legal)?;
+        Some(Self { codes: codes.codes, passed: walk.unused(), shape, dtype })
     }
 
     /// Takes rows of bytes. Shifts to both sides leave the codes, with their sign if they have one.

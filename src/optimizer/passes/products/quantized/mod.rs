@@ -30,9 +30,13 @@ use crate::kernels::contract::weights::{
 use crate::kernels::fused::quantized::{EINSUM, QUANTIZED};
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, Node, NodeId, Output};
+use crate::optimizer::legality::check;
 use crate::optimizer::meaning::{Meaning, Scalar};
 use crate::optimizer::passes::cleanup::is_dead;
+use crate::optimizer::refusal::Refusal;
 
+/// The pass's name.
+const PASS: &str = "quantized";
 /// The most nodes between a product and its codes: no layer has half as many.
 const MOST_NODES: usize = 64;
 /// The most nodes that one walk looks at. Both operands of a product may lead to more products, and
@@ -80,6 +84,8 @@ struct Weights {
 /// The nodes that a walk has passed.
 struct Walk<'g> {
     graph: &'g Graph,
+    /// The node at which it began.
+    reader: NodeId,
     device: &'g str,
     passed: Vec<NodeId>,
     visits: usize,
@@ -87,7 +93,18 @@ struct Walk<'g> {
 
 /// The product of a node, if its right operand is quantized weights, and the way to their codes.
 fn found(graph: &Graph, id: NodeId) -> Option<(MatrixProduct, Found)> {
-    if let Some(einsum) = EinsumProduct::of(graph, id) {
+    let einsum = match EinsumProduct::of(graph, id) {
+        Ok(einsum) => einsum,
+        Err(refusal) => {
+            let right = graph.node(id).inputs()[1];
+            // Only weights that were quantized are looked for.
+            if Walk::new(graph, id).decoded(right).is_some() {
+                graph.refuse(PASS, [id, right.node], refusal);
+            }
+            return None;
+        }
+    };
+    if let Some(einsum) = einsum {
         let mut walk = Walk::new(graph, id);
         let EinsumProduct { product, contracted, columns, order, matrix } = einsum;
         let source = walk.arranged(product.operands[1], &order, matrix)?;
@@ -154,7 +171,13 @@ fn replace(graph: &mut Graph, id: NodeId, product: &MatrixProduct, found: &Found
 impl<'g> Walk<'g> {
     /// A walk that begins at an input of node `id`.
     fn new(graph: &'g Graph, id: NodeId) -> Self {
-        Self { graph, device: graph.node(id).device(), passed: Vec::new(), visits: 0 }
+        let device = graph.node(id).device();
+        Self { graph, reader: id, device, passed: Vec::new(), visits: 0 }
+    }
+
+    /// The answer to a question about weights at `tensor`; the reason of a refusal is written down.
+    fn ask<T>(&self, tensor: Output, answer: Result<T, Refusal>) -> Option<T> {
+        self.graph.ask(PASS, [self.reader, tensor.node], answer)
     }
 
     /// The nodes that may be unused if nothing reads what the walk has passed.
@@ -192,7 +215,8 @@ impl<'g> Walk<'g> {
         let [rows, columns] = weights.extents;
         let is_read = !weights.is_transposed && rows * columns <= MOST_CODES_OF_HEADS;
         let is_transposed = is_transposed != weights.is_transposed;
-        (head.is_none() || is_read).then_some(Weights { is_transposed, head, ..weights })
+        self.ask(source, check(head.is_none() || is_read, Refusal::Operand))?;
+        Some(Weights { is_transposed, head, ..weights })
     }
 
     /// The weights that a matrix of floats is.
@@ -231,22 +255,21 @@ impl<'g> Walk<'g> {
     fn step(&mut self, operator: char, inner: Output, parameter: Output) -> Option<Weights> {
         let mut weights = self.weights(inner)?;
         let dims = self.graph.info(inner).dims()?;
-        let found = self.parameter(parameter, &dims)?;
+        let found = self.parameter(parameter, &dims).ok_or(Refusal::Operand);
+        let found = self.ask(inner, found)?;
         let same = |index: &Output| found.index.is_none_or(|own| own == *index);
-        if !weights.index.iter().all(same) {
-            return None;
-        }
+        self.ask(inner, check(weights.index.iter().all(same), Refusal::Operand))?;
         let groups = |extents: Extents| extents.grouped();
         let extents =
             if weights.is_transposed { found.extents.transposed() } else { found.extents };
         let known = weights.steps.iter().find_map(|(_, extents)| groups(*extents));
-        if groups(extents).is_some_and(|own| known.is_some_and(|known| known != own)) {
-            return None;
-        }
+        let differ = groups(extents).is_some_and(|own| known.is_some_and(|known| known != own));
+        self.ask(inner, check(!differ, Refusal::OtherShape))?;
         weights.index = weights.index.or(found.index);
         weights.steps.push((operator, extents));
         weights.parameters.push(found.tensor);
         let tensors = weights.parameters.len() + usize::from(weights.index.is_some());
-        (tensors <= MOST_PARAMETERS).then_some(weights)
+        self.ask(inner, check(tensors <= MOST_PARAMETERS, Refusal::TooManyTensors))?;
+        Some(weights)
     }
 }

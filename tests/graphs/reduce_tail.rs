@@ -87,55 +87,55 @@ fn two_normalizations_with_a_common_gradient_are_one_node_each() {
     check(
         "reduce",
         "preserve o1, o2
-         x = Placeholder -> float32[8, 5, 3]
-         w = Placeholder -> float32[8, 5, 3]
-         a = Const {value: tensor int32[2] [0, 1]} -> int32[2]
+         x = Placeholder -> float32[8, 3]
+         w = Placeholder -> float32[8, 3]
+         a = Const {value: tensor int32[1] [0]} -> int32[1]
          e = Const {value: tensor float32[] [0.001]} -> float32[]
-         sw = Sum(w, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
-         n = Neg(sw) {T: float32} -> float32[1, 1, 3]
-         g1 = Placeholder -> float32[1, 1, 3]
-         x1 = Tanh(x) {T: float32} -> float32[8, 5, 3]
-         m1 = Mean(x1, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
-         d1 = SquaredDifference(x1, m1) {T: float32} -> float32[8, 5, 3]
-         v1 = Mean(d1, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
-         p1 = Mul(x1, w) {T: float32} -> float32[8, 5, 3]
-         s1 = Sum(p1, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
-         b1 = AddV2(v1, e) {T: float32} -> float32[1, 1, 3]
-         r1 = Rsqrt(b1) {T: float32} -> float32[1, 1, 3]
-         c1 = Mul(m1, n) {T: float32} -> float32[1, 1, 3]
-         t1 = AddV2(s1, c1) {T: float32} -> float32[1, 1, 3]
-         u1 = Mul(t1, g1) {T: float32} -> float32[1, 1, 3]
-         q1 = RsqrtGrad(r1, u1) {T: float32} -> float32[1, 1, 3]
+         sw = Sum(w, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         n = Neg(sw) {T: float32} -> float32[1, 3]
+         g1 = Placeholder -> float32[1, 3]
+         x1 = Tanh(x) {T: float32} -> float32[8, 3]
+         m1 = Mean(x1, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         d1 = SquaredDifference(x1, m1) {T: float32} -> float32[8, 3]
+         v1 = Mean(d1, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         p1 = Mul(x1, w) {T: float32} -> float32[8, 3]
+         s1 = Sum(p1, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         b1 = AddV2(v1, e) {T: float32} -> float32[1, 3]
+         r1 = Rsqrt(b1) {T: float32} -> float32[1, 3]
+         c1 = Mul(m1, n) {T: float32} -> float32[1, 3]
+         t1 = AddV2(s1, c1) {T: float32} -> float32[1, 3]
+         u1 = Mul(t1, g1) {T: float32} -> float32[1, 3]
+         q1 = RsqrtGrad(r1, u1) {T: float32} -> float32[1, 3]
          o1 = Custom(x1, m1, t1, r1, q1)
-         g2 = Placeholder -> float32[1, 1, 3]
-         x2 = Tanh(x1) {T: float32} -> float32[8, 5, 3]
-         m2 = Mean(x2, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
-         d2 = SquaredDifference(x2, m2) {T: float32} -> float32[8, 5, 3]
-         v2 = Mean(d2, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
-         p2 = Mul(x2, w) {T: float32} -> float32[8, 5, 3]
-         s2 = Sum(p2, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
-         b2 = AddV2(v2, e) {T: float32} -> float32[1, 1, 3]
-         r2 = Rsqrt(b2) {T: float32} -> float32[1, 1, 3]
-         c2 = Mul(m2, n) {T: float32} -> float32[1, 1, 3]
-         t2 = AddV2(s2, c2) {T: float32} -> float32[1, 1, 3]
-         u2 = Mul(t2, g2) {T: float32} -> float32[1, 1, 3]
-         q2 = RsqrtGrad(r2, u2) {T: float32} -> float32[1, 1, 3]
+         g2 = Placeholder -> float32[1, 3]
+         x2 = Tanh(x1) {T: float32} -> float32[8, 3]
+         m2 = Mean(x2, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         d2 = SquaredDifference(x2, m2) {T: float32} -> float32[8, 3]
+         v2 = Mean(d2, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         p2 = Mul(x2, w) {T: float32} -> float32[8, 3]
+         s2 = Sum(p2, a) {T: float32, keep_dims: true} -> float32[1, 3]
+         b2 = AddV2(v2, e) {T: float32} -> float32[1, 3]
+         r2 = Rsqrt(b2) {T: float32} -> float32[1, 3]
+         c2 = Mul(m2, n) {T: float32} -> float32[1, 3]
+         t2 = AddV2(s2, c2) {T: float32} -> float32[1, 3]
+         u2 = Mul(t2, g2) {T: float32} -> float32[1, 3]
+         q2 = RsqrtGrad(r2, u2) {T: float32} -> float32[1, 3]
          o2 = Custom(x2, m2, t2, r2, q2)",
         &expect![[r#"
             preserve o1, o2
-            x = Placeholder -> float32[8, 5, 3]
-            w = Placeholder -> float32[8, 5, 3]
-            g1 = Placeholder -> float32[1, 1, 3]
-            x1 = Tanh(x) {T: float32} -> float32[8, 5, 3]
+            x = Placeholder -> float32[8, 3]
+            w = Placeholder -> float32[8, 3]
+            g1 = Placeholder -> float32[1, 3]
+            x1 = Tanh(x) {T: float32} -> float32[8, 3]
             o1 = Custom(x1, s1/moments, s1/moments:1, s1/moments:2, s1/moments:3)
-            g2 = Placeholder -> float32[1, 1, 3]
-            x2 = Tanh(x1) {T: float32} -> float32[8, 5, 3]
+            g2 = Placeholder -> float32[1, 3]
+            x2 = Tanh(x1) {T: float32} -> float32[8, 3]
             o2 = Custom(x2, sw/moments, sw/moments:2, sw/moments:3, sw/moments:4)
             s1/moments = _WgpuFusedReduce(x1, w, sw/moments:1, g1) {
                 T_extra: [float32, float32],
                 T_in: [float32, float32],
                 T_out: [float32, float32, float32, float32],
-                axes: [0, 1],
+                axes: [0],
                 constants: [],
                 epilogue:
                     "x: float32, float32, float32, float32, float32; "
@@ -156,12 +156,12 @@ fn two_normalizations_with_a_common_gradient_are_one_node_each() {
                 keep_dims: true,
                 reductions: "Moments,Sum",
                 whole: false,
-            } -> float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3]
+            } -> float32[1, 3], float32[1, 3], float32[1, 3], float32[1, 3]
             sw/moments = _WgpuFusedReduce(x2, w, g2) {
                 T_extra: [float32],
                 T_in: [float32, float32],
                 T_out: [float32, float32, float32, float32, float32],
-                axes: [0, 1],
+                axes: [0],
                 constants: [],
                 epilogue:
                     "x: float32, float32, float32, float32, float32; "
@@ -183,7 +183,7 @@ fn two_normalizations_with_a_common_gradient_are_one_node_each() {
                 keep_dims: true,
                 reductions: "Moments,Sum,Sum",
                 whole: false,
-            } -> float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3]
+            } -> float32[1, 3], float32[1, 3], float32[1, 3], float32[1, 3], float32[1, 3]
         "#]],
     );
 }

@@ -1,8 +1,9 @@
 // Index of the best value along the middle of [outer, p.extent, p.inner], of which four neighbours
-// are computed at once, to y[outer, p.segments, p.inner]. Segment s looks at the elements, or vec4s of
-// a row, s, s + segments, …. The smallest index of equal values wins; NaN never does; without any
-// winner the index is 0. p.worst is the value that every number beats or equals. Extent and inner
-// count vec4s where they are innermost. Offsets of inputs count vec4s, other offsets count elements.
+// are computed at once, to y[outer, p.segments, p.inner]. Segment s looks at the elements, or vec4s
+// of a row, s, s + segments, …. The smallest index of equal values wins; NaN never does; without
+// any winner the index is 0. p.worst is the value that every number beats or equals. Extent and
+// inner count vec4s where they are innermost. Offsets of inputs count vec4s, other offsets count
+// elements.
 
 const NONE = 0xffffffffu;
 

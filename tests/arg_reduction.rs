@@ -26,7 +26,7 @@ fn random(dtype: DType, dims: &[usize], seed: u64) -> HostTensor {
         _ => {
             let size = dtype.size();
             let bytes = (0..n).flat_map(|_| random.below(19).to_le_bytes()[..size].to_vec());
-            HostTensor { dtype, dims: dims.into(), bytes: bytes.collect::<Vec<_>>().into() }
+            HostTensor { dtype, dims: dims.into(), bytes: bytes.collect() }
         }
     }
 }
@@ -162,10 +162,11 @@ fn values_of_expressions() {
              c0); s2 = AddV2<float32>(s1, s0); return s2",
             &[0.75],
         ),
-        // Rounded values are compared, so many are equal.
+        // Rounded values are compared. Many of them are equal.
         ("x: bfloat16, bfloat16; c: 0; s0 = Mul<bfloat16>(x0, x1); return s0", &[]),
         (
-            "x: bool, uint8; c: 0; s0 = Cast<uint8, bool>(x1); s1 = LogicalAnd<bool>(x0, s0); return s1",
+            "x: bool, uint8; c: 0; s0 = Cast<uint8, bool>(x1); s1 = LogicalAnd<bool>(x0, s0); \
+             return s1",
             &[],
         ),
     ];

@@ -1,7 +1,8 @@
-//! ArgMax and ArgMin of an elementwise value that no other node reads. Keras's `argmax` converts its
-//! input to float32 and gives negative zeros a value of their own, so the metric of a language model
-//! would store its logits again, in twice their bytes. A fused reduction computes these values as
-//! it compares them.
+//! ArgMax and ArgMin of an elementwise value that no other node reads.
+//!
+//! Keras's `argmax` converts its input to float32 and gives negative zeros a value of their own. So
+//! the accuracy of a language model would store the logits again, in twice their bytes. A fused
+//! reduction computes these values as it compares them.
 
 use crate::error::Result;
 use crate::kernels::fused::arg::{self, OP};

@@ -60,8 +60,8 @@ pub(super) fn register(r: &mut Registry) {
     }
 }
 
-/// The kernel of a node. The inputs are the values' tensors, which have one shape, and the dimension
-/// (host).
+/// The kernel of a node. Its inputs are the tensors that the values are computed from, which have
+/// one shape, and the dimension in host memory.
 pub struct Arg {
     row: &'static ArgReduction,
     output: DType,

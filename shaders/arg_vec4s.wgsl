@@ -9,7 +9,7 @@ const NONE = 0xffffffffu;
 
 // The four values at an index.
 fn values(at: u32) -> vec4<f32> {
-    return {{READ}};
+{{READ}}
 }
 
 // The elements of `v` that win over the best ones so far; a first one may equal p.worst.

@@ -50,10 +50,12 @@ impl<'g> SameShapes<'g> {
     fn giver(&self, id: NodeId) -> Option<Output> {
         let node = self.graph.node(id);
         let (op, inputs) = (node.op(), node.inputs());
-        let is_bitcast = || Meaning::of(node).scalar().is_some() && op == "Bitcast";
-        if matches!(op, "Cast" | "Identity" | "OnesLike" | "StopGradient" | "ZerosLike")
-            || is_bitcast()
-        {
+        let keeps = match op {
+            "Bitcast" => Meaning::of(node).scalar().is_some(),
+            "Cast" | "Identity" | "OnesLike" | "StopGradient" | "ZerosLike" => true,
+            _ => false,
+        };
+        if keeps {
             return inputs.first().copied();
         }
         let row = scalar::find(op).filter(|row| row.inputs.len() == inputs.len())?;

@@ -87,11 +87,14 @@ impl Values {
         self.call(|name| format!("load_{name}({at})"))
     }
 
-    /// The values of the vec4s at an index.
-    pub fn read(&self, at: &str) -> String {
+    /// The body of a function of `at` that gives the values of the vec4s at this index.
+    pub fn read(&self) -> String {
+        let names = &NAMES[..self.inputs().len()];
+        let reads: String =
+            names.iter().map(|name| format!("    let {name}_four = read_{name}(at);\n")).collect();
         let lanes = ["x", "y", "z", "w"];
-        let each = lanes.map(|lane| self.call(|name| format!("read_{name}({at}).{lane}")));
-        format!("vec4({})", each.join(", "))
+        let each = lanes.map(|lane| self.call(|name| format!("{name}_four.{lane}")));
+        format!("{reads}    return vec4({});", each.join(", "))
     }
 
     fn call(&self, input: impl Fn(&str) -> String) -> String {

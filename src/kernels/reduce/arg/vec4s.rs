@@ -76,7 +76,7 @@ impl ArgVec4s {
         let label = format!("{} {} to {output} {layout:?}", row.op, values.dtype());
         let keep = if last { "" } else { "store_best(i, select(p.nan, best, found));" };
         let shader = Self::declare(label, row, values, output, last, layout)
-            .define("READ", values.read("at"))
+            .define("READ", values.read())
             .define("BEATS", row.beats.replace('a', "v").replace('b', "best"))
             .define("OUTPUT", output.value())
             .define("KEEP_BEST", keep)

@@ -49,6 +49,7 @@ fn optimized(case: &Case) -> Graph {
 
 /// Ops that the optimizer must make in some of the graphs.
 const WANTED: &[&str] = &[
+    "_WgpuFusedArg",
     "_WgpuFusedConcat",
     "_WgpuFusedElementwise",
     "_WgpuFusedMatMul",

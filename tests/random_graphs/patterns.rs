@@ -1,7 +1,7 @@
 //! Patterns that Keras writes as many nodes, with the generator's facts about the values between
 //! them.
 
-use tensorflow_wgpu::DType::{F32, I32};
+use tensorflow_wgpu::DType::{BF16, F16, F32, I32, I64, U32};
 
 use super::functions::Range;
 use super::generate::{Generator, Value};
@@ -153,6 +153,28 @@ pub fn layers(g: &mut Generator) -> Option<()> {
         g.reduce("Sum", part, &[0], false)?;
     }
     Some(())
+}
+
+/// The index of the number of each row that is farthest from zero, found in the numbers' bits.
+pub fn farthest(g: &mut Generator) -> Option<Value> {
+    let dims = [g.random.between(1, 5), g.random.pick(&[3, 16, 64])];
+    let narrow = g.random.pick(&[F32, F16, BF16]);
+    let mut x = g.feed(narrow, &dims, 1.0).name;
+    if narrow != F32 {
+        let attrs = format!("SrcT: {narrow}, DstT: float32, Truncate: false");
+        x = g.emit("Cast", &[&x], &attrs, F32, &dims);
+    }
+    let attrs = "dtype: uint32, value: tensor uint32[] [2147483647]";
+    let all_but_the_sign = g.emit("Const", &[], attrs, U32, &[]);
+    let bits = g.emit("Bitcast", &[&x], "T: float32, type: uint32", U32, &dims);
+    let bits = g.emit("BitwiseAnd", &[&bits, &all_but_the_sign], "T: uint32", U32, &dims);
+    let size = g.emit("Bitcast", &[&bits], "T: uint32, type: float32", F32, &dims);
+    let axis = g.axis(1).name;
+    let attrs = "T: float32, Tidx: int32, output_type: int64";
+    let index = g.emit("ArgMax", &[&size, &axis], attrs, I64, &dims[..1]);
+    let attrs = "SrcT: int64, DstT: float32, Truncate: false";
+    let index = g.emit("Cast", &[&index], attrs, F32, &dims[..1]);
+    Some(g.value(index, F32, &dims[..1], Range::exact(0.0, dims[1] as f64)))
 }
 
 /// Scaled dot products, a softmax, and a weighted sum.

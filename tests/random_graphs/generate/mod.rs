@@ -154,9 +154,10 @@ impl Generator {
             return;
         }
         if profile.layers && self.random.below(4) == 0 {
-            match self.random.below(3) {
+            match self.random.below(4) {
                 0 => drop(patterns::dense(self)),
                 1 => drop(patterns::rotary(self)),
+                2 => drop(patterns::farthest(self)),
                 _ => drop(patterns::layers(self)),
             }
             return;

@@ -154,11 +154,11 @@ impl Generator {
             return;
         }
         if profile.layers && self.random.below(4) == 0 {
-            match self.random.below(4) {
-                0 => drop(patterns::dense(self)),
-                1 => drop(patterns::rotary(self)),
-                2 => drop(patterns::farthest(self)),
-                _ => drop(patterns::layers(self)),
+            match self.random.below(7) {
+                0..=1 => drop(patterns::dense(self)),
+                2..=3 => drop(patterns::rotary(self)),
+                4..=5 => drop(patterns::layers(self)),
+                _ => drop(patterns::farthest(self)),
             }
             return;
         }

@@ -11,8 +11,6 @@ from support import float_ops, python
 
 import demo
 
-pytestmark = pytest.mark.nightly
-
 DEMO = Path(__file__).parents[2] / "demo"
 
 
@@ -38,9 +36,12 @@ def test_every_float_op_of_a_training_step_runs_on_wgpu():
 def test_the_demo_lists_the_ops_of_a_step():
     model = demo.build_model()
     model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
-    assert forward(demo.ops_of_a_step(model)["WGPU:0"], "Conv2D") == 2
+    # The optimizer makes regions once it has seen a graph.
+    for _ in range(3):
+        assert forward(demo.ops_of_a_step(model)["WGPU:0"], "Conv2D") == 2
 
 
+@pytest.mark.nightly
 def test_training_without_devices_named_reaches_the_accuracy(tmp_path):
     ran = python(
         f"""

@@ -170,6 +170,21 @@ fn values_that_are_stored_or_broadcast_stay() {
     );
 }
 
+/// A node that waits for the values, and for which the index waits, would be on both sides.
+#[test]
+fn a_node_between_the_values_and_the_index_divides_them() {
+    refuse(
+        "args",
+        "preserve y, z
+         x = Placeholder -> float32[8, 100]
+         one = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
+         f = Exp(x) {T: float32} -> float32[8, 100]
+         z = Print(x, x, ^f) {T: float32, U: [float32], message: \"m\"} -> float32[8, 100]
+         i = ArgMax(f, one, ^z) {T: float32, output_type: int32} -> int32[8]
+         y = Identity(i) {T: int32} -> int32[8]",
+    );
+}
+
 /// It would be a second copy of a tensor: a `Bitcast` gives the memory of its input another name.
 #[test]
 fn a_bitcast_at_the_end_of_a_group_stays() {

@@ -109,6 +109,73 @@ def test_tflite_from_concrete_functions(images):
     np.testing.assert_allclose(converted(converter, images), function(images), atol=1e-5)
 
 
+def test_tflite_after_training_with_simulated_quantization(images):
+    """As TensorFlow's Model Optimization Toolkit trains: the ranges of weights and activations are
+    those of fake quantization, and the converter takes them over.
+    """
+    fake = tf.quantization.fake_quant_with_min_max_vars
+    module = tf.Module()
+    module.weights = tf.Variable(np.linspace(-0.1, 0.1, 128, dtype="float32").reshape(64, 2))
+    module.low, module.high = tf.Variable(-1.0), tf.Variable(1.0)
+
+    @tf.function(input_signature=[tf.TensorSpec(images.shape)])
+    def function(x):
+        x = fake(tf.reshape(x, [4, 64]), 0.0, 1.0)
+        weights = fake(module.weights, -0.2, 0.2, num_bits=8, narrow_range=True)
+        return fake(x @ weights, module.low, module.high)
+
+    assert module.weights.device.endswith(DEVICE)
+    before = module.weights.numpy()
+    for _ in range(5):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((function(tf.constant(images)) - 0.5) ** 2)
+        gradients = tape.gradient(loss, [module.weights, module.low, module.high])
+        for variable, gradient in zip([module.weights, module.low, module.high], gradients):
+            variable.assign_sub(0.003 * gradient)
+    assert not np.array_equal(module.weights, before)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [function.get_concrete_function()], module
+    )
+    got = converted(converter, images, "dynamic range")
+    step = float(module.high - module.low) / 255
+    np.testing.assert_allclose(got, function(tf.constant(images)), atol=2 * step)
+
+
+def test_a_frozen_saved_model_through_tensorflows_optimizer(model, images, tmp_path):
+    """As TensorFlow.js's converter makes its graph: variables become constants, and TensorFlow's
+    own passes run on the result.
+    """
+    from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+    from tensorflow.python.framework.convert_to_constants import (
+        convert_variables_to_constants_v2 as frozen,
+    )
+    from tensorflow.python.grappler import tf_optimizer
+
+    exported(model, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    function = frozen(loaded.signatures["serving_default"])
+    graph = tf.compat.v1.train.export_meta_graph(
+        graph_def=function.graph.as_graph_def(), graph=function.graph
+    )
+    fetches = meta_graph_pb2.CollectionDef()
+    fetches.node_list.value.extend(tensor.name for tensor in function.outputs)
+    graph.collection_def["train_op"].CopyFrom(fetches)
+    config = config_pb2.ConfigProto()
+    config.graph_options.rewrite_options.optimizers.extend(
+        ["debug_stripper", "remap", "constfold", "arithmetic", "dependency"]
+    )
+    optimized = tf_optimizer.OptimizeGraph(config, graph)
+    assert not {"VarHandleOp", "ReadVariableOp"} & {node.op for node in optimized.node}
+    names = [tensor.name for tensor in (*function.inputs[:1], *function.outputs)]
+
+    def imported():
+        tf.graph_util.import_graph_def(optimized, name="")
+
+    wrapped = tf.compat.v1.wrap_function(imported, [])
+    pruned = wrapped.prune(*(wrapped.graph.as_graph_element(name) for name in names))
+    np.testing.assert_allclose(pruned(tf.constant(images)), model(images), rtol=1e-4, atol=1e-5)
+
+
 def test_a_variable_that_a_tflite_model_assigns():
     """The converter keeps the variable, and reads its value."""
 

@@ -225,8 +225,9 @@ impl<M: Mover> Pager<M> {
         }
     }
 
-    /// Moves the least recently used tensor to host memory; its frame is idle then. A tensor whose
-    /// frame has `class` bytes goes before one with another frame, unless it was used much later.
+    /// Moves the least recently used tensor to host memory, so that its frame is idle. A tensor
+    /// whose frame has `class` bytes goes before one with another frame, unless it was used much
+    /// later.
     /// Returns whether there was a tensor. Looks at all tensors.
     fn evict(&mut self, class: u64, mover: &mut M) -> Result<bool> {
         let candidates = || self.tensors.iter().filter(|(_, t)| t.frame.is_some());

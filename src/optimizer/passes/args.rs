@@ -69,6 +69,7 @@ impl Fusion {
         graph.may_join(maker, reduction)?;
         graph.stays_inside(value, |reader| reader == reduction)?;
         branches.run_together(maker, reduction)?;
+        graph.is_one_node(&[maker, reduction])?;
         let (draft, tensors) = Self::values(graph, maker)?;
         let expression = &draft.expression;
         check(arg::fits(tensors.len(), expression.constants()), Refusal::TooManyTensors)?;

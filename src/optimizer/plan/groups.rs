@@ -119,8 +119,8 @@ struct Siblings<'g, T, F> {
     with: F,
 }
 
-/// Fuses pairs of siblings in the order of what they save. `with` tells what computes both, or the
-/// reason why nothing does.
+/// Fuses pairs of siblings, the largest saving first. `with` gives the item that computes both, or
+/// the reason why there is none.
 pub fn join<T: Sibling>(
     pass: &'static str,
     graph: &Graph,

@@ -183,7 +183,7 @@ impl ArgStep {
     }
 }
 
-/// Every text for tensors, and those of a sample of expressions.
+/// Every text for tensors, and the texts of some expressions.
 pub(super) fn shaders() -> Vec<Shader> {
     let mut out = Vec::new();
     for row in ARG_REDUCTIONS {
@@ -221,99 +221,68 @@ impl Arg {
         let values = Compared { values: &self.values, x, at: None, constants: &self.constants };
         let extents = [outer, extent, inner, segments];
         if segments < 2 {
-            return match layout {
-                Some(layout) => self.vec4s(ctx.device(), layout, &values, extents, None, y),
-                None => self.run(ctx.device(), &values, extents, None, y),
-            };
+            return self.run(ctx.device(), &values, layout, extents, None, y);
         }
         let best = ctx.temp(self.best.dtype(), &[outer * segments * inner])?;
         let at = ctx.temp(I32, &[outer * segments * inner])?;
         let device = ctx.device();
-        match layout {
-            Some(layout) => self.vec4s(device, layout, &values, extents, Some(&best), &at)?,
-            None => self.run(device, &values, extents, Some(&best), &at)?,
-        }
+        self.run(device, &values, layout, extents, Some(&best), &at)?;
         let pairs = Compared {
             values: &self.best,
             x: std::slice::from_ref(&best),
             at: Some(&at),
             constants: &Constants::default(),
         };
-        self.run(device, &pairs, [outer, segments, inner, 1], None, y)
+        self.run(device, &pairs, None, [outer, segments, inner, 1], None, y)
     }
 
-    /// Enqueues the first step by vec4s, in windows along `outer` if it exceeds a binding. Without
-    /// `best` it is the last step, too.
-    fn vec4s(
-        &self,
-        device: &Device,
-        layout: Layout,
-        compared: &Compared<'_>,
-        extents @ [outer, extent, inner, segments]: [usize; 4],
-        best: Option<&Tensor>,
-        y: &Tensor,
-    ) -> Result<()> {
-        let rows = compared.window_rows(device, extents);
-        let [units, inner_units] = layout.units(extent, inner);
-        for o in (0..outer).step_by(rows) {
-            let rows = rows.min(outer - o);
-            let reads = rows * extent * inner;
-            let (to, count) = (o * segments * inner, rows * segments * inner);
-            device.check_extent(reads)?;
-            let invocations = rows * segments * layout.invocations(inner);
-            let of =
-                vec4s::ArgVec4s::of(self.row, compared.values, y.dtype, best.is_none(), layout);
-            let call = vec4s::ArgVec4s {
-                x: compared.parts(o * extent * inner, reads, true),
-                y: part(y, to, count),
-                best: best.map(|t| part(t, to, count)),
-                params: ArgParams {
-                    count: invocations,
-                    extent: units,
-                    inner: inner_units,
-                    segments,
-                },
-                constants: compared.constants.clone(),
-                worst: if (self.row.reference)(1.0, 0.0) {
-                    f32::NEG_INFINITY
-                } else {
-                    f32::INFINITY
-                },
-                nan: f32::NAN,
-            };
-            let grid = Grid::linear(invocations, WORKGROUP);
-            device.enqueue_counted(&call.program(&of, grid), compared.values.flops(reads))?;
-        }
-        Ok(())
-    }
-
-    /// Enqueues one step, in windows along `outer` if it exceeds a binding.
+    /// Enqueues one step, in windows along `outer` if it exceeds a binding. With a `layout` it
+    /// reads vec4s. Without `best` it is the last step.
     fn run(
         &self,
         device: &Device,
         compared: &Compared<'_>,
+        layout: Option<Layout>,
         extents @ [outer, extent, inner, segments]: [usize; 4],
         best: Option<&Tensor>,
         y: &Tensor,
     ) -> Result<()> {
+        let Compared { values, at, constants, .. } = *compared;
+        let (row, last, constants) = (self.row, best.is_none(), || constants.clone());
         let rows = compared.window_rows(device, extents);
         for o in (0..outer).step_by(rows) {
             let rows = rows.min(outer - o);
             let (from, reads) = (o * extent * inner, rows * extent * inner);
             let (to, count) = (o * segments * inner, rows * segments * inner);
             device.check_extent(reads)?;
-            let call = ArgStep {
-                x: compared.parts(from, reads, false),
-                y: part(y, to, count),
-                at: compared.at.map(|t| part(t, from, reads)),
-                best: best.map(|t| part(t, to, count)),
-                params: ArgParams { count, extent, inner, segments },
-                constants: compared.constants.clone(),
+            let x = compared.parts(from, reads, layout.is_some());
+            let (best, flops) = (best.map(|t| part(t, to, count)), values.flops(reads));
+            let y_part = part(y, to, count);
+            let Some(layout) = layout else {
+                let params = ArgParams { count, extent, inner, segments };
+                let at = at.map(|t| part(t, from, reads));
+                let of = ArgStep::of(row, values, y.dtype, at.is_some(), last);
+                let call = ArgStep { x, y: y_part, at, best, params, constants: constants() };
+                device.enqueue_counted(&call.program(&of, Grid::map(count, y.dtype)), flops)?;
+                continue;
             };
-            let pairs = compared.at.is_some();
-            let of = ArgStep::of(self.row, compared.values, y.dtype, pairs, best.is_none());
-            let grid = Grid::map(count, y.dtype);
-            device.enqueue_counted(&call.program(&of, grid), compared.values.flops(reads))?;
+            let ([extent, inner], invocations) =
+                (layout.units(extent, inner), rows * segments * layout.invocations(inner));
+            let params = ArgParams { count: invocations, extent, inner, segments };
+            let is_max = (row.reference)(1.0, 0.0);
+            let worst = if is_max { f32::NEG_INFINITY } else { f32::INFINITY };
+            let of = vec4s::ArgVec4s::of(row, values, y.dtype, last, layout);
+            let call = vec4s::ArgVec4s {
+                x,
+                y: y_part,
+                best,
+                params,
+                constants: constants(),
+                worst,
+                nan: f32::NAN,
+            };
+            let grid = Grid::linear(invocations, WORKGROUP);
+            device.enqueue_counted(&call.program(&of, grid), flops)?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The values that an arg-reduction compares: those of an expression of tensors of one shape. A
-//! plain op compares the elements of its tensor, which is the expression without a step.
+//! The values that an arg-reduction compares. An expression computes them from tensors of one
+//! shape. A plain op compares the elements of its tensor: its expression has no step.
 
 use smallvec::SmallVec;
 

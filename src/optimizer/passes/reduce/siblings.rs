@@ -1,5 +1,5 @@
-//! Reductions over the same axes of the same shape that share a pass: those that read a common
-//! tensor, or tensors that one node makes. The pairs that save most come first.
+//! Reductions that share a pass. They run over the same axes of one shape, and read a common tensor
+//! or tensors that one node makes. The pairs that save most come first.
 
 use std::cell::Cell;
 
@@ -58,12 +58,12 @@ impl Planned {
 }
 
 impl Scene<'_> {
-    /// Joins regions that can share a pass and read a common tensor, or outputs of one node. Pairs
-    /// whose node also computes all that follows the two come first.
+    /// Joins regions that can share a pass and read a common tensor, or outputs of one node. A pair
+    /// comes first if its node also computes all nodes that follow the two.
     ///
-    /// The regions come in the order in which they must take in what follows them: the
-    /// region that the fewest nodes follow comes first, because the other ones could take in more
-    /// than is theirs. Among equal ones the last comes first: nodes after it may read values that
+    /// Returns the regions in the order in which they must take in the nodes behind them. The
+    /// region with the fewest nodes behind it comes first, because the others could take in these
+    /// nodes, too. Among equal regions the last comes first: nodes after it may read values that
     /// the epilogue of an earlier region takes in.
     pub fn merged(&self, regions: Vec<Region>) -> Vec<Region> {
         let planned = regions.into_iter().filter_map(|region| {

@@ -1,5 +1,6 @@
 //! Decides which tensors are in device memory, and records the copies that this takes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -60,11 +61,39 @@ struct Tensor<M: Mover> {
     used: u64,
 }
 
+/// The tensors that have frames, by the size classes of their frames and in the order of use.
+#[derive(Default)]
+struct ByUse(BTreeMap<u64, BTreeSet<(u64, u64)>>);
+
+impl ByUse {
+    /// Adds the tensor `key`, whose frame has `class` bytes and which was used at the time `used`.
+    fn insert(&mut self, class: u64, used: u64, key: u64) {
+        self.0.entry(class).or_default().insert((used, key));
+    }
+
+    fn remove(&mut self, class: u64, used: u64, key: u64) {
+        if let Some(order) = self.0.get_mut(&class) {
+            order.remove(&(used, key));
+        }
+    }
+
+    /// The time and key of the least recently used tensor.
+    fn oldest(&self) -> Option<(u64, u64)> {
+        self.0.values().filter_map(BTreeSet::first).min().copied()
+    }
+
+    /// The same among the tensors whose frames have `class` bytes.
+    fn oldest_of(&self, class: u64) -> Option<(u64, u64)> {
+        self.0.get(&class)?.first().copied()
+    }
+}
+
 /// The large tensors of a device, with their places. All methods are called with the recorder's
 /// lock held, in the order of the recorded commands.
 pub(crate) struct Pager<M: Mover> {
     link: Arc<Link>,
     tensors: FxHashMap<u64, Tensor<M>>,
+    here_by_use: ByUse,
     /// Frames that hold no tensor, with their bytes; the latest last.
     idle: Vec<(u64, M::Frame)>,
     /// The same in host memory.
@@ -84,6 +113,7 @@ impl<M: Mover> Pager<M> {
         Self {
             link,
             tensors: FxHashMap::default(),
+            here_by_use: ByUse::default(),
             idle: Vec::new(),
             idle_hosts: Vec::new(),
             device: 0,
@@ -112,8 +142,14 @@ impl<M: Mover> Pager<M> {
                 is_current: false,
                 used: 0,
             };
+            let tensor = self.tensors.entry(access.key).or_insert_with(fresh);
+            if tensor.frame.is_some() {
+                let class = size_class(tensor.bytes);
+                self.here_by_use.remove(class, tensor.used, access.key);
+                self.here_by_use.insert(class, self.clock, access.key);
+            }
             // A tensor with this time is not evicted.
-            self.tensors.entry(access.key).or_insert_with(fresh).used = self.clock;
+            tensor.used = self.clock;
         }
         let frames = accesses.iter().map(|access| self.fetch(access, mover)).collect();
         let frames: SmallVec<[M::Frame; 8]> = match frames {
@@ -160,9 +196,10 @@ impl<M: Mover> Pager<M> {
         if freed.is_empty() {
             return;
         }
-        for tensor in freed.iter().filter_map(|key| self.tensors.remove(key)) {
+        for (key, tensor) in freed.iter().filter_map(|key| self.tensors.remove_entry(key)) {
             let class = size_class(tensor.bytes);
             if let Some(frame) = tensor.frame {
+                self.here_by_use.remove(class, tensor.used, key);
                 self.here -= tensor.bytes;
                 self.idle.push((class, frame));
             }
@@ -185,6 +222,7 @@ impl<M: Mover> Pager<M> {
                 mover.page_in(host, &frame, tensor.bytes);
             }
             tensor.frame = Some(frame.clone());
+            self.here_by_use.insert(size_class(tensor.bytes), tensor.used, access.key);
             self.here += tensor.bytes;
         }
         Ok(frame)
@@ -228,21 +266,16 @@ impl<M: Mover> Pager<M> {
     /// Moves the least recently used tensor to host memory, so that its frame is idle. A tensor
     /// whose frame has `class` bytes goes before one with another frame, unless it was used much
     /// later.
-    /// Returns whether there was a tensor. Looks at all tensors.
+    /// Returns whether there was a tensor.
     fn evict(&mut self, class: u64, mover: &mut M) -> Result<bool> {
-        let candidates = || self.tensors.iter().filter(|(_, t)| t.frame.is_some());
-        let unused = || candidates().filter(|(_, t)| t.used < self.clock);
-        let Some((oldest, since)) = unused().map(|(k, t)| (*k, t.used)).min_by_key(|(_, u)| *u)
+        let Some((since, oldest)) = self.here_by_use.oldest().filter(|(u, _)| *u < self.clock)
         else {
             return Ok(false);
         };
         // In the older half of all times.
         let middle = since + (self.clock - since) / 2;
-        let fitting = unused()
-            .filter(|(_, t)| size_class(t.bytes) == class && t.used <= middle)
-            .min_by_key(|(_, t)| t.used)
-            .map(|(key, _)| *key);
-        self.page_out(fitting.unwrap_or(oldest), mover).map(|()| true)
+        let fitting = self.here_by_use.oldest_of(class).filter(|(used, _)| *used <= middle);
+        self.page_out(fitting.map_or(oldest, |(_, key)| key), mover).map(|()| true)
     }
 
     /// Moves a tensor to host memory.
@@ -258,6 +291,7 @@ impl<M: Mover> Pager<M> {
         };
         let Some(tensor) = self.tensors.get_mut(&key) else { return Ok(()) };
         let Some(frame) = tensor.frame.take() else { return Ok(()) };
+        self.here_by_use.remove(class, tensor.used, key);
         if tensor.has_contents
             && !tensor.is_current
             && let Some(host) = &host

@@ -72,6 +72,14 @@ fn check_family(family: &Family, part: usize, parts: usize) -> Result<(), Failed
             {
                 problems.push(format!("{} with hidden constants: {problem}", shader.label()));
             }
+            let native = shader.clone().with_native_float16(true);
+            let wgsl = native.render(limit);
+            if wgsl.contains("f32(f16(v))")
+                && seen.insert(wgsl.clone())
+                && let Err(problem) = check_native_float16(&native, &wgsl, limit)
+            {
+                problems.push(format!("{} with native float16: {problem}", shader.label()));
+            }
             let wgsl = shader.render(limit);
             if seen.insert(wgsl.clone())
                 && let Err(problem) =
@@ -155,8 +163,24 @@ fn undefined(shader: &Shader) -> Option<String> {
 }
 
 /// The capabilities that only cooperative matrices need.
-const COOPERATIVE: Capabilities =
-    WANTED.union(Capabilities::COOPERATIVE_MATRIX).union(Capabilities::SHADER_FLOAT16);
+const COOPERATIVE: Capabilities = FLOAT16.union(Capabilities::COOPERATIVE_MATRIX);
+
+/// Of programs that convert to float16 as the adapter does.
+const FLOAT16: Capabilities = WANTED.union(Capabilities::SHADER_FLOAT16);
+
+/// The text of a program with the adapter's conversions to float16, which only Vulkan's have.
+fn check_native_float16(native: &Shader, wgsl: &str, limit: u32) -> Result<(), String> {
+    let module = native.module(limit).map_err(|e| e.to_string())?;
+    let capabilities = if wgsl.contains("coop_mat") { COOPERATIVE } else { FLOAT16 };
+    let info = validate(&module, wgsl, capabilities)?;
+    to_spirv(&module, &info)?;
+    if wgsl.contains("coop_mat") || !int64::is_needed(wgsl) || wgsl.contains("f64") {
+        return Ok(());
+    }
+    let module = int64::lowered(wgsl).map_err(|e| format!("without int64: {e}"))?;
+    let info = validate(&module, wgsl, FLOAT16.difference(Capabilities::SHADER_INT64))?;
+    to_spirv(&module, &info)
+}
 
 fn check_text(shader: &Shader, wgsl: &str, limit: u32) -> Result<(), String> {
     let module = shader.module(limit).map_err(|e| e.to_string())?;

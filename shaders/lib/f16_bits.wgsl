@@ -4,16 +4,20 @@
 fn f16_bits(v: f32) -> u32 {
     let bits = bitcast<u32>(v);
     let magnitude = bits & 0x7fffffffu;
-    let normal = ((magnitude + 0xfffu + ((magnitude >> 13u) & 1u)) >> 13u) - 0x1c000u;
-    // Below 2^-14 the result is subnormal: the significand is rounded at the fixed exponent -24. A
-    // shift of 25 or more leaves 0.
-    let significand = (magnitude & 0x7fffffu) | 0x800000u;
-    let shift = 126u - clamp(magnitude >> 23u, 95u, 125u);
-    let subnormal = (significand + (1u << (shift - 1u)) - 1u
-        + ((significand >> shift) & 1u)) >> shift;
-    var half = select(normal, subnormal, magnitude < 0x38800000u);
-    // 65520 and above round to infinity.
-    half = select(half, 0x7c00u, magnitude >= 0x477ff000u);
-    half = select(half, 0x7e00u, magnitude > 0x7f800000u);
-    return ((bits >> 16u) & 0x8000u) | half;
+    // 0xc8000fff is half of the last place less one, less the exponents' difference of 112. 65520
+    // and above round to infinity.
+    let normal = min((magnitude + 0xc8000fffu + extractBits(magnitude, 13u, 1u)) >> 13u, 0x7c00u);
+    // Below 2^-14 the result is subnormal. Its last place, 2^-24, is that of a float32 from 0.5 to
+    // 1, so the sum is rounded there. Its lowest bits are the result.
+    let subnormal = bitcast<u32>(bitcast<f32>(magnitude) + 0.5) - 0x3f000000u;
+    let half = select(normal, subnormal, magnitude < 0x38800000u);
+    return ((bits >> 16u) & 0x8000u) | select(half, 0x7e00u, magnitude > 0x7f800000u);
+}
+
+// The words of four values.
+fn f16_words(v: vec4<f32>) -> vec2<u32> {
+    return vec2(
+        f16_bits(v.x) | (f16_bits(v.y) << 16u),
+        f16_bits(v.z) | (f16_bits(v.w) << 16u),
+    );
 }

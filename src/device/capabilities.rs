@@ -48,6 +48,9 @@ pub struct Capabilities {
     pub int64: bool,
     /// 64-bit floats in shaders.
     pub float64: bool,
+    /// 16-bit floats in shaders, through Vulkan. Kernels convert to float16 with them if the device
+    /// finds that they are rounded as IEEE 754 wants (`float16.rs`).
+    pub float16: bool,
     /// Subgroup operations.
     pub subgroups: bool,
     /// Where the GPU's clock can be read.
@@ -81,6 +84,7 @@ impl Capabilities {
     pub const FULL: Self = Self {
         int64: true,
         float64: true,
+        float16: true,
         subgroups: true,
         timestamps: Timestamps::Dispatches,
         matrices: Matrices { f16: Some(Cooperative::F16), f32: None },
@@ -99,6 +103,7 @@ impl Capabilities {
     pub const WEBGPU: Self = Self {
         int64: false,
         float64: false,
+        float16: false,
         subgroups: false,
         timestamps: Timestamps::None,
         matrices: Matrices::NONE,
@@ -137,6 +142,7 @@ impl Capabilities {
             // it should reinterpret the bits.
             float64: has(wgpu::Features::SHADER_F64 | wgpu::Features::SHADER_INT64)
                 && info.backend != wgpu::Backend::Dx12,
+            float16: has(wgpu::Features::SHADER_F16) && info.backend == wgpu::Backend::Vulkan,
             subgroups: has(wgpu::Features::SUBGROUP),
             timestamps: Timestamps::of(features),
             matrices: Matrices::NONE,
@@ -158,6 +164,7 @@ impl Capabilities {
         let listed = [
             (self.int64, wgpu::Features::SHADER_INT64),
             (self.float64, wgpu::Features::SHADER_F64),
+            (self.float16, wgpu::Features::SHADER_F16),
             (self.subgroups, wgpu::Features::SUBGROUP),
             (self.immediates > 0, wgpu::Features::IMMEDIATES),
         ];
@@ -197,6 +204,7 @@ impl Capabilities {
         Self {
             int64: self.int64 && other.int64,
             float64: self.float64 && other.float64,
+            float16: self.float16 && other.float16,
             subgroups: self.subgroups && other.subgroups,
             timestamps: self.timestamps.min(other.timestamps),
             matrices: self.matrices.common(other.matrices),

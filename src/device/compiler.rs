@@ -77,6 +77,16 @@ enum Failure {
     Other(Error),
 }
 
+/// The shader as a form has it.
+fn in_form(shader: &Shader, form: Form) -> Cow<'_, Shader> {
+    match form {
+        Form::Portable | Form::Unoptimized if shader.has_native_float16() => {
+            Cow::Owned(shader.clone().with_native_float16(false))
+        }
+        _ => Cow::Borrowed(shader),
+    }
+}
+
 /// The compiler of a device's shaders.
 pub(super) struct Compiler {
     device: wgpu::Device,
@@ -173,7 +183,8 @@ impl Compiler {
 
     /// The shader, adapted to the adapter's compiler.
     pub fn prepared(&self, shader: Shader) -> Shader {
-        if self.hides_constants { shader.hiding_constants() } else { shader }
+        let shader = if self.hides_constants { shader.hiding_constants() } else { shader };
+        shader.with_native_float16(self.capabilities.float16)
     }
 
     fn compile_as(&self, key: &Key, shader: &Shader, forms: &[Form]) -> Result<Pipeline> {
@@ -187,7 +198,7 @@ impl Compiler {
             if is_known || !self.differs(shader, *form) {
                 continue;
             }
-            match self.attempt(key, shader, *form) {
+            match self.attempt(key, &in_form(shader, *form), *form) {
                 Ok(pipeline) => {
                     if let Some(refusal) = &refusal {
                         let refusal = format!("shader {}: {refusal}", shader.label());
@@ -229,7 +240,7 @@ impl Compiler {
     fn differs(&self, shader: &Shader, form: Form) -> bool {
         let usual = self.features(shader, Form::Usual);
         let other = self.features(shader, form);
-        let text = || shader.render(other.0);
+        let text = || in_form(shader, form).render(other.0);
         let has_integers = usual.1 != other.1 && int64::is_needed(&text());
         form != Form::Portable || has_integers || shader.render(usual.0) != text()
     }

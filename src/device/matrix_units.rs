@@ -48,14 +48,14 @@ pub enum Finding {
     Nothing,
 }
 
-/// The rule that decides whether correct matrices are used.
+/// The rule that decides whether matrices, or another feature of an adapter, are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// They are not used.
     Off,
     /// They are used.
     Forced,
-    /// They are used if a probe finds them faster.
+    /// They are used if a probe says so.
     Probed,
 }
 
@@ -64,7 +64,16 @@ impl Policy {
     /// a software adapter, times depend on other processes, and matrices are computed by the vector
     /// units anyway.
     pub(crate) fn of(lookup: &dyn Fn(&str) -> Option<String>, software: bool) -> Self {
-        let value = lookup("TF_WGPU_COOPERATIVE_MATRIX").map(|v| v.trim().to_lowercase());
+        Self::of_variable("TF_WGPU_COOPERATIVE_MATRIX", lookup, software)
+    }
+
+    /// The same of another variable with these values.
+    pub(crate) fn of_variable(
+        name: &str,
+        lookup: &dyn Fn(&str) -> Option<String>,
+        software: bool,
+    ) -> Self {
+        let value = lookup(name).map(|v| v.trim().to_lowercase());
         match value.as_deref() {
             Some("1" | "on" | "true") => Self::Forced,
             Some("0" | "off" | "false") => Self::Off,

@@ -20,6 +20,7 @@ mod dump;
 mod enqueue;
 mod failures;
 mod family;
+mod float16;
 mod gpu;
 mod ledger;
 #[cfg(has_examination)]

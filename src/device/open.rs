@@ -24,7 +24,8 @@ use super::submitter::Submitter;
 use super::trace::Tracer;
 use super::tuning::Tuner;
 use super::{
-    Capabilities, Device, Matrices, MatrixUnits, Policy, Profile, budget, checked, process, tuning,
+    Capabilities, Device, Matrices, MatrixUnits, Policy, Profile, budget, checked, float16,
+    process, tuning,
 };
 use crate::dump;
 use crate::error::{Error, Result};
@@ -41,6 +42,8 @@ struct Settings {
     tunes: bool,
     /// The rule that decides about its cooperative matrices.
     matrices: Policy,
+    /// The rule that decides about its conversions to float16.
+    float16: Policy,
     /// The number of devices that share the adapter's memory.
     sharers: u32,
     /// The most memory that it takes, if it pages.
@@ -58,7 +61,9 @@ impl Settings {
         } else {
             Policy::Forced
         };
-        Self { tunes: false, matrices, sharers: 1, paging: None }
+        let lookup = |name: &str| std::env::var(name).ok();
+        let float16 = Policy::of_variable(float16::VARIABLE, &lookup, is_software);
+        Self { tunes: false, matrices, float16, sharers: 1, paging: None }
     }
 }
 
@@ -197,6 +202,14 @@ impl Device {
         Self::open_as(adapter, profile, None, settings, Arc::new(|| false))
     }
 
+    /// Opens a device whose conversions to float16 are the adapter's if a probe finds them right,
+    /// on a software adapter too: for tests.
+    pub fn open_converting(adapter: &wgpu::Adapter) -> Result<Arc<Self>> {
+        let profile = Profile::of(adapter);
+        let settings = Settings { float16: Policy::Probed, ..Settings::of(adapter, &profile) };
+        Self::open_as(adapter, profile, None, settings, Arc::new(|| false))
+    }
+
     /// Opens another device of the same adapter with the same behaviour. Programs are tried on it
     /// before they are used, so that a driver that fails in one harms no tensors. It keeps nothing
     /// in files.
@@ -206,7 +219,13 @@ impl Device {
         } else {
             Policy::Forced
         };
-        let settings = Settings { tunes: false, matrices, sharers: self.sharers, paging: None };
+        let settings = Settings {
+            tunes: false,
+            matrices,
+            float16: if self.profile.capabilities.float16 { Policy::Forced } else { Policy::Off },
+            sharers: self.sharers,
+            paging: None,
+        };
         Self::open_as(&self.adapter, self.profile, None, settings, Arc::new(|| false))
     }
 
@@ -246,19 +265,27 @@ impl Device {
                 most.host = 0;
             }
         }
+        let mut converts = offered.float16 && settings.float16 != Policy::Off;
+        features.set(wgpu::Features::SHADER_F16, converts);
         let limits = offered.limits(adapter.limits());
         let matrices = profile.capabilities.matrices;
-        let (raw, queue) = match request(adapter, features, &limits, &matrices) {
-            Err(e) if matrices.are_real() => {
-                log::warn!(
-                    "{}: no cooperative matrices, since the device does not open with them: {e}",
-                    info.name
-                );
-                profile.capabilities.matrices = Matrices::NONE;
-                request(adapter, features, &limits, &Matrices::NONE)
-            }
-            opened => opened,
-        }?;
+        let mut opened = request(adapter, features, &limits, &matrices);
+        if let Err(e) = &opened
+            && (matrices.are_real() || converts)
+        {
+            log::warn!(
+                "{}: no cooperative matrices and no 16-bit floats, since the device does not open \
+                 with them: {e}",
+                info.name
+            );
+            profile.capabilities.matrices = Matrices::NONE;
+            converts = false;
+            features.remove(wgpu::Features::SHADER_F16);
+            opened = request(adapter, features, &limits, &Matrices::NONE);
+        }
+        let (raw, queue) = opened?;
+        profile.capabilities.float16 =
+            converts && float16::is_used(settings.float16, &raw, &queue, &info.name);
         let matrix_units = MatrixUnits::open(
             settings.matrices,
             &profile.capabilities.matrices,

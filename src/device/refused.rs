@@ -20,7 +20,7 @@ pub(super) enum Form {
     /// With all features of the adapter.
     Usual,
     /// With only the guarantees of WebGPU for every adapter: parameters come from a uniform buffer,
-    /// and 64-bit integers are pairs of words.
+    /// 64-bit integers are pairs of words, and integers convert to float16.
     Portable,
     /// Like [`Form::Portable`], and the driver makes no optimizations.
     Unoptimized,

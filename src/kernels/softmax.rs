@@ -228,16 +228,19 @@ fn softmax(op: SoftmaxOp, dtype: DType) -> Result<RowKernel> {
     let mut rows = RowProgramBuilder::new(&[dtype], 0);
     let [largest] = rows.reduce(["Max"], |s| Ok([s.logit()?]))?;
     let [sum] = rows.reduce(["Sum"], |s| Ok([s.exponential(largest)?]))?;
-    rows.full(dtype, |s| match op {
-        SoftmaxOp::Softmax => {
+    match op {
+        SoftmaxOp::Softmax => rows.full(dtype, |s| {
             let exponential = s.exponential(largest)?;
             s.call("RealDiv", &[exponential, sum])
-        }
+        })?,
         SoftmaxOp::LogSoftmax => {
-            let (difference, log) = (s.difference(largest)?, s.call("Log", &[sum])?);
-            s.call("Sub", &[difference, log])
+            let log = rows.row(dtype.accumulator(), |s| s.call("Log", &[sum]))?;
+            rows.full(dtype, |s| {
+                let difference = s.difference(largest)?;
+                s.call("Sub", &[difference, log])
+            })?;
         }
-    })?;
+    }
     rows.kernel(op.name(), vec![Output::Full(0)], Vec::new())
 }
 

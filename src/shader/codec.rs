@@ -106,9 +106,7 @@ pub(crate) const fn unpack(dtype: DType) -> &'static str {
 /// words.
 pub(crate) fn pack(dtype: DType) -> (&'static str, String) {
     match dtype {
-        DType::F16 => {
-            ("", pairs("f16_bits(v.x)", "f16_bits(v.y)", "f16_bits(v.z)", "f16_bits(v.w)"))
-        }
+        DType::F16 => ("", "f16_words(v)".to_owned()),
         DType::BF16 => {
             ("", pairs("bf16_bits(v.x)", "bf16_bits(v.y)", "bf16_bits(v.z)", "bf16_bits(v.w)"))
         }

@@ -69,6 +69,22 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("zeta_f64", include_str!("../../shaders/lib/zeta_f64.wgsl")),
 ];
 
+/// The libraries that convert to float16, for adapters whose own conversions round as IEEE 754
+/// wants.
+const NATIVE_FLOAT16: &[(&str, &str)] = &[
+    ("f16_bits", include_str!("../../shaders/lib/f16_bits_native.wgsl")),
+    ("round_f16", include_str!("../../shaders/lib/round_f16_native.wgsl")),
+];
+
+/// The forms of libraries.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Forms {
+    /// Whether float64 constants are hidden from compilers.
+    pub hides_constants: bool,
+    /// Whether [`NATIVE_FLOAT16`] takes the place of the libraries that convert by integers.
+    pub native_float16: bool,
+}
+
 /// The library `name` for functions of `dtype`: its variant `NAME_f64` for float64 and complex128,
 /// if there is one.
 pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
@@ -81,24 +97,25 @@ pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
 
 /// The text of the libraries `wanted` and of all that they require, each once, requirements first.
 /// `NAME_u64` has the functions of `NAME` for adapters with 64-bit integers, and replaces it if it
-/// comes earlier in `wanted`. With `hides`, float64 constants are hidden from compilers. Panics
-/// when a name is unknown: names are written in this crate's tables and tested.
-pub fn resolve(wanted: &[&str], hides: bool) -> String {
+/// comes earlier in `wanted`. Panics when a name is unknown: names are written in this crate's
+/// tables and tested.
+pub fn resolve(wanted: &[&str], forms: Forms) -> String {
     let mut done = Vec::new();
     let mut out = String::new();
     for name in wanted {
-        include(name, hides, &mut done, &mut out);
+        include(name, forms, &mut done, &mut out);
     }
     out
 }
 
-fn include<'a>(name: &'a str, hides: bool, done: &mut Vec<&'a str>, out: &mut String) {
+fn include<'a>(name: &'a str, forms: Forms, done: &mut Vec<&'a str>, out: &mut String) {
     if done.iter().any(|d| *d == name || d.strip_suffix("_u64") == Some(name)) {
         return;
     }
     done.push(name);
-    let text = LIBRARIES
-        .iter()
+    let native = NATIVE_FLOAT16.iter().filter(|_| forms.native_float16);
+    let text = native
+        .chain(LIBRARIES)
         .find(|(n, _)| *n == name)
         .unwrap_or_else(|| panic!("no shader library {name}"))
         .1;
@@ -110,9 +127,9 @@ fn include<'a>(name: &'a str, hides: bool, done: &mut Vec<&'a str>, out: &mut St
             .find(|(n, _)| *n == r)
             .unwrap_or_else(|| panic!("{name} requires unknown library {r}"))
             .0;
-        include(r, hides, done, out);
+        include(r, forms, done, out);
     }
-    if hides && name.ends_with("_f64") {
+    if forms.hides_constants && name.ends_with("_f64") {
         out.push_str(&hidden::hide(text));
     } else {
         out.push_str(text);

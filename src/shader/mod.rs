@@ -34,6 +34,10 @@ pub use element::{Access, Element, List, Raw, Storage};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kind::Kind;
+use library::Forms;
+
+/// The extension of WGSL for 16-bit floats.
+const FLOAT16: &str = "f16";
 
 /// The default number of invocations in a workgroup.
 pub const WORKGROUP: u32 = 256;
@@ -66,7 +70,7 @@ pub struct Shader {
     body: String,
     matrices: Option<[u32; 3]>,
     kinds: Vec<Kind>,
-    hides_constants: bool,
+    forms: Forms,
     is_in_parts: bool,
     is_copy: bool,
 }
@@ -86,7 +90,7 @@ impl Shader {
             body: String::new(),
             matrices: None,
             kinds: Kind::ALL.to_vec(),
-            hides_constants: false,
+            forms: Forms::default(),
             is_in_parts: false,
             is_copy: false,
         }
@@ -278,8 +282,20 @@ impl Shader {
     /// constants in them.
     #[must_use]
     pub const fn hiding_constants(mut self) -> Self {
-        self.hides_constants = true;
+        self.forms.hides_constants = true;
         self
+    }
+
+    /// Converts to float16 as the adapter does, or by integer arithmetic, which is the default.
+    #[must_use]
+    pub const fn with_native_float16(mut self, is_native: bool) -> Self {
+        self.forms.native_float16 = is_native;
+        self
+    }
+
+    /// Whether it converts to float16 as the adapter does.
+    pub const fn has_native_float16(&self) -> bool {
+        self.forms.native_float16
     }
 
     /// The form in which a dispatch runs a part of all workgroups. Six more parameters are the
@@ -309,8 +325,17 @@ impl Shader {
     /// The whole text. `immediate_limit` is the adapter's size limit for immediates: larger
     /// parameter blocks come from a uniform buffer bound after the last binding.
     pub fn render(&self, immediate_limit: u32) -> String {
+        let mut libraries = self.libraries.clone();
+        for (_, element) in &self.bindings {
+            if let Storage::Typed(t) = element {
+                libraries.extend(codec::library(*t));
+            }
+        }
+        let mut body = library::resolve(&libraries, self.forms);
         let mut out = format!("// {}\n\n", self.label);
-        for extension in &self.extensions {
+        let converts = self.forms.native_float16 && body.contains("f32(f16(");
+        let own = converts.then_some(FLOAT16).filter(|own| !self.extensions.contains(own));
+        for extension in own.iter().chain(&self.extensions) {
             let _ = writeln!(out, "enable {extension};");
         }
         let scalars = self.params.iter().filter(|(_, f)| !matches!(f, Field::Vec4s(_)));
@@ -355,14 +380,11 @@ impl Shader {
              -> u32 {\n    return (workgroup_id.y * num_workgroups.x + workgroup_id.x) * \
              WORKGROUP + local_index;\n}\n\n",
         );
-        let mut libraries = self.libraries.clone();
         for (name, element) in &self.bindings {
             if let Storage::Typed(t) = element {
-                libraries.extend(codec::library(*t));
                 out.push_str(&accessors(name, *t));
             }
         }
-        let mut body = library::resolve(&libraries, self.hides_constants);
         body.push_str(&self.body);
         for (name, value) in &self.defines {
             body = body.replace(&format!("{{{{{name}}}}}"), value);

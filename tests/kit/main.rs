@@ -27,6 +27,8 @@ mod einsum;
 mod failures;
 #[path = "../fft.rs"]
 mod fft;
+#[path = "../float16.rs"]
+mod float16;
 #[path = "../fused_argument.rs"]
 mod fused_argument;
 #[path = "../fused_attention.rs"]

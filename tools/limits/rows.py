@@ -234,6 +234,8 @@ def environment(root: Path, chip: str) -> dict[str, str]:
         **chips.environment(root, CHIPS[chip]),
         **layers.behind_faults(root / "listings"),
         "FAULT_LAYER_LISTINGS": "listings",
+        # Nothing executes, so the library cannot find out how these GPUs convert.
+        "TF_WGPU_NATIVE_FLOAT16": "on",
     }
     if CHIPS[chip].vendor is chips.APPLE:
         found["AGX_MESA_DEBUG"] = "shaders"

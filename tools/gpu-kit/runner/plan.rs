@@ -57,6 +57,7 @@ pub const SUITES: &[&str] = &[
     "checkup",
     "device",
     "paging",
+    "float16",
     "failures",
 ];
 

@@ -225,6 +225,7 @@ fn adapter(
             "timestamps": format!("{:?}", capabilities.timestamps).to_lowercase(),
         },
         "matrix_units": device.map(|(device, _)| matrix_units(device)),
+        "native_float16": device.map(|(device, _)| device.capabilities().float16),
         "numbers": checkup::known(info, caches).map(|verdict| match verdict {
             Verdict::Right => "right",
             Verdict::Portable => "right with the simplest kernels",

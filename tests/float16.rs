@@ -83,7 +83,8 @@ fn casts_and_arithmetic_have_the_same_bits() {
 fn fused_steps_and_rows_have_the_same_bits() {
     let Some(mut sessions) = sessions() else { return };
     let chain = "x: float16, float16; c: 0; s0 = Mul<float16>(x0, x1); \
-                 s1 = AddV2<float16>(s0, x0); s2 = Mul<float16>(s1, s0); s3 = Sub<float16>(s2, x1); return s3, s1";
+                 s1 = AddV2<float16>(s0, x0); s2 = Mul<float16>(s1, s0); \
+                 s3 = Sub<float16>(s2, x1); return s3, s1";
     assert_same(&mut sessions, &expression(chain), &[halves(70_001, 7), halves(70_001, 77)]);
     let rows = "Mean: x: float16; c: 0; return x0 | full: x: float16, float16; c: 0; \
                 s0 = Sub<float16>(x0, x1); s1 = Mul<float16>(s0, s0); return s1 | return y0";

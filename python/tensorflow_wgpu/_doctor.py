@@ -366,6 +366,9 @@ def describe_adapter(adapter: dict[str, Any], environment: dict[str, str]) -> It
     )
     if adapter["matrix_units"]:
         yield f"    matrix units: {describe_matrix_units(adapter['matrix_units'])}"
+    if adapter["native_float16"] is not None:
+        how = "the GPU's own" if adapter["native_float16"] else "by integer arithmetic"
+        yield f"    conversions to float16: {how}"
     if adapter["numbers"]:
         yield f"    numbers checked at its first use: {adapter['numbers']}"
 

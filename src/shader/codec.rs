@@ -46,7 +46,7 @@ pub(crate) const fn bits(dtype: DType) -> &'static str {
 pub(crate) const fn rounded(dtype: DType) -> Option<&'static str> {
     match dtype {
         DType::F16 => Some("unpack2x16float(f16_bits(v)).x"),
-        DType::BF16 => Some("bitcast<f32>(bf16_bits(v) << 16u)"),
+        DType::BF16 => Some("bitcast<f32>(bf16_high(v))"),
         _ => None,
     }
 }
@@ -107,9 +107,7 @@ pub(crate) const fn unpack(dtype: DType) -> &'static str {
 pub(crate) fn pack(dtype: DType) -> (&'static str, String) {
     match dtype {
         DType::F16 => ("", "f16_words(v)".to_owned()),
-        DType::BF16 => {
-            ("", pairs("bf16_bits(v.x)", "bf16_bits(v.y)", "bf16_bits(v.z)", "bf16_bits(v.w)"))
-        }
+        DType::BF16 => ("", "bf16_words(v)".to_owned()),
         DType::U16 | DType::I16 => (
             "    let b = bitcast<vec4<u32>>(v) & vec4(0xffffu);\n",
             pairs("b.x", "b.y", "b.z", "b.w"),

@@ -172,6 +172,7 @@ def test_the_doctor_finds_nothing_wrong_here():
         assert adapter["backend"] in ("Vulkan", "Metal", "Dx12", "vulkan", "metal", "dx12")
         assert adapter["memory"]["total"] >= adapter["memory"]["free"] > 0
         assert adapter["limits"]["max_binding"] >= 128 << 20
+        assert adapter["native_float16"] in (True, False)
         assert set(adapter["features"]) == {"int64", "float64", "subgroups", "timestamps"}
     ops = {op["op"]: op for op in library["ops"]}
     assert {"T": "float32"} in ops["MatMul"]["types"]

@@ -27,14 +27,14 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     let large = [16 << 20];
     let tokens = sizes.sequences * 128;
     let image = [sizes.batch, 56, 56, 256];
-    let half = Case {
-        flops: 9.0 * f64::from(16 << 20),
-        ..elementwise("GELU float16 16 M", DType::F16, 1, GELU, &GELU_CONSTANTS, &[&large])
+    let gelu = |name, dtype| {
+        elementwise(name, dtype, 1, GELU, &GELU_CONSTANTS, &[&large])
+            .flops(9.0 * f64::from(16 << 20))
     };
     let mut cases = vec![
-        elementwise("GELU 16 M", DType::F32, 1, GELU, &GELU_CONSTANTS, &[&large])
-            .flops(9.0 * f64::from(16 << 20)),
-        half,
+        gelu("GELU 16 M", DType::F32),
+        gelu("GELU float16 16 M", DType::F16),
+        gelu("GELU bfloat16 16 M", DType::BF16),
         elementwise(
             "swish 16 M",
             DType::F32,
@@ -54,7 +54,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         ),
     ];
     for dims in [[4096, 1024], [tokens, 768]] {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
             let inputs =
                 [tensor(dtype, &dims), tensor(dtype, &dims[1..]), tensor(dtype, &dims[1..])];
             cases.push(

@@ -359,7 +359,6 @@ impl Launch {
     pub(super) fn define(shader: Shader, dst: DType, wide: bool) -> Shader {
         let value = if wide { format!("vec4<{}>", dst.value()) } else { dst.value().to_owned() };
         shader
-            .library("quotient")
             .define("VALUE", value)
             .define("REAL", dst.value())
             .define("LOAD", if wide { "read" } else { "load" })
@@ -411,7 +410,6 @@ impl ResizeNearest {
         unit.map(
             Self::declare(format!("resize nearest {}", unit.bytes()), unit)
                 .body(SOURCE)
-                .library("quotient")
                 .define("ELEMENT", unit.wgsl())
                 .body(include_str!("../../../shaders/image/resize_nearest.wgsl")),
         )

@@ -210,7 +210,6 @@ impl Lrn {
         let shader = Self::declare(label, program, power, steps).define("OUTPUT", output);
         let shader = match (program, power) {
             (LrnProgram::Scale, _) => shader,
-            (_, Power::Any) => shader.library("pow").define("POWER", power.text()).body(POWER),
             _ => shader.define("POWER", power.text()).body(POWER),
         };
         let common = include_str!("../../../shaders/patches/lrn_common.wgsl");

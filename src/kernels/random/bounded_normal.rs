@@ -17,7 +17,7 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::layout::{Iteration, broadcast_dims};
 use crate::require;
-use crate::shader::{List, Shader, library};
+use crate::shader::{List, Shader};
 use crate::tensor::{Dims, Tensor};
 use parking_lot::Mutex;
 
@@ -153,9 +153,6 @@ impl BoundedNormal {
     fn shader(dtype: DType) -> Shader {
         let wide = dtype == DType::F64;
         let s = Self::declare(format!("random bounded normal {dtype}"), dtype)
-            .library("philox")
-            .library(if wide { "box_muller_wide_f64" } else { "box_muller_wide" })
-            .library(library::of_type("special", dtype))
             .define("F", dtype.value())
             .define("WIDE", if wide { "1.3lf" } else { "1.3" });
         let text = include_str!("../../../shaders/random/bounded_normal.wgsl");

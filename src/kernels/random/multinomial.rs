@@ -77,7 +77,6 @@ impl Sample {
     fn shader(logits: DType, output: DType, workgroup: u32, is_cut: bool) -> Shader {
         let label = format!("random multinomial {logits} {output} cut={is_cut}");
         Self::declare(label, logits, output, workgroup, is_cut)
-            .library("box_muller")
             .workgroup([workgroup, 1, 1])
             .define("CLASS", output.value())
             .body(if is_cut {

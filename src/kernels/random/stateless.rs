@@ -164,7 +164,6 @@ impl KeyCounter {
             _ => "vec4<u32>(seed[s], seed[s + 1u], seed[s + 2u], seed[s + 3u])",
         };
         Self::declare("random key and counter", dtype)
-            .library("philox")
             .workgroup([1, 1, 1])
             .define("SEEDS", seeds)
             .body(include_str!("../../../shaders/random/key_counter.wgsl"))

@@ -46,8 +46,6 @@ impl Cast {
         };
         let label = format!("random stochastic cast {input} {output}");
         let s = Self::declare(label, input, output)
-            .library("philox")
-            .library(if wide { "box_muller_wide_f64" } else { "special" })
             .define("F", input.value())
             .define("MIN", min)
             .define("MAX", max)

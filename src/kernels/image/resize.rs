@@ -244,10 +244,9 @@ impl Resize {
     ) -> Result<()> {
         let (batch, channels) = (dy.dims[0], dy.dims[3]);
         let (height, width) = (dy.dims[1], dy.dims[2]);
-        let dx = ctx.output(0, dtype, &[batch, rows, columns, channels])?;
-        if dx.is_empty() {
+        let Some(dx) = ctx.some_output(0, dtype, &[batch, rows, columns, channels])? else {
             return Ok(());
-        }
+        };
         if dy.is_empty() {
             return ctx.device().fill(dx.address, dx.bytes(), 0);
         }

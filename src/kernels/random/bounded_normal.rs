@@ -76,10 +76,7 @@ impl Kernel for Stateful {
                 inputs::text(&t.dims)
             );
         }
-        let output = ctx.output(0, self.dtype, &dims)?;
-        if output.is_empty() {
-            return Ok(());
-        }
+        let Some(output) = ctx.some_output(0, self.dtype, &dims)? else { return Ok(()) };
         let generator = {
             let mut next = self.generator.lock();
             let generator = *next;
@@ -100,10 +97,7 @@ impl Kernel for Stateless {
             common = broadcast_dims(&common, &t.dims)?;
         }
         require!(dims.ends_with(&common), "Shape passed in must end with broadcasted shape.");
-        let output = ctx.output(0, self.dtype, &dims)?;
-        if output.is_empty() {
-            return Ok(());
-        }
+        let Some(output) = ctx.some_output(0, self.dtype, &dims)? else { return Ok(()) };
         for t in &mut parameters {
             if t.len() > 1 && t.dims != common {
                 let whole = ctx.temp(t.dtype, &common)?;

@@ -117,10 +117,9 @@ impl Kernel for Multinomial {
         };
         let (batch, classes) = (logits.dims[0], logits.dims[1]);
         require!(classes > 0, "num_classes should be positive, got {classes}");
-        let output = ctx.output(0, self.output, &[batch, samples])?;
-        if output.is_empty() {
+        let Some(output) = ctx.some_output(0, self.output, &[batch, samples])? else {
             return Ok(());
-        }
+        };
         let generator = match (&self.generator, seed) {
             (Some(own), _) => {
                 let mut next = own.lock();

@@ -73,10 +73,7 @@ impl Kernel for StochasticCast {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let [key, counter] = inputs::keyed(ctx)?;
         let x = ctx.input(0)?;
-        let y = ctx.output(0, self.output, &x.dims)?;
-        if y.is_empty() {
-            return Ok(());
-        }
+        let Some(y) = ctx.some_output(0, self.output, &x.dims)? else { return Ok(()) };
         let device = ctx.device();
         device.check_extent(x.len())?;
         let (of, count) = (Cast::of(self.input, self.output), x.len());

@@ -1,5 +1,5 @@
-//! Function libraries in `shaders/lib/`. A shader gets the libraries whose functions its text calls,
-//! and the libraries whose functions these call.
+//! Function libraries in `shaders/lib/`. A shader gets the libraries whose functions its text
+//! calls, and the libraries whose functions these call.
 
 use std::sync::LazyLock;
 

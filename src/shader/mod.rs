@@ -2,8 +2,8 @@
 //!
 //! A kernel names its bindings with their types and its parameters; this module writes the `Params`
 //! struct, the bindings, `load_*`/`store_*` accessors that hide packing and element offsets, and
-//! `{{NAME}}` substitutions, and adds the libraries whose functions the body calls. The text depends
-//! on exactly what the pipeline's key holds, never on a shape.
+//! `{{NAME}}` substitutions, and adds the libraries whose functions the body calls. The text
+//! depends on exactly what the pipeline's key holds, never on a shape.
 //!
 //! A body may use, for a binding named `x` of type T:
 //! - `load_x(i: u32) -> T.value()`: element `i`, counted from the tensor's first element;

@@ -1,6 +1,6 @@
 //! Attribute values. They are kept in their encoded form and decoded on demand.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use prost::Message;
@@ -11,11 +11,17 @@ use crate::proto::{AttrValue, TensorProto, TensorShapeProto, tensor_shape_proto}
 use crate::tensor::HostTensor;
 
 /// An attribute's value.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Attr {
     raw: Bytes,
     /// Boxed, because a value is large and most are never decoded.
-    decoded: OnceCell<Option<Box<Value>>>,
+    decoded: OnceLock<Option<Box<Value>>>,
+}
+
+impl std::fmt::Debug for Attr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.value().fmt(f)
+    }
 }
 
 impl PartialEq for Attr {
@@ -27,7 +33,7 @@ impl PartialEq for Attr {
 impl Attr {
     /// The value that is encoded as `raw`, an `AttrValue`.
     pub const fn encoded(raw: Bytes) -> Self {
-        Self { raw, decoded: OnceCell::new() }
+        Self { raw, decoded: OnceLock::new() }
     }
 
     /// The encoded `AttrValue`.
@@ -167,6 +173,11 @@ impl From<String> for Attr {
 impl From<Vec<Vec<u8>>> for Attr {
     fn from(s: Vec<Vec<u8>>) -> Self {
         Value::List(ListValue { s, ..Default::default() }).into()
+    }
+}
+impl From<&[&str]> for Attr {
+    fn from(v: &[&str]) -> Self {
+        v.iter().map(|s| s.as_bytes().to_vec()).collect::<Vec<_>>().into()
     }
 }
 impl From<&[i64]> for Attr {

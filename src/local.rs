@@ -1,7 +1,6 @@
 //! Kernels without TensorFlow: runs a registered op on host values, for tests, benches and machines
 //! with a bare GPU.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -11,126 +10,10 @@ use crate::device::trace::Origin;
 use crate::device::{Capabilities, Device, Profile, Selection};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+pub use crate::kernels::node::Node;
 use crate::kernels::op::{Attrs, Kernel, OpContext, UpdateAll, VariableUpdate};
 use crate::kernels::registry::Registry;
 use crate::tensor::{HostTensor, Tensor};
-
-/// An attribute's value.
-#[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Attr {
-    Type(DType),
-    Int(i64),
-    Float(f32),
-    Bool(bool),
-    String(String),
-    Ints(Vec<i64>),
-    Floats(Vec<f32>),
-    Strings(Vec<Vec<u8>>),
-    Types(Vec<DType>),
-}
-
-impl From<DType> for Attr {
-    fn from(v: DType) -> Self {
-        Self::Type(v)
-    }
-}
-impl From<i64> for Attr {
-    fn from(v: i64) -> Self {
-        Self::Int(v)
-    }
-}
-impl From<f32> for Attr {
-    fn from(v: f32) -> Self {
-        Self::Float(v)
-    }
-}
-impl From<bool> for Attr {
-    fn from(v: bool) -> Self {
-        Self::Bool(v)
-    }
-}
-impl From<&str> for Attr {
-    fn from(v: &str) -> Self {
-        Self::String(v.to_owned())
-    }
-}
-impl From<&[i64]> for Attr {
-    fn from(v: &[i64]) -> Self {
-        Self::Ints(v.to_vec())
-    }
-}
-impl From<&[f32]> for Attr {
-    fn from(v: &[f32]) -> Self {
-        Self::Floats(v.to_vec())
-    }
-}
-impl From<&[&str]> for Attr {
-    fn from(v: &[&str]) -> Self {
-        Self::Strings(v.iter().map(|s| s.as_bytes().to_vec()).collect())
-    }
-}
-impl From<&[Vec<u8>]> for Attr {
-    fn from(v: &[Vec<u8>]) -> Self {
-        Self::Strings(v.to_vec())
-    }
-}
-impl From<&[DType]> for Attr {
-    fn from(v: &[DType]) -> Self {
-        Self::Types(v.to_vec())
-    }
-}
-
-/// An op with its attributes, as in a node of a graph.
-#[derive(Debug, Clone)]
-pub struct Node {
-    op: String,
-    attrs: HashMap<String, Attr>,
-}
-
-impl Node {
-    /// A node without attributes.
-    pub fn new(op: &str) -> Self {
-        Self { op: op.to_owned(), attrs: HashMap::new() }
-    }
-
-    /// Adds an attribute.
-    #[must_use]
-    pub fn attr(mut self, name: &str, value: impl Into<Attr>) -> Self {
-        self.attrs.insert(name.to_owned(), value.into());
-        self
-    }
-}
-
-macro_rules! getter {
-    ($name:ident, $variant:ident, $ty:ty) => {
-        fn $name(&self, name: &str) -> Result<$ty> {
-            match self.attrs.get(name) {
-                Some(Attr::$variant(v)) => Ok(v.clone()),
-                other => Err(Error::InvalidArgument(format!(
-                    "{}: attribute {name} should be a {}, is {other:?}",
-                    self.op,
-                    stringify!($variant)
-                ))),
-            }
-        }
-    };
-}
-
-impl Attrs for Node {
-    fn op(&self) -> &str {
-        &self.op
-    }
-    getter!(dtype, Type, DType);
-    getter!(int, Int, i64);
-    getter!(float, Float, f32);
-    getter!(bool, Bool, bool);
-    getter!(string, String, String);
-    getter!(ints, Ints, Vec<i64>);
-    getter!(floats, Floats, Vec<f32>);
-    getter!(byte_strings, Strings, Vec<Vec<u8>>);
-    getter!(dtypes, Types, Vec<DType>);
-}
 
 /// An input of [`Session::run`].
 #[derive(Debug, Clone)]
@@ -304,16 +187,17 @@ impl Session {
     /// Runs one op and returns its outputs.
     pub fn run(&mut self, node: &Node, inputs: &[Input]) -> Result<Vec<HostTensor>> {
         let dtype_of = |name: &str| node.dtype(name).ok();
-        let registration = self.registry.find(&node.op, dtype_of).ok_or_else(|| {
-            Error::NotFound(format!("no kernel for {} with {:?}", node.op, node.attrs))
-        })?;
+        let registration = self
+            .registry
+            .find(node.op(), dtype_of)
+            .ok_or_else(|| Error::NotFound(format!("no kernel for {node:?}")))?;
         let kernel = (registration.create)(node)?;
         let device = self.device.clone();
         let _span = device.is_traced().then(|| {
-            let (op, node, holds) = (node.op.clone(), node.op.clone(), String::new());
+            let (op, node, holds) = (node.op().to_owned(), node.op().to_owned(), String::new());
             device.op_span(&Arc::new(Origin { op, node, holds }))
         });
-        self.run_kernel(&*kernel, inputs).map_err(|e| e.context(&node.op))
+        self.run_kernel(&*kernel, inputs).map_err(|e| e.context(node.op()))
     }
 
     /// Runs a kernel that was made before, and may have run before, and returns its outputs.

@@ -6,7 +6,7 @@ use tensorflow_wgpu::device::{Capabilities, Device, Profile, Selection};
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::kernels::expression::Expression;
 use tensorflow_wgpu::kernels::fused::rowwise::program::RowProgram;
-use tensorflow_wgpu::local::{Attr, Input, Node, Session};
+use tensorflow_wgpu::local::{Input, Node, Session};
 
 /// A session whose conversions are the adapter's, and one with conversions by integers. None if the
 /// adapter has no 16-bit floats or rounds them in another way.
@@ -65,7 +65,7 @@ fn expression(text: &str) -> Node {
         .attr("T_in", e.inputs())
         .attr("T_out", &e.output_types()[..])
         .attr("expression", text)
-        .attr("constants", Attr::Floats(Vec::new()))
+        .attr("constants", &[] as &[f32])
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn fused_steps_and_rows_have_the_same_bits() {
         .attr("axes", &[-1_i64][..])
         .attr("T_in", program.inputs())
         .attr("T_out", &program.output_types()[..])
-        .attr("constants", Attr::Floats(Vec::new()));
+        .attr("constants", &[] as &[f32]);
     let dims = [67, 130];
     let values: Vec<f64> = (0..67 * 130).map(|at| f64::from(at * 7919 % 1601) / 97.0).collect();
     assert_same(&mut sessions, &node, &[HostTensor::floats(DType::F16, &dims, &values)]);

@@ -25,7 +25,7 @@ fn node(program: &str, constants: &[f32], axes: &[i64]) -> Node {
     let parsed: RowProgram = program.parse().unwrap();
     let mut node = Node::new("_WgpuFusedRowwise").attr("program", program).attr("axes", axes);
     node = node.attr("T_in", parsed.inputs()).attr("T_out", &parsed.output_types()[..]);
-    node.attr("constants", tensorflow_wgpu::local::Attr::Floats(constants.to_vec()))
+    node.attr("constants", constants)
 }
 
 /// Values in [-4, 4) as the type holds them; bools alternate irregularly.

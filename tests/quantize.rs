@@ -5,7 +5,7 @@
 mod numeric;
 
 use numeric::{Random, session};
-use tensorflow_wgpu::local::{Attr, Input, Node, Session};
+use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
 fn run(
@@ -180,8 +180,8 @@ fn errors_use_tensorflows_words() {
     let x = HostTensor::f32(&[2, 3], &[0.5; 6]);
     let args = |min: f32, bits: i64| {
         Node::new("FakeQuantWithMinMaxArgs")
-            .attr("min", Attr::Float(min))
-            .attr("max", Attr::Float(0.0))
+            .attr("min", min)
+            .attr("max", 0.0_f32)
             .attr("num_bits", bits)
             .attr("narrow_range", false)
     };

@@ -26,7 +26,7 @@ fn region(session: &Session, text: &str) -> Box<dyn Kernel> {
     for name in ["Ttensors", "Thost", "Tout"] {
         node = node.attr(name, &attr(name).dtypes().unwrap()[..]);
     }
-    node = node.attr("nodes", attr("nodes").byte_strings().unwrap());
+    node = node.attr("nodes", attr("nodes").byte_strings().unwrap().to_vec());
     node = node.attr("outputs", attr("outputs").ints().unwrap());
     let row = session.registry().find(OP, |_| None).expect("the op");
     (row.create)(&node).unwrap()

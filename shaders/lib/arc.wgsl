@@ -1,4 +1,3 @@
-// requires: special
 // asin, acos, atan and atan2 within 3 ulp; WGSL's own are defined by an absolute error.
 
 // atan(a) for 0 <= a <= 1, plus `rest`, a small correction.

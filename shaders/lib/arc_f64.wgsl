@@ -1,4 +1,3 @@
-// requires: special_f64
 // asin, acos, atan and atan2 of float64 within 2 ulp. After FreeBSD's msun: Copyright (C) 1993 by
 // Sun Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and distribute this
 // software is freely granted, provided that this notice is preserved.

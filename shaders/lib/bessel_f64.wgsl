@@ -1,4 +1,3 @@
-// requires: bessel_modified_f64 trig_f64
 // The Bessel functions J and Y of order 0 and 1. The polynomials are fits of our own at Chebyshev
 // nodes, in t from -1 to 1; those of p and q are Hankel's: J + iY = (p + iq / x) sqrt(2 / (pi x))
 // exp(i (x - phase)). Errors are relative, except for J and Y near their zeros, where they are

@@ -1,4 +1,3 @@
-// requires: exp_f64 log_f64
 // The modified Bessel functions I and K of order 0 and 1, plain and scaled by the exponential. The
 // polynomials are fits of our own at Chebyshev nodes, in t from -1 to 1. Errors are relative.
 

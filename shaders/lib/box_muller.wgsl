@@ -1,4 +1,3 @@
-// requires: philox
 // Two independent standard normal numbers from 64 random bits by the Box-Muller transform, as
 // TensorFlow computes them: u = max(m * 2^-23, 1e-7), v = 2 pi * n * 2^-23 rounded to float32, with
 // m and n the lower 23 bits of the words; then sqrt(-2 ln u) * (sin v, cos v).

@@ -1,4 +1,3 @@
-// requires: exp log trig
 // Numbers of 52 random bits, two words each, and standard normal numbers of four words. They are
 // computed in float32 and agree with TensorFlow's float64 results to float32's precision. The
 // reductions are exact, since they are done in integers.

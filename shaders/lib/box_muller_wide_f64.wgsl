@@ -1,4 +1,3 @@
-// requires: exp_f64 log_f64 trig_f64
 // Numbers of 52 random bits, two words each, and standard normal numbers of four words, as
 // TensorFlow computes them in float64.
 

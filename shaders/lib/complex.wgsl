@@ -1,4 +1,3 @@
-// requires: arc exp hyperbolic log special trig
 // Complex arithmetic and functions of parts in float32. Products are the plain formula, as in
 // TensorFlow; quotients and absolute values neither overflow nor underflow on the way. Special
 // values are those of C's Annex G.

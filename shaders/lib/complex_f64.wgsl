@@ -1,4 +1,3 @@
-// requires: arc_f64 exp_f64 hyperbolic_f64 log_f64 special_f64 trig_f64
 // The twin of `complex` for parts in float64. Products are the plain formula, as in TensorFlow;
 // quotients and absolute values neither overflow nor underflow on the way. Special values are those
 // of C's Annex G.

@@ -1,4 +1,3 @@
-// requires: special
 // Division and remainder that do not depend on the driver's division, which WGSL allows to be off
 // by 2.5 ulp.
 

@@ -1,4 +1,3 @@
-// requires: special_f64
 // The remainder of float64 numbers by long division of their significands.
 
 // The significand of |x| as an integer of 53 bits with its leading bit set, and the exponent e with

@@ -1,4 +1,3 @@
-// requires: exp log
 // The error function, its complement and their inverses. Polynomials are relative minimax fits of
 // our own, except for erfinv, which is Giles' approximation (2010), good to 6 ulp; erf and erfc are
 // good to 4 ulp.

@@ -1,4 +1,3 @@
-// requires: exp_f64 log_f64
 // The error function of float64, its complement, and their inverses by Newton's method. erf and
 // erfc are good to 2 ulp. After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All
 // rights reserved. Permission to use, copy, modify, and distribute this software is freely granted,

@@ -1,4 +1,3 @@
-// requires: special
 // exp and expm1 within 1 to 2 ulp; WGSL's own exp may be off by 3 + 2|x| ulp.
 
 // x = k ln 2 + r, |r| <= ln 2 / 2. The product k * 0.693359375 is exact, since the factor has 9

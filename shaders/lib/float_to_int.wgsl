@@ -1,4 +1,3 @@
-// requires: special
 // Truncation to integers. Values beyond the range give its end, NaN gives 0.
 
 fn f32_to_i32(x: f32) -> i32 {

@@ -1,4 +1,3 @@
-// requires: special
 // Truncation to 64-bit integers. Values beyond the range give its end, NaN gives 0.
 
 fn f32_to_u64(x: f32) -> u64 {

@@ -1,4 +1,3 @@
-// requires: special_f64
 // Truncation of float64 to integers, by bits: drivers' conversions beyond the range differ. Values
 // beyond it give its end, NaN gives 0.
 

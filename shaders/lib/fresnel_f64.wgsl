@@ -1,4 +1,3 @@
-// requires: special_f64
 // Fresnel's integrals. The polynomials are fits of our own at Chebyshev nodes, in t from -1 to 1.
 // Errors are relative.
 

@@ -1,4 +1,3 @@
-// requires: log trig
 // log|gamma(x)| and its derivative. Within 4 ulp for x > 0 and, near the zeros, an absolute error
 // of some 1e-6.
 

@@ -1,4 +1,3 @@
-// requires: log_f64 round_f64 trig_f64
 // log|gamma(x)| of float64 and its derivative, within 4 ulp for x > 0 and, near the zeros, an
 // absolute error of some 1e-15. After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc.
 // All rights reserved. Permission to use, copy, modify, and distribute this software is freely

@@ -1,4 +1,3 @@
-// requires: exp log
 // Hyperbolic functions and their inverses within 3 ulp; WGSL's own may cancel near zero and
 // overflow early.
 

@@ -1,4 +1,3 @@
-// requires: exp_f64 log_f64
 // Hyperbolic functions of float64 and their inverses within 3 ulp.
 
 fn sinh_f64(x: f64) -> f64 {

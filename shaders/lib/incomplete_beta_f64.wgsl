@@ -1,4 +1,3 @@
-// requires: incomplete_gamma_f64
 // The regularized incomplete beta function: its continued fraction times the density, by which the
 // beta function is never formed.
 

@@ -1,4 +1,3 @@
-// requires: erf_f64 exp_f64 gamma_f64 log_f64 pow_f64
 // The incomplete gamma functions and their derivatives by a: power series, Legendre's continued
 // fraction, and Temme's expansion where both would be long. Loops end when a term no longer counts,
 // or after 2000 terms.

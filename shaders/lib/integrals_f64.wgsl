@@ -1,4 +1,3 @@
-// requires: exp_f64 log_f64 fresnel_f64
 // Dawson's integral, the exponential integral Ei and Spence's function. The polynomials are fits of
 // our own at Chebyshev nodes, in t from -1 to 1. Errors are relative, but for Ei near its zero at
 // 0.3725.

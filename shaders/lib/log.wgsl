@@ -1,4 +1,3 @@
-// requires: special
 // log and log1p within 1 to 2 ulp; WGSL bounds its own log near 1 only by an absolute error of
 // 2^-21.
 

@@ -1,4 +1,3 @@
-// requires: exp_f64 log_f64
 // log(exp(a) + exp(b)) without overflow, with infinities and NaN as in `log_sum_exp`.
 fn log_sum_exp_f64(a: f64, b: f64) -> f64 {
     if is_nan_f64(a) {

@@ -1,4 +1,3 @@
-// requires: special
 // The next float32 after `x` in the direction of `y`.
 fn next_after_f32(x: f32, y: f32) -> f32 {
     if is_nan_f32(x) || is_nan_f32(y) {

@@ -1,4 +1,3 @@
-// requires: special_f64
 // The next float64 after `x` in the direction of `y`.
 fn next_after_f64(x: f64, y: f64) -> f64 {
     if is_nan_f64(x) || is_nan_f64(y) {

@@ -1,4 +1,3 @@
-// requires: mul_wide
 // The counter-based generator Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers:
 // as easy as 1, 2, 3", 2011).
 

@@ -1,4 +1,3 @@
-// requires: exp
 // x to the power y within 1 to 2 ulp, after FreeBSD's e_powf: log2(x) as a sum of two floats, the
 // product with y exact to 2^-40, then exp2. WGSL's own pow has the errors of exp2(y * log2(x)) and
 // no negative bases.

@@ -1,4 +1,3 @@
-// requires: exp_f64 div_f64
 // x to the power y of float64 within 1 ulp: log2(x) as a sum of two floats, the product with y,
 // then exp2. After FreeBSD's msun: Copyright (C) 1993 by Sun Microsystems, Inc. All rights
 // reserved. Permission to use, copy, modify, and distribute this software is freely granted,

@@ -1,4 +1,3 @@
-// requires: exp log
 // log(1 + exp(x)) without overflow.
 fn softplus_f32(x: f32) -> f32 {
     if is_nan_f32(x) {

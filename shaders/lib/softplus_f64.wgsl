@@ -1,4 +1,3 @@
-// requires: exp_f64 log_f64
 // log(1 + exp(x)) without overflow.
 fn softplus_f64(x: f64) -> f64 {
     if is_nan_f64(x) {

@@ -1,4 +1,3 @@
-// requires: special
 // sin, cos and tan within 2 ulp for every argument; WGSL's own have an absolute error of 2^-11 and
 // only within [-pi, pi].
 

@@ -1,4 +1,3 @@
-// requires: special
 // Casts that drop the low bits of the significand instead of rounding.
 
 fn truncate_f32_to_bf16(x: f32) -> f32 {

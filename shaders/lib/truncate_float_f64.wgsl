@@ -1,4 +1,3 @@
-// requires: special_f64
 // Casts from float64 that drop the low bits of the significand instead of rounding. The result goes
 // through f32, which holds it.
 

@@ -1,4 +1,3 @@
-// requires: gamma log pow
 // Hurwitz' zeta function and the polygamma functions.
 
 // a^-x, and 2^60 times as much where `scaled`.

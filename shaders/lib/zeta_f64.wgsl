@@ -1,4 +1,3 @@
-// requires: gamma_f64 log_f64 pow_f64
 // Hurwitz' zeta function and the polygamma functions.
 
 // zeta(x, q) for finite x > 1 and q > 0: the first ten terms, then Euler and Maclaurin's formula.

@@ -90,18 +90,18 @@ fn values() -> Vec<f32> {
 fn converted(device: &wgpu::Device, queue: &wgpu::Queue, values: &[f32]) -> Result<Vec<[u32; 2]>> {
     const WORKGROUP: u32 = 64;
     let forms = Forms { native_float16: true, ..Forms::default() };
-    let text = format!(
-        "enable f16;\n@group(0) @binding(0) var<storage, read_write> pairs: array<vec2<u32>>;\n\
-         {}\n@compute @workgroup_size({WORKGROUP})\n\
+    let main = format!(
+        "@group(0) @binding(0) var<storage, read_write> pairs: array<vec2<u32>>;\n\n\
+         @compute @workgroup_size({WORKGROUP})\n\
          fn main(@builtin(global_invocation_id) id: vec3<u32>) {{\n    \
          if id.x < arrayLength(&pairs) {{\n        \
          let v = bitcast<f32>(pairs[id.x].x);\n        \
          let words = f16_words(vec4(v, -v, v, -v));\n        \
          let words_agree = words.x == words.y && (words.x & 0xffffu) == f16_bits(v);\n        \
          pairs[id.x] = vec2(select(0xdeadu, words.x, words_agree), \
-         bitcast<u32>(round_f16(v)));\n    }}\n}}\n",
-        library::resolve(&["f16_bits", "round_f16"], forms)
+         bitcast<u32>(round_f16(v)));\n    }}\n}}\n"
     );
+    let text = format!("enable f16;\n{}\n{main}", library::needed(&main, forms));
     let label = "a probe of conversions to float16";
     let pairs: Vec<[u32; 2]> = values.iter().map(|value| [value.to_bits(), 0]).collect();
     let size = size_of_val(&pairs[..]) as u64;

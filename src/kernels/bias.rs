@@ -78,7 +78,6 @@ fn add<R>(dtype: DType, f: impl FnOnce(&Signature<'_>) -> R) -> R {
     let function = || Function {
         name: "bias_add".to_owned(),
         text: format!("fn bias_add(x: {value}, y: {value}) -> {value} {{\n    return x + y;\n}}\n"),
-        libraries: Vec::new(),
     };
     f(&Signature {
         op: "BiasAdd",

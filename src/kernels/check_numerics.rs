@@ -112,10 +112,8 @@ declare_program! {
 
 impl CheckFinite {
     fn shader(dtype: DType) -> Shader {
-        let (library, suffix) =
-            if dtype == F64 { ("special_f64", "f64") } else { ("special", "f32") };
+        let suffix = if dtype == F64 { "f64" } else { "f32" };
         Self::declare(format!("check numerics {dtype}"), dtype)
-            .library(library)
             .define("SUFFIX", suffix)
             .body(include_str!("../../shaders/check_numerics.wgsl"))
     }

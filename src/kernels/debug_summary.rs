@@ -167,11 +167,6 @@ impl DebugCount {
     fn shader(dtype: DType) -> Shader {
         let shader = Self::declare(format!("debug count {dtype}"), dtype);
         let suffix = if dtype == F64 { "f64" } else { "f32" };
-        let shader = match dtype {
-            F64 => shader.library("special_f64"),
-            F16 | F32 => shader.library("special"),
-            _ => shader,
-        };
         let special = format!(
             "if is_nan_{suffix}(x) {{\n        return 2u;\n    }}\n    \
          if is_inf_{suffix}(x) {{\n        \

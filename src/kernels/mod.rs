@@ -24,6 +24,7 @@ pub mod linalg;
 pub mod matmul;
 pub mod movement;
 pub mod nested_context;
+pub mod node;
 pub mod norm;
 pub mod op;
 pub mod parallel_concat;

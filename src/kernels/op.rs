@@ -96,6 +96,11 @@ pub trait OpContext {
     /// whole words.
     fn output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Tensor>;
 
+    /// Like [`OpContext::output`]. `None` if the output is empty: then nothing is left to do.
+    fn some_output(&mut self, i: usize, dtype: DType, dims: &[usize]) -> Result<Option<Tensor>> {
+        Ok(Some(self.output(i, dtype, dims)?).filter(|output| !output.is_empty()))
+    }
+
     /// Like [`OpContext::output`], but may reuse the buffer of one of the device inputs
     /// `candidates` if nothing else needs that input and type and size fit. The kernel must then
     /// tolerate that operand being overwritten in place, element by element.

@@ -24,6 +24,7 @@ pub mod refusal;
 pub mod settings;
 pub mod shape;
 pub mod text;
+pub mod unions;
 pub mod variables;
 pub mod verify;
 pub mod wire;

@@ -1,7 +1,6 @@
 //! The layout of elements narrower than a word in words of `u32`: the expressions that read and
 //! write them, one element or four elements at a time.
 
-use super::Shader;
 use crate::dtype::DType;
 
 /// The number of bits by which an element's index is shifted to give the index of its word, and an
@@ -51,27 +50,13 @@ pub(crate) const fn rounded(dtype: DType) -> Option<&'static str> {
     }
 }
 
-/// The library with the function of the same name that rounds as [`rounded`] does.
+/// The name of a library's function that rounds as [`rounded`] does.
 pub(crate) const fn rounding(dtype: DType) -> Option<&'static str> {
     match dtype {
         DType::F16 => Some("round_f16"),
         DType::BF16 => Some("round_bf16"),
         _ => None,
     }
-}
-
-/// The library that [`bits`], [`rounded`] and [`pack`] need.
-pub(crate) const fn library(dtype: DType) -> Option<&'static str> {
-    match dtype {
-        DType::F16 => Some("f16_bits"),
-        DType::BF16 => Some("bf16_bits"),
-        _ => None,
-    }
-}
-
-/// The shader with [`library`].
-pub(crate) fn with_library(shader: Shader, dtype: DType) -> Shader {
-    library(dtype).into_iter().fold(shader, Shader::library)
 }
 
 /// The element type of an array that holds four values in each element.

@@ -1,8 +1,12 @@
-//! Function libraries in `shaders/lib/`. The first line of a file may be `// requires: a b`, which
-//! names other libraries.
+//! Function libraries in `shaders/lib/`. A shader gets the libraries whose functions its text
+//! calls, and the libraries whose functions these call.
+
+use std::sync::LazyLock;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::hidden;
-use crate::dtype::DType;
+use super::tokens::Tokens;
 
 /// The name and the text of every library.
 pub const LIBRARIES: &[(&str, &str)] = &[
@@ -43,7 +47,6 @@ pub const LIBRARIES: &[(&str, &str)] = &[
     ("log_sum_exp", include_str!("../../shaders/lib/log_sum_exp.wgsl")),
     ("log_sum_exp_f64", include_str!("../../shaders/lib/log_sum_exp_f64.wgsl")),
     ("mul_wide", include_str!("../../shaders/lib/mul_wide.wgsl")),
-    ("mul_wide_u64", include_str!("../../shaders/lib/mul_wide_u64.wgsl")),
     ("next_after", include_str!("../../shaders/lib/next_after.wgsl")),
     ("next_after_f64", include_str!("../../shaders/lib/next_after_f64.wgsl")),
     ("philox", include_str!("../../shaders/lib/philox.wgsl")),
@@ -85,54 +88,96 @@ pub struct Forms {
     pub native_float16: bool,
 }
 
-/// The library `name` for functions of `dtype`: its variant `NAME_f64` for float64 and complex128,
-/// if there is one.
-pub fn of_type(name: &'static str, dtype: DType) -> &'static str {
-    let is_twin = |n: &str| n.strip_suffix("_f64") == Some(name);
-    match LIBRARIES.iter().find(|(n, _)| dtype.part() == DType::F64 && is_twin(n)) {
-        Some((twin, _)) => twin,
-        None => name,
+/// The names of a text's functions, and the names that it calls.
+#[derive(Default)]
+struct Functions<'t> {
+    defined: FxHashSet<&'t str>,
+    called: Vec<&'t str>,
+}
+
+impl<'t> Functions<'t> {
+    fn of(text: &'t str) -> Self {
+        let mut found = Self::default();
+        let (mut before, mut last) = ("", "");
+        for token in Tokens(text) {
+            match (before, token) {
+                ("fn", "(") => drop(found.defined.insert(last)),
+                (_, "(") => found.called.push(last),
+                _ => {}
+            }
+            (before, last) = (last, token);
+        }
+        found
     }
 }
 
-/// The text of the libraries `wanted` and of all that they require, each once, requirements first.
-/// `NAME_u64` has the functions of `NAME` for adapters with 64-bit integers, and replaces it if it
-/// comes earlier in `wanted`. Panics when a name is unknown: names are written in this crate's
-/// tables and tested.
-pub fn resolve(wanted: &[&str], forms: Forms) -> String {
-    let mut done = Vec::new();
+/// The functions of each library.
+static FUNCTIONS: LazyLock<Vec<Functions<'static>>> =
+    LazyLock::new(|| LIBRARIES.iter().map(|(_, text)| Functions::of(text)).collect());
+
+/// The library that defines a function, by its place in [`LIBRARIES`].
+static OWNERS: LazyLock<FxHashMap<&str, usize>> = LazyLock::new(|| {
+    let each = FUNCTIONS.iter().enumerate();
+    each.flat_map(|(at, own)| own.defined.iter().map(move |name| (*name, at))).collect()
+});
+
+fn owners<'t>(functions: &'t Functions<'_>) -> impl Iterator<Item = usize> + 't {
+    functions.called.iter().filter_map(|name| OWNERS.get(name).copied())
+}
+
+/// The names of the libraries whose functions `text` itself calls. A name may come several times.
+pub fn called(text: &str) -> Vec<&'static str> {
+    owners(&Functions::of(text)).map(|at| LIBRARIES[at].0).collect()
+}
+
+/// The text of all libraries that `text` needs. It may define a function in the place of a
+/// library's.
+pub fn needed(text: &str, forms: Forms) -> String {
+    let own = Functions::of(text);
+    let mut open: Vec<usize> = owners(&own).collect();
+    let mut wanted = vec![false; LIBRARIES.len()];
+    while let Some(at) = open.pop() {
+        if !wanted[at] && FUNCTIONS[at].defined.is_disjoint(&own.defined) {
+            wanted[at] = true;
+            open.extend(owners(&FUNCTIONS[at]));
+        }
+    }
     let mut out = String::new();
-    for name in wanted {
-        include(name, forms, &mut done, &mut out);
+    for ((name, text), _) in LIBRARIES.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted) {
+        let native = NATIVE_FLOAT16.iter().find(|(own, _)| forms.native_float16 && own == name);
+        let text = native.map_or(*text, |(_, text)| text);
+        if forms.hides_constants && name.ends_with("_f64") {
+            out.push_str(&hidden::hide(text));
+        } else {
+            out.push_str(text);
+        }
+        out.push('\n');
     }
     out
 }
 
-fn include<'a>(name: &'a str, forms: Forms, done: &mut Vec<&'a str>, out: &mut String) {
-    if done.iter().any(|d| *d == name || d.strip_suffix("_u64") == Some(name)) {
-        return;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_in_one_library() {
+        let defined: usize = FUNCTIONS.iter().map(|own| own.defined.len()).sum();
+        assert_eq!(OWNERS.len(), defined);
     }
-    done.push(name);
-    let native = NATIVE_FLOAT16.iter().filter(|_| forms.native_float16);
-    let text = native
-        .chain(LIBRARIES)
-        .find(|(n, _)| *n == name)
-        .unwrap_or_else(|| panic!("no shader library {name}"))
-        .1;
-    let required =
-        text.lines().next().and_then(|l| l.strip_prefix("// requires: ")).unwrap_or_default();
-    for r in required.split_whitespace() {
-        let r = LIBRARIES
-            .iter()
-            .find(|(n, _)| *n == r)
-            .unwrap_or_else(|| panic!("{name} requires unknown library {r}"))
-            .0;
-        include(r, forms, done, out);
+
+    #[test]
+    fn a_text_gets_the_libraries_that_it_calls() {
+        let text = "fn f(x: f32) -> f32 {\n    // sin_f32(x)\n    return exp_f32(x);\n}\n";
+        assert_eq!(called(text), ["exp"]);
+        let needed_by = |text: &str| Functions::of(&needed(text, Forms::default())).defined.len();
+        let of = |names: &[&str]| -> usize {
+            let chosen = LIBRARIES.iter().zip(&*FUNCTIONS).filter(|((n, _), _)| names.contains(n));
+            chosen.map(|(_, own)| own.defined.len()).sum()
+        };
+        assert_eq!(needed_by(text), of(&["exp", "special"]), "a library calls another one");
+        assert_eq!(needed_by("fn f() { philox(); }"), of(&["philox", "mul_wide"]));
+        assert_eq!(needed_by("fn mul_wide() {}\nfn f() { philox(); }"), of(&["philox"]));
+        assert_eq!(needed_by("fn f(exp_f32: u32) -> u32 { return exp_f32; }"), 0);
     }
-    if forms.hides_constants && name.ends_with("_f64") {
-        out.push_str(&hidden::hide(text));
-    } else {
-        out.push_str(text);
-    }
-    out.push('\n');
 }

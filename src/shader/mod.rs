@@ -1,9 +1,9 @@
 //! Shader text: a `.wgsl` body plus generated declarations.
 //!
-//! A kernel names its bindings with their types, its parameters and the library functions it needs;
-//! this module writes the `Params` struct, the bindings, `load_*`/`store_*` accessors that hide
-//! packing and element offsets, and `{{NAME}}` substitutions. The text depends on exactly what the
-//! pipeline's key holds, never on a shape.
+//! A kernel names its bindings with their types and its parameters; this module writes the `Params`
+//! struct, the bindings, `load_*`/`store_*` accessors that hide packing and element offsets, and
+//! `{{NAME}}` substitutions, and adds the libraries whose functions the body calls. The text
+//! depends on exactly what the pipeline's key holds, never on a shape.
 //!
 //! A body may use, for a binding named `x` of type T:
 //! - `load_x(i: u32) -> T.value()`: element `i`, counted from the tensor's first element;
@@ -24,6 +24,7 @@ mod hidden;
 pub mod int64;
 pub mod library;
 mod matrices;
+pub(crate) mod tokens;
 pub(crate) mod unroll;
 pub mod vec4;
 
@@ -63,7 +64,6 @@ pub struct Shader {
     extensions: Vec<&'static str>,
     bindings: Vec<(&'static str, Storage)>,
     params: Vec<(String, Field)>,
-    libraries: Vec<&'static str>,
     defines: Vec<(&'static str, String)>,
     workgroup: [u32; 3],
     builtins: Vec<(&'static str, &'static str)>,
@@ -83,7 +83,6 @@ impl Shader {
             extensions: Vec::new(),
             bindings: Vec::new(),
             params: Vec::new(),
-            libraries: Vec::new(),
             defines: Vec::new(),
             builtins: Vec::new(),
             workgroup: [WORKGROUP, 1, 1],
@@ -137,13 +136,6 @@ impl Shader {
     #[must_use]
     pub fn u32s(mut self, names: &[&str]) -> Self {
         self.params.extend(names.iter().map(|n| ((*n).to_owned(), Field::U32)));
-        self
-    }
-
-    /// Includes a function library of `shaders/lib/` with everything that it requires.
-    #[must_use]
-    pub fn library(mut self, name: &'static str) -> Self {
-        self.libraries.push(name);
         self
     }
 
@@ -325,17 +317,9 @@ impl Shader {
     /// The whole text. `immediate_limit` is the adapter's size limit for immediates: larger
     /// parameter blocks come from a uniform buffer bound after the last binding.
     pub fn render(&self, immediate_limit: u32) -> String {
-        let mut libraries = self.libraries.clone();
-        for (_, element) in &self.bindings {
-            if let Storage::Typed(t) = element {
-                libraries.extend(codec::library(*t));
-            }
-        }
-        let mut body = library::resolve(&libraries, self.forms);
         let mut out = format!("// {}\n\n", self.label);
-        let converts = self.forms.native_float16 && body.contains("f32(f16(");
-        let own = converts.then_some(FLOAT16).filter(|own| !self.extensions.contains(own));
-        for extension in own.iter().chain(&self.extensions) {
+        let head = out.len();
+        for extension in &self.extensions {
             let _ = writeln!(out, "enable {extension};");
         }
         let scalars = self.params.iter().filter(|(_, f)| !matches!(f, Field::Vec4s(_)));
@@ -385,9 +369,13 @@ impl Shader {
                 out.push_str(&accessors(name, *t));
             }
         }
-        body.push_str(&self.body);
+        let mut body = self.body.clone();
         for (name, value) in &self.defines {
             body = body.replace(&format!("{{{{{name}}}}}"), value);
+        }
+        body.insert_str(0, &library::needed(&format!("{out}{body}"), self.forms));
+        if body.contains("f32(f16(") && !self.extensions.contains(&FLOAT16) {
+            out.insert_str(head, &format!("enable {FLOAT16};\n"));
         }
         if body.contains("hidden_f64(") {
             body.insert_str(0, hidden::FUNCTION);

@@ -76,8 +76,7 @@ fn writer(shader: Shader, name: &'static str, dtype: DType) -> Shader {
              {at}.z = v.z;\n    }}"
         ),
     };
-    codec::with_library(shader, dtype)
-        .body(&format!("fn write_{name}(t: u32, v: vec4<{value}>, n: u32) {{\n{text}}}\n"))
+    shader.body(&format!("fn write_{name}(t: u32, v: vec4<{value}>, n: u32) {{\n{text}}}\n"))
 }
 
 /// Appends the entry point of a program whose body defines `fn value(t: u32) -> vec4<T>`, four

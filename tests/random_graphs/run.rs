@@ -5,8 +5,8 @@ use tensorflow_wgpu::kernels::fused::{elementwise, region};
 use tensorflow_wgpu::kernels::op::Attrs;
 use tensorflow_wgpu::local::{self, Input, Session};
 use tensorflow_wgpu::optimizer::attr::Attr;
+use tensorflow_wgpu::optimizer::graph;
 use tensorflow_wgpu::optimizer::graph::{Graph, NodeId, Output};
-use tensorflow_wgpu::optimizer::{attr, graph, proto::attr_value::Value};
 use tensorflow_wgpu::{DType, HostTensor, Result};
 
 use super::generate::Case;
@@ -108,42 +108,10 @@ pub fn tensor(input: &Input) -> &HostTensor {
     }
 }
 
-/// The node's attributes as kernels read them.
+/// The node as kernels read it.
 fn local_node(op: &str, node: &graph::Node) -> local::Node {
-    node.attrs().iter().fold(local::Node::new(op), |made, (name, value)| {
-        match local_attr(name, value) {
-            Some(local::Attr::Type(v)) => made.attr(name, v),
-            Some(local::Attr::Int(v)) => made.attr(name, v),
-            Some(local::Attr::Float(v)) => made.attr(name, v),
-            Some(local::Attr::Bool(v)) => made.attr(name, v),
-            Some(local::Attr::String(v)) => made.attr(name, v.as_str()),
-            Some(local::Attr::Ints(v)) => made.attr(name, &v[..]),
-            Some(local::Attr::Floats(v)) => made.attr(name, &v[..]),
-            Some(local::Attr::Strings(v)) => made.attr(name, &v[..]),
-            Some(local::Attr::Types(v)) => made.attr(name, &v[..]),
-            None => made,
-        }
-    })
-}
-
-fn local_attr(name: &str, attr: &attr::Attr) -> Option<local::Attr> {
-    Some(match attr.value()? {
-        Value::Type(_) => local::Attr::Type(attr.dtype()?),
-        Value::I(v) => local::Attr::Int(*v),
-        Value::F(v) => local::Attr::Float(*v),
-        Value::B(v) => local::Attr::Bool(*v),
-        Value::S(_) => local::Attr::String(attr.string()?.to_owned()),
-        // An empty list does not show its type.
-        Value::List(list) if !list.r#type.is_empty() || name.starts_with('T') => {
-            local::Attr::Types(attr.dtypes()?)
-        }
-        Value::List(list) if !list.f.is_empty() || name.ends_with("constants") => {
-            local::Attr::Floats(list.f.clone())
-        }
-        Value::List(list) if !list.s.is_empty() => local::Attr::Strings(list.s.clone()),
-        Value::List(list) => local::Attr::Ints(list.i.clone()),
-        _ => return None,
-    })
+    let add = |made: local::Node, (name, value): (&String, &Attr)| made.attr(name, value.clone());
+    node.attrs().iter().fold(local::Node::new(op), add)
 }
 
 /// Runs nodes on the device.

@@ -3,7 +3,7 @@
 
 use super::close::assert_within;
 use super::numeric::{Random, session};
-use tensorflow_wgpu::local::{Attr, Input, Node, Session};
+use tensorflow_wgpu::local::{Input, Node, Session};
 use tensorflow_wgpu::{DType, Error, HostTensor};
 
 fn sigmoid(x: f64) -> f64 {
@@ -167,10 +167,10 @@ fn sequences_and_their_gradients() {
                 let common = |op: String| {
                     Node::new(&op).attr("T", dtype).attr("use_peephole", case.peephole)
                 };
-                let forward = common(format!("BlockLSTM{version}"))
-                    .attr("cell_clip", Attr::Float(case.cell_clip as f32));
+                let forward =
+                    common(format!("BlockLSTM{version}")).attr("cell_clip", case.cell_clip as f32);
                 let forward = match version {
-                    "" => forward.attr("forget_bias", Attr::Float(case.forget_bias as f32)),
+                    "" => forward.attr("forget_bias", case.forget_bias as f32),
                     _ => forward,
                 };
                 let (inputs, values) = random(&mut r, dtype, &case.shapes());
@@ -277,7 +277,7 @@ fn errors_use_tensorflows_words() {
     let node = Node::new("BlockLSTMV2")
         .attr("T", DType::F32)
         .attr("use_peephole", false)
-        .attr("cell_clip", Attr::Float(0.0));
+        .attr("cell_clip", 0.0_f32);
     let mut fails = |steps: usize, w: &[usize]| {
         let inputs = [
             length(steps).into(),

@@ -1,6 +1,6 @@
 //! Recurrent layers: whole sequences, forward and backward.
 
-use tensorflow_wgpu::local::{Attr, Node};
+use tensorflow_wgpu::local::Node;
 use tensorflow_wgpu::{DType, HostTensor};
 
 use crate::case::{Case, Sizes, Source, f32s};
@@ -41,7 +41,7 @@ fn layer(mode: &str, gates: usize, batch: usize, units: usize, back: bool) -> Ca
         .attr("rnn_mode", mode)
         .attr("input_mode", "linear_input")
         .attr("direction", "unidirectional")
-        .attr("dropout", Attr::Float(0.0))
+        .attr("dropout", 0.0_f32)
         .attr("seed", 1)
         .attr("seed2", 2);
     let node = if back { node } else { node.attr("is_training", true) };
@@ -55,7 +55,7 @@ fn block_lstm(steps: usize, batch: usize, width: usize) -> Case {
     let node = Node::new("BlockLSTMV2")
         .attr("T", DType::F32)
         .attr("use_peephole", false)
-        .attr("cell_clip", Attr::Float(0.0));
+        .attr("cell_clip", 0.0_f32);
     let state = || f32s(&[batch, width]);
     let peephole = || f32s(&[width]);
     let inputs = [

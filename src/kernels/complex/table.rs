@@ -13,7 +13,7 @@ use crate::kernels::scalar::row::{self, Case, Input, Row, Shapes, binary, case, 
 /// A definition by the function libraries for complex numbers, whose functions' names end in the
 /// type of a part.
 const fn function(wgsl: &'static str, reference: fn(&[row::Complex]) -> row::Complex) -> Case {
-    case(COMPLEX, wgsl, Complex(reference)).lib(&["complex"]).ulps(8)
+    case(COMPLEX, wgsl, Complex(reference)).ulps(8)
 }
 
 const ADD: &[Case] = &[case(COMPLEX, "x + y", Complex(|v| r::add(v[0], v[1])))];

@@ -277,10 +277,10 @@ pub trait Product: Send + Sync {
     /// The op without an epilogue, from inputs 0 and 1.
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let (a, b) = (ctx.input(0)?, ctx.input(1)?);
-        let c = ctx.output(0, self.result(a.dtype), &self.shape(&a.dims, &b.dims)?)?;
-        if c.is_empty() {
+        let Some(c) = ctx.some_output(0, self.result(a.dtype), &self.shape(&a.dims, &b.dims)?)?
+        else {
             return Ok(());
-        }
+        };
         self.plan(&ctx.device().profile(), [&a, &b, &c], None)?.enqueue(ctx)
     }
 }

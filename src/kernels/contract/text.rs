@@ -38,7 +38,7 @@ pub(crate) fn vec4s_of(shader: Shader, x: &'static str, dtype: DType) -> Shader 
     let shader = shader.bind_raw(x, codec::storage(dtype), vec4::unit(dtype));
     if x.starts_with('c') {
         let (before, words) = codec::pack(dtype);
-        return codec::with_library(shader, dtype).body(&format!(
+        return shader.body(&format!(
             "fn store4_{x}(i: u32, v: vec4<{value}>) {{\n{before}    {word} = {words};\n}}\n"
         ));
     }

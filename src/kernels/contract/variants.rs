@@ -15,87 +15,43 @@ use crate::shader::Shader;
 
 pub use epilogues::{fused_variants, samples};
 
+/// The layouts of both operands.
+type Layouts = (ALayoutKind, BLayoutKind);
+
+const MATRICES: Layouts = (ALayoutKind::Dense, BLayoutKind::Dense);
+const PATCHES: Layouts = (ALayoutKind::Patch, BLayoutKind::Dense);
+const SPREAD: Layouts = (ALayoutKind::Spread, BLayoutKind::Strided);
+const WINDOWS: Layouts = (ALayoutKind::Window, BLayoutKind::Dense);
+const PLANES: Layouts = (ALayoutKind::Window, BLayoutKind::Planar);
+
 /// Every variant that the kernels can ask for, for the shader tests: each tile with each row kind,
 /// access and type, though not each combination of the types' accessors with everything else.
 pub fn variants() -> Vec<Shader> {
-    let single = |tile: &'static Tile, a_layout, spatial, b_layout, a, b, c| {
-        shader(&TileVariant { a_layout, spatial, b_layout, a, b, c, ..TileVariant::plain(tile) })
-    };
-    let all_lanes = [Lanes::One, Lanes::Depth, Lanes::Edge];
     let mut out = Vec::new();
     for tile in tables::all() {
-        let (f, dense) = (DType::F32, BLayoutKind::Dense);
-        for a in all_lanes.into_iter().filter(|a| *a != Lanes::Edge || tile.rows.is_multiple_of(4))
-        {
-            for b in all_lanes {
-                out.push(single(
-                    tile,
-                    ALayoutKind::Dense,
-                    0,
-                    dense,
-                    (f, a),
-                    (f, b),
-                    (f, StoreKind::Vec4s),
-                ));
-                if a != b {
-                    continue;
-                }
-                for dtype in [DType::F16, DType::BF16] {
-                    out.push(single(
-                        tile,
-                        ALayoutKind::Dense,
-                        0,
-                        dense,
-                        (dtype, a),
-                        (dtype, b),
-                        (dtype, StoreKind::Vec4s),
-                    ));
+        let mut push = |(a_layout, b_layout): Layouts, spatial, dtype, lanes: [Lanes; 2], store| {
+            let [a, b] = lanes.map(|lanes| (dtype, lanes));
+            let c = (dtype, store);
+            let plain = TileVariant::plain(tile);
+            out.push(shader(&TileVariant { a_layout, spatial, b_layout, a, b, c, ..plain }));
+        };
+        let lanes = ALL_LANES.into_iter();
+        for a in lanes.filter(|a| *a != Lanes::Edge || tile.rows.is_multiple_of(4)) {
+            for b in ALL_LANES {
+                push(MATRICES, 0, DType::F32, [a, b], StoreKind::Vec4s);
+                for dtype in [DType::F16, DType::BF16].into_iter().filter(|_| a == b) {
+                    push(MATRICES, 0, dtype, [a, b], StoreKind::Vec4s);
                 }
             }
-            let edge = (f, Lanes::Edge);
             for spatial in [2, 3] {
                 for store in [StoreKind::Vec4s, StoreKind::Elements, StoreKind::Planes] {
                     if a != Lanes::Edge {
-                        out.push(single(
-                            tile,
-                            ALayoutKind::Patch,
-                            spatial,
-                            dense,
-                            (f, a),
-                            edge,
-                            (f, store),
-                        ));
-                        let depth = (f, Lanes::Depth);
-                        out.push(single(
-                            tile,
-                            ALayoutKind::Spread,
-                            spatial,
-                            BLayoutKind::Strided,
-                            (f, a),
-                            depth,
-                            (f, store),
-                        ));
+                        push(PATCHES, spatial, DType::F32, [a, Lanes::Edge], store);
+                        push(SPREAD, spatial, DType::F32, [a, Lanes::Depth], store);
                     }
                     if a != Lanes::Depth {
-                        out.push(single(
-                            tile,
-                            ALayoutKind::Window,
-                            spatial,
-                            dense,
-                            (f, a),
-                            edge,
-                            (f, store),
-                        ));
-                        let one = (f, Lanes::One);
-                        out.push(single(
-                            tile,
-                            ALayoutKind::Window,
-                            spatial,
-                            BLayoutKind::Planar,
-                            (f, a),
-                            one,
-                            (f, store),
-                        ));
+                        push(WINDOWS, spatial, DType::F32, [a, Lanes::Edge], store);
+                        push(PLANES, spatial, DType::F32, [a, Lanes::One], store);
                     }
                 }
             }
@@ -110,7 +66,6 @@ pub fn variants() -> Vec<Shader> {
                 .broadcast(&[2, 3, 2, 2, 2]),
         ] {
             out.push(shader(&TileVariant {
-                b_layout: dense,
                 a: (DType::F32, Lanes::Depth),
                 b: (DType::F32, Lanes::Edge),
                 c: (DType::F32, StoreKind::Vec4s),
@@ -132,6 +87,8 @@ pub fn variants() -> Vec<Shader> {
     }
     out
 }
+
+const ALL_LANES: [Lanes; 3] = [Lanes::One, Lanes::Depth, Lanes::Edge];
 
 const DTYPES: [DType; 9] = [
     DType::F32,
@@ -239,75 +196,43 @@ fn cooperative() -> Vec<Shader> {
     for (i, tile) in tables::COOPERATIVE.iter().enumerate() {
         let tile::TileKind::Cooperative { size, bytes } = tile.kind else { continue };
         let element = if bytes == 2 { DType::F16 } else { DType::F32 };
-        let mut push = |a_layout, b_layout, a, b, c, lanes, batch, epilogue| {
-            let offered = Cooperative { size, element, lanes, ..Cooperative::F16 };
-            out.push(shader(&TileVariant {
-                a_layout,
-                spatial: if a_layout == ALayoutKind::Dense { 0 } else { 2 + i % 2 },
-                b_layout,
-                a: (element, a),
-                b: (element, b),
-                cooperative: Some(offered),
-                c,
-                batch,
-                epilogue,
-                ..TileVariant::plain(tile)
-            }));
+        let of = |(a_layout, b_layout): Layouts, a, b, c, lanes| TileVariant {
+            a_layout,
+            spatial: if a_layout == ALayoutKind::Dense { 0 } else { 2 + i % 2 },
+            b_layout,
+            a: (element, a),
+            b: (element, b),
+            cooperative: Some(Cooperative { size, element, lanes, ..Cooperative::F16 }),
+            c,
+            ..TileVariant::plain(tile)
         };
+        let mut push = |variant: TileVariant| out.push(shader(&variant));
         let is_listed = if bytes == 2 { LISTED.contains(&size) } else { size == LISTED[2] };
+        let vec4s = (element, StoreKind::Vec4s);
         if !is_listed {
-            let (dense, c) = (BLayoutKind::Dense, (element, StoreKind::Vec4s));
-            push(ALayoutKind::Dense, dense, Lanes::Edge, Lanes::Depth, c, 32, None, None);
+            push(of(MATRICES, Lanes::Edge, Lanes::Depth, vec4s, 32));
             continue;
         }
-        let (all, vec4s) = ([Lanes::One, Lanes::Depth, Lanes::Edge], (element, StoreKind::Vec4s));
-        for (a, b) in all.into_iter().flat_map(|a| all.map(|b| (a, b))) {
-            push(ALayoutKind::Dense, BLayoutKind::Dense, a, b, vec4s, 32, None, None);
+        for (a, b) in ALL_LANES.into_iter().flat_map(|a| ALL_LANES.map(|b| (a, b))) {
+            push(of(MATRICES, a, b, vec4s, 32));
             // AMD's subgroups.
             if size == LISTED[0] {
-                push(ALayoutKind::Dense, BLayoutKind::Dense, a, b, vec4s, 64, None, None);
+                push(of(MATRICES, a, b, vec4s, 64));
             }
         }
+        let usual = |c, lanes| of(MATRICES, Lanes::Depth, Lanes::Edge, c, lanes);
         for lanes in [8, 16, 32, 64, 128] {
             let single = (DType::F32, StoreKind::Elements);
-            push(
-                ALayoutKind::Dense,
-                BLayoutKind::Dense,
-                Lanes::Depth,
-                Lanes::Edge,
-                single,
-                lanes,
-                Some(batch.clone()),
-                None,
-            );
+            push(TileVariant { batch: Some(batch.clone()), ..usual(single, lanes) });
         }
-        let (strided, planar) = (BLayoutKind::Strided, BLayoutKind::Planar);
         let planes = (DType::F32, StoreKind::Planes);
-        push(
-            ALayoutKind::Patch,
-            BLayoutKind::Dense,
-            Lanes::Depth,
-            Lanes::Edge,
-            vec4s,
-            32,
-            None,
-            None,
-        );
-        push(ALayoutKind::Spread, strided, Lanes::Depth, Lanes::Depth, planes, 64, None, None);
-        push(ALayoutKind::Window, planar, Lanes::Edge, Lanes::One, vec4s, 32, None, None);
+        push(of(PATCHES, Lanes::Depth, Lanes::Edge, vec4s, 32));
+        push(of(SPREAD, Lanes::Depth, Lanes::Depth, planes, 64));
+        push(of(PLANES, Lanes::Edge, Lanes::One, vec4s, 32));
         for (epilogue, broadcasts) in samples(element) {
             let c = (epilogue.output(), StoreKind::Vec4s);
-            let sample = Some(EpilogueVariant::sample(&epilogue, &broadcasts, true));
-            push(
-                ALayoutKind::Dense,
-                BLayoutKind::Dense,
-                Lanes::Depth,
-                Lanes::Edge,
-                c,
-                32,
-                None,
-                sample,
-            );
+            let epilogue = Some(EpilogueVariant::sample(&epilogue, &broadcasts, true));
+            push(TileVariant { epilogue, ..usual(c, 32) });
         }
     }
     out
@@ -340,11 +265,8 @@ fn walks() -> Vec<Shader> {
             let edge = (DType::F16, Lanes::Edge);
             push(TileVariant { a: (DType::F16, Lanes::Depth), b: edge, c: vec4s, ..plain.clone() });
             push(TileVariant { batch: Some(batch.clone()), ..plain.clone() });
-            let (a_layout, b_layout, lanes) = [
-                (ALayoutKind::Patch, BLayoutKind::Dense, Lanes::Depth),
-                (ALayoutKind::Spread, BLayoutKind::Strided, Lanes::Depth),
-                (ALayoutKind::Window, BLayoutKind::Planar, Lanes::Edge),
-            ][i % 3];
+            let (a_layout, b_layout) = [PATCHES, SPREAD, PLANES][i % 3];
+            let lanes = [Lanes::Depth, Lanes::Depth, Lanes::Edge][i % 3];
             let c = (DType::F32, [StoreKind::Planes, StoreKind::Vec4s][i % 2]);
             let a = (DType::F32, lanes);
             push(TileVariant { a_layout, b_layout, spatial: 2 + i % 2, a, c, ..plain.clone() });
@@ -404,27 +326,17 @@ fn wide(tile: &'static Tile, number: usize) -> Vec<Shader> {
         if of_matrices(dtype) {
             continue;
         }
-        let a_layout = [ALayoutKind::Patch, ALayoutKind::Spread, ALayoutKind::Window][number % 3];
-        let b_layout = [BLayoutKind::Dense, BLayoutKind::Strided, BLayoutKind::Planar][number % 3];
+        let (a_layout, b_layout) = [PATCHES, SPREAD, PLANES][number % 3];
         for (spatial, store) in [(2, StoreKind::Elements), (3, StoreKind::Planes)] {
             let c = (dtype, store);
             out.push(shader(&of(&TileVariant { a_layout, b_layout, spatial, c, ..dense.clone() })));
         }
         if dtype == DType::I32 {
-            let four = |lanes| (dtype, lanes);
             let c = (dtype, StoreKind::Vec4s);
-            out.push(shader(&TileVariant {
-                a: four(Lanes::Depth),
-                b: four(Lanes::Edge),
-                c,
-                ..dense.clone()
-            }));
-            out.push(shader(&TileVariant {
-                a: four(Lanes::Depth),
-                b: four(Lanes::Depth),
-                c,
-                ..dense.clone()
-            }));
+            for lanes in [Lanes::Edge, Lanes::Depth] {
+                let (a, b) = ((dtype, Lanes::Depth), (dtype, lanes));
+                out.push(shader(&TileVariant { a, b, c, ..dense.clone() }));
+            }
         }
     }
     out

@@ -105,10 +105,7 @@ impl Kernel for General {
             std::iter::once(batch.iter().product()).chain(image.iter().copied()).collect();
         let (g, result) = attributes.forward(&flat, &filter.dims)?;
         let dims: Dims = batch.iter().chain(&result[1..]).copied().collect();
-        let y = ctx.output(0, x.dtype, &dims)?;
-        if y.is_empty() {
-            return Ok(());
-        }
+        let Some(y) = ctx.some_output(0, x.dtype, &dims)? else { return Ok(()) };
         let operands = [&x.reshaped(&flat), &filter, &y.reshaped(&result)];
         dense::forward(&ctx.device().profile(), &g, operands, None)?.enqueue(ctx)
     }

@@ -133,10 +133,7 @@ fn backprop_input(ctx: &mut dyn OpContext, attributes: &ConvAttributes, sized: b
         ctx.input(0)?.dims
     };
     let g = attributes.backward(&dims, &filter.dims, &dy.dims, true)?;
-    let dx = ctx.output(0, dy.dtype, &dims)?;
-    if dx.is_empty() {
-        return Ok(());
-    }
+    let Some(dx) = ctx.some_output(0, dy.dtype, &dims)? else { return Ok(()) };
     if dy.is_empty() || filter.is_empty() {
         return ctx.device().fill(dx.address, dx.bytes(), 0);
     }
@@ -163,10 +160,7 @@ fn backprop_filter(
         ctx.input(1)?.dims
     };
     let g = attributes.backward(&x.dims, &dims, &dy.dims, false)?;
-    let dw = ctx.output(0, x.dtype, &dims)?;
-    if dw.is_empty() {
-        return Ok(());
-    }
+    let Some(dw) = ctx.some_output(0, x.dtype, &dims)? else { return Ok(()) };
     if dy.is_empty() || x.is_empty() {
         return ctx.device().fill(dw.address, dw.bytes(), 0);
     }

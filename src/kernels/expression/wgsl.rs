@@ -58,7 +58,7 @@ impl Expression {
     /// The WGSL functions of several expressions by their names, as [`Expression::wgsl`] writes
     /// them; each function that they call is there once. The name is the last one's.
     pub fn wgsl_all(expressions: &[(&str, &Self, Ends)]) -> Function {
-        let mut all = Function { name: String::new(), libraries: Vec::new(), text: String::new() };
+        let mut all = Function { name: String::new(), text: String::new() };
         let mut defined: Vec<String> = Vec::new();
         for (name, expression, ends) in expressions {
             for step in expression.steps() {
@@ -66,15 +66,12 @@ impl Expression {
                 if !defined.contains(&function.name) {
                     all.text.push_str(&function.text);
                     all.text.push('\n');
-                    all.libraries.extend(function.libraries);
                     defined.push(function.name);
                 }
             }
             expression.write_wgsl(name, *ends, &mut all);
             (*name).clone_into(&mut all.name);
         }
-        all.libraries.sort_unstable();
-        all.libraries.dedup();
         all
     }
 
@@ -83,7 +80,7 @@ impl Expression {
         let mut body = String::new();
         for (i, dtype) in self.inputs().iter().take(ends.sums).enumerate() {
             if read.inputs[i]
-                && let Some(settled) = settled(*dtype, &format!("x{i}_sum"), function)
+                && let Some(settled) = settled(*dtype, &format!("x{i}_sum"))
             {
                 let _ = writeln!(body, "    let x{i} = {settled};");
             }
@@ -99,7 +96,7 @@ impl Expression {
             let args: Vec<String> = step.args.iter().map(ToString::to_string).collect();
             let mut value = format!("{}({})", step.call.wgsl().name, args.join(", "));
             if read.steps[i] && needs_settling(step.call) {
-                value = settled(step.call.output(), &value, function).unwrap_or(value);
+                value = settled(step.call.output(), &value).unwrap_or(value);
             }
             let _ = writeln!(body, "    let s{i} = {value};");
         }
@@ -181,16 +178,12 @@ pub fn needs_settling(call: Call) -> bool {
 }
 
 /// `value` of type `dtype` as it would be after a store and a load, also for compilers; `None` if
-/// there is nothing to do. Adds the library that this needs.
-fn settled(dtype: DType, value: &str, function: &mut Function) -> Option<String> {
+/// there is nothing to do.
+fn settled(dtype: DType, value: &str) -> Option<String> {
     let name = match dtype {
         DType::F32 => "opaque_f32",
         DType::F64 => "opaque_f64",
-        _ => {
-            let library = codec::rounding(dtype)?;
-            function.libraries.push(library);
-            library
-        }
+        _ => codec::rounding(dtype)?,
     };
     Some(format!("{name}({value})"))
 }

@@ -133,10 +133,7 @@ impl Kernel for Transform {
         }
         let complex = x.dtype.complex();
         let output = if self.row.real == Real::Output { complex.part() } else { complex };
-        let y = ctx.output(0, output, &dims)?;
-        if y.is_empty() {
-            return Ok(());
-        }
+        let Some(y) = ctx.some_output(0, output, &dims)? else { return Ok(()) };
         if x.is_empty() {
             return ctx.device().fill(y.address, y.bytes(), 0);
         }

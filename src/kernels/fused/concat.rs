@@ -352,9 +352,6 @@ fn shader(expression: &Expression, dtype: DType, class: &AccessClass) -> Shader 
     let names = &INPUTS[..expression.inputs().len()];
     let mut shader =
         Shader::new(format!("concat {dtype} {class:?} of {expression}")).u32s(&["count", "run"]);
-    for library in &function.libraries {
-        shader = shader.library(library);
-    }
     for c in 0..expression.constants() {
         shader = shader.param(format!("c{c}"), Field::F32);
     }

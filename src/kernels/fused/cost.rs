@@ -19,7 +19,8 @@ use crate::kernels::expression::{Call, Expression};
 use crate::kernels::scalar;
 use crate::require;
 use crate::shader::codec;
-use crate::shader::library::LIBRARIES;
+use crate::shader::library::{self, LIBRARIES};
+use crate::shader::tokens::{Tokens, is_operator};
 
 /// The most that the optimizer puts into one op. Software adapters compile it in one to two
 /// seconds, GPUs' drivers sooner.
@@ -55,22 +56,28 @@ pub fn weight(call: Call) -> u32 {
     let rounding = if needs_settling(call) { codec::rounding(call.output()) } else { None };
     // A Cast is nothing but its rounding.
     let share = if matches!(call, Call::Row(..)) { ROUNDING } else { 1 };
-    function(call) + rounding.map_or(0, |name| LIBRARY[name] / share)
+    function(call).weight + rounding.map_or(0, |name| LIBRARY[name] / share)
 }
 
 /// The weight of a call that is computed again in place of a read. The rounding of a row's value
 /// does not count, so that the same calls are computed again in all float types.
 pub fn again(call: Call) -> u32 {
     match call {
-        Call::Row(..) => function(call),
+        Call::Row(..) => function(call).weight,
         Call::Cast(..) | Call::Bitcast(..) => weight(call),
     }
 }
 
-/// The weight of the call's function.
-fn function(call: Call) -> u32 {
+/// What is counted in the text of a call's function.
+#[derive(Clone, Copy)]
+struct Counted {
+    weight: u32,
+    loops_long: bool,
+}
+
+fn function(call: Call) -> Counted {
     // The optimizer asks for every elementwise node of a graph, many times.
-    static ROWS: LazyLock<FxHashMap<(&str, DType), u32>> = LazyLock::new(|| {
+    static ROWS: LazyLock<FxHashMap<(&str, DType), Counted>> = LazyLock::new(|| {
         let types = scalar::rows().flat_map(|row| row.types().map(move |dtype| (row, dtype)));
         types.map(|(row, dtype)| ((row.op, dtype), counted(Call::Row(row, dtype)))).collect()
     });
@@ -95,22 +102,21 @@ const LONG_LOOPS: &[&str] = &["gamma", "incomplete_beta", "incomplete_gamma", "z
 /// Whether a call loops so long that a kernel must not have it beside others, or more than once in
 /// an invocation.
 pub fn loops_long(call: Call) -> bool {
-    match call {
-        Call::Row(row, dtype) => row
-            .case(dtype)
-            .is_some_and(|case| case.libraries.iter().any(|l| LONG_LOOPS.contains(l))),
-        Call::Cast(..) | Call::Bitcast(..) => false,
-    }
+    function(call).loops_long
 }
 
-fn counted(call: Call) -> u32 {
+fn counted(call: Call) -> Counted {
     let function = call.wgsl();
     let own = functions(&function.text);
     let mut weights = Weights { functions: &own, others: &LIBRARY, known: FxHashMap::default() };
     let operations = weights.of(&function.name);
     // Values of 64 bits take two registers, and two instructions, for each of 32 bits.
     let wide = call.inputs().into_iter().chain([call.output()]).any(|t| t.size() > 4);
-    STEP + operations * if wide { 2 } else { 1 }
+    let is_long = |name: &&str| LONG_LOOPS.contains(&name.trim_end_matches("_f64"));
+    Counted {
+        weight: STEP + operations * if wide { 2 } else { 1 },
+        loops_long: library::called(&function.text).iter().any(is_long),
+    }
 }
 
 /// Refuses an op of a cost that no pass makes. Its graph may come from anywhere, and a driver would
@@ -251,52 +257,6 @@ fn body<'t>(tokens: &mut Tokens<'t>) -> Body<'t> {
 
 fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-}
-
-fn is_operator(c: char) -> bool {
-    "+-*/%&|^~!<>=".contains(c)
-}
-
-/// Names, numbers, runs of operators and other characters of a text, without comments, and without
-/// the types in angle brackets behind WGSL's generic names.
-struct Tokens<'t>(&'t str);
-
-impl<'t> Iterator for Tokens<'t> {
-    type Item = &'t str;
-
-    fn next(&mut self) -> Option<&'t str> {
-        let mut text = self.0.trim_start();
-        while let Some(comment) = text.strip_prefix("//") {
-            text = comment.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
-        }
-        let first = text.chars().next()?;
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-        let end = match first {
-            c if is_word(c) => text.find(|c| !is_word(c)).unwrap_or(text.len()),
-            c if is_operator(c) => text.find(|c| !is_operator(c)).unwrap_or(text.len()),
-            c => c.len_utf8(),
-        };
-        let (token, rest) = text.split_at(end);
-        let is_generic = matches!(token, "array" | "bitcast" | "ptr" | "vec2" | "vec3" | "vec4");
-        self.0 = if is_generic && rest.starts_with('<') { behind_types(rest) } else { rest };
-        Some(token)
-    }
-}
-
-/// The text behind a list in angle brackets, which it begins with.
-fn behind_types(text: &str) -> &str {
-    let mut depth = 0;
-    for (at, c) in text.char_indices() {
-        match c {
-            '<' => depth += 1,
-            '>' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return &text[at + 1..];
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -248,7 +248,6 @@ declare_program! {
 impl MergeMasked {
     fn shader(unit: Unit) -> Shader {
         let shader = Self::declare(format!("masked merge {}", unit.bytes()), unit)
-            .library("quotient")
             .body(include_str!("../../../shaders/movement/masked_merge.wgsl"));
         unit.map(shader)
     }

@@ -29,10 +29,7 @@ pub fn one_hot(ctx: &mut dyn OpContext, axis: i64) -> Result<()> {
     let mut out = indices.dims.clone();
     out.insert(axis, depth as usize);
     checked_product(&out)?;
-    let dst = ctx.output(0, on.dtype, &out)?;
-    if dst.is_empty() {
-        return Ok(());
-    }
+    let Some(dst) = ctx.some_output(0, on.dtype, &out)? else { return Ok(()) };
     let inner: usize = indices.dims[axis..].iter().product();
     let depth = depth as usize;
     let variant = Indices::new(&indices, &[depth])?.variant();

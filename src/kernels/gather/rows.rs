@@ -190,7 +190,6 @@ declare_program! {
     bindings { src: DType::U32, dst: Raw("vec4<u32>", 16), indices: IndexRuns(variant) }
     params { table: TableParams }
     shader format!("gather runs {variant:?}") =>
-        .library("quotient")
         .body(include_str!("../../../shaders/gather/runs.wgsl"))
 }
 
@@ -224,7 +223,6 @@ impl GatherRows {
         let label = format!("gather {} {variant:?} {windowed}", unit.bytes());
         unit.map(
             Self::declare(label, unit, variant, windowed)
-                .library("quotient")
                 .define("ELEMENT", unit.wgsl())
                 .define("OUTSIDE", outside)
                 .body(include_str!("../../../shaders/gather/gather.wgsl")),

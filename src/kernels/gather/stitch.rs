@@ -44,10 +44,7 @@ pub fn stitch(ctx: &mut dyn OpContext, n: usize) -> Result<()> {
     out.extend_from_slice(&slice);
     // The device's memory is allocated first, since it may lack room for the index, then the
     // host's.
-    let dst = ctx.output(0, data[0].dtype, &out)?;
-    if dst.is_empty() {
-        return Ok(());
-    }
+    let Some(dst) = ctx.some_output(0, data[0].dtype, &out)? else { return Ok(()) };
     let order = ctx.temp(DType::I32, &[rows])?;
     // Later pairs win, and later rows of a pair. Rows that no index names are zero: -1 is out of
     // range.

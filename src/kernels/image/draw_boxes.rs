@@ -107,7 +107,6 @@ declare_program! {
         end: usize, rows: usize, channels: usize,
     }
     shader format!("draw boxes {dtype} own={own}") =>
-        .library("quotient")
         .body(if own { TABLE } else { DEFAULT })
         .body(include_str!("../../../shaders/image/draw_boxes.wgsl"))
         .map("y")

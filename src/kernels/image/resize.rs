@@ -244,10 +244,9 @@ impl Resize {
     ) -> Result<()> {
         let (batch, channels) = (dy.dims[0], dy.dims[3]);
         let (height, width) = (dy.dims[1], dy.dims[2]);
-        let dx = ctx.output(0, dtype, &[batch, rows, columns, channels])?;
-        if dx.is_empty() {
+        let Some(dx) = ctx.some_output(0, dtype, &[batch, rows, columns, channels])? else {
             return Ok(());
-        }
+        };
         if dy.is_empty() {
             return ctx.device().fill(dx.address, dx.bytes(), 0);
         }
@@ -359,7 +358,6 @@ impl Launch {
     pub(super) fn define(shader: Shader, dst: DType, wide: bool) -> Shader {
         let value = if wide { format!("vec4<{}>", dst.value()) } else { dst.value().to_owned() };
         shader
-            .library("quotient")
             .define("VALUE", value)
             .define("REAL", dst.value())
             .define("LOAD", if wide { "read" } else { "load" })
@@ -411,7 +409,6 @@ impl ResizeNearest {
         unit.map(
             Self::declare(format!("resize nearest {}", unit.bytes()), unit)
                 .body(SOURCE)
-                .library("quotient")
                 .define("ELEMENT", unit.wgsl())
                 .body(include_str!("../../../shaders/image/resize_nearest.wgsl")),
         )

@@ -81,10 +81,9 @@ impl Sampled {
         require!(height > 0 && width > 0, "input image must be of non-zero size");
         let [rows, columns] = [size[0] as usize, size[1] as usize];
         let axes = axes(ctx, 2, [height, width], [rows, columns])?;
-        let y = ctx.output(0, F32, &[batch, rows, columns, channels])?;
-        if y.is_empty() {
+        let Some(y) = ctx.some_output(0, F32, &[batch, rows, columns, channels])? else {
             return Ok(());
-        }
+        };
         let spans = self.spans(ctx.device(), axes)?;
         let partial = ctx.temp(F32, &[batch, rows, width, channels])?;
         two_passes(ctx, [&x, &partial, &y], &spans)
@@ -97,10 +96,9 @@ impl Sampled {
             check_image(&dy, "input_grad must be 4-dimensional")?;
         let [_, height, width, _] = check_image(&x, "original_image must be 4-dimensional")?;
         let axes = axes(ctx, 2, [height, width], [rows, columns])?;
-        let dx = ctx.output(0, F32, &[batch, height, width, channels])?;
-        if dx.is_empty() {
+        let Some(dx) = ctx.some_output(0, F32, &[batch, height, width, channels])? else {
             return Ok(());
-        }
+        };
         let [rows, columns] = self.spans(ctx.device(), axes)?;
         let spans = [(rows, height), (columns, width)].map(|(spans, extent)| {
             let most = (ctx.device().capabilities().max_binding / 4).saturating_sub(extent as u64);

@@ -126,17 +126,16 @@ declare_program! {
 impl ProjectiveTransform {
     fn shader(dtype: DType) -> Shader {
         // C++ truncates; the bytes wrap around.
-        let (library, convert) = match dtype {
-            I64 => ("float_to_int64", "f32_to_i64(v)"),
-            I32 => ("float_to_int", "f32_to_i32(v)"),
-            U8 => ("float_to_int", "bitcast<u32>(f32_to_i32(v)) & 0xffu"),
-            F64 => ("special", "f64(v)"),
+        let convert = match dtype {
+            I64 => "f32_to_i64(v)",
+            I32 => "f32_to_i32(v)",
+            U8 => "bitcast<u32>(f32_to_i32(v)) & 0xffu",
+            F64 => "f64(v)",
             // The value is already rounded to the type where the fill value takes part in the
             // interpolation.
-            _ => (codec::library(dtype).unwrap_or("special"), codec::rounded(dtype).unwrap_or("v")),
+            _ => codec::rounded(dtype).unwrap_or("v"),
         };
         Self::declare(format!("projective transform {dtype}"), dtype)
-            .library(library)
             .define("VALUE", dtype.value())
             .define("CONVERT", convert)
             .body(include_str!("../../../shaders/image/transform.wgsl"))

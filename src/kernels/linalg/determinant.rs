@@ -77,18 +77,12 @@ impl Determinant {
             (true, false) => REAL_LOG,
             (true, true) => COMPLEX_LOG,
         };
-        let shader = Self::declare(
-            if log { "linalg log determinant" } else { "linalg determinant" },
-            dtype,
-            log,
-        );
-        let (shader, split) = match dtype.part() {
-            F64 => {
-                (shader.library("log_f64"), include_str!("../../../shaders/linalg/split_f64.wgsl"))
-            }
-            _ => (shader, include_str!("../../../shaders/linalg/split.wgsl")),
+        let split = match dtype.part() {
+            F64 => include_str!("../../../shaders/linalg/split_f64.wgsl"),
+            _ => include_str!("../../../shaders/linalg/split.wgsl"),
         };
-        shader
+        let label = if log { "linalg log determinant" } else { "linalg determinant" };
+        Self::declare(label, dtype, log)
             .numbers(dtype)
             .define("SPLIT", split)
             .define("PARTS", if dtype.is_complex() { COMPLEX_PARTS } else { REAL_PARTS })

@@ -273,10 +273,7 @@ fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
     );
     require!(batch.rows == batch.cols, "First input (lhs) must be a square matrix.");
     require!(batch.rows == right.rows, "Input matrix and rhs are incompatible.");
-    let y = ctx.output(0, b.dtype, &b.dims)?;
-    if y.is_empty() {
-        return Ok(());
-    }
+    let Some(y) = ctx.some_output(0, b.dtype, &b.dims)? else { return Ok(()) };
     let decomposition = Decomposition::temporary(ctx, &a, adjoint, batch)?;
     let device = ctx.device();
     decomposition.require_invertible(device, "Input matrix is not invertible.")?;
@@ -298,10 +295,7 @@ fn matrix_solve(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
 fn matrix_inverse(ctx: &mut dyn OpContext, adjoint: bool) -> Result<()> {
     let x = ctx.input(0)?;
     let batch = Batch::square(&x)?;
-    let y = ctx.output(0, x.dtype, &x.dims)?;
-    if y.is_empty() {
-        return Ok(());
-    }
+    let Some(y) = ctx.some_output(0, x.dtype, &x.dims)? else { return Ok(()) };
     let n = batch.rows;
     let decomposition = Decomposition::temporary(ctx, &x, adjoint, batch)?;
     let device = ctx.device();

@@ -65,10 +65,7 @@ impl Kernel for TriangularSolve {
         );
         let mut dims = batch.clone();
         dims.extend([n, cols]);
-        let y = ctx.output(0, b.dtype, &dims)?;
-        if y.is_empty() {
-            return Ok(());
-        }
+        let Some(y) = ctx.some_output(0, b.dtype, &dims)? else { return Ok(()) };
         let count = batch.iter().product::<usize>();
         let right = broadcast(ctx, &b, &batch, n, cols)?;
         let shared = batch_dims(&a).iter().all(|d| *d == 1);

@@ -65,10 +65,7 @@ fn solve(ctx: &mut dyn OpContext, pivot: bool) -> Result<()> {
          {equations}."
     );
     let dtype = a.dtype;
-    let y = ctx.output(0, dtype, &b.dims)?;
-    if y.is_empty() {
-        return Ok(());
-    }
+    let Some(y) = ctx.some_output(0, dtype, &b.dims)? else { return Ok(()) };
     let systems = y.len() / n;
     let u = ctx.temp(dtype, &[systems, n, 3])?;
     let device = ctx.device();
@@ -130,10 +127,7 @@ fn multiply(ctx: &mut dyn OpContext) -> Result<()> {
         require!(diagonal.dims[x.rank() - 2..] == [1, n], "Invalid {name} shape.");
     }
     let dtype = x.dtype;
-    let y = ctx.output(0, dtype, &x.dims)?;
-    if y.is_empty() {
-        return Ok(());
-    }
+    let Some(y) = ctx.some_output(0, dtype, &x.dims)? else { return Ok(()) };
     let device = ctx.device();
     let [above, middle, below] = &diagonals;
     device.enqueue_counted(

@@ -125,7 +125,6 @@ declare_program! {
 impl DynamicSlice {
     fn shader(way: Way, unit: Unit) -> Shader {
         let shader = Self::declare(format!("dynamic slice {way:?} {}", unit.bytes()), way, unit)
-            .library("quotient")
             .define("ELEMENT", unit.wgsl())
             .body(include_str!("../../../shaders/movement/dynamic.wgsl"));
         match way {

@@ -363,7 +363,7 @@ declare_program! {
 impl RemapProgram {
     pub fn shader(unit: Unit, rule: Rule, rank: usize, keep: bool, has_steps: bool) -> Shader {
         let label = format!("remap {rule:?} {} rank {rank} {has_steps}", unit.bytes());
-        let shader = Self::declare(label, unit, rule, rank, keep, has_steps).library("quotient");
+        let shader = Self::declare(label, unit, rule, rank, keep, has_steps);
         let background = match (keep, unit.bytes()) {
             (true, _) => "load_dst(i)",
             (_, 8) => "p.background[0].xy",

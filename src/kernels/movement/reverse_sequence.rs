@@ -54,10 +54,7 @@ impl Kernel for ReverseSequence {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let (x, lengths) = (ctx.input(0)?, ctx.input(1)?);
         let [sequence, batch] = self.check(&x, &lengths)?;
-        let y = ctx.output(0, x.dtype, &x.dims)?;
-        if y.is_empty() {
-            return Ok(());
-        }
+        let Some(y) = ctx.some_output(0, x.dtype, &x.dims)? else { return Ok(()) };
         let device = ctx.device();
         device.check_extent(y.len())?;
         let stride = |axis: usize| x.dims[axis + 1..].iter().product::<usize>();

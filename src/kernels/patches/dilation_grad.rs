@@ -53,10 +53,7 @@ fn gradient(ctx: &mut dyn OpContext, attributes: &Attributes, wants_filter: bool
     require!(dy.rank() == 4, "out_backprop must be 4-dimensional{}", shape_text(&dy.dims));
     require!(dy.dims[..] == g.dims(), "out_backprop has incompatible size.");
     let dims = if wants_filter { &filter.dims } else { &x.dims };
-    let result = ctx.output(0, x.dtype, dims)?;
-    if result.is_empty() {
-        return Ok(());
-    }
+    let Some(result) = ctx.some_output(0, x.dtype, dims)? else { return Ok(()) };
     if dy.is_empty() {
         return ctx.device().fill(result.address, result.bytes(), 0);
     }

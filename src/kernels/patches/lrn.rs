@@ -112,10 +112,7 @@ impl Normalization {
     fn forward(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let x = ctx.input(0)?;
         require!(x.rank() == 4, "in must be 4-dimensional");
-        let y = ctx.output(0, F32, &x.dims)?;
-        if y.is_empty() {
-            return Ok(());
-        }
+        let Some(y) = ctx.some_output(0, F32, &x.dims)? else { return Ok(()) };
         self.enqueue(ctx, LrnProgram::Forward, &x, [None, Some(&y), None, None])
     }
 
@@ -127,10 +124,7 @@ impl Normalization {
             x.dims == dy.dims && y.dims == dy.dims,
             "input_grads, input_image, and out_image should have the same shape"
         );
-        let dx = ctx.output(0, F32, &x.dims)?;
-        if dx.is_empty() {
-            return Ok(());
-        }
+        let Some(dx) = ctx.some_output(0, F32, &x.dims)? else { return Ok(()) };
         let scale = ctx.temp(F32, &x.dims)?;
         self.enqueue(ctx, LrnProgram::Scale, &x, [Some(&scale), None, None, None])?;
         self.enqueue(ctx, LrnProgram::Gradient, &x, [&scale, &y, &dy, &dx].map(Some))
@@ -210,7 +204,6 @@ impl Lrn {
         let shader = Self::declare(label, program, power, steps).define("OUTPUT", output);
         let shader = match (program, power) {
             (LrnProgram::Scale, _) => shader,
-            (_, Power::Any) => shader.library("pow").define("POWER", power.text()).body(POWER),
             _ => shader.define("POWER", power.text()).body(POWER),
         };
         let common = include_str!("../../../shaders/patches/lrn_common.wgsl");

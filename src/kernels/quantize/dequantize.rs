@@ -341,13 +341,12 @@ impl QuantizeValues {
             _ => format!("round({scaled})"),
         };
         let label = format!("quantize {dtype}, clamped {clamped}, half up {half_up}");
-        let shader = Self::declare(label, dtype, clamped, half_up)
+        Self::declare(label, dtype, clamped, half_up)
             .define(
                 "STATEMENTS",
                 format!("let r = channel * 4u;\n    store_y(t, {rounded} * load_ranges(r + 3u));"),
             )
-            .body(include_str!("../../../shaders/quantize/channels.wgsl"));
-        if dtype == DType::F64 { shader.library("round_f64") } else { shader }
+            .body(include_str!("../../../shaders/quantize/channels.wgsl"))
     }
 }
 

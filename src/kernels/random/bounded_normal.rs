@@ -17,7 +17,7 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::layout::{Iteration, broadcast_dims};
 use crate::require;
-use crate::shader::{List, Shader, library};
+use crate::shader::{List, Shader};
 use crate::tensor::{Dims, Tensor};
 use parking_lot::Mutex;
 
@@ -76,10 +76,7 @@ impl Kernel for Stateful {
                 inputs::text(&t.dims)
             );
         }
-        let output = ctx.output(0, self.dtype, &dims)?;
-        if output.is_empty() {
-            return Ok(());
-        }
+        let Some(output) = ctx.some_output(0, self.dtype, &dims)? else { return Ok(()) };
         let generator = {
             let mut next = self.generator.lock();
             let generator = *next;
@@ -100,10 +97,7 @@ impl Kernel for Stateless {
             common = broadcast_dims(&common, &t.dims)?;
         }
         require!(dims.ends_with(&common), "Shape passed in must end with broadcasted shape.");
-        let output = ctx.output(0, self.dtype, &dims)?;
-        if output.is_empty() {
-            return Ok(());
-        }
+        let Some(output) = ctx.some_output(0, self.dtype, &dims)? else { return Ok(()) };
         for t in &mut parameters {
             if t.len() > 1 && t.dims != common {
                 let whole = ctx.temp(t.dtype, &common)?;
@@ -153,9 +147,6 @@ impl BoundedNormal {
     fn shader(dtype: DType) -> Shader {
         let wide = dtype == DType::F64;
         let s = Self::declare(format!("random bounded normal {dtype}"), dtype)
-            .library("philox")
-            .library(if wide { "box_muller_wide_f64" } else { "box_muller_wide" })
-            .library(library::of_type("special", dtype))
             .define("F", dtype.value())
             .define("WIDE", if wide { "1.3lf" } else { "1.3" });
         let text = include_str!("../../../shaders/random/bounded_normal.wgsl");

@@ -155,8 +155,7 @@ impl RandomNumbers {
         );
         let s = Self::declare(label, distribution, dtype, on_device, aligned, int64)
             .body(&store(words(dtype), aligned))
-            .library(if int64 { "mul_wide_u64" } else { "mul_wide" })
-            .library("philox")
+            .body(if int64 { MUL_WIDE } else { "" })
             .define("WORDS", words(dtype).to_string())
             .define("SAMPLES_LOG2", samples_log2.to_string())
             .define(
@@ -187,11 +186,10 @@ impl RandomNumbers {
                 let s = s.define("BITS", bits).define("UNIT", unit);
                 encoder(s, dtype).body(include_str!("../../../shaders/random/uniform.wgsl"))
             }
-            Distribution::Normal => encoder(s, dtype)
-                .library("box_muller")
-                .body(include_str!("../../../shaders/random/normal.wgsl")),
+            Distribution::Normal => {
+                encoder(s, dtype).body(include_str!("../../../shaders/random/normal.wgsl"))
+            }
             Distribution::TruncatedNormal => encoder(s, dtype)
-                .library("box_muller")
                 .body(include_str!("../../../shaders/random/truncated_normal.wgsl")),
             Distribution::UniformInt if dtype.size() == 8 => {
                 s.body(JOIN).body(include_str!("../../../shaders/random/uniform_int64.wgsl"))
@@ -207,6 +205,9 @@ impl RandomNumbers {
 }
 
 /// Joins the halves of a word of 64 bits.
+/// `mul_wide` with 64-bit integers, in the place of the library's function.
+const MUL_WIDE: &str = include_str!("../../../shaders/random/mul_wide_u64.wgsl");
+
 const JOIN: &str =
     "fn join(low: u32, high: u32) -> u64 {\n    return (u64(high) << 32u) | u64(low);\n}\n";
 
@@ -267,7 +268,7 @@ pub const fn words_of(t: &Tensor, bytes: u64) -> Binding {
 /// Adds `fn encode`, which packs four floats into a group's words.
 fn encoder(s: Shader, dtype: DType) -> Shader {
     if dtype == DType::F64 {
-        return s.library("box_muller_wide_f64").body(
+        return s.body(
             "fn encode(v: vec2<f64>) -> vec4<u32> {\n    let a = bitcast<u64>(v.x);\n    let b = \
              bitcast<u64>(v.y);\n    return vec4<u32>(u32(a & 0xfffffffflu), u32(a >> 32u), u32(b \
              & 0xfffffffflu), u32(b >> 32u));\n}\n",
@@ -277,7 +278,6 @@ fn encoder(s: Shader, dtype: DType) -> Shader {
         DType::F16 | DType::BF16 => format!("vec4<u32>({}, 0u, 0u)", codec::pack(dtype).1),
         _ => "bitcast<vec4<u32>>(v)".to_owned(),
     };
-    let s = codec::with_library(s, dtype);
     s.body(&format!("fn encode(v: vec4<f32>) -> vec4<u32> {{\n    return {words};\n}}\n"))
 }
 
@@ -323,7 +323,6 @@ declare_program! {
     bindings { state: Raw("u32", 4) }
     params { samples: u64 }
     shader "random advance" =>
-        .library("philox")
         .workgroup([1, 1, 1])
         .body(include_str!("../../../shaders/random/advance.wgsl"))
 }

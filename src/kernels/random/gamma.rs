@@ -53,8 +53,6 @@ impl Samples {
     fn shader(dtype: DType, on_device: bool) -> Shader {
         let wide = dtype == DType::F64;
         let s = Self::declare(format!("random gamma {dtype}"), dtype, on_device)
-            .library("philox")
-            .library(if wide { "box_muller_wide_f64" } else { "box_muller_wide" })
             .define("F", dtype.value())
             .define("THIRD", if wide { "0.333333333333333333lf" } else { "0.333333333" })
             .define("SQUEEZE", if wide { "0.0331lf" } else { "0.0331" })

@@ -77,7 +77,6 @@ impl Sample {
     fn shader(logits: DType, output: DType, workgroup: u32, is_cut: bool) -> Shader {
         let label = format!("random multinomial {logits} {output} cut={is_cut}");
         Self::declare(label, logits, output, workgroup, is_cut)
-            .library("box_muller")
             .workgroup([workgroup, 1, 1])
             .define("CLASS", output.value())
             .body(if is_cut {
@@ -118,10 +117,9 @@ impl Kernel for Multinomial {
         };
         let (batch, classes) = (logits.dims[0], logits.dims[1]);
         require!(classes > 0, "num_classes should be positive, got {classes}");
-        let output = ctx.output(0, self.output, &[batch, samples])?;
-        if output.is_empty() {
+        let Some(output) = ctx.some_output(0, self.output, &[batch, samples])? else {
             return Ok(());
-        }
+        };
         let generator = match (&self.generator, seed) {
             (Some(own), _) => {
                 let mut next = own.lock();

@@ -47,10 +47,7 @@ struct Stateful {
 impl Kernel for Stateful {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let dims = inputs::shape(ctx, 0)?;
-        let output = ctx.output(0, self.dtype, &dims)?;
-        if output.is_empty() {
-            return Ok(());
-        }
+        let Some(output) = ctx.some_output(0, self.dtype, &dims)? else { return Ok(()) };
         let bounds = match self.distribution {
             Distribution::UniformInt => inputs::bounds(ctx, 1)?,
             _ => Bounds::default(),

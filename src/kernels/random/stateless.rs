@@ -70,10 +70,7 @@ impl Kernel for Seeded {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let dims = inputs::shape(ctx, 0)?;
         let seed = inputs::seed(ctx, 1)?;
-        let output = ctx.output(0, self.dtype, &dims)?;
-        if output.is_empty() {
-            return Ok(());
-        }
+        let Some(output) = ctx.some_output(0, self.dtype, &dims)? else { return Ok(()) };
         let bounds = bounds_for(self.distribution, ctx, 2)?;
         fill(
             ctx.device(),
@@ -95,10 +92,7 @@ impl Kernel for Keyed {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let [key, counter] = inputs::keyed(ctx)?;
         let dims = inputs::shape(ctx, 0)?;
-        let output = ctx.output(0, self.dtype, &dims)?;
-        if output.is_empty() {
-            return Ok(());
-        }
+        let Some(output) = ctx.some_output(0, self.dtype, &dims)? else { return Ok(()) };
         let bounds = bounds_for(self.distribution, ctx, 4)?;
         let source = StateSource::Device { counter: &counter, key: &key };
         fill(ctx.device(), &output, self.distribution, bounds, source)
@@ -164,7 +158,6 @@ impl KeyCounter {
             _ => "vec4<u32>(seed[s], seed[s + 1u], seed[s + 2u], seed[s + 3u])",
         };
         Self::declare("random key and counter", dtype)
-            .library("philox")
             .workgroup([1, 1, 1])
             .define("SEEDS", seeds)
             .body(include_str!("../../../shaders/random/key_counter.wgsl"))

@@ -46,8 +46,6 @@ impl Cast {
         };
         let label = format!("random stochastic cast {input} {output}");
         let s = Self::declare(label, input, output)
-            .library("philox")
-            .library(if wide { "box_muller_wide_f64" } else { "special" })
             .define("F", input.value())
             .define("MIN", min)
             .define("MAX", max)
@@ -75,10 +73,7 @@ impl Kernel for StochasticCast {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let [key, counter] = inputs::keyed(ctx)?;
         let x = ctx.input(0)?;
-        let y = ctx.output(0, self.output, &x.dims)?;
-        if y.is_empty() {
-            return Ok(());
-        }
+        let Some(y) = ctx.some_output(0, self.output, &x.dims)? else { return Ok(()) };
         let device = ctx.device();
         device.check_extent(x.len())?;
         let (of, count) = (Cast::of(self.input, self.output), x.len());

@@ -84,10 +84,7 @@ impl Kernel for Draw {
         };
         let dims = inputs::shape(ctx, 2)?;
         check_state(&ctx.read_variable(0)?)?;
-        let output = ctx.output(0, self.dtype, &dims)?;
-        if output.is_empty() {
-            return Ok(());
-        }
+        let Some(output) = ctx.some_output(0, self.dtype, &dims)? else { return Ok(()) };
         let samples = (output.len() as u64).wrapping_mul(super::SAMPLES_PER_OUTPUT);
         ctx.update_variable(0, VariableUpdate::Sparse, &mut |ctx, _, state| {
             check_state(state)?;

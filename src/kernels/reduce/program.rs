@@ -139,9 +139,6 @@ impl StepProgram<'_> {
         let functions: Vec<(&str, &Expression, Ends)> =
             self.finish.iter().map(|part| part.named()).chain(values).collect();
         let function = Expression::wgsl_all(&functions);
-        for library in function.libraries.iter().copied().chain(states.library()) {
-            shader = shader.library(library);
-        }
         shader = match self.reads {
             Reads::Elements(expression, _, class) => {
                 self.elements(shader, &function.text, expression, class)

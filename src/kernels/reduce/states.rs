@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::integers::every_row;
-use super::table::{Finish, Identity, Reduction, bound_text};
+use super::table::{Identity, Reduction, bound_text};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::{invalid, require};
@@ -152,13 +152,6 @@ impl States {
             }
         }
         out
-    }
-
-    /// The library that the rows' functions call.
-    pub fn library(&self) -> Option<&'static str> {
-        let is_root = |row: &Reduction| matches!(row.finish, Finish::IntegerRoot(_));
-        let name = if self.accumulator.size() == 8 { "root64" } else { "root" };
-        self.rows().any(is_root).then_some(name)
     }
 
     /// WGSL of `State`, `identity`, `merge` and the rows' functions; with `has_four` also of

@@ -21,7 +21,7 @@ use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
 use crate::kernels::{iterations, softmax, windows};
 use crate::require;
-use crate::shader::{Shader, library};
+use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
 /// Types of CTCLoss; CTCLossV2 has float32 alone.
@@ -390,14 +390,7 @@ impl CtcProgram {
             CtcPass::Gradient => include_str!("../../../shaders/rnn/ctc_gradient.wgsl"),
         };
         let label = format!("ctc {} {dtype} by {by}", pass.name());
-        let shader = Self::declare(label, pass, dtype, by);
-        let shader = match pass {
-            CtcPass::Gradient => shader.library(library::of_type("exp", dtype)),
-            _ => shader,
-        };
-        shader
-            .library(library::of_type("log_sum_exp", dtype))
-            .library(library::of_type("special", dtype))
+        Self::declare(label, pass, dtype, by)
             .define("REAL", dtype.value())
             .define("ZERO", literal("0.0"))
             .define("LOG_NOTHING", literal("-1.0e30"))

@@ -44,10 +44,7 @@ impl Kernel for Gru {
         let state = [batch, cells];
         let (r, u, c) =
             (ctx.output(0, F32, &state)?, ctx.output(1, F32, &state)?, ctx.output(2, F32, &state)?);
-        let h = ctx.output(3, F32, &state)?;
-        if h.is_empty() {
-            return Ok(());
-        }
+        let Some(h) = ctx.some_output(3, F32, &state)? else { return Ok(()) };
         let setting = Setting { cells, ..Setting::default() };
         let (gx, gh) = (ctx.temp(F32, &[batch, 2 * cells])?, ctx.temp(F32, &[batch, 2 * cells])?);
         let (cx, ch, hr) = (ctx.temp(F32, &state)?, ctx.temp(F32, &state)?, ctx.temp(F32, &state)?);

@@ -242,10 +242,6 @@ impl PointwiseProgram {
             }
             shader = shader.body(include_str!("../../../shaders/rnn/peephole.wgsl"));
         }
-        shader
-            .library("exp")
-            .library("hyperbolic")
-            .define("BODY", row.body)
-            .body(include_str!("../../../shaders/rnn/pointwise.wgsl"))
+        shader.define("BODY", row.body).body(include_str!("../../../shaders/rnn/pointwise.wgsl"))
     }
 }

@@ -32,7 +32,7 @@ fn function(dtype: DType, n: usize) -> Function {
         parameters.join(", "),
         names.join(" + ")
     );
-    Function { name, libraries: Vec::new(), text }
+    Function { name, text }
 }
 
 fn signature<R>(dtype: DType, n: usize, f: impl FnOnce(&Signature<'_>) -> R) -> R {

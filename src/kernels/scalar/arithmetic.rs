@@ -170,14 +170,12 @@ pub(super) const ROWS: &[Row] = &[
                 &[F32],
                 "is_finite_f32(x - y) && abs(x - y) < tolerance",
                 FloatTest3(|x, y, t| f64::from((x - y) as f32).abs() < t),
-            )
-            .lib(&["special"]),
+            ),
             case(
                 &[F64],
                 "is_finite_f64(x - y) && abs(x - y) < tolerance",
                 FloatTest3(|x, y, t| (x - y).abs() < t),
-            )
-            .lib(&["special"]),
+            ),
         ],
     )
     .attr("tolerance")
@@ -222,13 +220,10 @@ pub(super) const ROWS: &[Row] = &[
                 &[F32],
                 "floor_of_quotient_f32(div_f32(x, y))",
                 Float2(|x, y| float_quotient(x, y).floor()),
-            )
-            .lib(&["div"]),
+            ),
             case(&[F64], "floor(x / y)", Float2(|x, y| (x / y).floor())),
-            case(&[F16], F16_FLOOR, Float2(|x, y| f16_quotient(x, y).floor()))
-                .lib(&["div", "f16_bits"]),
-            case(&[BF16], BF16_FLOOR, Float2(|x, y| bf16_quotient(x, y).floor()))
-                .lib(&["div", "bf16_bits"]),
+            case(&[F16], F16_FLOOR, Float2(|x, y| f16_quotient(x, y).floor())),
+            case(&[BF16], BF16_FLOOR, Float2(|x, y| bf16_quotient(x, y).floor())),
             case(SIGNED_BUT_I32, FLOOR_QUOTIENT, Int2(floor_quotient)),
             case(UNSIGNED, UNSIGNED_QUOTIENT, Int2(floor_quotient)),
         ],
@@ -236,7 +231,7 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "FloorMod",
         &[
-            case(FLOATS, "floor_mod_{T}(x, y)", Float2(floor_mod)).lib(&["div"]),
+            case(FLOATS, "floor_mod_{T}(x, y)", Float2(floor_mod)),
             case(SIGNED_BUT_I32, FLOOR_REMAINDER, Int2(floor_remainder)),
             case(UNSIGNED, REMAINDER, Int2(floor_remainder)),
         ],
@@ -258,18 +253,9 @@ pub(super) const ROWS: &[Row] = &[
     )
     .test(),
     unary("Invert", &[case(INTS, "~x", Int1(|x| !x))]),
-    unary(
-        "IsFinite",
-        &[case(FLOATS, "is_finite_{T}(x)", FloatTest1(f64::is_finite)).lib(&["special"])],
-    )
-    .test(),
-    unary(
-        "IsInf",
-        &[case(FLOATS, "is_inf_{T}(x)", FloatTest1(f64::is_infinite)).lib(&["special"])],
-    )
-    .test(),
-    unary("IsNan", &[case(FLOATS, "is_nan_{T}(x)", FloatTest1(f64::is_nan)).lib(&["special"])])
-        .test(),
+    unary("IsFinite", &[case(FLOATS, "is_finite_{T}(x)", FloatTest1(f64::is_finite))]).test(),
+    unary("IsInf", &[case(FLOATS, "is_inf_{T}(x)", FloatTest1(f64::is_infinite))]).test(),
+    unary("IsNan", &[case(FLOATS, "is_nan_{T}(x)", FloatTest1(f64::is_nan))]).test(),
     binary(
         "LeftShift",
         &[
@@ -303,7 +289,7 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Maximum",
         &[
-            case(FLOATS, "max_{T}(x, y)", Float2(max)).lib(&["special"]),
+            case(FLOATS, "max_{T}(x, y)", Float2(max)),
             case(INTS_BUT_I32, "max(x, y)", Int2(i128::max)),
         ],
     )
@@ -311,7 +297,7 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Minimum",
         &[
-            case(FLOATS, "min_{T}(x, y)", Float2(min)).lib(&["special"]),
+            case(FLOATS, "min_{T}(x, y)", Float2(min)),
             case(INTS_BUT_I32, "min(x, y)", Int2(i128::min)),
         ],
     )
@@ -319,7 +305,7 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Mod",
         &[
-            case(F32_F64, "fmod_{T}(x, y)", Float2(|x, y| x % y)).lib(&["div"]),
+            case(F32_F64, "fmod_{T}(x, y)", Float2(|x, y| x % y)),
             case(&[I64], REMAINDER, Int2(remainder)),
         ],
     ),
@@ -343,8 +329,8 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "NextAfter",
         &[
-            case(&[F32], "next_after_f32(x, y)", Float2(next_after)).lib(&["next_after"]),
-            case(&[F64], "next_after_f64(x, y)", Float2(next_after_wide)).lib(&["next_after"]),
+            case(&[F32], "next_after_f32(x, y)", Float2(next_after)),
+            case(&[F64], "next_after_f64(x, y)", Float2(next_after_wide)),
         ],
     ),
     binary(
@@ -379,9 +365,9 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "Pow",
         &[
-            case(FLOATS, "pow_{T}(x, y)", Float2(pow)).lib(&["pow"]).ulps(3),
-            case(&[I8, I16], "pow_i32(x, y)", Typed2(int_pow)).lib(&["pow_int"]),
-            case(&[I64], "pow_i64(x, y)", Typed2(int_pow)).lib(&["pow_int64"]),
+            case(FLOATS, "pow_{T}(x, y)", Float2(pow)).ulps(3),
+            case(&[I8, I16], "pow_i32(x, y)", Typed2(int_pow)),
+            case(&[I64], "pow_i64(x, y)", Typed2(int_pow)),
         ],
     ),
     binary("RealDiv", &[case(FLOATS, "x / y", Float2(|x, y| x / y)).ulps(3)]),
@@ -400,7 +386,7 @@ pub(super) const ROWS: &[Row] = &[
         "Rint",
         &[
             case(&[F16, F32], "round(x)", Float1(f64::round_ties_even)),
-            case(&[F64], "round_f64(x)", Float1(f64::round_ties_even)).lib(&["round"]),
+            case(&[F64], "round_f64(x)", Float1(f64::round_ties_even)),
         ],
     )
     .exact(),
@@ -408,7 +394,7 @@ pub(super) const ROWS: &[Row] = &[
         "Round",
         &[
             case(&[BF16, F16, F32], "round(x)", Float1(f64::round_ties_even)),
-            case(&[F64], "round_f64(x)", Float1(f64::round_ties_even)).lib(&["round"]),
+            case(&[F64], "round_f64(x)", Float1(f64::round_ties_even)),
             case(&[I32, I64], "x", Int1(|x| x)),
         ],
     )
@@ -416,7 +402,7 @@ pub(super) const ROWS: &[Row] = &[
     unary(
         "Sign",
         &[
-            case(FLOATS, "sign_{T}(x)", Float1(sign)).lib(&["special"]),
+            case(FLOATS, "sign_{T}(x)", Float1(sign)),
             case(
                 SIGNED_BUT_I32,
                 "select(select({T}(0), {T}(1), x > {T}(0)), {T}(-1), x < {T}(0))",
@@ -449,13 +435,10 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "TruncateDiv",
         &[
-            case(&[F32], "trunc(div_f32(x, y))", Float2(|x, y| float_quotient(x, y).trunc()))
-                .lib(&["div"]),
-            case(&[F64], "trunc_f64(x / y)", Float2(|x, y| (x / y).trunc())).lib(&["round"]),
-            case(&[F16], F16_TRUNC, Float2(|x, y| f16_quotient(x, y).trunc()))
-                .lib(&["div", "f16_bits"]),
-            case(&[BF16], BF16_TRUNC, Float2(|x, y| bf16_quotient(x, y).trunc()))
-                .lib(&["div", "bf16_bits"]),
+            case(&[F32], "trunc(div_f32(x, y))", Float2(|x, y| float_quotient(x, y).trunc())),
+            case(&[F64], "trunc_f64(x / y)", Float2(|x, y| (x / y).trunc())),
+            case(&[F16], F16_TRUNC, Float2(|x, y| f16_quotient(x, y).trunc())),
+            case(&[BF16], BF16_TRUNC, Float2(|x, y| bf16_quotient(x, y).trunc())),
             case(SIGNED_BUT_I32, TRUNCATED_QUOTIENT, Int2(quotient)),
             case(UNSIGNED, UNSIGNED_QUOTIENT, Int2(quotient)),
         ],
@@ -463,7 +446,7 @@ pub(super) const ROWS: &[Row] = &[
     binary(
         "TruncateMod",
         &[
-            case(F32_F64, "fmod_{T}(x, y)", Float2(|x, y| x % y)).lib(&["div"]),
+            case(F32_F64, "fmod_{T}(x, y)", Float2(|x, y| x % y)),
             case(&[I64], REMAINDER, Int2(remainder)),
         ],
     ),
@@ -483,7 +466,7 @@ pub(super) const CHOICES: &[Row] = &[
     binary(
         "ClipByValue",
         &[
-            case(FLOATS, "clip_{T}(t, low, high)", Float3(clip)).lib(&["special"]),
+            case(FLOATS, "clip_{T}(t, low, high)", Float3(clip)),
             case(
                 &[I8, I16, I64, U8, U16],
                 "max(min(t, high), low)",

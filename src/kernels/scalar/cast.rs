@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::invalid;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
-use crate::shader::{Shader, library};
+use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
 
 /// The types of `Cast`.
@@ -27,14 +27,12 @@ pub fn function(from: DType, to: DType, truncate: bool) -> Function {
     if from.is_complex() || to.is_complex() {
         return complex(from, to, truncate);
     }
-    let mut libraries = Vec::new();
     let narrows = truncate && from.is_float() && to.is_float() && from.size() >= to.size();
     let (value, suffix) = match (narrows, to) {
         (true, F16 | BF16 | F32) if from != to => {
-            libraries.push(library::of_type("truncate_float", from));
             (format!("truncate_{}_to_{}(x)", short(from), short(to)), "_truncated")
         }
-        _ => (convert(from.value(), to.value(), &mut libraries), ""),
+        _ => (convert(from.value(), to.value()), ""),
     };
     let value = match to {
         I8 | I16 | U8 | U16 => format!("extractBits({value}, 0u, {}u)", 8 * to.size()),
@@ -43,7 +41,7 @@ pub fn function(from: DType, to: DType, truncate: bool) -> Function {
     let name = format!("Cast_{from}_to_{to}{suffix}");
     let text =
         format!("fn {name}(x: {}) -> {} {{\n    return {value};\n}}\n", from.value(), to.value());
-    Function { name, libraries, text }
+    Function { name, text }
 }
 
 /// Whether a shader holds a value of this type in the bits that memory has. Narrower values are
@@ -59,7 +57,7 @@ pub fn bits(from: DType, to: DType) -> Function {
     let (x, y) = (from.value(), to.value());
     let value = if x == y { "x".to_owned() } else { format!("bitcast<{y}>(x)") };
     let text = format!("fn {name}(x: {x}) -> {y} {{\n    return {value};\n}}\n");
-    Function { name, libraries: Vec::new(), text }
+    Function { name, text }
 }
 
 /// The conversion to or from a complex type, part by part: a real number has an imaginary part of
@@ -78,7 +76,7 @@ fn complex(from: DType, to: DType, truncate: bool) -> Function {
         from.value(),
         to.value()
     );
-    Function { name, text, ..part }
+    Function { name, text }
 }
 
 const fn short(dtype: DType) -> &'static str {
@@ -92,25 +90,14 @@ const fn short(dtype: DType) -> &'static str {
 
 /// `x` of the WGSL type `from` as `to`. Conversions change the width or the sign of an integer,
 /// never both at once: otherwise WGSL's drivers disagree.
-fn convert(from: &str, to: &str, libraries: &mut Vec<&'static str>) -> String {
+fn convert(from: &str, to: &str) -> String {
     match (from, to) {
         _ if from == to => "x".to_owned(),
         ("f32", "bool") => "(bitcast<u32>(x) & 0x7fffffffu) != 0u".to_owned(),
         ("f64", "bool") => "(bitcast<u64>(x) & 0x7ffffffffffffffflu) != 0lu".to_owned(),
         (_, "bool") => format!("x != {from}(0)"),
         ("bool", _) => format!("select({to}(0), {to}(1), x)"),
-        ("f32", "i32" | "u32") => {
-            libraries.push("float_to_int");
-            format!("f32_to_{to}(x)")
-        }
-        ("f64", "i32" | "u32" | "i64" | "u64") => {
-            libraries.push("float_to_int_f64");
-            format!("f64_to_{to}(x)")
-        }
-        ("f32", "i64" | "u64") => {
-            libraries.push("float_to_int64");
-            format!("f32_to_{to}(x)")
-        }
+        ("f32" | "f64", "i32" | "u32" | "i64" | "u64") => format!("{from}_to_{to}(x)"),
         ("i32", "u64") => "u64(i64(x))".to_owned(),
         ("u32", "i64") => "i64(u64(x))".to_owned(),
         ("i64", "u32") => "u32(u64(x) & 0xfffffffflu)".to_owned(),

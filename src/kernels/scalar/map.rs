@@ -20,7 +20,7 @@ use crate::device::{Binding, Device, Grid, Key, Params, Program};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::{Access, AccessClass, Iteration};
-use crate::shader::{Field, Shader, WORKGROUP, vec4};
+use crate::shader::{Field, Shader, WORKGROUP, library, vec4};
 use crate::tensor::Tensor;
 
 /// Names of the inputs' bindings.
@@ -82,9 +82,6 @@ impl Signature<'_> {
         let mut shader =
             Shader::new(format!("{} ({types}) {access}{:?}", function.name, form.class))
                 .u32s(&["count"]);
-        for library in &function.libraries {
-            shader = shader.library(library);
-        }
         for attr in self.attrs {
             shader = shader.param(*attr, Field::F32);
         }
@@ -179,7 +176,7 @@ impl Signature<'_> {
         if !form.class.is_flat() {
             shader = form.class.declare(shader, names);
         }
-        let is_long = function.libraries.iter().any(|name| LONG.contains(name));
+        let is_long = library::called(&function.text).iter().any(|name| LONG.contains(name));
         if is_long {
             body.push_str(&self.lane_by_lane(function, &sources));
         } else {

@@ -85,51 +85,21 @@ fn atanh_odd(x: f64) -> f64 {
 
 /// The rows of functions, sorted by op.
 pub(super) const FUNCTIONS: &[Row] = &[
-    unary(
-        "Acos",
-        &[case(FLOATS, "acos_{T}(x)", Float1(f64::acos)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)],
-    ),
-    unary(
-        "Acosh",
-        &[case(FLOATS, "acosh_{T}(x)", Float1(acosh))
-            .lib(&["hyperbolic"])
-            .ulps(4)
-            .domain(1.0, 3.0)],
-    ),
-    unary(
-        "Asin",
-        &[case(FLOATS, "asin_{T}(x)", Float1(f64::asin)).lib(&["arc"]).ulps(4).domain(-1.0, 1.0)],
-    ),
-    unary("Asinh", &[case(FLOATS, "asinh_{T}(x)", Float1(asinh)).lib(&["hyperbolic"]).ulps(4)]),
-    unary("Atan", &[case(FLOATS, "atan_{T}(x)", Float1(f64::atan)).lib(&["arc"]).ulps(4)]),
-    binary("Atan2", &[case(FLOATS, "atan2_{T}(y, x)", Float2(f64::atan2)).lib(&["arc"]).ulps(4)])
+    unary("Acos", &[case(FLOATS, "acos_{T}(x)", Float1(f64::acos)).ulps(4).domain(-1.0, 1.0)]),
+    unary("Acosh", &[case(FLOATS, "acosh_{T}(x)", Float1(acosh)).ulps(4).domain(1.0, 3.0)]),
+    unary("Asin", &[case(FLOATS, "asin_{T}(x)", Float1(f64::asin)).ulps(4).domain(-1.0, 1.0)]),
+    unary("Asinh", &[case(FLOATS, "asinh_{T}(x)", Float1(asinh)).ulps(4)]),
+    unary("Atan", &[case(FLOATS, "atan_{T}(x)", Float1(f64::atan)).ulps(4)]),
+    binary("Atan2", &[case(FLOATS, "atan2_{T}(y, x)", Float2(f64::atan2)).ulps(4)])
         .of(&[input("y"), input("x")]),
-    unary(
-        "Atanh",
-        &[case(FLOATS, "atanh_{T}(x)", Float1(atanh_odd))
-            .lib(&["hyperbolic"])
-            .ulps(4)
-            .domain(-1.0, 1.0)],
-    ),
+    unary("Atanh", &[case(FLOATS, "atanh_{T}(x)", Float1(atanh_odd)).ulps(4).domain(-1.0, 1.0)]),
     unary(
         "Cos",
-        &[case(FLOATS, "cos_{T}(x)", Float1(libm::cos))
-            .lib(&["trig"])
-            .ulps(2)
-            .domain(-20000.0, 20000.0)],
+        &[case(FLOATS, "cos_{T}(x)", Float1(libm::cos)).ulps(2).domain(-20000.0, 20000.0)],
     ),
-    unary(
-        "Cosh",
-        &[case(FLOATS, "cosh_{T}(x)", Float1(f64::cosh))
-            .lib(&["hyperbolic"])
-            .ulps(4)
-            .domain(-90.0, 90.0)],
-    ),
-    unary(
-        "Exp",
-        &[case(FLOATS, "exp_{T}(x)", Float1(libm::exp)).lib(&["exp"]).ulps(2).domain(-90.0, 90.0)],
-    ),
-    unary("Expm1", &[case(FLOATS, "expm1_{T}(x)", Float1(f64::exp_m1)).lib(&["exp"]).ulps(2)]),
+    unary("Cosh", &[case(FLOATS, "cosh_{T}(x)", Float1(f64::cosh)).ulps(4).domain(-90.0, 90.0)]),
+    unary("Exp", &[case(FLOATS, "exp_{T}(x)", Float1(libm::exp)).ulps(2).domain(-90.0, 90.0)]),
+    unary("Expm1", &[case(FLOATS, "expm1_{T}(x)", Float1(f64::exp_m1)).ulps(2)]),
     unary(
         "Inv",
         &[
@@ -137,14 +107,8 @@ pub(super) const FUNCTIONS: &[Row] = &[
             case(&[I64], INVERSE, Int1(inverse)),
         ],
     ),
-    unary(
-        "Log",
-        &[case(FLOATS, "log_{T}(x)", Float1(f64::ln)).lib(&["log"]).ulps(2).domain(0.0, 3.0)],
-    ),
-    unary(
-        "Log1p",
-        &[case(FLOATS, "log1p_{T}(x)", Float1(f64::ln_1p)).lib(&["log"]).ulps(3).domain(-1.0, 3.0)],
-    ),
+    unary("Log", &[case(FLOATS, "log_{T}(x)", Float1(f64::ln)).ulps(2).domain(0.0, 3.0)]),
+    unary("Log1p", &[case(FLOATS, "log1p_{T}(x)", Float1(f64::ln_1p)).ulps(3).domain(-1.0, 3.0)]),
     unary(
         "Reciprocal",
         &[
@@ -161,38 +125,19 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ),
     unary(
         "Sin",
-        &[case(FLOATS, "sin_{T}(x)", Float1(libm::sin))
-            .lib(&["trig"])
-            .ulps(2)
-            .domain(-20000.0, 20000.0)],
+        &[case(FLOATS, "sin_{T}(x)", Float1(libm::sin)).ulps(2).domain(-20000.0, 20000.0)],
     ),
-    unary(
-        "Sinh",
-        &[case(FLOATS, "sinh_{T}(x)", Float1(f64::sinh))
-            .lib(&["hyperbolic"])
-            .ulps(4)
-            .domain(-90.0, 90.0)],
-    ),
+    unary("Sinh", &[case(FLOATS, "sinh_{T}(x)", Float1(f64::sinh)).ulps(4).domain(-90.0, 90.0)]),
     unary("Sqrt", &[case(FLOATS, "sqrt(x)", Float1(f64::sqrt)).ulps(4).ulps64(1)]),
-    unary(
-        "Tan",
-        &[case(FLOATS, "tan_{T}(x)", Float1(f64::tan))
-            .lib(&["trig"])
-            .ulps(4)
-            .domain(-20000.0, 20000.0)],
-    ),
-    unary("Tanh", &[case(FLOATS, "tanh_{T}(x)", Float1(f64::tanh)).lib(&["hyperbolic"]).ulps(4)]),
+    unary("Tan", &[case(FLOATS, "tan_{T}(x)", Float1(f64::tan)).ulps(4).domain(-20000.0, 20000.0)]),
+    unary("Tanh", &[case(FLOATS, "tanh_{T}(x)", Float1(f64::tanh)).ulps(4)]),
     binary(
         "Xlog1py",
-        &[case(FLOATS, "select(x * log1p_{T}(y), 0.0, x == 0.0)", Float2(xlog1py))
-            .lib(&["log"])
-            .ulps(3)],
+        &[case(FLOATS, "select(x * log1p_{T}(y), 0.0, x == 0.0)", Float2(xlog1py)).ulps(3)],
     ),
     binary(
         "Xlogy",
-        &[case(FLOATS, "select(x * log_{T}(y), 0.0, x == 0.0)", Float2(xlogy))
-            .lib(&["log"])
-            .ulps(3)],
+        &[case(FLOATS, "select(x * log_{T}(y), 0.0, x == 0.0)", Float2(xlogy)).ulps(3)],
     ),
 ];
 
@@ -205,7 +150,6 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             "select(x, expm1_{T}(x), x < 0.0)",
             Float1(|x| if x < 0.0 { x.exp_m1() } else { x }),
         )
-        .lib(&["exp"])
         .ulps(2)],
     ),
     gradient(
@@ -270,7 +214,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     unary(
         "Relu",
         &[
-            case(FLOATS, "max_{T}(x, 0.0)", Float1(relu)).lib(&["special"]),
+            case(FLOATS, "max_{T}(x, 0.0)", Float1(relu)),
             case(&[I8, I16, I64], "max(x, {T}(0))", Int1(|x| x.max(0))),
             case(&[U8, U16, U32, U64], "x", Int1(|x| x)),
         ],
@@ -282,8 +226,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             FLOATS,
             "min_{T}(max_{T}(x, 0.0), 6.0)",
             Float1(|x| if x > 6.0 { 6.0 } else { relu(x) }),
-        )
-        .lib(&["special"])],
+        )],
     )
     .moves(0b1),
     gradient(
@@ -324,7 +267,6 @@ pub(super) const ACTIVATIONS: &[Row] = &[
             "select(1.0507009873554805 * x, 1.7580993408473766 * expm1_{T}(x), x < 0.0)",
             Float1(|x| if x < 0.0 { SCALE_ALPHA * x.exp_m1() } else { SCALE * x }),
         )
-        .lib(&["exp"])
         .ulps(3)],
     ),
     gradient(
@@ -339,7 +281,6 @@ pub(super) const ACTIVATIONS: &[Row] = &[
                     g * if y >= 0.0 { SCALE } else { f64::from(y as f32 + SCALE_ALPHA as f32) }
                 }),
             )
-            .lib(&["special"])
             .ulps(2),
             case(
                 &[F64],
@@ -347,16 +288,12 @@ pub(super) const ACTIVATIONS: &[Row] = &[
                  0.0 || is_nan_f64(outputs))",
                 Float2(|g, y| g * if y >= 0.0 { SCALE } else { y + SCALE_ALPHA }),
             )
-            .lib(&["special"])
             .ulps(2),
         ],
     ),
     unary(
         "Sigmoid",
-        &[case(FLOATS, "sigmoid_{T}(x)", Float1(sigmoid))
-            .lib(&["exp"])
-            .ulps(4)
-            .domain(-90.0, 30.0)],
+        &[case(FLOATS, "sigmoid_{T}(x)", Float1(sigmoid)).ulps(4).domain(-90.0, 30.0)],
     ),
     gradient(
         "SigmoidGrad",
@@ -374,10 +311,7 @@ pub(super) const ACTIVATIONS: &[Row] = &[
     ),
     unary(
         "Softplus",
-        &[case(FLOATS, "softplus_{T}(x)", Float1(softplus))
-            .lib(&["softplus"])
-            .ulps(4)
-            .domain(-90.0, 30.0)],
+        &[case(FLOATS, "softplus_{T}(x)", Float1(softplus)).ulps(4).domain(-90.0, 30.0)],
     ),
     gradient(
         "SoftplusGrad",
@@ -388,14 +322,12 @@ pub(super) const ACTIVATIONS: &[Row] = &[
                 "gradients / (1.0 + exp_f32(-features))",
                 Float2(|g, x| g / (1.0 + f64::from((-x).exp() as f32))),
             )
-            .lib(&["exp"])
             .ulps(4),
             case(
                 &[F64],
                 "gradients / (1.0 + exp_f64(-features))",
                 Float2(|g, x| g / (1.0 + (-x).exp())),
             )
-            .lib(&["exp"])
             .ulps(4),
         ],
     ),

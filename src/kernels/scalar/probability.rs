@@ -85,41 +85,24 @@ pub(super) const ROWS: &[Row] = &[
     unary(
         "Digamma",
         &[
-            case(&[F16, F32], "digamma_f32(x)", Float1(digamma))
-                .lib(&["gamma"])
-                .ulps(6)
-                .near_zero(4e-6),
-            case(&[F64], "digamma_f64(x)", Float1(digamma))
-                .lib(&["gamma"])
-                .ulps(8)
-                .near_zero(1e-14),
+            case(&[F16, F32], "digamma_f32(x)", Float1(digamma)).ulps(6).near_zero(4e-6),
+            case(&[F64], "digamma_f64(x)", Float1(digamma)).ulps(8).near_zero(1e-14),
         ],
     ),
-    unary(
-        "Erf",
-        &[case(FLOATS, "erf_{T}(x)", Float1(libm::erf)).lib(&["erf"]).ulps(4).domain(-4.0, 4.0)],
-    ),
-    unary(
-        "Erfc",
-        &[case(FLOATS, "erfc_{T}(x)", Float1(libm::erfc)).lib(&["erf"]).ulps(6).domain(-4.0, 10.0)],
-    ),
+    unary("Erf", &[case(FLOATS, "erf_{T}(x)", Float1(libm::erf)).ulps(4).domain(-4.0, 4.0)]),
+    unary("Erfc", &[case(FLOATS, "erfc_{T}(x)", Float1(libm::erfc)).ulps(6).domain(-4.0, 10.0)]),
     unary(
         "Erfinv",
-        &[case(&[F32, F64], "erfinv_{T}(x)", Float1(erfinv))
-            .lib(&["erf"])
-            .ulps(6)
-            .domain(-1.0, 1.0)],
+        &[case(&[F32, F64], "erfinv_{T}(x)", Float1(erfinv)).ulps(6).domain(-1.0, 1.0)],
     ),
     unary(
         "Lgamma",
         &[
             case(&[F16, F32], "lgamma_f32(x)", Float1(lgamma))
-                .lib(&["gamma"])
                 .ulps(6)
                 .near_zero(4e-6)
                 .domain(-10.0, 20.0),
             case(&[F64], "lgamma_f64(x)", Float1(lgamma))
-                .lib(&["gamma"])
                 .ulps(6)
                 .near_zero(1e-14)
                 .domain(-10.0, 20.0),
@@ -128,16 +111,8 @@ pub(super) const ROWS: &[Row] = &[
     unary(
         "Ndtri",
         &[
-            case(&[F32], "ndtri_f32(x)", Float1(ndtri))
-                .lib(&["erf"])
-                .ulps(6)
-                .near_zero(1e-7)
-                .domain(0.0, 1.0),
-            case(&[F64], "ndtri_f64(x)", Float1(ndtri))
-                .lib(&["erf"])
-                .ulps(8)
-                .near_zero(1e-15)
-                .domain(0.0, 1.0),
+            case(&[F32], "ndtri_f32(x)", Float1(ndtri)).ulps(6).near_zero(1e-7).domain(0.0, 1.0),
+            case(&[F64], "ndtri_f64(x)", Float1(ndtri)).ulps(8).near_zero(1e-15).domain(0.0, 1.0),
         ],
     ),
 ];

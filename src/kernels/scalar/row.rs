@@ -2,7 +2,6 @@
 //! registration, the docs and the test oracle all read.
 
 use crate::dtype::DType;
-use crate::shader::library;
 
 /// A function from the elements of the inputs to the element of the output.
 #[derive(Debug)]
@@ -90,9 +89,6 @@ pub struct Case {
     /// `{R}` for the type of a part of a complex `T`, `{BITS}` for the width of `T` in bits. Types
     /// narrower than 32 bits are computed in 32 bits, integers modulo their width.
     pub wgsl: &'static str,
-    /// Function libraries of `shaders/lib/` that the expression calls; in float64, their twins with
-    /// the suffix `_f64`.
-    pub libraries: &'static [&'static str],
     /// The same function in Rust.
     pub reference: Reference,
     /// Tolerance in units in the last place of float32, on adapters that are as precise as WGSL
@@ -184,13 +180,6 @@ impl Reference {
 }
 
 impl Case {
-    /// The libraries that the expression calls.
-    #[must_use]
-    pub const fn lib(mut self, libraries: &'static [&'static str]) -> Self {
-        self.libraries = libraries;
-        self
-    }
-
     /// Tolerance in units in the last place.
     #[must_use]
     pub const fn ulps(mut self, ulps: u32) -> Self {
@@ -233,7 +222,6 @@ pub const fn case(types: &'static [DType], wgsl: &'static str, reference: Refere
     Case {
         types,
         wgsl,
-        libraries: &[],
         reference,
         ulps: 0,
         ulps64: 0,
@@ -374,8 +362,6 @@ impl Row {
 pub struct Function {
     /// Its name: the op and the type, as in `Exp_float32`.
     pub name: String,
-    /// Libraries that [`crate::shader::Shader`] must include.
-    pub libraries: Vec<&'static str>,
     /// The function's text. Parameters are the inputs in their order, then the attribute as `f32`.
     pub text: String,
 }
@@ -415,6 +401,5 @@ pub fn scalar_wgsl(row: &Row, dtype: DType) -> Option<Function> {
         parameters.join(", "),
         output.value()
     );
-    let libraries = case.libraries.iter().map(|l| library::of_type(l, dtype)).collect();
-    Some(Function { name, libraries, text })
+    Some(Function { name, text })
 }

@@ -3,7 +3,7 @@
 use super::{Row, ScanPass, Vec4s};
 use crate::device::{Key, KeyPart, declare_program, enum_key_parts};
 use crate::dtype::DType;
-use crate::shader::{Access, Shader, library};
+use crate::shader::{Access, Shader};
 
 /// The properties that a program's text depends on.
 #[derive(Debug, Clone, Copy)]
@@ -63,15 +63,12 @@ impl ScanProgram {
         let ScanVariant { row, dtype, loaded, pass, exclusive, vec4s, .. } = variant;
         let computed = dtype.accumulator();
         let [x, y, starts] = variant.in_vec4s();
-        let mut shader = Self::declare(format!("{} {loaded} {pass:?} {vec4s:?}", row.op), variant);
+        let shader = Self::declare(format!("{} {loaded} {pass:?} {vec4s:?}", row.op), variant);
         let start = match (pass, starts) {
             (ScanPass::Apply, true) => "read_starts(place)",
             (ScanPass::Apply, false) => "load_starts(place)",
             _ => "State(identity())",
         };
-        if let Some(library) = row.library {
-            shader = shader.library(library::of_type(library, computed));
-        }
         let store = |at: &str, value: &str| {
             if y {
                 format!("write_y({at}, {value}, 4u);")

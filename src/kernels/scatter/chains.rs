@@ -266,7 +266,6 @@ impl FoldChains {
             _ => shader.define("VALUE", dtype.value()),
         };
         let shader = shader
-            .library("quotient")
             .define("STEP", step)
             .define("FINISH", finish)
             .body(include_str!("../../../shaders/scatter/fold.wgsl"));

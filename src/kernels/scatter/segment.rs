@@ -95,10 +95,7 @@ impl Kernel for Unsorted {
         let mut out = Dims::from_slice(&[segments as usize]);
         out.extend_from_slice(&data.dims[ids.rank()..]);
         checked_product(&out)?;
-        let dst = ctx.output(0, data.dtype, &out)?;
-        if dst.is_empty() {
-            return Ok(());
-        }
+        let Some(dst) = ctx.some_output(0, data.dtype, &out)? else { return Ok(()) };
         match Background::element(&self.reduction.identity(data.dtype)) {
             Background::Element(bytes) => fill_element(ctx.device(), &dst, &bytes)?,
             Background::Keep => {}

@@ -68,10 +68,7 @@ fn bincount(ctx: &mut dyn OpContext, dense: bool, binary: bool) -> Result<()> {
     let rows = if dense && x.rank() == 2 { x.dims[0] } else { 1 };
     let dims = if dense && x.rank() == 2 { vec![rows, size as usize] } else { vec![size as usize] };
     let bins = checked_product(&dims)?;
-    let out = ctx.output(0, weights.dtype, &dims)?;
-    if out.is_empty() {
-        return Ok(());
-    }
+    let Some(out) = ctx.some_output(0, weights.dtype, &dims)? else { return Ok(()) };
     ctx.device().fill(out.address, out.bytes(), 0)?;
     if x.is_empty() {
         return Ok(());

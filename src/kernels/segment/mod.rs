@@ -86,10 +86,7 @@ impl Kernel for Segment {
         let narrow = ctx.temp(U32, &[ids.len()])?;
         dims[0] = if ids.is_empty() { 0 } else { segments(ctx, &ids, &narrow, None)? };
         checked_product(&dims)?;
-        let out = ctx.output(0, data.dtype, &dims)?;
-        if out.is_empty() {
-            return Ok(());
-        }
+        let Some(out) = ctx.some_output(0, data.dtype, &dims)? else { return Ok(()) };
         let computed = data.dtype.accumulator();
         let direct = computed == data.dtype && self.row.scale == Scale::One;
         let total = if direct { out.clone() } else { ctx.temp(computed, &dims)? };

@@ -56,10 +56,7 @@ fn bound(ctx: &mut dyn OpContext, index: DType, upper: bool) -> Result<()> {
 /// TensorFlow does.
 fn bucketize(ctx: &mut dyn OpContext, boundaries: &[f32]) -> Result<()> {
     let x = ctx.input(0)?;
-    let out = ctx.output(0, I32, &x.dims)?;
-    if out.is_empty() {
-        return Ok(());
-    }
+    let Some(out) = ctx.some_output(0, I32, &x.dims)? else { return Ok(()) };
     let sorted = ctx.temp(F32, &[1, boundaries.len()])?;
     if !boundaries.is_empty() {
         ctx.device().upload(sorted.address, bytemuck::cast_slice(boundaries))?;

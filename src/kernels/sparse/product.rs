@@ -68,10 +68,7 @@ fn to_dense_kernel(ctx: &mut dyn OpContext) -> Result<()> {
         shape(&values.dims)
     );
     require!(default.dims.is_empty(), "default_value should be a scalar.");
-    let dst = ctx.output(0, values.dtype, &dims)?;
-    if dst.is_empty() {
-        return Ok(());
-    }
+    let Some(dst) = ctx.some_output(0, values.dtype, &dims)? else { return Ok(()) };
     if let Background::Element(bytes) = Background::element(&default.bytes) {
         fill_element(ctx.device(), &dst, &bytes)?;
     }

@@ -317,10 +317,7 @@ impl Kernel for ToTensor {
         let (first, parts) = self.partitions(ctx)?;
         check_default(&default, &values)?;
         let dims = extents(wanted(&ctx.host_input(0)?)?, first, &parts, &values.dims)?;
-        let out = ctx.output(0, values.dtype, &dims)?;
-        if out.is_empty() {
-            return Ok(());
-        }
+        let Some(out) = ctx.some_output(0, values.dtype, &dims)? else { return Ok(()) };
         let rows = values.dims[0];
         if rows >= NO_ROW as usize {
             return Err(Error::ResourceExhausted(format!("{rows} rows of values exceed 2^32")));

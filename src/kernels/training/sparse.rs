@@ -234,7 +234,7 @@ impl SparseSteps {
             shader.define("HEAD", "firsts[p.off_firsts + row]").define("INDICES", "p.indexed");
         if columns == Columns::Vec4 {
             let vec4s = include_str!("../../../shaders/training/sparse_vec4s.wgsl");
-            return step.vec4s(shader.library("quotient")).body(vec4s).body(chains::ROWS);
+            return step.vec4s(shader).body(vec4s).body(chains::ROWS);
         }
         let shader = shader
             .body(&step.load_state())
@@ -251,7 +251,7 @@ impl SparseSteps {
                  scalars());\n{}}}\n",
                 step.store("at")
             );
-            shader.library("quotient").body(&apply).body(chains::ROWS)
+            shader.body(&apply).body(chains::ROWS)
         }
     }
 }

@@ -29,8 +29,8 @@ pub struct Rule {
     pub variables: &'static [&'static str],
     /// The attribute that a step depends on.
     pub flag: Option<&'static str>,
-    /// Libraries that the step calls.
-    pub libraries: &'static [&'static str],
+    /// Whether the step calls `powers_of`.
+    pub has_powers: bool,
     /// The step.
     pub step: &'static str,
     /// The step in Rust, for tests: variables, scalars in the dense op's order, gradient, flag.
@@ -245,7 +245,7 @@ pub const RULES: &[Rule] = &[
         sparse_types: FLOATS_BUT_BF16,
         variables: &["var", "accum", "linear"],
         flag: Some("multiply_linear_by_lr"),
-        libraries: &["pow"],
+        has_powers: true,
         step: FTRL_STEP,
         reference: |x, s, g, scaled| ftrl(x, [s[0], s[1], s[2], 0.0, s[3]], g, scaled),
     },
@@ -258,7 +258,7 @@ pub const RULES: &[Rule] = &[
         sparse_types: FLOATS_BUT_BF16,
         variables: &["var", "accum", "linear"],
         flag: Some("multiply_linear_by_lr"),
-        libraries: &["pow"],
+        has_powers: true,
         step: FTRL_V2_STEP,
         reference: |x, s, g, scaled| ftrl(x, [s[0], s[1], s[2], s[3], s[4]], g, scaled),
     },
@@ -315,7 +315,6 @@ pub const RULES: &[Rule] = &[
         dense: &["lr", "logbase", "sign_decay", "beta", "g"],
         types: FLOATS_BUT_BF16,
         variables: &["var", "m"],
-        libraries: &["exp"],
         step: "m = m * beta + g * (T(1.0) - beta);
     w -= lr * exp_{{SUFFIX}}(logbase * sign_decay * sign_of(g) * sign_of(m)) * g;",
         reference: |x, s, g, _| {
@@ -374,7 +373,7 @@ const NONE: Rule = Rule {
     sparse_types: &[],
     variables: &[],
     flag: None,
-    libraries: &[],
+    has_powers: false,
     step: "",
     reference: |_, _, _, _| {},
 };

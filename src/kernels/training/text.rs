@@ -113,7 +113,7 @@ impl TypedRule {
         } else {
             include_str!("../../../shaders/training/real.wgsl")
         });
-        if self.rule.libraries.contains(&"pow") {
+        if self.rule.has_powers {
             text.push('\n');
             text.push_str(include_str!("../../../shaders/training/power.wgsl"));
         }
@@ -127,13 +127,6 @@ impl TypedRule {
         let names: Vec<_> = self.variables().collect();
         let _ =
             writeln!(text, "    {}\n    return State({});\n}}", self.rule.step, names.join(", "));
-        let shader = self.rule.libraries.iter().fold(shader, |shader, library| {
-            shader.library(match (*library, self.dtype) {
-                ("pow", DType::F64) => "pow_f64",
-                ("exp", DType::F64) => "exp_f64",
-                (library, _) => library,
-            })
-        });
         shader.define("SUFFIX", part).body(&text)
     }
 

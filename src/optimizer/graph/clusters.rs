@@ -4,13 +4,12 @@
 //! other through a third. The groups have ranks ([`super::ranks`]), so a search for such a path
 //! visits only groups between the two.
 
-use std::cell::Cell;
-
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::ranks::{Edges, Ranks};
 use super::{Graph, NodeId};
+use crate::optimizer::unions::Unions;
 
 /// A partition of a graph's nodes whose groups form a graph without cycles.
 #[derive(Debug)]
@@ -28,24 +27,15 @@ type Ends = SmallVec<[NodeId; 4]>;
 /// long. Some neighbours occur several times.
 #[derive(Debug)]
 struct GroupEdges {
-    /// Links towards the representative of each node's group.
-    parent: Vec<Cell<NodeId>>,
+    /// The nodes of each group, by their indices.
+    groups: Unions,
     /// The users, and the nodes that are used.
     ends: [Vec<Ends>; 2],
 }
 
 impl GroupEdges {
-    fn group(&self, mut id: NodeId) -> NodeId {
-        loop {
-            let parent = self.parent[id.index()].get();
-            if parent == id {
-                return id;
-            }
-            // Paths become shorter each time that they are followed.
-            let next = self.parent[parent.index()].get();
-            self.parent[id.index()].set(next);
-            id = next;
-        }
+    fn group(&self, id: NodeId) -> NodeId {
+        NodeId(self.groups.root(id.index()) as u32)
     }
 }
 
@@ -65,8 +55,8 @@ impl Clusters {
     pub fn bypassing(graph: &Graph, bypassed: &FxHashSet<NodeId>) -> Option<Self> {
         let order = graph.order()?;
         let n = graph.capacity();
-        let parent = (0..n as u32).map(|id| Cell::new(NodeId(id))).collect();
-        let mut edges = GroupEdges { parent, ends: [vec![Ends::new(); n], vec![Ends::new(); n]] };
+        let ends = [vec![Ends::new(); n], vec![Ends::new(); n]];
+        let mut edges = GroupEdges { groups: Unions::new(n), ends };
         for id in order.iter().copied().filter(|id| !bypassed.contains(id)) {
             let mut users: Vec<NodeId> = graph.after(id).collect();
             while let Some(user) = users.pop() {
@@ -101,7 +91,7 @@ impl Clusters {
 
     /// Moves the edges of `second` to `first`. `second` ceases to exist.
     fn absorb(&mut self, first: NodeId, second: NodeId) {
-        self.edges.parent[second.index()].set(first);
+        self.edges.groups.join(first.index(), second.index());
         for way in 0..self.edges.ends.len() {
             let moved = std::mem::take(&mut self.edges.ends[way][second.index()]);
             let mut own = std::mem::take(&mut self.edges.ends[way][first.index()]);

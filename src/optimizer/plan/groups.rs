@@ -8,18 +8,16 @@ use super::cost::{LAUNCH, Nanos, transfer};
 use super::{Fusions, Parts, Planner, Saving};
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::refusal::Refusal;
+use crate::optimizer::unions::Unions;
 
 /// Items, each alone at first. A group has the number of its first item.
 #[derive(Debug)]
 pub struct Groups<T> {
     /// The items of the groups; none for an item that is in the group of an earlier one.
     items: Vec<Option<T>>,
-    /// Links towards an item that stands for the group of each item. The smaller group is linked to
-    /// the larger one, so that paths have at most log n links.
-    links: Vec<usize>,
-    /// The first item of the group that an item stands for.
-    firsts: Vec<usize>,
-    /// The number of its items.
+    /// The items of each group. The first one stands for it.
+    groups: Unions,
+    /// The number of items of the group that an item stands for.
     sizes: Vec<usize>,
 }
 
@@ -28,21 +26,12 @@ impl<T> Groups<T> {
     pub fn new(items: Vec<T>) -> Self {
         let count = items.len();
         let items = items.into_iter().map(Some).collect();
-        let each: Vec<usize> = (0..count).collect();
-        Self { items, links: each.clone(), firsts: each, sizes: vec![1; count] }
-    }
-
-    /// The item that stands for the group of an item.
-    fn root(&self, mut at: usize) -> usize {
-        while self.links[at] != at {
-            at = self.links[at];
-        }
-        at
+        Self { items, groups: Unions::new(count), sizes: vec![1; count] }
     }
 
     /// The groups of two items in their order, and their sizes.
     pub fn parts(&self, pair: [usize; 2]) -> Parts {
-        let mut groups = pair.map(|at| self.root(at)).map(|at| (self.firsts[at], self.sizes[at]));
+        let mut groups = pair.map(|at| self.groups.root(at)).map(|at| (at, self.sizes[at]));
         groups.sort_unstable();
         groups
     }
@@ -56,16 +45,11 @@ impl<T> Groups<T> {
 
     /// Puts `both` in the place of the groups of two items.
     pub fn join(&mut self, pair: [usize; 2], both: T) {
-        let [(first, _), (second, _)] = self.parts(pair);
-        let [mut small, mut large] = pair.map(|at| self.root(at));
-        if small != large {
-            if self.sizes[small] > self.sizes[large] {
-                std::mem::swap(&mut small, &mut large);
-            }
+        let [(first, _), (second, size)] = self.parts(pair);
+        if first != second {
             self.items[second] = None;
-            self.links[small] = large;
-            self.firsts[large] = first;
-            self.sizes[large] += self.sizes[small];
+            self.groups.join(first, second);
+            self.sizes[first] += size;
         }
         self.items[first] = Some(both);
     }

@@ -99,7 +99,6 @@ impl EpilogueVariant {
         for name in &CONSTANTS[..self.function.expression.constants()] {
             shader = shader.param(*name, Field::F32);
         }
-        shader = function.libraries.iter().fold(shader, |shader, library| shader.library(library));
         shader.body(&function.text)
     }
 

@@ -66,11 +66,7 @@ impl Scoring {
         let names = ["scale", "fill", "lowest"];
         let shader =
             names.into_iter().fold(shader, |s, name| s.param(name, Field::F32)).body(FLAGS);
-        if self.is_capped {
-            shader.param("soft_cap", Field::F32).library("hyperbolic")
-        } else {
-            shader
-        }
+        if self.is_capped { shader.param("soft_cap", Field::F32) } else { shader }
     }
 
     /// The text of scores before a mask, for scaled products `x`: vectors or single ones.
@@ -429,7 +425,6 @@ pub fn operand(
 /// Binds a result with `store4_NAME(i, v)`, which counts in vec4s.
 pub fn vec4s_stored(shader: Shader, x: &'static str, dtype: DType) -> Shader {
     let (before, words) = codec::pack(dtype);
-    let shader = codec::with_library(shader, dtype);
     shader.bind_raw(x, codec::storage(dtype), vec4::unit(dtype)).body(&format!(
         "fn store4_{x}(i: u32, v: vec4<f32>) {{\n{before}    {x}[p.off_{x} + i] = {words};\n}}\n"
     ))

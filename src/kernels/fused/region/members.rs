@@ -6,7 +6,6 @@
 //! value of a variable when the region begins. The attribute [`TYPES`] lists the types of a node's
 //! outputs.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use prost::Message;
@@ -20,10 +19,10 @@ use crate::device::trace::Origin;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::fused::replaced::replaced_ops;
+use crate::kernels::node::Node;
 use crate::kernels::op::{Attrs, Kernel};
 use crate::kernels::registry::{Registration, Registry};
 use crate::proto::NodeDef;
-use crate::proto::attr_value::Value;
 use crate::tensor::HostTensor;
 
 /// The attribute of a member that lists the types of its outputs.
@@ -153,7 +152,7 @@ impl Members {
 
     /// Adds a node; returns its place.
     fn add(&mut self, node: NodeDef, places: &[Source], hosts: usize) -> Result<Source> {
-        let attrs = NodeAttrs::of(&node);
+        let attrs = Node::of(&node);
         if node.op == "Const" {
             let value = attrs.get("value").and_then(Attr::tensor).and_then(constant);
             self.constants.push(value.ok_or_else(|| malformed(&node.name))?);
@@ -221,79 +220,10 @@ fn malformed(what: &str) -> Error {
 }
 
 /// The kernel of a node.
-fn kernel(op: &str, attrs: &NodeAttrs) -> Result<Box<dyn Kernel>> {
+fn kernel(op: &str, attrs: &Node) -> Result<Box<dyn Kernel>> {
     if let Some(view) = View::find(op, attrs.dtype("T").ok()) {
         return view.kernel(attrs);
     }
     let row = row(op, |attr| attrs.dtype(attr).ok());
     (row.ok_or_else(|| Error::NotFound(format!("no kernel for {op} in a region")))?.create)(attrs)
-}
-
-/// The attributes of a NodeDef.
-struct NodeAttrs {
-    op: String,
-    attrs: BTreeMap<String, Attr>,
-}
-
-impl NodeAttrs {
-    fn of(node: &NodeDef) -> Self {
-        let value = |(name, value): (&String, &crate::proto::AttrValue)| {
-            Some((name.clone(), Attr::from(value.value.clone()?)))
-        };
-        Self { op: node.op.clone(), attrs: node.attr.iter().filter_map(value).collect() }
-    }
-
-    fn get(&self, name: &str) -> Option<&Attr> {
-        self.attrs.get(name)
-    }
-
-    fn read<'a, T>(&'a self, name: &str, read: impl Fn(&'a Attr) -> Option<T>) -> Result<T> {
-        self.get(name).and_then(read).ok_or_else(|| {
-            Error::InvalidArgument(format!(
-                "{}: attribute {name} is missing or of another kind",
-                self.op
-            ))
-        })
-    }
-}
-
-impl Attrs for NodeAttrs {
-    fn op(&self) -> &str {
-        &self.op
-    }
-    fn dtype(&self, name: &str) -> Result<DType> {
-        self.read(name, Attr::dtype)
-    }
-    fn int(&self, name: &str) -> Result<i64> {
-        self.read(name, Attr::int)
-    }
-    fn float(&self, name: &str) -> Result<f32> {
-        self.read(name, Attr::float)
-    }
-    fn bool(&self, name: &str) -> Result<bool> {
-        self.read(name, Attr::bool)
-    }
-    fn string(&self, name: &str) -> Result<String> {
-        self.read(name, Attr::string).map(str::to_owned)
-    }
-    fn byte_strings(&self, name: &str) -> Result<Vec<Vec<u8>>> {
-        self.read(name, Attr::byte_strings).map(<[_]>::to_vec)
-    }
-    fn ints(&self, name: &str) -> Result<Vec<i64>> {
-        self.read(name, Attr::ints).map(<[_]>::to_vec)
-    }
-    fn floats(&self, name: &str) -> Result<Vec<f32>> {
-        self.read(name, Attr::floats).map(<[_]>::to_vec)
-    }
-    fn dtypes(&self, name: &str) -> Result<Vec<DType>> {
-        self.read(name, Attr::dtypes)
-    }
-    fn shape(&self, name: &str) -> Result<Vec<i64>> {
-        self.read(name, |attr| match attr.value() {
-            Some(Value::Shape(shape)) if !shape.unknown_rank => {
-                Some(shape.dim.iter().map(|d| d.size).collect())
-            }
-            _ => None,
-        })
-    }
 }

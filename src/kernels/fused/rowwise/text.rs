@@ -180,10 +180,6 @@ impl RowVariant<'_> {
             .map(|(n, s)| (n.as_str(), &s.expression, Ends { sums: 0, sink: sink(&s.action) }))
             .collect();
         let functions = Expression::wgsl_all(&stages);
-        let rounds = self.program.row_types().into_iter().filter_map(codec::rounding);
-        for library in functions.libraries.into_iter().chain(rounds) {
-            shader = shader.library(library);
-        }
         let main = unroll::innermost(&self.main(), self.steps);
         shader
             .body(&indices)

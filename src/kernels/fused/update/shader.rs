@@ -156,12 +156,8 @@ pub fn shader(
                 format!("[p.off_{} + ({at})]", NAMES[homes[k]])
             }),
         });
-        shader = codec::with_library(shader, *dtype);
     }
     let function = expression.wgsl("new_values");
-    for library in &function.libraries {
-        shader = shader.library(library);
-    }
     let lanes = access.lanes(expression);
     shader = shader.bind_raw("table", "u32", 4);
     for (name, window_type) in NAMES.iter().zip(windows) {
@@ -275,7 +271,7 @@ fn steps(expression: &Expression, lanes: u32, homes: &[usize]) -> String {
         let window = NAMES[homes[k]];
         match dtype {
             DType::F16 | DType::BF16 => {
-                let bits = codec::library(*dtype).unwrap_or_default();
+                let bits = if *dtype == DType::F16 { "f16_bits" } else { "bf16_bits" };
                 // Behind the last element a zero fills its word.
                 let _ = writeln!(
                     text,

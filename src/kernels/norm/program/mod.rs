@@ -101,7 +101,6 @@ impl Sums {
         let in_vec4s = if vec4s { " vec4s" } else { "" };
         let label = format!("batch norm, sums for {}, {dtype}{in_vec4s}", mode.name());
         Self::declare(label, mode, dtype, vec4s)
-            .library("quotient")
             .define("CENTER", center)
             .define("TERMS", terms)
             .body(if vec4s {

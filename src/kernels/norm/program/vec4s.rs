@@ -74,7 +74,6 @@ declare_program! {
         count: usize, units: usize, rows: usize, step: usize, epsilon: Option<f32> = end.epsilon,
     }
     shader format!("batch norm {} {dtype} vec4s", end.name) =>
-        .library("quotient")
         .define("CHANNEL", end.channel)
         .define("WRITE", end.write)
         .body(include_str!("../../../../shaders/norm_rows.wgsl"))

@@ -14,7 +14,7 @@ use crate::kernels::contract::finish;
 use crate::kernels::contract::geometry::Geometry;
 use crate::kernels::iterations::{LoopPart, nest, parts};
 use crate::kernels::op::OpContext;
-use crate::shader::{List, Shader, library};
+use crate::shader::{List, Shader};
 use crate::tensor::Tensor;
 
 pub(super) const COMMON: &str = include_str!("../../../../shaders/pool/common.wgsl");
@@ -121,8 +121,6 @@ impl PoolProgram {
         let label =
             format!("pool {} {dtype} channels_last={channels_last} cut={is_cut}", pool.name);
         let shader = Self::declare(label, pool, dtype, channels_last, is_cut)
-            .library("quotient")
-            .library(library::of_type("special", dtype))
             .define("VALUE", dtype.value())
             .define("RESULT", pool.result(dtype, is_cut).value())
             .define("QUOTIENTS", "quotients")

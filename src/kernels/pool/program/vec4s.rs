@@ -75,7 +75,6 @@ declare_program! {
     bindings {}
     params { count: usize, channels: usize, windows: WindowParams, blocks: Axes<3> }
     shader format!("pool vec4s {} {dtype}", program.name) =>
-        .library("quotient")
         .define("QUOTIENTS", "small_quotients")
         .body(COMMON)
         .body(include_str!("../../../../shaders/pool/vec4s/places.wgsl"))

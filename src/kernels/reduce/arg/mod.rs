@@ -118,10 +118,7 @@ impl Kernel for Arg {
         require!(extent > 0, "Reduction axis {dimension} is empty in shape {}", shape_text(dims));
         let mut kept = dims.clone();
         kept.remove(axis);
-        let y = ctx.output(0, self.output, &kept)?;
-        if y.is_empty() {
-            return Ok(());
-        }
+        let Some(y) = ctx.some_output(0, self.output, &kept)? else { return Ok(()) };
         let outer: usize = dims[..axis].iter().product();
         let inner: usize = dims[axis + 1..].iter().product();
         self.reduce(ctx, &x, [outer, extent, inner], &y)

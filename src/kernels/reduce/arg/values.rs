@@ -108,7 +108,6 @@ impl Values {
         // What is compared must have the bits that memory would have.
         let ends = Ends { sums: 0, sink: Sink::Expression };
         let function = Expression::wgsl_all(&[("value", &self.expression, ends)]);
-        let shader = function.libraries.iter().fold(shader, |shader, name| shader.library(name));
         shader.body(&function.text)
     }
 }

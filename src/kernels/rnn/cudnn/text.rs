@@ -98,8 +98,6 @@ impl StepsProgram {
         let shader = Self::declare(label, variant);
         let shader = shader.workgroup([units, 1, 1]);
         let shader = shader
-            .library(if real == DType::F64 { "exp_f64" } else { "exp" })
-            .library(if real == DType::F64 { "hyperbolic_f64" } else { "hyperbolic" })
             .define("REAL", real.value())
             .define("GATES", gates)
             .define("SHARED", if backward { "Gates" } else { "real" })

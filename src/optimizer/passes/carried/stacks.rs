@@ -14,7 +14,8 @@ use crate::dtype::DType;
 use crate::kernels::movement::slice::StridedSpec;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::branches::Branches;
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::emit::fused;
+use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 
 /// Replaces the stacks of all loops.
@@ -116,16 +117,9 @@ impl Stack {
             let ends = parts.iter().filter_map(|part| part.exit);
             if graph.is_read(exit) {
                 let inputs = ends.map(|node| Output { node, port: 0 }).collect();
-                let stack = NewNode {
-                    name: format!("{}/stack", graph.node(exit).name()),
-                    op: "Pack".to_owned(),
-                    device: graph.node(exit).device().to_owned(),
-                    inputs,
-                    infos: graph.node(carried.merge).infos()[..1].to_vec(),
-                    attrs: of_stack("N", axis, items.len(), &info),
-                    ..NewNode::default()
-                };
-                let stack = graph.add(stack);
+                let attrs = of_stack("N", axis, items.len(), &info);
+                let infos = graph.node(carried.merge).infos()[..1].to_vec();
+                let stack = graph.add(fused(graph, exit, "stack", "Pack", inputs, attrs, infos));
                 let output = |node| Output { node, port: 0 };
                 graph.replace_readers(output(exit), output(stack));
             }
@@ -160,17 +154,9 @@ fn unpacked(
     count: usize,
     info: &TensorInfo,
 ) -> Vec<Output> {
-    let enter = graph.node(carried.enter);
-    let new = NewNode {
-        name: format!("{}/unstack", enter.name()),
-        op: "Unpack".to_owned(),
-        device: enter.device().to_owned(),
-        inputs: enter.inputs().to_vec(),
-        controls: Vec::new(),
-        attrs: of_stack("num", axis, count, info),
-        infos: vec![info.clone(); count],
-    };
-    let node = graph.add(new);
+    let (enter, attrs) = (carried.enter, of_stack("num", axis, count, info));
+    let (inputs, infos) = (graph.node(enter).inputs().to_vec(), vec![info.clone(); count]);
+    let node = graph.add(fused(graph, enter, "unstack", "Unpack", inputs, attrs, infos));
     (0..count as u32).map(|port| Output { node, port }).collect()
 }
 

@@ -3,7 +3,8 @@
 //! fused into the product that makes one of them.
 
 use crate::optimizer::attr::Attr;
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::emit::fused;
+use crate::optimizer::graph::{Graph, NodeId, Output};
 
 /// Replaces a `BiasAdd` by an addition if its vector is a reshaped tensor of the other operand's
 /// shape. Returns whether it did.
@@ -12,15 +13,8 @@ pub fn add(graph: &mut Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let Some(dtype) = node.attr("T").cloned() else { return false };
     let output = Output { node: id, port: 0 };
-    let new = NewNode {
-        name: format!("{}/sum", node.name()),
-        op: "AddV2".to_owned(),
-        device: node.device().to_owned(),
-        inputs: vec![node.inputs()[0], other],
-        controls: Vec::new(),
-        attrs: vec![("T", dtype)],
-        infos: vec![graph.info(output).clone()],
-    };
+    let (inputs, infos) = (vec![node.inputs()[0], other], vec![graph.info(output).clone()]);
+    let new = fused(graph, id, "sum", "AddV2", inputs, vec![("T", dtype)], infos);
     graph.replace_region(&[id], new, &[(output, 0)]);
     true
 }

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::Shapes;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::Shape;
+use crate::optimizer::unions::Unions;
 
 /// Ops that pass lists on: from input 0, or, for `Merge`, from all inputs.
 pub const CARRIERS: &[&str] = &["Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"];
@@ -48,10 +49,8 @@ struct Kind {
 #[derive(Debug, Default)]
 pub struct Lists {
     numbers: FxHashMap<Output, usize>,
-    /// Links towards the number that represents a kind.
-    parent: Vec<usize>,
-    /// The number of lists that each number represents.
-    size: Vec<usize>,
+    /// The lists of each kind.
+    sets: Unions,
     kinds: FxHashMap<usize, Kind>,
 }
 
@@ -99,7 +98,6 @@ impl Lists {
                     .for_each(|source| lists.join(output(port), *source));
             }
         }
-        lists.flatten();
         for (list, element) in elements {
             let kind = lists.kind(list);
             let kind = lists.kinds.entry(kind).or_default();
@@ -130,51 +128,21 @@ impl Lists {
     }
 
     fn kind_of(&self, list: Output) -> Option<&Kind> {
-        self.kinds.get(&self.root(*self.numbers.get(&list)?))
+        self.kinds.get(&self.sets.root(*self.numbers.get(&list)?))
     }
 
     fn number(&mut self, list: Output) -> usize {
-        let next = self.parent.len();
-        let number = *self.numbers.entry(list).or_insert(next);
-        if number == next {
-            self.parent.push(next);
-            self.size.push(1);
-        }
-        number
-    }
-
-    fn root(&self, mut number: usize) -> usize {
-        while self.parent[number] != number {
-            number = self.parent[number];
-        }
-        number
-    }
-
-    /// Links every list directly to its kind, so that no path is longer than one step.
-    fn flatten(&mut self) {
-        for number in 0..self.parent.len() {
-            let root = self.root(number);
-            let mut at = number;
-            while self.parent[at] != root {
-                at = std::mem::replace(&mut self.parent[at], root);
-            }
-        }
+        *self.numbers.entry(list).or_insert_with(|| self.sets.add())
     }
 
     fn kind(&mut self, list: Output) -> usize {
         let number = self.number(list);
-        self.root(number)
+        self.sets.root(number)
     }
 
     fn join(&mut self, a: Output, b: Output) {
-        let (a, b) = (self.kind(a), self.kind(b));
-        if a == b {
-            return;
-        }
-        // The smaller set joins the larger one, so that paths stay short.
-        let (small, large) = if self.size[a] < self.size[b] { (a, b) } else { (b, a) };
-        self.parent[small] = large;
-        self.size[large] += self.size[small];
+        let (a, b) = (self.number(a), self.number(b));
+        self.sets.join(a, b);
     }
 
     /// The shape of every element of a list, if all elements have the same shape.
@@ -184,7 +152,7 @@ impl Lists {
 
     /// The shape of every element that was set in a list, if all of these have the same shape.
     pub(super) fn given(&self, shapes: &Shapes<'_>, list: Output) -> Option<Shape> {
-        let number = self.root(*self.numbers.get(&list)?);
+        let number = self.sets.root(*self.numbers.get(&list)?);
         let kind = self.kinds.get(&number).filter(|kind| !kind.open)?;
         shapes.of_elements(number, || kind.element(shapes))
     }

@@ -8,7 +8,8 @@ use crate::kernels::contract::siblings::{MOST_TERMS, bindings_of_terms};
 use crate::kernels::expression::Expression;
 use crate::kernels::fused::products::ADDED;
 use crate::kernels::fused::terms::without_term;
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::emit::fused;
+use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::TensorInfo;
 
 /// The number of storage buffers that every adapter can bind at once.
@@ -79,7 +80,7 @@ impl Sum {
 
     fn replace(self, graph: &mut Graph) {
         let Self { nodes, products, expression, extras } = self;
-        let (root, node) = (nodes[0], graph.node(nodes[0]));
+        let root = nodes[0];
         let types = expression.inputs()[1..].to_vec();
         let output = expression.output_types()[0];
         let of = |i: usize| products.iter().map(move |p| p.operands[i]);
@@ -92,15 +93,9 @@ impl Sum {
             ("adj_y", products[0].transposed[1].into()),
             ("expression", expression.to_string().into()),
         ]);
-        let new = NewNode {
-            name: format!("{}/added", node.name()),
-            op: ADDED.to_owned(),
-            device: node.device().to_owned(),
-            inputs: of(0).chain(of(1)).chain(extras).collect(),
-            controls: Vec::new(),
-            attrs,
-            infos: vec![TensorInfo { dtype: Some(output), ..graph.info(exit).clone() }],
-        };
+        let inputs = of(0).chain(of(1)).chain(extras).collect();
+        let infos = vec![TensorInfo { dtype: Some(output), ..graph.info(exit).clone() }];
+        let new = fused(graph, root, "added", ADDED, inputs, attrs, infos);
         graph.replace_region(&nodes, new, &[(exit, 0)]);
     }
 }

@@ -14,7 +14,8 @@ use crate::kernels::fused::products::{JOINED, JOINED_WITH_SUMS, WITH_SUMS};
 use crate::kernels::fused::reduce::OP as REDUCE;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::branches::Branches;
-use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
+use crate::optimizer::emit::fused;
+use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::legality::check;
 use crate::optimizer::passes::reshape::give_extents;
 use crate::optimizer::refusal::Refusal;
@@ -243,15 +244,8 @@ fn replace(graph: &mut Graph, products: Products, sums: &ColumnSums, ports: Port
     let infos = (0..count)
         .map(|port| TensorInfo { dtype: Some(output), ..graph.info(of(product, port)).clone() })
         .chain(std::iter::repeat_n(vector, count));
-    let new = NewNode {
-        name: format!("{}/with_sums", node.name()),
-        op: op.to_owned(),
-        device: node.device().to_owned(),
-        inputs: node.inputs().to_vec(),
-        controls: Vec::new(),
-        attrs,
-        infos: infos.collect(),
-    };
+    let inputs = node.inputs().to_vec();
+    let new = fused(graph, product, "with_sums", op, inputs, attrs, infos.collect());
     let of_products = (0..count).map(|port| (of(product, port), port as u32));
     let of_sums = places.iter().enumerate();
     let of_sums = of_sums.map(|(port, at)| (of(sums.node, port), (count + at) as u32));

@@ -14,7 +14,8 @@ use crate::error::Result;
 use crate::kernels::contract::siblings::MOST_RESULTS;
 use crate::kernels::fused::products::JOINED;
 use crate::optimizer::branches::{Branches, Conditions};
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::emit::fused;
+use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 
 /// The largest number of changes of shape between a product and the node that makes its right
@@ -119,32 +120,22 @@ fn replace(graph: &mut Graph, shared: &Shared, products: &[NodeId]) {
     };
     let rights = products.iter().map(|id| graph.node(*id).inputs()[1]);
     let constants: Vec<f32> = shared.constants.iter().map(|bits| f32::from_bits(*bits)).collect();
-    let new = NewNode {
-        name: format!("{}/joined", graph.node(products[0]).name()),
-        op: JOINED.to_owned(),
-        device: shared.device.clone(),
-        inputs: std::iter::once(shared.left).chain(rights).chain(inputs(graph, 2)).collect(),
-        controls: Vec::new(),
-        attrs: vec![
-            ("N", (products.len() as i64).into()),
-            ("T", shared.dtype.into()),
-            ("T_extra", own[..].into()),
-            ("T_extras", own.repeat(products.len())[..].into()),
-            ("T_out", shared.output.into()),
-            ("adj_x", shared.transposed[0].into()),
-            ("adj_y", shared.transposed[1].into()),
-            ("constants", constants[..].into()),
-            ("expression", shared.expression.clone().into()),
-        ],
-        infos: products
-            .iter()
-            .map(|id| TensorInfo {
-                dtype: Some(shared.output),
-                shape: graph.info(Output { node: *id, port: 0 }).shape.clone(),
-            })
-            .collect(),
-    };
-    let ports: Vec<(Output, u32)> =
-        products.iter().map(|id| Output { node: *id, port: 0 }).zip(0..).collect();
+    let attrs = vec![
+        ("N", (products.len() as i64).into()),
+        ("T", shared.dtype.into()),
+        ("T_extra", own[..].into()),
+        ("T_extras", own.repeat(products.len())[..].into()),
+        ("T_out", shared.output.into()),
+        ("adj_x", shared.transposed[0].into()),
+        ("adj_y", shared.transposed[1].into()),
+        ("constants", constants[..].into()),
+        ("expression", shared.expression.clone().into()),
+    ];
+    let results = products.iter().map(|id| Output { node: *id, port: 0 });
+    let info = |of| TensorInfo { dtype: Some(shared.output), ..graph.info(of).clone() };
+    let infos = results.clone().map(info).collect();
+    let inputs = std::iter::once(shared.left).chain(rights).chain(inputs(graph, 2)).collect();
+    let new = fused(graph, products[0], "joined", JOINED, inputs, attrs, infos);
+    let ports: Vec<(Output, u32)> = results.zip(0..).collect();
     graph.replace_region(products, new, &ports);
 }

@@ -14,9 +14,10 @@ use crate::dtype::DType;
 use crate::kernels::fused::reduce::{MAX_CONSTANTS, MAX_EXTRAS, MAX_OUTPUTS};
 use crate::optimizer::branches::Branches;
 use crate::optimizer::emit::Draft;
-use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
+use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::legality::{Legal, check};
 use crate::optimizer::meaning::{is_elementwise, is_view, number};
+use crate::optimizer::passes::reshape::again;
 use crate::optimizer::refusal::Refusal;
 use crate::optimizer::shape::{Dim, TensorInfo};
 
@@ -288,20 +289,9 @@ impl EpilogueNodes {
         let types = self.values.draft.expression.output_types();
         for ((output, pattern), dtype) in self.outputs.iter().zip(&self.reshapes).zip(types) {
             let Some(pattern) = pattern else { continue };
-            let node = graph.node(*pattern);
-            let attrs = ["Tdim", "Tshape", "squeeze_dims"].into_iter();
-            let attrs = attrs
-                .filter_map(|name| Some((name, node.attr(name)?.clone())))
-                .chain([("T", dtype.into())]);
-            let new = NewNode {
-                name: format!("{}/shape", graph.node(output.node).name()),
-                op: node.op().to_owned(),
-                device: node.device().to_owned(),
-                inputs: [&[*output], &node.inputs()[1..]].concat(),
-                controls: Vec::new(),
-                attrs: attrs.collect(),
-                infos: vec![graph.info(*output).clone()],
-            };
+            let name = format!("{}/shape", graph.node(output.node).name());
+            let info = TensorInfo { dtype: Some(dtype), ..graph.info(*output).clone() };
+            let new = again(graph, &name, *pattern, *output, info);
             let readers: Vec<_> =
                 graph.readers(*output).filter(|(id, _)| !self.members.contains(id)).collect();
             let shaped = graph.add(new);

@@ -27,6 +27,7 @@ use crate::error::Result;
 use crate::optimizer::branches::{Branches, Conditions};
 use crate::optimizer::graph::{Frame, Graph, NodeId};
 use crate::optimizer::outside::Outside;
+use crate::optimizer::unions::Unions;
 use member::{Member, Place, Role, is_region};
 
 /// Ops that compute nothing.
@@ -168,20 +169,21 @@ fn connected(
     members: &FxHashMap<NodeId, Member>,
 ) -> Vec<Vec<NodeId>> {
     let levels = Levels::of(graph, order, waits, members);
-    let mut groups = Groups::new(graph);
+    let mut groups = Unions::new(graph.capacity());
     for id in members.keys() {
         for used in graph.used(*id).filter(|used| members.contains_key(used)) {
             if levels.are_equal(*id, used) {
-                groups.join(*id, used);
+                groups.join(id.index(), used.index());
             }
         }
     }
-    let mut regions: FxHashMap<NodeId, Vec<NodeId>> = FxHashMap::default();
+    let mut regions: FxHashMap<usize, Vec<NodeId>> = FxHashMap::default();
     let mut roots = Vec::new();
     for id in order.iter().filter(|id| members.contains_key(id)) {
-        let region = regions.entry(groups.root(*id)).or_default();
+        let root = groups.root(id.index());
+        let region = regions.entry(root).or_default();
         if region.is_empty() {
-            roots.push(groups.root(*id));
+            roots.push(root);
         }
         region.push(*id);
     }
@@ -267,31 +269,6 @@ fn waits(graph: &Graph, order: &[NodeId]) -> Option<Vec<Waits>> {
         all[id.index()] = own;
     }
     Some(all)
-}
-
-/// Groups of nodes, each with a node that represents it.
-struct Groups {
-    parents: Vec<NodeId>,
-}
-
-impl Groups {
-    fn new(graph: &Graph) -> Self {
-        Self { parents: (0..graph.capacity() as u32).map(NodeId).collect() }
-    }
-
-    fn root(&mut self, mut id: NodeId) -> NodeId {
-        while self.parents[id.index()] != id {
-            let above = self.parents[self.parents[id.index()].index()];
-            self.parents[id.index()] = above;
-            id = above;
-        }
-        id
-    }
-
-    fn join(&mut self, a: NodeId, b: NodeId) {
-        let (a, b) = (self.root(a), self.root(b));
-        self.parents[a.max(b).index()] = a.min(b);
-    }
 }
 
 /// The nodes in the order in which TensorFlow's executor runs them: a node follows those that were

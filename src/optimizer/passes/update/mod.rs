@@ -22,6 +22,7 @@ use crate::optimizer::emit::fused;
 use crate::optimizer::graph::paths::Places;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::history::{History, Writer};
+use crate::optimizer::unions::Unions;
 use crate::optimizer::variables::{ASSIGNS, Variables};
 use member::{Builder, Member};
 use view::View;
@@ -88,15 +89,8 @@ fn find(view: &View<'_>) -> Vec<Member> {
     assigns.sort_by_key(|id| view.places.of(*id));
     let place: FxHashMap<NodeId, usize> =
         assigns.iter().enumerate().map(|(k, id)| (*id, k)).collect();
-    // The group of each assignment, represented by its first member.
-    let mut first: Vec<usize> = (0..assigns.len()).collect();
-    fn root(first: &mut [usize], mut k: usize) -> usize {
-        while first[k] != k {
-            first[k] = first[first[k]];
-            k = first[k];
-        }
-        k
-    }
+    // The first assignment of a group stands for it.
+    let mut groups = Unions::new(assigns.len());
     for (k, assign) in assigns.iter().enumerate() {
         let Some(dims) = view.dims(*assign) else { continue };
         let reads = view.reads_of(*assign, &dims);
@@ -106,14 +100,14 @@ fn find(view: &View<'_>) -> Vec<Member> {
                 && view.dims(w).as_ref() == Some(&dims)
                 && view.together(w, *assign).is_ok()
             {
-                let (a, b) = (root(&mut first, k), root(&mut first, *other));
-                first[a.max(b)] = a.min(b);
+                let (a, b) = (groups.root(k), groups.root(*other));
+                groups.join(a.min(b), a.max(b));
             }
         }
     }
     let mut components: Vec<Vec<NodeId>> = vec![Vec::new(); assigns.len()];
     for (k, assign) in assigns.iter().enumerate() {
-        components[root(&mut first, k)].push(*assign);
+        components[groups.root(k)].push(*assign);
     }
     let mut members = Vec::new();
     for component in components.iter().flat_map(|c| c.chunks(MAX_ASSIGNS)) {

@@ -126,6 +126,26 @@ def test_a_variable_whose_shape_changes(monkeypatch):
     compare(monkeypatch, make)
 
 
+def test_updates_of_no_rows(monkeypatch):
+    """A scatter whose indices are empty in some calls, as in metrics of episodes that end."""
+
+    def make():
+        variable = tf.Variable(tf.zeros([5]))
+
+        @tf.function
+        def step(x, indices):
+            y = x * 2.0 + 1.0
+            z = y - tf.exp(x)
+            variable.scatter_update(tf.IndexedSlices(y, indices))
+            variable.scatter_nd_add(indices[:, None], z)
+            return tf.reduce_sum(z)
+
+        counts = (0, 2, 0, 0, 3, 0, 0)
+        return lambda: [step(floats(n, seed=n), tf.range(n)) for n in counts] + [variable.value()]
+
+    compare(monkeypatch, make)
+
+
 def test_one_variable_by_two_handles(monkeypatch):
     def make():
         one, two = (tf.Variable(floats(4, 4, seed=seed)) for seed in range(2))

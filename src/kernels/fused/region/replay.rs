@@ -89,10 +89,9 @@ impl<'r> Replay<'r> {
             Step::Update(at, places) => {
                 let input = |place: &Option<(Slot, Tensor)>| {
                     let (slot, tensor) = place.as_ref()?;
-                    // The address is the place within the slot.
-                    let address = slots.get(*slot).map_or(0, |t| t.address + tensor.address);
-                    let is_empty = tensor.is_empty();
-                    let address = if is_empty { 0 } else { address };
+                    // The address is the place within the slot. An empty tensor has none.
+                    let slot = slots.get(*slot).filter(|_| !tensor.is_empty());
+                    let address = slot.map_or(0, |t| t.address + tensor.address);
                     Some(Tensor::new(tensor.dtype, &tensor.dims, address))
                 };
                 let inputs: Inputs = places.iter().map(input).collect();

@@ -2,7 +2,7 @@
 //! subnormal results, and with infinity for what is too large.
 //!
 //! Vulkan leaves the rounding to the driver, and WGSL cannot ask for one. Conversions by integer
-//! arithmetic take fourteen instructions, and in mixed precision every step of a fused kernel has
+//! arithmetic take fifteen instructions, and in mixed precision every step of a fused kernel has
 //! one. So a device whose adapter has 16-bit floats tries its conversions once, when it is opened.
 
 use std::time::Duration;
@@ -14,6 +14,7 @@ use super::checked::checked;
 use super::memory::storage_buffer;
 use crate::error::{Error, Result};
 use crate::shader::library::{self, Forms};
+use crate::sys::guard::caught;
 use crate::sys::trusted_shader;
 
 /// The variable with the policy: `on`, `off`, or nothing for the probe's answer.
@@ -32,7 +33,7 @@ pub(super) fn is_used(
     match policy {
         Policy::Off => false,
         Policy::Forced => true,
-        Policy::Probed => match wrong(device, queue) {
+        Policy::Probed => match caught("a probe", || wrong(device, queue)) {
             Ok(None) => true,
             Ok(Some(wrong)) => {
                 log::info!("{adapter}: its conversions to float16 are not used: {wrong}");
@@ -90,6 +91,7 @@ fn values() -> Vec<f32> {
 fn converted(device: &wgpu::Device, queue: &wgpu::Queue, values: &[f32]) -> Result<Vec<[u32; 2]>> {
     const WORKGROUP: u32 = 64;
     let forms = Forms { native_float16: true, ..Forms::default() };
+    // Where two ways to the same word differ, the pair gets a word that is wrong for any value.
     let main = format!(
         "@group(0) @binding(0) var<storage, read_write> pairs: array<vec2<u32>>;\n\n\
          @compute @workgroup_size({WORKGROUP})\n\
@@ -106,7 +108,7 @@ fn converted(device: &wgpu::Device, queue: &wgpu::Queue, values: &[f32]) -> Resu
     let pairs: Vec<[u32; 2]> = values.iter().map(|value| [value.to_bits(), 0]).collect();
     let size = size_of_val(&pairs[..]) as u64;
     let words = storage_buffer(device, label, size)?;
-    let index = checked(device, label, || {
+    let (host, submitted) = checked(device, label, || {
         let source = wgpu::ShaderSource::Wgsl(text.into());
         let module = trusted_shader::create(device, label, source, false);
         let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -139,8 +141,7 @@ fn converted(device: &wgpu::Device, queue: &wgpu::Queue, values: &[f32]) -> Resu
         let submitted = queue.submit([encoder.finish()]);
         host.map_async(wgpu::MapMode::Read, .., |_| {});
         (host, submitted)
-    });
-    let (host, submitted) = index?;
+    })?;
     let wait = wgpu::PollType::Wait { submission_index: Some(submitted), timeout: Some(PATIENCE) };
     let failed = |e: &dyn std::fmt::Display| Error::Unavailable(format!("{label}: {e}"));
     device.poll(wait).map_err(|e| failed(&e))?;

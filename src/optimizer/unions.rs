@@ -32,7 +32,7 @@ impl Unions {
         }
     }
 
-    /// Joins the sets of two numbers. What stands for the set of `first` goes on to stand for both.
+    /// Joins the sets of two numbers. The number that stands for the set of `first` stands for both.
     pub fn join(&mut self, first: usize, second: usize) {
         let (first, second) = (self.root(first), self.root(second));
         self.0[second].set(first);

@@ -16,7 +16,7 @@ STEPS = 4
 # GPU's, and a hundredth of those of the slowest supported one.
 RATE = 4e9
 # The examples of a step.
-EXAMPLES = {"dense": 256, "convolutional": 96, "recurrent": 160}
+EXAMPLES = {"dense": 256, "convolutional": 160, "recurrent": 160}
 
 PROGRAM = """
     import ctypes

@@ -175,10 +175,15 @@ def test_the_user_stops_the_program(monkeypatch):
 
         start = variable.numpy()
         run(3)
+        # A shell starts processes in the background with the signal ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            run(10**6)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                run(10**6)
+        finally:
+            signal.signal(signal.SIGINT, before)
         run(3)
         steps, got = int(count.numpy()), variable.numpy()
         variable.assign(start)

@@ -32,7 +32,8 @@ impl Unions {
         }
     }
 
-    /// Joins the sets of two numbers. The number that stands for the set of `first` stands for both.
+    /// Joins the sets of two numbers. The number that stands for the set of `first` stands for both
+    /// then.
     pub fn join(&mut self, first: usize, second: usize) {
         let (first, second) = (self.root(first), self.root(second));
         self.0[second].set(first);

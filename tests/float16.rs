@@ -18,6 +18,8 @@ fn sessions() -> Option<[Session; 2]> {
         .expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
     let converting = Device::open_converting(&adapter).unwrap();
     if !converting.profile().capabilities.float16 {
+        let name = adapter.get_info().name;
+        assert!(!name.contains("llvmpipe"), "{name} rounds as IEEE 754 wants");
         println!("this adapter does not convert to float16 as IEEE 754 wants");
         return None;
     }

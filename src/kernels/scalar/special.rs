@@ -7,8 +7,7 @@ use super::{gamma_reference, special_reference as reference};
 use crate::dtype::DType::*;
 use crate::dtype::types::F32_F16;
 
-/// `op(x)` in the types computed in f32, and in f64. Tolerances are in ulp
-/// and absolute.
+/// `op(x)` in the types computed in f32, and in f64. Tolerances are in ulp and absolute.
 macro_rules! function {
     ($op:literal, $types:expr, $wgsl:literal, $reference:path, $ulps:literal, $near_zero:literal,
         $high:literal) => {

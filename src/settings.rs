@@ -47,7 +47,9 @@ pub const VARIABLES: &[Variable] = &[
     own("TF_WGPU_CACHE"),
     words("TF_WGPU_CHECK", SWITCH),
     words("TF_WGPU_COOPERATIVE_MATRIX", SWITCH),
+    words("TF_WGPU_NATIVE_FLOAT16", SWITCH),
     words("TF_WGPU_BARRIERS", &["data", "off"]),
+    words("TF_WGPU_STAGING", &["on", "off"]),
     own("TF_WGPU_MAX_MEMORY"),
     own("TF_WGPU_PAGING"),
     words(

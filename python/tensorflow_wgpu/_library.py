@@ -49,12 +49,12 @@ def statistics() -> dict[str, dict[str, int]]:
 
     `dispatches` and `bytes` (the lengths of all that dispatches bind), `barriers` between
     dispatches and how many of them data needs (`barriers_needed`), `submissions`, `uploads` and
-    `downloads` with the bytes `uploaded` and `downloaded`, `copies` within the device, `pipelines`
-    compiled, `bind_groups` made, and with `TF_WGPU_PAGING` the bytes `paged_out` to host memory and
-    `paged_in` again. They only grow, so subtract readings. `bind_groups_held` is the number of bind
-    groups that are kept now, and `paged` the bytes that are in host memory now. Kernels run
-    asynchronously: read a result (`.numpy()`) first, so that all of its work is counted. Notebooks
-    show a table.
+    `downloads` with the bytes `uploaded` and `downloaded`, how many of both were `unstaged`
+    (`TF_WGPU_STAGING=off`), `copies` within the device, `pipelines` compiled, `bind_groups` made,
+    and with `TF_WGPU_PAGING` the bytes `paged_out` to host memory and `paged_in` again. They only
+    grow, so subtract readings. `bind_groups_held` is the number of bind groups that are kept now,
+    and `paged` the bytes that are in host memory now. Kernels run asynchronously: read a result
+    (`.numpy()`) first, so that all of its work is counted. Notebooks show a table.
     """
     return _notebook.Counters(read("tensorflow_wgpu_statistics"))
 

@@ -68,16 +68,39 @@ pub fn checked(
     if !is_wanted(lookup, own.class) {
         return Ok(own);
     }
-    let plain = with_right_kernels(adapter, Profile { own_barriers: false, ..own }, directory)?;
-    if own.own_barriers { with_barriers(adapter, plain, directory) } else { Ok(plain) }
+    let plain = Profile { own_barriers: false, unstaged: false, ..own };
+    let mut profile = with_right_kernels(adapter, plain, directory)?;
+    if own.own_barriers {
+        let asked = Profile { own_barriers: true, ..profile };
+        profile = with_option(adapter, profile, asked, &BARRIERS, directory)?;
+    }
+    if own.unstaged {
+        let asked = Profile { unstaged: true, ..profile };
+        profile = with_option(adapter, profile, asked, &STAGING, directory)?;
+    }
+    Ok(profile)
 }
+
+/// A part of a profile that a user asks for, and that is checked by itself.
+struct ProfileOption {
+    /// The suffix of the file with the verdict.
+    suffix: &'static str,
+    /// How the user asks for it.
+    setting: &'static str,
+}
+
+/// See [`Profile::own_barriers`].
+const BARRIERS: ProfileOption =
+    ProfileOption { suffix: "barriers", setting: "TF_WGPU_BARRIERS=data" };
+/// See [`Profile::unstaged`].
+const STAGING: ProfileOption = ProfileOption { suffix: "unstaged", setting: "TF_WGPU_STAGING=off" };
 
 /// The name of an adapter and its driver, for messages.
 fn name(info: &wgpu::AdapterInfo) -> String {
     format!("{} ({} {})", info.name, info.driver, info.driver_info)
 }
 
-/// Like [`checked`], for a profile without [`Profile::own_barriers`].
+/// Like [`checked`], for a profile without options.
 fn with_right_kernels(
     adapter: &wgpu::Adapter,
     own: Profile,
@@ -106,16 +129,17 @@ fn with_right_kernels(
     }
 }
 
-/// Returns `plain`, whose numbers are right, with our own barriers if the numbers stay right with
-/// them. Our own barriers stand only where data needs them.
-fn with_barriers(
+/// Returns `plain`, whose numbers are right, or `asked`, which is the same with `option`, if the
+/// numbers stay right with that.
+fn with_option(
     adapter: &wgpu::Adapter,
     plain: Profile,
+    asked: Profile,
+    option: &ProfileOption,
     directory: Option<&Path>,
 ) -> Result<Profile> {
     let info = adapter.get_info();
-    let file = directory.map(|directory| File::of_barriers(&info, directory));
-    let asked = Profile { own_barriers: true, ..plain };
+    let file = directory.map(|directory| File::of_option(&info, directory, option.suffix));
     let verdict = verdict(file.as_ref(), |which| match which {
         Which::Own => outcome(adapter, asked, directory),
         Which::Portable => Ok(Outcome::Right),
@@ -124,8 +148,9 @@ fn with_barriers(
         return Ok(asked);
     }
     log::warn!(
-        "{} computes wrong numbers with TF_WGPU_BARRIERS=data, so the variable is ignored",
-        name(&info)
+        "{} computes wrong numbers with {}, so the variable is ignored",
+        name(&info),
+        option.setting
     );
     Ok(plain)
 }

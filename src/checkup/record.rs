@@ -38,9 +38,9 @@ impl File {
         Self(Store::of("file of checked numbers", info, directory, "checked"))
     }
 
-    /// Like [`File::of`], for barriers that stand only where data needs them.
-    pub fn of_barriers(info: &wgpu::AdapterInfo, directory: &Path) -> Self {
-        Self(Store::of("file of checked barriers", info, directory, "barriers"))
+    /// Like [`File::of`], for an option of the profile.
+    pub fn of_option(info: &wgpu::AdapterInfo, directory: &Path, suffix: &str) -> Self {
+        Self(Store::of("file of a checked option", info, directory, suffix))
     }
 
     /// Keeps other processes from checking the same adapter. None if files cannot be locked, or if

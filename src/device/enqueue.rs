@@ -131,6 +131,7 @@ impl Device {
         self.await_room();
         let mut waiting = captured.waiting(addresses);
         let own = usize::from(!waiting.dispatch.table.is_empty());
+        self.await_reads(waiting.written())?;
         waiting.dispatch.bound =
             self.bind_all(&waiting.bindings[own..], &mut waiting.dispatch.params[own..])?;
         self.settled(self.recorder.dispatch(waiting))
@@ -263,7 +264,9 @@ impl Device {
         }
         let dispatch =
             Dispatch { table, bound, params: block, grid: program.grid, bytes, work, asked };
-        Ok(Waiting { pipeline, dispatch, bindings })
+        let waiting = Waiting { pipeline, dispatch, bindings };
+        self.await_reads(waiting.written())?;
+        Ok(waiting)
     }
 
     /// Resolves bindings. Their remaining offsets in elements go to `offsets`.

@@ -10,21 +10,31 @@ use parking_lot::Mutex;
 
 use super::checked::checked;
 use super::failures::Failures;
+use super::memory::Block;
 use super::process::{self, Inside};
 use super::queue::Queue;
 use super::trace::{HostWork, Submitted, Tracer};
 use crate::error::{Error, Result};
 use crate::sys::guard::panic_message;
+use crate::sys::host_visible;
 
 /// Receives the bytes of a read-back, or the reason why there are none.
 pub(crate) type Sink = Box<dyn FnOnce(Result<&[u8]>) + Send>;
 
 /// A copy to host memory on its way.
 pub(crate) struct Readback {
-    pub buffer: wgpu::Buffer,
-    /// The requested bytes within `buffer`.
+    pub from: ReadFrom,
+    /// The requested bytes within the buffer.
     pub range: Range<usize>,
     pub sink: Sink,
+}
+
+/// The buffer that the host reads.
+pub(crate) enum ReadFrom {
+    /// A buffer for the host, into which the GPU copied.
+    Staging(wgpu::Buffer),
+    /// The tensors' own block. The sink must not use wgpu.
+    Tensors(Arc<Block>),
 }
 
 /// Recorded work, ready for the queue.
@@ -155,6 +165,22 @@ impl Gpu {
         }
     }
 
+    fn read_unstaged(&self, block: &Block, range: Range<usize>, sink: Sink) {
+        let mut sink = Some(sink);
+        let bytes = range.start as u64..range.end as u64;
+        let mut pass_on = |bytes: Result<&[u8]>| {
+            if let Some(sink) = sink.take() {
+                sink(bytes);
+            }
+        };
+        if host_visible::read(&self.device, block.buffer(), bytes, |bytes| pass_on(Ok(bytes)))
+            .is_none()
+        {
+            let gone = Error::Unavailable("cannot read device memory: it is gone".into());
+            pass_on(Err(self.failures.lost().unwrap_or(gone)));
+        }
+    }
+
     fn map(&self, buffer: &wgpu::Buffer) -> Result<wgpu::BufferView> {
         let (sender, receiver) = crossbeam_channel::bounded(1);
         checked(&self.device, "cannot map a read-back", || {
@@ -214,9 +240,14 @@ impl Queue for Gpu {
     }
 
     fn read(&self, readback: Readback, lost: Option<Error>) {
-        let Readback { buffer, range, sink } = readback;
+        let Readback { from, range, sink } = readback;
         let _span = self.tracer.span(|| HostWork::ReadBack(range.len() as u64));
-        match lost.map_or_else(|| self.map(&buffer), Err) {
+        let buffer = match (from, lost) {
+            (_, Some(e)) => return sink(Err(e)),
+            (ReadFrom::Staging(buffer), None) => buffer,
+            (ReadFrom::Tensors(block), None) => return self.read_unstaged(&block, range, sink),
+        };
+        match self.map(&buffer) {
             Ok(view) => {
                 sink(Ok(&view[range]));
                 drop(view);

@@ -6,16 +6,20 @@
 //! and a block may be addresses only: see [`super::paging`].
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use super::checked::checked;
+use super::completion::Serial;
+use super::last_use::LastUse;
 use super::paging::{Link, PagedTensor};
 use super::slots::{self, Slots};
 use crate::error::{Error, Result};
 use crate::sys::address_range::AddressRange;
+use crate::sys::host_visible;
 
 /// Blocks start at multiples of this, which exceeds every alignment that TensorFlow or a GPU asks
 /// for.
@@ -28,6 +32,8 @@ pub(crate) struct Block {
     /// bytes are in another block, a frame.
     pub id: u32,
     backing: Backing,
+    /// Present if the host reads and writes the buffer where it is.
+    last_use: Option<LastUse>,
     pub address: u64,
     pub bytes: u64,
 }
@@ -44,7 +50,7 @@ impl Block {
     /// A buffer without addresses.
     pub fn frame(id: u32, buffer: wgpu::Buffer) -> Self {
         let bytes = buffer.size();
-        Self { id, backing: Backing::Buffer(buffer), address: 0, bytes }
+        Self { id, backing: Backing::Buffer(buffer), last_use: None, address: 0, bytes }
     }
 
     /// The block's buffer. The recorder puts frames in the place of paged tensors before it gets
@@ -54,6 +60,24 @@ impl Block {
             Backing::Buffer(buffer) => buffer,
             Backing::Paged(_) => unreachable!("the pager has given the tensor a frame"),
         }
+    }
+
+    /// Whether the host may read and write the buffer where it is.
+    pub const fn is_host_visible(&self) -> bool {
+        self.last_use.is_some()
+    }
+
+    /// Notes that a submission uses a part of the block.
+    pub fn note_use(&self, range: &Range<u64>, serial: Serial) {
+        if let Some(uses) = &self.last_use {
+            uses.note(range, serial);
+        }
+    }
+
+    /// The last submission that may use a part of the block, if the host may write to it where it
+    /// is.
+    pub fn last_use(&self, range: &Range<u64>) -> Option<Serial> {
+        self.last_use.as_ref().map(|uses| uses.of(range))
     }
 
     /// The tensor's key, if the pager decides where its bytes are.
@@ -71,13 +95,24 @@ pub(crate) fn storage_buffer(
     label: &str,
     size: u64,
 ) -> Result<wgpu::Buffer> {
+    tensor_buffer(device, label, size, wgpu::BufferUsages::empty())
+}
+
+/// A buffer for tensors with one more usage.
+fn tensor_buffer(
+    device: &wgpu::Device,
+    label: &str,
+    size: u64,
+    more: wgpu::BufferUsages,
+) -> Result<wgpu::Buffer> {
     checked(device, label, || {
         device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
             size,
             usage: wgpu::BufferUsages::STORAGE
                 | wgpu::BufferUsages::COPY_SRC
-                | wgpu::BufferUsages::COPY_DST,
+                | wgpu::BufferUsages::COPY_DST
+                | more,
             mapped_at_creation: false,
         })
     })
@@ -112,6 +147,8 @@ pub(crate) struct Memory {
     spare: Mutex<Option<Arc<Block>>>,
     book: Mutex<Book>,
     paged: Option<Paged>,
+    /// Whether the host reads and writes tensors where they are.
+    unstaged: bool,
 }
 
 /// The part of a device that pages.
@@ -138,12 +175,14 @@ struct Book {
 }
 
 impl Memory {
-    /// For a device that has `total` bytes, some of them in host memory if it pages.
+    /// For a device that has `total` bytes, some of them in host memory if it pages. The host reads
+    /// and writes tensors where they are if `unstaged`; a device that pages cannot do so.
     pub fn new(
         device: wgpu::Device,
         max_buffer: u64,
         total: u64,
         paging: Option<Arc<Link>>,
+        unstaged: bool,
     ) -> Result<Self> {
         Ok(Self {
             device,
@@ -154,6 +193,7 @@ impl Memory {
             blocks: RwLock::default(),
             spare: Mutex::default(),
             book: Mutex::default(),
+            unstaged: unstaged && paging.is_none(),
             paged: paging.map(|link| Paged { link, slots: Mutex::default() }),
         })
     }
@@ -186,7 +226,9 @@ impl Memory {
         let address = self.take_addresses(bytes, size)?;
         self.book.lock().stats.add(size);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        self.insert(Block { id, backing: Backing::Buffer(buffer), address, bytes: size });
+        let is_visible = self.unstaged && host_visible::is_visible(&self.device, &buffer);
+        let last_use = is_visible.then(|| LastUse::new(size));
+        self.insert(Block { id, backing: Backing::Buffer(buffer), last_use, address, bytes: size });
         Ok(address)
     }
 
@@ -207,7 +249,7 @@ impl Memory {
         } else {
             let address = self.take_addresses(size, size)?;
             let backing = Backing::Paged(PagedTensor::new(&paged.link));
-            self.insert(Block { id: 0, backing, address, bytes: size });
+            self.insert(Block { id: 0, backing, last_use: None, address, bytes: size });
             address
         };
         self.book.lock().stats.add(size);
@@ -224,18 +266,24 @@ impl Memory {
         let address = self.take_addresses(bytes, slots::ARENA)?;
         let id = paged.link.number_block();
         paged.link.add_fixed(slots::ARENA);
-        self.insert(Block { id, backing: Backing::Buffer(buffer), address, bytes: slots::ARENA });
+        self.insert(Block {
+            id,
+            backing: Backing::Buffer(buffer),
+            last_use: None,
+            address,
+            bytes: slots::ARENA,
+        });
         slots.add(address, bytes);
         slots.take(bytes).ok_or_else(|| Error::Internal("a new buffer has no slots".into()))
     }
 
     /// A buffer of `size` bytes for an allocation of `bytes`.
     fn buffer(&self, bytes: u64, size: u64) -> Result<wgpu::Buffer> {
-        storage_buffer(
-            &self.device,
-            &format!("cannot allocate {bytes} bytes of device memory"),
-            size,
-        )
+        // On Vulkan and Metal this usage alone chooses memory that the processor's caches hold.
+        let more =
+            if self.unstaged { wgpu::BufferUsages::MAP_READ } else { wgpu::BufferUsages::empty() };
+        let label = format!("cannot allocate {bytes} bytes of device memory");
+        tensor_buffer(&self.device, &label, size, more)
     }
 
     /// Addresses for a block of `size` bytes.

@@ -22,6 +22,7 @@ mod failures;
 mod family;
 mod float16;
 mod gpu;
+mod last_use;
 mod ledger;
 #[cfg(has_examination)]
 mod left_out;
@@ -56,6 +57,7 @@ mod sync;
 pub mod trace;
 mod transfer;
 pub mod tuning;
+mod unstaged;
 
 use std::ops::Range;
 use std::path::Path;
@@ -93,6 +95,7 @@ use staging::Staging;
 use submitter::Submitter;
 use trace::{HostWork, Origin, Tracer};
 use tuning::Tuner;
+use unstaged::UnstagedReads;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -118,6 +121,7 @@ pub struct Device {
     submitter: Arc<Submitter<Gpu>>,
     failures: Arc<Failures>,
     staging: Staging,
+    unstaged_reads: UnstagedReads,
     matrix_units: Arc<MatrixUnits>,
     tuner: Option<Arc<Tuner>>,
     tracer: Arc<Tracer>,
@@ -181,6 +185,7 @@ impl Device {
             allocated => allocated,
         };
         let address = self.settled(address)?;
+        self.settled(self.prepare_unstaged(address))?;
         self.trace_memory();
         self.refresh(address, bytes);
         Ok(address)

@@ -23,6 +23,7 @@ use super::staging::Staging;
 use super::submitter::Submitter;
 use super::trace::Tracer;
 use super::tuning::Tuner;
+use super::unstaged::{self, UnstagedReads};
 use super::{
     Capabilities, Device, Matrices, MatrixUnits, Policy, Profile, budget, checked, float16,
     process, tuning,
@@ -265,6 +266,10 @@ impl Device {
                 most.host = 0;
             }
         }
+        profile.unstaged &= settings.paging.is_none() && unstaged::is_possible(adapter, &profile);
+        if profile.unstaged {
+            features.insert(unstaged::FEATURE);
+        }
         let mut converts = offered.float16 && settings.float16 != Policy::Off;
         features.set(wgpu::Features::SHADER_F16, converts);
         let limits = offered.limits(adapter.limits());
@@ -338,7 +343,13 @@ impl Device {
             sharers: settings.sharers,
             info,
             profile,
-            memory: Memory::new(raw.clone(), capabilities.max_buffer, total, paging.clone())?,
+            memory: Memory::new(
+                raw.clone(),
+                capabilities.max_buffer,
+                total,
+                paging.clone(),
+                profile.unstaged,
+            )?,
             paging,
             pipelines,
             recorder: PendingDispatches::new(recorder, failed),
@@ -346,6 +357,7 @@ impl Device {
             submitter,
             failures,
             staging: Staging::default(),
+            unstaged_reads: UnstagedReads::default(),
             matrix_units: Arc::new(matrix_units),
             tuner: tuner.map(Arc::new),
             tracer,

@@ -88,6 +88,13 @@ pub(crate) struct Waiting<R: Record> {
     pub bindings: SmallVec<[Binding; 8]>,
 }
 
+impl<R: Record> Waiting<R> {
+    /// The addresses that the dispatch writes, or may write if its program is not known yet.
+    pub fn written(&self) -> impl Iterator<Item = Range<u64>> {
+        used(&self.bindings, self.pipeline.uses().written)
+    }
+}
+
 /// Dispatches that belong together, in order.
 pub(crate) type Together<R> = SmallVec<[Waiting<R>; 1]>;
 

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::capabilities::Timestamps;
 use super::checked::checked;
 use super::completion::AfterWork;
-use super::gpu::{Gpu, Readback};
+use super::gpu::{Gpu, ReadFrom, Readback};
 use super::trace::{About, DeviceEvent, Origin, Submitted, Tracer, Work, current_op};
 use crate::error::Result;
 
@@ -244,7 +244,11 @@ impl Probe {
                     idle.lock().push(queries);
                     finish.run(ticks.unwrap_or_default());
                 });
-                AfterWork::Readback(Readback { buffer, range: 0..bytes as usize, sink })
+                AfterWork::Readback(Readback {
+                    from: ReadFrom::Staging(buffer),
+                    range: 0..bytes as usize,
+                    sink,
+                })
             }
             None => AfterWork::Callback(Box::new(move || finish.run(&[]))),
         };

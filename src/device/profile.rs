@@ -84,6 +84,10 @@ pub struct Profile {
     /// share a buffer, which is wgpu's rule. For Vulkan only. Off until a measurement on a GPU
     /// shows a gain.
     pub own_barriers: bool,
+    /// Whether the host reads and writes tensors where they are, not through staging buffers, as
+    /// far as the GPU's work allows. For adapters that share the processor's memory, on Vulkan and
+    /// Metal. Off until a measurement on a GPU shows a gain.
+    pub unstaged: bool,
     /// The fewest parts that a dispatch is cut into, see `parts.rs`: for tests.
     pub parts: usize,
     /// The id of the tile that every contraction uses if its sums fit it: for tests. 0 is none.
@@ -138,6 +142,7 @@ const DISCRETE: Profile = Profile {
     packed_dot: true,
     loop_limit: 1 << 24,
     own_barriers: false,
+    unstaged: false,
     parts: 1,
     tile: 0,
     schedule: None,
@@ -230,10 +235,12 @@ impl Profile {
     /// The profile of an adapter, or its preset from `TF_WGPU_PROFILE`.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
         let own_barriers = own_barriers(&|name| env::var(name).ok());
+        let unstaged = unstaged(&|name| env::var(name).ok());
         let parts = env::var("TF_WGPU_PARTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
         let known = Self::from_parts(&adapter.get_info(), Capabilities::of(adapter));
         let packed_dot = known.packed_dot && integer_dot::is_accelerated(adapter).unwrap_or(true);
-        let own = Self { own_barriers, parts, packed_dot, ..known.with_cores(cores(adapter)) };
+        let known = known.with_cores(cores(adapter));
+        let own = Self { own_barriers, unstaged, parts, packed_dot, ..known };
         // An unknown preset is reported once, by `settings::problems`.
         let preset = env::var("TF_WGPU_PROFILE").ok().and_then(|name| Self::named(&name));
         let profile = preset.map_or(own, |preset| preset.on(own));
@@ -321,6 +328,7 @@ impl Profile {
             loop_limit: self.loop_limit.min(own.loop_limit),
             parts: self.parts.max(own.parts),
             own_barriers: self.own_barriers || own.own_barriers,
+            unstaged: self.unstaged || own.unstaged,
             capabilities: Capabilities {
                 matrices: self.capabilities.matrices.on(own.capabilities.matrices),
                 ..self.capabilities.common(own.capabilities)
@@ -370,6 +378,11 @@ impl Profile {
 /// Whether `TF_WGPU_BARRIERS`, as `lookup` gives it, asks for barriers only where data needs them.
 fn own_barriers(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
     lookup("TF_WGPU_BARRIERS").is_some_and(|v| v.trim().eq_ignore_ascii_case("data"))
+}
+
+/// Whether `TF_WGPU_STAGING`, as `lookup` gives it, leaves staging buffers out.
+fn unstaged(lookup: &dyn Fn(&str) -> Option<String>) -> bool {
+    lookup("TF_WGPU_STAGING").is_some_and(|v| v.trim().eq_ignore_ascii_case("off"))
 }
 
 /// Whether the table of tuned choices is asked, unless `TF_WGPU_TUNED`, as `lookup` gives it, turns
@@ -450,6 +463,18 @@ mod tests {
         assert!(with(Some(" Data ")) && !with(Some("wgpu")) && !with(Some("")) && !with(None));
         let asked = Profile { own_barriers: true, ..Profile::LLVMPIPE };
         assert!(Profile::NVIDIA.on(asked).own_barriers && !Profile::NVIDIA.own_barriers);
+    }
+
+    #[test]
+    fn a_variable_leaves_staging_buffers_out() {
+        let with = |value: Option<&'static str>| {
+            unstaged(&move |name| {
+                value.filter(|_| name == "TF_WGPU_STAGING").map(ToOwned::to_owned)
+            })
+        };
+        assert!(with(Some(" Off ")) && !with(Some("on")) && !with(Some("")) && !with(None));
+        let asked = Profile { unstaged: true, ..Profile::LLVMPIPE };
+        assert!(Profile::INTEL.on(asked).unstaged && !Profile::INTEL.unstaged);
     }
 
     #[test]

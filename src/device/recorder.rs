@@ -6,6 +6,7 @@
 
 mod paged;
 mod traced;
+mod unstaged;
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::bind_groups::{BindGroups, Range, Ranges};
 use super::checked::checked;
 use super::compiler::Pipeline;
 use super::completion::{AfterWork, Completion, Load, Serial};
-use super::gpu::{self, Gpu, Readback, Sink};
+use super::gpu::{self, Gpu, ReadFrom, Readback, Sink};
 use super::memory::Block;
 use super::pace;
 use super::paging::{Link, Pager};
@@ -178,6 +179,9 @@ impl Recorder {
         })?;
         let own_pass = self.open_own_pass();
         self.keep_apart(uses, bound, first);
+        for (block, offset, size) in bound {
+            block.note_use(&(*offset..offset + size), self.submitted + 1);
+        }
         let encoder = open(&mut self.encoder, &self.gpu.device);
         let pass = open_pass(&mut self.pass, encoder, None);
         let begin = self.probe.as_mut().and_then(|probe| probe.before(&self.gpu, pass));
@@ -260,6 +264,7 @@ impl Recorder {
         self.timed(Work::Upload, len, |encoder| {
             encoder.copy_buffer_to_buffer(&staging, at, block.buffer(), offset, len);
         });
+        block.note_use(&(offset..offset + len), self.submitted + 1);
         self.count_upload(bytes.len() as u64);
         Ok(())
     }
@@ -280,6 +285,7 @@ impl Recorder {
             encoder.copy_buffer_to_buffer(staging, 0, block.buffer(), offset, len);
         });
         pool.recall(self.encoder(), staging);
+        block.note_use(&(offset..offset + len), self.submitted + 1);
         self.count_upload(len);
         Ok(())
     }
@@ -301,13 +307,15 @@ impl Recorder {
         self.timed(Work::Download, len, |encoder| {
             encoder.copy_buffer_to_buffer(&source, start, &buffer, 0, copied);
         });
+        block.note_use(&(start..start + copied), self.submitted + 1);
         let first = (offset - start) as usize;
         let range = first..first + len as usize;
         self.statistics.downloads += 1;
         self.statistics.downloaded += len;
         self.staged += copied;
         self.batch.work = self.batch.work.saturating_add(pace::of_copy(copied));
-        self.after.push(AfterWork::Readback(Readback { buffer, range, sink: sink() }));
+        let from = ReadFrom::Staging(buffer);
+        self.after.push(AfterWork::Readback(Readback { from, range, sink: sink() }));
         Ok(())
     }
 
@@ -341,7 +349,8 @@ impl Recorder {
                 let encoder = self.encoder();
                 encoder.resolve_query_set(queries, 0..2, &resolved, 0);
                 encoder.copy_buffer_to_buffer(&resolved, 0, &buffer, 0, 16);
-                self.after.push(AfterWork::Readback(Readback { buffer, range: 0..16, sink }));
+                let from = ReadFrom::Staging(buffer);
+                self.after.push(AfterWork::Readback(Readback { from, range: 0..16, sink }));
             }
             Err(e) => self.callback(Box::new(move || sink(Err(e)))),
         }

@@ -28,6 +28,8 @@ pub struct Statistics {
     pub downloads: u64,
     /// Bytes copied to the host.
     pub downloaded: u64,
+    /// Copies from and to the host without a staging buffer.
+    pub unstaged: u64,
     /// Copies within the device.
     pub copies: u64,
     /// Pipelines compiled, or refused by the driver.
@@ -46,7 +48,7 @@ pub struct Statistics {
 
 impl Statistics {
     /// Names and values, in the order of declaration.
-    pub const fn rows(&self) -> [(&'static str, u64); 16] {
+    pub const fn rows(&self) -> [(&'static str, u64); 17] {
         [
             ("dispatches", self.dispatches),
             ("bytes", self.bytes),
@@ -57,6 +59,7 @@ impl Statistics {
             ("uploaded", self.uploaded),
             ("downloads", self.downloads),
             ("downloaded", self.downloaded),
+            ("unstaged", self.unstaged),
             ("copies", self.copies),
             ("pipelines", self.pipelines),
             ("bind_groups", self.bind_groups),

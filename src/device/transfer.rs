@@ -43,6 +43,10 @@ impl Device {
         let offset = address - block.address;
         self.refresh(address, bytes.len() as u64);
         self.note_uploaded(address, bytes.len() as u64);
+        if self.upload_unstaged(&block, offset, bytes) {
+            return Ok(());
+        }
+        self.await_reads(std::iter::once(address..address + bytes.len() as u64))?;
         if offset.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
             for (at, len) in parts(bytes.len() as u64) {
                 let part = &bytes[at as usize..(at + len) as usize];
@@ -78,9 +82,31 @@ impl Device {
     }
 
     /// Copies `len` bytes at `address` to the host, in parts. `sink` receives each part and its
-    /// offset on the completion thread, or the error. If this call returns an error, `sink` was not
-    /// called and never will be.
+    /// offset on the completion thread, or the error. It must not use this or another device. If
+    /// this call returns an error, `sink` was not called and never will be.
     pub fn download_with(
+        &self,
+        address: u64,
+        len: u64,
+        mut sink: impl FnMut(u64, Result<&[u8]>) + Send + 'static,
+    ) -> Result<()> {
+        if len > 0
+            && self.profile.unstaged
+            && self.failures.lost().is_none()
+            && let Ok(block) = self.memory.resolve(address, len)
+            && block.is_host_visible()
+        {
+            capture::refuse("it copies to the host");
+            let failures = self.failures.clone();
+            let sink: Sink =
+                Box::new(move |part| sink(0, part.map_err(|e| failures.lost().unwrap_or(e))));
+            return self.download_unstaged(&block, address - block.address, len, sink);
+        }
+        self.download_staged(address, len, sink)
+    }
+
+    /// Like [`Device::download_with`], through staging buffers always. The sink may use devices.
+    pub fn download_staged(
         &self,
         address: u64,
         len: u64,

@@ -9,6 +9,7 @@ pub(crate) mod display_drivers;
 pub(crate) mod examination;
 pub(crate) mod experimental;
 pub(crate) mod guard;
+pub(crate) mod host_visible;
 pub(crate) mod instance;
 pub(crate) mod integer_dot;
 pub(crate) mod loaded;

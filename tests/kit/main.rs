@@ -111,5 +111,7 @@ mod spectral;
 mod trace;
 #[path = "../training.rs"]
 mod training;
+#[path = "../unstaged.rs"]
+mod unstaged;
 #[path = "../variable.rs"]
 mod variable;

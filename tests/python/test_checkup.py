@@ -56,15 +56,16 @@ def test_right_numbers_are_checked_once_and_without_a_word(environment, tmp_path
     assert [file.suffix for file in tmp_path.iterdir()].count(".checked") == 1
 
 
-def test_barriers_of_our_own_are_checked_as_well(environment, tmp_path):
-    environment = {**environment, "TF_WGPU_BARRIERS": "data"}
-    for checks in (2, 0):
+def test_options_are_checked_as_well(environment, tmp_path):
+    environment = {**environment, "TF_WGPU_BARRIERS": "data", "TF_WGPU_STAGING": "off"}
+    for checks in (3, 0):
         line, lines = run(environment)
         assert line.count("WGPU:0") == 2
         assert len(lines("checked in")) == checks
         assert not lines("wrong")
     suffixes = [file.suffix for file in tmp_path.iterdir()]
-    assert [suffixes.count(suffix) for suffix in (".checked", ".barriers")] == [1, 1]
+    for suffix in (".checked", ".barriers", ".unstaged"):
+        assert suffixes.count(suffix) == 1
 
 
 def test_the_simplest_kernels_are_used_where_others_compute_wrong(environment):

@@ -130,7 +130,7 @@ def names(*folders: str) -> set[str]:
         name
         for path in files
         if path.name not in (Path(__file__).name, "settings.rs")
-        for name in re.findall(r"\bTF_WGPU_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
+        for name in re.findall(r"\bTF_WGPU_[A-Z0-9_]*[A-Z0-9]\b", path.read_text(encoding="utf-8"))
     }
 
 
@@ -138,12 +138,12 @@ def test_every_variable_is_in_the_list_and_in_the_page() -> None:
     """One list of names, that of `src/settings.rs`, and one page about them."""
     listing = (ROOT / "src/settings.rs").read_text(encoding="utf-8").partition("#[cfg(test)]")[0]
     users, _, development = listing.partition("const OF_DEVELOPMENT")
-    known = set(re.findall(r'"((?:TF_)?WGPU_[A-Z_]*[A-Z])"', users))
+    known = set(re.findall(r'"((?:TF_)?WGPU_[A-Z0-9_]*[A-Z0-9])"', users))
     page = (ROOT / "docs/ENVIRONMENT.md").read_text(encoding="utf-8")
-    described = set(re.findall(r"^\| `((?:TF_)?WGPU_[A-Z_]+)` \|", page, re.MULTILINE))
+    described = set(re.findall(r"^\| `((?:TF_)?WGPU_[A-Z0-9_]+)` \|", page, re.MULTILINE))
     # The page may have more of wgpu's own.
     assert {name for name in described ^ known if name.startswith("TF_")} == set()
     assert known <= described
-    prefixes = tuple(re.findall(r'"(TF_WGPU_[A-Z_]+)"', development))
+    prefixes = tuple(re.findall(r'"(TF_WGPU_[A-Z0-9_]+)"', development))
     used = names("src", "python", "tests", "benches", "tools", "fuzz", "demo") - known
     assert {name for name in used if not name.startswith(prefixes)} == set()

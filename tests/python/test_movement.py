@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import WGPU, on_both
+from support import WGPU, on_both, python
 
 TYPES = ["float32", "float16", "bfloat16", "int64", "bool", "uint8", "complex64"]
 
@@ -283,3 +283,33 @@ def test_slices_of_keras(rng):
     for at in (0, 5, 7):
         on_both(lambda x, u, at=at: keras.ops.slice_update(x, (0, at, 0), u), x, update)
         on_both(lambda x, at=at: keras.ops.slice(x, (0, at, 0), (3, 1, 4)), x)
+
+
+#: Trains with an input pipeline, and prints the bits of what comes back, and the copies.
+TRAINING = """
+    import keras, numpy as np, tensorflow as tf, tensorflow_wgpu
+    keras.utils.set_random_seed(1)
+    x = np.random.default_rng(1).normal(size=(96, 40)).astype("float32")
+    y = np.arange(96, dtype="int32") % 5
+    with tf.device("WGPU:0"):
+        model = keras.Sequential([keras.layers.Dense(300, "relu"), keras.layers.Dense(5)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss)
+        losses = model.fit(x, y, 8, 3, verbose=0, shuffle=False).history["loss"]
+        results = [model.predict(x, verbose=0), *model.get_weights()]
+    counts = tensorflow_wgpu.statistics()["WGPU:0"]
+    print(losses, [hash(np.asarray(r).tobytes()) for r in results])
+    print(counts["uploads"] + counts["downloads"], counts["unstaged"])
+"""
+
+
+def test_copies_without_staging_buffers_bring_the_same_bytes():
+    found = {}
+    for staging in ("on", "off"):
+        done = python(TRAINING, TF_WGPU_STAGING=staging, PYTHONHASHSEED="1")
+        assert done.returncode == 0, done.stderr
+        results, counts = done.stdout.splitlines()[-2:]
+        copies, unstaged = map(int, counts.split())
+        found[staging] = results
+        assert unstaged == 0 if staging == "on" else unstaged > copies / 2, (unstaged, copies)
+    assert found["on"] == found["off"]

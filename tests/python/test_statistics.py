@@ -15,6 +15,7 @@ NAMES = [
     "uploaded",
     "downloads",
     "downloaded",
+    "unstaged",
     "copies",
     "pipelines",
     "bind_groups",

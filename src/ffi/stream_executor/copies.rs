@@ -172,7 +172,7 @@ fn copy(device: &Arc<Device>, to: u64, from: u64, size: u64) -> Result<()> {
                 receiver.spoil(to + at, size - at, &e.context("copy between devices"));
             }
         };
-        return source.download_with(from, size, sink);
+        return source.download_staged(from, size, sink);
     }
     // The source's queue is not the caller's, and no later work is ordered behind it, so the copy
     // happens now.

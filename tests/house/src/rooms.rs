@@ -86,6 +86,7 @@ const ASKED: &[(&str, &[&str])] = &[
             "contract/validation.rs",
         ],
     ),
+    ("unstaged", &[]),
     (
         "workgroups",
         &[

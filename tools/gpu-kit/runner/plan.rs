@@ -58,6 +58,7 @@ pub const SUITES: &[&str] = &[
     "device",
     "paging",
     "float16",
+    "unstaged",
     "failures",
 ];
 

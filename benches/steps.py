@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Training steps of networks as tables for RESULTS.md: `steps.py barriers`, `steps.py memory`.
+"""Training steps of networks as tables for RESULTS.md.
 
     make install
     .venv/bin/python benches/steps.py barriers     # the ten networks of benches/peers, small
     .venv/bin/python benches/steps.py memory       # ResNet50, BERT-base, a block like Llama's
+    .venv/bin/python benches/steps.py counts --before OTHER/.venv/bin/python
 
 `barriers` counts what a step enqueues: dispatches, the barriers between them by wgpu's own rule,
 and those that remain where the recorder follows which parts of memory dispatches write
@@ -13,6 +14,10 @@ and those that remain where the recorder follows which parts of memory dispatche
 made. On the device that is what its buffers took, and beside them what the whole process grew by;
 on TensorFlow's CPU there is the latter alone. A step is forward, backward and Adam's update, in a
 tf.function. Each figure is of a process of its own, after two steps.
+
+`counts` has the ten networks and the steps of benches/optimizer.py: dispatches, bytes and barriers
+of a step, and the pipelines of the whole process. With `--before` each cell also has the figure of
+an earlier build, which is installed in the environment of that Python, in front.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from networks import NETWORKS, Network, Sizes, application, bert, images, inputs_of
 
@@ -73,7 +79,11 @@ MEMORY = [
         Sizes("2×256 positions, width 1024", 2, 256, 1, 1024, 16),
     ),
 ]
-TABLES = {"barriers": NETWORKS, "memory": MEMORY}
+TABLES = {"barriers": NETWORKS, "memory": MEMORY, "counts": NETWORKS}
+#: The counts of a step that `counts` tells, and the unit of each.
+COUNTS = {"dispatches": 1, "bytes": 1e6, "barriers": 1, "barriers_needed": 1}
+#: How the keys of steps of benches/optimizer.py begin.
+WORKLOAD = "optimizer/"
 
 
 def resident(name: str) -> int:
@@ -120,36 +130,53 @@ def training_step(made: Network, device: str) -> Callable[[], None]:
     return run
 
 
+def step_of(what: str, key: str, device: str) -> Callable[[], None]:
+    """The step of a row."""
+    import tensorflow as tf
+
+    import optimizer
+
+    if not key.startswith(WORKLOAD):
+        return training_step(next(made for made in TABLES[what] if made.key == key), device)
+    with tf.device(device):
+        step = tf.function(optimizer.WORKLOADS[key.removeprefix(WORKLOAD)]())
+
+    def run() -> None:
+        with tf.device(device):
+            optimizer.wait(step())
+
+    return run
+
+
 def measured(what: str, key: str, device: str) -> dict[str, int]:
     """The figures of a network in this process."""
     import tensorflow as tf
 
-    made = next(made for made in TABLES[what] if made.key == key)
     on_wgpu = device.startswith("WGPU")
     with tf.device(device):
         tf.constant(1.0).numpy()
     before = resident("VmRSS")
-    step = training_step(made, device)
+    step = step_of(what, key, device)
     for _ in range(WARM):
         step()
     found = {"grown": resident("VmHWM") - before}
-    if on_wgpu and what == "barriers":
+    if on_wgpu and what in ("barriers", "counts"):
         from tensorflow_wgpu._library import statistics
 
         first = statistics()[device]
         step()
         then = statistics()[device]
-        names = ("dispatches", "barriers", "barriers_needed")
-        found |= {name: then[name] - first[name] for name in names}
+        found |= {name: then[name] - first[name] for name in COUNTS}
+        found["pipelines"] = then["pipelines"]
     elif on_wgpu:
         info = tf.config.experimental.get_memory_info(device)
         found |= {"peak": info["peak"], "held": info["current"]}
     return found
 
 
-def asked(what: str, key: str, device: str) -> dict[str, int] | None:
+def asked(what: str, key: str, device: str, python: str = sys.executable) -> dict[str, int] | None:
     """The figures of a network in a process of its own; None if it fails."""
-    command = [sys.executable, __file__, what, "--own", key, device]
+    command = [python, __file__, what, "--own", key, device]
     variables = {**os.environ}
     if not device.startswith("WGPU"):
         variables["TF_WGPU_VISIBLE_DEVICES"] = ""
@@ -190,18 +217,48 @@ def memory(rows: list[Network]) -> list[str]:
     return out
 
 
+def counts(rows: list[Network], before: str | None) -> list[str]:
+    """The table of counts."""
+    import optimizer
+
+    titles = {made.key: f"{made.title}, {made.small.title}" for made in rows}
+    if rows == NETWORKS:
+        for name, make in optimizer.WORKLOADS.items():
+            titles[WORKLOAD + name] = (make.__doc__ or name).splitlines()[0].rstrip(".")
+    out = [
+        "| Step | Dispatches | MB | Barriers by wgpu | Barriers that data needs | Pipelines |",
+        "|---|---|---|---|---|---|",
+    ]
+    pythons = [before, sys.executable] if before else [sys.executable]
+    for key, title in titles.items():
+        builds = [told for python in pythons if (told := asked("counts", key, "WGPU:0", python))]
+        cells = (
+            " → ".join(f"{build[name] / unit:,.0f}" for build in builds)
+            for name, unit in {**COUNTS, "pipelines": 1}.items()
+        )
+        out.append(f"| {title} | {' | '.join(cells)} |")
+        print(out[-1], file=sys.stderr)
+    return out
+
+
 def main() -> None:
     """Prints a table, or the figures of one network as JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("what", choices=TABLES)
     parser.add_argument("--only", nargs="+", metavar="KEY", help="some of the networks")
+    parser.add_argument("--before", metavar="PYTHON", help="counts: the Python of an earlier build")
     parser.add_argument("--own", nargs=2, metavar=("KEY", "DEVICE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.own:
         print(json.dumps(measured(options.what, *options.own)))
         return
     rows = [made for made in TABLES[options.what] if made.key in (options.only or made.key)]
-    print("\n".join({"barriers": barriers, "memory": memory}[options.what](rows)))
+    tables = {
+        "barriers": barriers,
+        "memory": memory,
+        "counts": lambda rows: counts(rows, options.before),
+    }
+    print("\n".join(tables[options.what](rows)))
 
 
 if __name__ == "__main__":

@@ -188,6 +188,95 @@ fn two_normalizations_with_a_common_gradient_are_one_node_each() {
     );
 }
 
+#[test]
+fn a_gradients_node_computes_the_scale_of_its_normalization_again() {
+    // The forward pass has fewer nodes behind its reductions. If its node took the scale `k` in
+    // first, the gradient's node would read it, and have more tensors than one dispatch binds.
+    check(
+        "reduce",
+        "preserve o
+         x = Placeholder -> float32[8, 5, 3]
+         g = Placeholder -> float32[1, 1, 3]
+         a = Const {value: tensor int32[2] [0, 1]} -> int32[2]
+         e = Const {value: tensor float32[] [0.001]} -> float32[]
+         m = Mean(x, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         d = SquaredDifference(x, m) {T: float32} -> float32[8, 5, 3]
+         v = Mean(d, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         b = AddV2(v, e) {T: float32} -> float32[1, 1, 3]
+         r = Rsqrt(b) {T: float32} -> float32[1, 1, 3]
+         k = Mul(r, g) {T: float32} -> float32[1, 1, 3]
+         w = Custom(x, m, k) -> float32[8, 5, 3]
+         s = Sum(w, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         p = Mul(x, w) {T: float32} -> float32[8, 5, 3]
+         t = Sum(p, a) {T: float32, keep_dims: true} -> float32[1, 1, 3]
+         n = Neg(s) {T: float32} -> float32[1, 1, 3]
+         h = Mul(n, k) {T: float32} -> float32[1, 1, 3]
+         c = Mul(m, n) {T: float32} -> float32[1, 1, 3]
+         z = AddV2(t, c) {T: float32} -> float32[1, 1, 3]
+         y = Mul(z, r) {T: float32} -> float32[1, 1, 3]
+         u = Mul(z, g) {T: float32} -> float32[1, 1, 3]
+         q = RsqrtGrad(r, u) {T: float32} -> float32[1, 1, 3]
+         o = Custom(x, w, s, h, y, q)",
+        &expect![[r#"
+            preserve o
+            x = Placeholder -> float32[8, 5, 3]
+            g = Placeholder -> float32[1, 1, 3]
+            w = Custom(x, v/moments, v/moments:2) -> float32[8, 5, 3]
+            o = Custom(x, w, s/reduce, s/reduce:3, s/reduce:2, s/reduce:1)
+            s/reduce = _WgpuFusedReduce(x, w, v/moments:1, v/moments, g) {
+                T_extra: [float32, float32, float32],
+                T_in: [float32, float32],
+                T_out: [float32, float32, float32, float32],
+                axes: [0, 1],
+                constants: [],
+                epilogue:
+                    "x: float32, float32, float32, float32, float32; "
+                    "c: 0; "
+                    "s0 = Neg<float32>(x1); "
+                    "s1 = Mul<float32>(x3, s0); "
+                    "s2 = AddV2<float32>(x0, s1); "
+                    "s3 = Mul<float32>(s2, x4); "
+                    "s4 = RsqrtGrad<float32>(x2, s3); "
+                    "s5 = Mul<float32>(s2, x2); "
+                    "s6 = Mul<float32>(x2, x4); "
+                    "s7 = Mul<float32>(s0, s6); "
+                    "return x1, s4, s5, s7",
+                epilogue_constants: [],
+                expression:
+                    "x: float32, float32; "
+                    "c: 0; "
+                    "s0 = Mul<float32>(x0, x1); "
+                    "return s0, x1",
+                keep_dims: true,
+                reductions: "Sum,Sum",
+                whole: false,
+            } -> float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3]
+            v/moments = _WgpuFusedReduce(x, g) {
+                T_extra: [float32],
+                T_in: [float32],
+                T_out: [float32, float32, float32],
+                axes: [0, 1],
+                constants: [],
+                epilogue:
+                    "x: float32, float32, float32; "
+                    "c: 1; "
+                    "s0 = AddV2<float32>(x1, c0); "
+                    "s1 = Rsqrt<float32>(s0); "
+                    "s2 = Mul<float32>(s1, x2); "
+                    "return x0, s1, s2",
+                epilogue_constants: [0.001],
+                expression:
+                    "x: float32; "
+                    "c: 0; "
+                    "return x0",
+                keep_dims: true,
+                reductions: "Moments",
+                whole: false,
+            } -> float32[1, 1, 3], float32[1, 1, 3], float32[1, 1, 3]
+        "#]],
+    );
+}
+
 /// The reductions of each fused node. Four reductions read a tensor of `rows` rows, and an `Exp`
 /// follows each of them.
 fn reductions_of_one_tensor(rows: usize) -> Vec<String> {

@@ -14,6 +14,7 @@ use crate::optimizer::meaning::is_view;
 use crate::optimizer::plan::cost::{LAUNCH, Nanos};
 use crate::optimizer::plan::groups::{Sibling, join, pairs, together};
 use crate::optimizer::refusal::Refusal;
+use crate::optimizer::unions::Unions;
 
 /// The largest number of reshapes between a reduction and the node that makes its input.
 const MAX_VIEWS: usize = 4;
@@ -57,14 +58,26 @@ impl Planned {
     }
 }
 
+/// For each region, the first one of the regions that compete with it for nodes behind them.
+fn rivals(all: &[Planned]) -> Vec<usize> {
+    let mut sets = Unions::new(all.len());
+    let mut takers: FxHashMap<NodeId, usize> = FxHashMap::default();
+    for (at, planned) in all.iter().enumerate() {
+        for follower in planned.followers() {
+            sets.join(*takers.entry(*follower).or_insert(at), at);
+        }
+    }
+    let mut firsts: FxHashMap<usize, usize> = FxHashMap::default();
+    (0..all.len()).map(|at| *firsts.entry(sets.root(at)).or_insert(at)).collect()
+}
+
 impl Scene<'_> {
     /// Joins regions that can share a pass and read a common tensor, or outputs of one node. A pair
     /// comes first if its node also computes all nodes that follow the two.
     ///
-    /// Returns the regions in the order in which they must take in the nodes behind them. The
-    /// region with the fewest nodes behind it comes first, because the others could take in these
-    /// nodes, too. Among equal regions the last comes first: nodes after it may read values that
-    /// the epilogue of an earlier region takes in.
+    /// Returns the regions in the order in which they must take in the nodes behind them. The last
+    /// comes first: nodes after it may read values that the epilogue of an earlier region takes in.
+    /// Among regions that could take in the same nodes, the one with the fewest comes first.
     pub fn merged(&self, regions: Vec<Region>) -> Vec<Region> {
         let planned = regions.into_iter().filter_map(|region| {
             let plan = region.plan(self.graph).ok()?;
@@ -79,8 +92,10 @@ impl Scene<'_> {
             joined = self.joined(joined, |lost, saved| lost < saved);
         }
         joined.reverse();
-        joined.sort_by_key(|planned| planned.followers().len());
-        joined.into_iter().map(|planned| planned.region).collect()
+        let rivals = rivals(&joined);
+        let mut ordered: Vec<_> = joined.into_iter().zip(rivals).collect();
+        ordered.sort_by_key(|(planned, rivals)| (*rivals, planned.followers().len()));
+        ordered.into_iter().map(|(planned, _)| planned.region).collect()
     }
 
     /// Joins the pairs for which `accepts` says yes to the time that is lost and the time saved.

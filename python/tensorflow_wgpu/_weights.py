@@ -5,6 +5,8 @@
 - Keras quantizes to int8 and int4 with NumPy, "for memory efficiency", but puts every value between
   two steps on the device, transposes it there, and gets it back. These values stay in host memory
   instead, where NumPy makes and reads them.
+- TensorFlow gives a tensor a piece of memory of up to twice its size. The weights that Keras makes
+  when it quantizes a layer move to a piece of about their own size, if there is one.
 
 This affects only Keras's TensorFlow backend, outside of functions.
 """
@@ -25,6 +27,8 @@ from tensorflow_wgpu._placement import kernel_types, runs_on, type_of
 
 #: The bytes of a piece. Values of two pieces and more go in pieces.
 PIECE = 8 << 20
+#: While Keras quantizes, values of this many bytes go straight into the variable's memory, too.
+_LARGE = 1 << 20
 
 #: The module in which every Keras 3 knows whether assignments are put off.
 _SCOPES = "keras.src.backend.common.stateless_scope"
@@ -63,7 +67,7 @@ def _goes_in_pieces(module: types.ModuleType, variable: Any, value: Any) -> bool
     resource = sys.modules["tensorflow.python.ops.resource_variable_ops"].BaseResourceVariable
     return (
         isinstance(held, resource)
-        and _bytes(tf, held) >= 2 * PIECE
+        and _bytes(tf, held) >= (_LARGE if hasattr(_outer, "device") else 2 * PIECE)
         and tf.executing_eagerly()
         and not sys.modules[_SCOPES].in_stateless_scope()
         and type_of(held.device) == device_type()
@@ -124,13 +128,57 @@ def _quantizing_on_the_host(original: Any) -> Any:
 
 def _building_outside(original: Any) -> Any:
     @functools.wraps(original)
-    def quantized_build(*args: Any, **kwargs: Any) -> Any:
+    def quantized_build(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not hasattr(_outer, "device"):
-            return original(*args, **kwargs)
+            return original(self, *args, **kwargs)
         with _device(_outer.device):
-            return original(*args, **kwargs)
+            before = {id(variable) for variable in self.variables}
+            held = _held()
+            result = original(self, *args, **kwargs)
+            _tighten([v for v in self.variables if id(v) not in before], held)
+            return result
 
     return quantized_build
+
+
+#: A piece of memory is tight if this part of it, as a divisor, is more than what is unused.
+_TIGHT = 32
+#: How many pieces of memory are tried for a variable.
+_TRIES = 6
+
+
+def _held() -> int:
+    """The bytes of the pieces of memory that TensorFlow uses on the device; 0 if it cannot tell."""
+    tf = sys.modules["tensorflow"]
+    try:
+        return tf.config.experimental.get_memory_info(f"{device_type()}:0")["current"]
+    except (ValueError, tf.errors.OpError):
+        return 0
+
+
+def _tighten(variables: list[Any], before: int) -> None:
+    """Moves large new variables to other pieces of memory, if more than a small part of the memory
+    that was taken since `before` is unused. They hold zeros then.
+    """
+    tf = sys.modules["tensorflow"]
+    sizes = [(v, _bytes(tf, v._value)) for v in variables]
+    wanted = sum(size for _, size in sizes)
+    if not before or _held() - before <= wanted + wanted // _TIGHT:
+        return
+    for variable, size in sizes:
+        if size < _LARGE or type_of(variable._value.device) != device_type():
+            continue
+        # Tensors that lie badly are kept meanwhile, so that the next one lies elsewhere.
+        tried = []
+        for _ in range(_TRIES):
+            start = _held()
+            tensor = tf.zeros(variable._value.shape, variable._value.dtype)
+            tried.append(tensor)
+            if type_of(tensor.device) != device_type():
+                return
+            if _held() - start <= size + size // _TIGHT:
+                variable._value.assign(tensor)
+                break
 
 
 def _is_eager_on_wgpu() -> bool:

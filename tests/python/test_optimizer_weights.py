@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from graphs import ops, optimized
 from keras.quantizers import Int4QuantizationConfig, Int8QuantizationConfig
-from support import CPU, WGPU
+from support import CPU, WGPU, python
 
 #: Products of matrices, and of tensors whose shapes are not known enough to be matrices.
 PRODUCTS = ("_WgpuFusedQuantizedMatMul", "_WgpuFusedQuantizedEinsum")
@@ -213,3 +213,31 @@ def test_calibrated_weights(mode, kind):
 
     make, shape = (dense(), (4, 16)) if kind == "Dense" else (heads(), (2, 5, 16))
     compare(make, shape, (mode, config), call, "float32", 1)
+
+
+#: Quantizes a layer where the best free pieces of memory are half as large again as its weights.
+PIECES = """
+    import keras, tensorflow as tf
+
+    def held():
+        return tf.config.experimental.get_memory_info("WGPU:0")["current"]
+
+    with tf.device("WGPU:0"):
+        layer = keras.layers.Dense(2048, use_bias=False)
+        layer.build((None, 2048))
+        packed = 2048 * 2048 // (1 if MODE == "int8" else 2)
+        pieces = [tf.zeros([packed * 3 // 2], tf.int8) for _ in range(8)]
+        del pieces[::2]
+        rest = held() - 4 * 2048 * 2048
+        layer.quantize(MODE)
+        print(packed, held() - rest)
+        assert abs(layer.kernel.numpy()).max() > 1
+"""
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_quantized_weights_take_pieces_of_memory_of_their_size(mode):
+    done = python(PIECES.replace("MODE", repr(mode)))
+    assert done.returncode == 0, done.stderr
+    packed, taken = map(int, done.stdout.split())
+    assert packed <= taken <= 1.1 * packed

@@ -108,6 +108,9 @@ WITHOUT_REGIONS = $(addprefix tests/python/test_,$(addsuffix .py,\
 	graph_optimizer optimizer_update recurrent_cells))
 NIGHTLY_WITHOUT_REGIONS = $(addprefix tests/python/test_,$(addsuffix .py,\
 	beam_search errors generation keras loops lora models random rounding variables workflows))
+# Those that run once more without staging buffers.
+NIGHTLY_WITHOUT_STAGING = $(addprefix tests/python/test_,$(addsuffix .py,\
+	distribute errors generation keras prefetch process regions variables))
 
 .PHONY: test-python
 test-python: install ## The Python tests on TensorFlow 2.21; the sweep first. Part of `test`.
@@ -120,6 +123,7 @@ test-python: install ## The Python tests on TensorFlow 2.21; the sweep first. Pa
 test-nightly: install ## The Python tests that `test` leaves out: faults, clusters, pairs.
 	$(PYTEST) -m nightly
 	TF_WGPU_CAPTURE=off $(PYTEST) $(NIGHTLY_WITHOUT_REGIONS)
+	TF_WGPU_STAGING=off $(PYTEST) -m "not nightly" $(NIGHTLY_WITHOUT_STAGING)
 	$(MAKE) versions VERSIONS="$(NIGHTLY_VERSIONS)"
 
 .PHONY: sweep

@@ -132,12 +132,12 @@ def training_step(made: Network, device: str) -> Callable[[], None]:
 
 def step_of(what: str, key: str, device: str) -> Callable[[], None]:
     """The step of a row."""
+    if not key.startswith(WORKLOAD):
+        return training_step(next(made for made in TABLES[what] if made.key == key), device)
     import tensorflow as tf
 
     import optimizer
 
-    if not key.startswith(WORKLOAD):
-        return training_step(next(made for made in TABLES[what] if made.key == key), device)
     with tf.device(device):
         step = tf.function(optimizer.WORKLOADS[key.removeprefix(WORKLOAD)]())
 
@@ -231,9 +231,9 @@ def counts(rows: list[Network], before: str | None) -> list[str]:
     ]
     pythons = [before, sys.executable] if before else [sys.executable]
     for key, title in titles.items():
-        builds = [told for python in pythons if (told := asked("counts", key, "WGPU:0", python))]
+        builds = [asked("counts", key, "WGPU:0", python) for python in pythons]
         cells = (
-            " → ".join(f"{build[name] / unit:,.0f}" for build in builds)
+            " → ".join(f"{build[name] / unit:,.0f}" if build else "failed" for build in builds)
             for name, unit in {**COUNTS, "pipelines": 1}.items()
         )
         out.append(f"| {title} | {' | '.join(cells)} |")

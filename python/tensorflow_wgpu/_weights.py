@@ -5,8 +5,8 @@
 - Keras quantizes to int8 and int4 with NumPy, "for memory efficiency", but puts every value between
   two steps on the device, transposes it there, and gets it back. These values stay in host memory
   instead, where NumPy makes and reads them.
-- TensorFlow gives a tensor a piece of memory of up to twice its size. The weights that Keras makes
-  when it quantizes a layer move to a piece of about their own size, if there is one.
+- TensorFlow's allocator gives a tensor a chunk of up to twice its size. The weights that Keras
+  makes when it quantizes a layer move to a chunk of about their own size, if there is one.
 
 This affects only Keras's TensorFlow backend, outside of functions.
 """
@@ -141,43 +141,51 @@ def _building_outside(original: Any) -> Any:
     return quantized_build
 
 
-#: A piece of memory is tight if this part of it, as a divisor, is more than what is unused.
+#: Less than this part of a tight chunk is unused, as a divisor of the tensor's size.
 _TIGHT = 32
-#: How many pieces of memory are tried for a variable.
-_TRIES = 6
+#: How many chunks are tried for a variable. The float weights, which are at least twice as large,
+#: have just been freed.
+_TRIES = 3
 
 
 def _held() -> int:
-    """The bytes of the pieces of memory that TensorFlow uses on the device; 0 if it cannot tell."""
+    """The bytes of all chunks in use on the device that Keras quantizes on; 0 if TensorFlow cannot
+    tell.
+    """
     tf = sys.modules["tensorflow"]
     try:
-        return tf.config.experimental.get_memory_info(f"{device_type()}:0")["current"]
+        info = tf.config.experimental.get_memory_info(_outer.device or f"{device_type()}:0")
     except (ValueError, tf.errors.OpError):
         return 0
+    return info["current"]
 
 
 def _tighten(variables: list[Any], before: int) -> None:
-    """Moves large new variables to other pieces of memory, if more than a small part of the memory
-    that was taken since `before` is unused. They hold zeros then.
+    """Moves large new variables of packed weights to other chunks, if more than a small part of the
+    chunks that were taken since `before` is unused. They hold zeros, as when they were made.
     """
     tf = sys.modules["tensorflow"]
-    sizes = [(v, _bytes(tf, v._value)) for v in variables]
-    wanted = sum(size for _, size in sizes)
+    values = [v._value for v in variables if isinstance(v._value, tf.Variable)]
+    wanted = sum(_bytes(tf, value) for value in values)
     if not before or _held() - before <= wanted + wanted // _TIGHT:
         return
-    for variable, size in sizes:
-        if size < _LARGE or type_of(variable._value.device) != device_type():
+    for value in values:
+        size = _bytes(tf, value)
+        is_packed = value.dtype in (tf.int8, tf.uint8) and size >= _LARGE
+        if not is_packed or type_of(value.device) != device_type():
             continue
         # Tensors that lie badly are kept meanwhile, so that the next one lies elsewhere.
         tried = []
         for _ in range(_TRIES):
             start = _held()
-            tensor = tf.zeros(variable._value.shape, variable._value.dtype)
-            tried.append(tensor)
-            if type_of(tensor.device) != device_type():
+            try:
+                tried.append(tf.zeros(value.shape, value.dtype))
+            except tf.errors.ResourceExhaustedError:
+                return
+            if type_of(tried[-1].device) != device_type():
                 return
             if _held() - start <= size + size // _TIGHT:
-                variable._value.assign(tensor)
+                value.assign(tried[-1])
                 break
 
 

@@ -131,7 +131,7 @@ impl Device {
         self.await_room();
         let mut waiting = captured.waiting(addresses);
         let own = usize::from(!waiting.dispatch.table.is_empty());
-        self.await_reads(waiting.written())?;
+        self.await_reads(|| waiting.written())?;
         waiting.dispatch.bound =
             self.bind_all(&waiting.bindings[own..], &mut waiting.dispatch.params[own..])?;
         self.settled(self.recorder.dispatch(waiting))
@@ -265,7 +265,7 @@ impl Device {
         let dispatch =
             Dispatch { table, bound, params: block, grid: program.grid, bytes, work, asked };
         let waiting = Waiting { pipeline, dispatch, bindings };
-        self.await_reads(waiting.written())?;
+        self.await_reads(|| waiting.written())?;
         Ok(waiting)
     }
 

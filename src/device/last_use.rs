@@ -6,41 +6,49 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::completion::Serial;
 
-/// The most pages of a block.
-const PAGES: u64 = 1 << 14;
-/// The smallest page, in bytes: TensorFlow's tensors begin at multiples of it.
+/// The most sections of a block.
+const SECTIONS: u64 = 1 << 11;
+/// The smallest section, in bytes: TensorFlow's tensors begin at multiples of it.
 const SMALLEST: u64 = 256;
 
-/// The last submissions that use the pages of a block. A use of a part counts for all of its pages.
+/// The last submissions that use the sections of a block. A use of a part counts for all of its
+/// sections.
 #[derive(Debug)]
 pub(crate) struct LastUse {
-    pages: Box<[AtomicU64]>,
-    page: u64,
+    sections: Box<[AtomicU64]>,
+    section: u64,
 }
 
 impl LastUse {
     /// For a block of this length that nothing has used.
     pub fn new(bytes: u64) -> Self {
-        let page = bytes.div_ceil(PAGES).next_power_of_two().max(SMALLEST);
-        Self { pages: (0..bytes.div_ceil(page)).map(|_| AtomicU64::new(0)).collect(), page }
+        let section = bytes.div_ceil(SECTIONS).next_power_of_two().max(SMALLEST);
+        Self {
+            sections: (0..bytes.div_ceil(section)).map(|_| AtomicU64::new(0)).collect(),
+            section,
+        }
     }
 
     /// Notes that a submission uses a part of the block. Submissions come in order.
     pub fn note(&self, range: &Range<u64>, serial: Serial) {
-        self.pages_of(range).iter().for_each(|page| page.store(serial, Ordering::Relaxed));
+        self.sections_of(range).iter().for_each(|section| section.store(serial, Ordering::Relaxed));
     }
 
     /// The last submission that may use a part of the block.
     pub fn of(&self, range: &Range<u64>) -> Serial {
-        self.pages_of(range).iter().map(|page| page.load(Ordering::Relaxed)).max().unwrap_or(0)
+        self.sections_of(range)
+            .iter()
+            .map(|section| section.load(Ordering::Relaxed))
+            .max()
+            .unwrap_or(0)
     }
 
-    fn pages_of(&self, range: &Range<u64>) -> &[AtomicU64] {
+    fn sections_of(&self, range: &Range<u64>) -> &[AtomicU64] {
         if range.is_empty() {
             return &[];
         }
-        let last = ((range.end - 1) / self.page) as usize;
-        &self.pages[(range.start / self.page) as usize..=last]
+        let last = ((range.end - 1) / self.section) as usize;
+        &self.sections[(range.start / self.section) as usize..=last]
     }
 }
 
@@ -49,8 +57,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_was_used_last_when_any_of_its_pages_was() {
-        let uses = LastUse::new(1 << 20);
+    fn a_part_was_used_last_when_any_of_its_sections_was() {
+        let uses = LastUse::new(1 << 19);
         uses.note(&(300..500), 1);
         uses.note(&(512..1024), 2);
         uses.note(&(0..0), 9);
@@ -58,14 +66,14 @@ mod tests {
             [(0..256), (256..260), (511..513), (1024..2048)].map(|r| uses.of(&r)),
             [0, 1, 2, 0]
         );
-        assert_eq!(uses.of(&((1 << 20) - 1..1 << 20)), 0);
+        assert_eq!(uses.of(&((1 << 19) - 1..1 << 19)), 0);
         assert_eq!(uses.of(&(7..7)), 0);
     }
 
     #[test]
-    fn a_large_block_has_larger_pages() {
+    fn a_large_block_has_larger_sections() {
         let uses = LastUse::new((3 << 30) + 256);
-        assert!(uses.pages.len() as u64 <= PAGES);
+        assert!(uses.sections.len() as u64 <= SECTIONS);
         uses.note(&(3 << 30..(3 << 30) + 256), 4);
         assert_eq!(uses.of(&(0..4096)), 0);
         assert_eq!(uses.of(&(0..(3 << 30) + 256)), 4);

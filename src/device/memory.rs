@@ -279,7 +279,7 @@ impl Memory {
 
     /// A buffer of `size` bytes for an allocation of `bytes`.
     fn buffer(&self, bytes: u64, size: u64) -> Result<wgpu::Buffer> {
-        // On Vulkan and Metal this usage alone chooses memory that the processor's caches hold.
+        // By this usage alone, wgpu prefers memory that the processor's caches hold.
         let more =
             if self.unstaged { wgpu::BufferUsages::MAP_READ } else { wgpu::BufferUsages::empty() };
         let label = format!("cannot allocate {bytes} bytes of device memory");

@@ -266,7 +266,7 @@ impl Device {
                 most.host = 0;
             }
         }
-        profile.unstaged &= settings.paging.is_none() && unstaged::is_possible(adapter, &profile);
+        profile.unstaged &= settings.paging.is_none() && unstaged::shares_memory(adapter);
         if profile.unstaged {
             features.insert(unstaged::FEATURE);
         }

@@ -89,7 +89,7 @@ pub(crate) struct Waiting<R: Record> {
 }
 
 impl<R: Record> Waiting<R> {
-    /// The addresses that the dispatch writes, or may write if its program is not known yet.
+    /// The addresses that the dispatch writes. Waits until the program's text is analysed.
     pub fn written(&self) -> impl Iterator<Item = Range<u64>> {
         used(&self.bindings, self.pipeline.uses().written)
     }

@@ -8,6 +8,7 @@
 
 use std::{env, fmt};
 
+use super::unstaged::shares_memory;
 use super::{Capabilities, Family};
 use crate::kind::Kind;
 use crate::sys::cores::cores;
@@ -235,7 +236,7 @@ impl Profile {
     /// The profile of an adapter, or its preset from `TF_WGPU_PROFILE`.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
         let own_barriers = own_barriers(&|name| env::var(name).ok());
-        let unstaged = unstaged(&|name| env::var(name).ok());
+        let unstaged = unstaged(&|name| env::var(name).ok()) && shares_memory(adapter);
         let parts = env::var("TF_WGPU_PARTS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
         let known = Self::from_parts(&adapter.get_info(), Capabilities::of(adapter));
         let packed_dot = known.packed_dot && integer_dot::is_accelerated(adapter).unwrap_or(true);

@@ -2,7 +2,8 @@
 //!
 //! All streams of a device share it, so they are trivially ordered. A batch goes to the submitter
 //! when it is needed (for a read-back, a wait, or a poll of an unfinished event) or when it is due.
-//! Uploads are staged at once and recorded as copies.
+//! Uploads are staged at once and recorded as copies, unless the host writes to the device's memory
+//! itself.
 
 mod paged;
 mod traced;
@@ -90,6 +91,8 @@ pub(crate) struct Recorder {
     paged: Option<Box<PagedMemory>>,
     /// Memory that the pager has just given back, with the submission that it waits for.
     leaving: Vec<(Serial, u64)>,
+    /// Host-visible blocks that the open batch uses.
+    visible: SmallVec<[Arc<Block>; 4]>,
     pub statistics: Statistics,
 }
 
@@ -124,6 +127,7 @@ impl Recorder {
             probe: None,
             paged: paging.map(|link| PagedMemory::new(Pager::new(link))),
             leaving: Vec::new(),
+            visible: SmallVec::new(),
             statistics: Statistics::default(),
         })
     }
@@ -180,7 +184,7 @@ impl Recorder {
         let own_pass = self.open_own_pass();
         self.keep_apart(uses, bound, first);
         for (block, offset, size) in bound {
-            block.note_use(&(*offset..offset + size), self.submitted + 1);
+            self.note_use(block, &(*offset..offset + size));
         }
         let encoder = open(&mut self.encoder, &self.gpu.device);
         let pass = open_pass(&mut self.pass, encoder, None);
@@ -264,7 +268,7 @@ impl Recorder {
         self.timed(Work::Upload, len, |encoder| {
             encoder.copy_buffer_to_buffer(&staging, at, block.buffer(), offset, len);
         });
-        block.note_use(&(offset..offset + len), self.submitted + 1);
+        self.note_use(&block, &(offset..offset + len));
         self.count_upload(bytes.len() as u64);
         Ok(())
     }
@@ -285,7 +289,7 @@ impl Recorder {
             encoder.copy_buffer_to_buffer(staging, 0, block.buffer(), offset, len);
         });
         pool.recall(self.encoder(), staging);
-        block.note_use(&(offset..offset + len), self.submitted + 1);
+        self.note_use(&block, &(offset..offset + len));
         self.count_upload(len);
         Ok(())
     }
@@ -307,7 +311,7 @@ impl Recorder {
         self.timed(Work::Download, len, |encoder| {
             encoder.copy_buffer_to_buffer(&source, start, &buffer, 0, copied);
         });
-        block.note_use(&(start..start + copied), self.submitted + 1);
+        self.note_use(block, &(start..start + copied));
         let first = (offset - start) as usize;
         let range = first..first + len as usize;
         self.statistics.downloads += 1;
@@ -376,6 +380,7 @@ impl Recorder {
         // Whatever happens here, the serial must complete, because a thread may wait for it.
         let batch = caught("the end of a batch", || {
             self.end_pass();
+            self.show_to_host();
             let Some(mut encoder) = self.encoder.take() else { return Ok(None) };
             let serial = self.submitted + 1;
             let traced =

@@ -26,7 +26,7 @@ fn parts(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
 }
 
 impl Device {
-    /// Copies `bytes` to device memory at `address`. The bytes are staged before this returns; the
+    /// Copies `bytes` to device memory at `address`. The bytes are read before this returns; the
     /// copy is ordered like every other enqueued work.
     pub fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
         capture::refuse("it copies from the host");
@@ -46,7 +46,7 @@ impl Device {
         if self.upload_unstaged(&block, offset, bytes) {
             return Ok(());
         }
-        self.await_reads(std::iter::once(address..address + bytes.len() as u64))?;
+        self.await_reads(|| std::iter::once(address..address + bytes.len() as u64))?;
         if offset.is_multiple_of(4) && bytes.len().is_multiple_of(4) {
             for (at, len) in parts(bytes.len() as u64) {
                 let part = &bytes[at as usize..(at + len) as usize];
@@ -81,9 +81,9 @@ impl Device {
         copied
     }
 
-    /// Copies `len` bytes at `address` to the host, in parts. `sink` receives each part and its
-    /// offset on the completion thread, or the error. It must not use this or another device. If
-    /// this call returns an error, `sink` was not called and never will be.
+    /// Copies `len` bytes at `address` to the host, in one part or more. `sink` receives each part
+    /// and its offset on the completion thread, or the error. It must not use this or another
+    /// device. If this call returns an error, `sink` was not called and never will be.
     pub fn download_with(
         &self,
         address: u64,

@@ -1,5 +1,4 @@
-//! Copies between the host and memory that host and GPU share: without a staging buffer, and
-//! without work for the GPU.
+//! Copies between the host and memory that host and GPU share, without staging buffers.
 //!
 //! The host writes to memory that no recorded or running work uses; other copies are staged as
 //! usual. It reads on the completion thread, behind the work that the read was enqueued after. Work
@@ -12,23 +11,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::completion::Serial;
+use super::Device;
+use super::completion::{Serial, on_any_completion_thread};
 use super::gpu::Sink;
 use super::memory::Block;
-use super::profile::Class;
 use super::trace::HostWork;
-use super::{Device, Profile};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sys::host_visible;
 
 /// The feature of wgpu that it needs: buffers that the host maps, and that kernels use.
 pub(super) const FEATURE: wgpu::Features = wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
 
-/// Whether an adapter with this profile shares the processor's memory, in a way that is known here.
-pub(super) fn is_possible(adapter: &wgpu::Adapter, profile: &Profile) -> bool {
-    let backend = adapter.get_info().backend;
-    profile.class != Class::Discrete
-        && matches!(backend, wgpu::Backend::Vulkan | wgpu::Backend::Metal)
+/// Whether an adapter shares the processor's memory. Only on Vulkan and Metal do host and kernels
+/// use one buffer.
+pub(super) fn shares_memory(adapter: &wgpu::Adapter) -> bool {
+    use wgpu::{Backend, DeviceType};
+    let info = adapter.get_info();
+    matches!(info.device_type, DeviceType::IntegratedGpu | DeviceType::Cpu)
+        && matches!(info.backend, Backend::Vulkan | Backend::Metal)
         && adapter.features().contains(FEATURE)
 }
 
@@ -41,8 +41,10 @@ pub(super) struct UnstagedReads {
 }
 
 impl UnstagedReads {
-    fn add(&self, addresses: Range<u64>, serial: Serial) {
-        self.reads.lock().push((addresses, serial));
+    fn add(&self, addresses: Range<u64>, serial: Serial, done: Serial) {
+        let mut reads = self.reads.lock();
+        reads.retain(|(_, serial)| *serial > done);
+        reads.push((addresses, serial));
         self.any.store(true, Ordering::Release);
     }
 
@@ -61,17 +63,21 @@ impl UnstagedReads {
 
 impl Device {
     /// Makes a new block ready for unstaged copies: wgpu clears memory at its first use, and would
-    /// clear what the host has written. Frees the block on failure.
+    /// clear what the host has written. Waits for the device, so that the host can write at once.
     pub(super) fn prepare_unstaged(&self, address: u64) -> Result<()> {
         if !self.profile.unstaged {
             return Ok(());
         }
         let block = self.memory.resolve(address, 1)?;
-        if !block.is_host_visible() {
-            return Ok(());
+        if block.is_host_visible() {
+            let serial = self.recorder.lock().clear(&block);
+            self.submitter.submit();
+            if !on_any_completion_thread() {
+                // If the device fails, the next call that returns a status reports it.
+                let _ = self.completion.wait(serial);
+            }
         }
-        let cleared = self.recorder.lock().clear(&block);
-        cleared.inspect_err(|_| drop(self.memory.deallocate(address)))
+        Ok(())
     }
 
     /// Copies bytes of the host to a block if nothing uses that part of it at the moment. Returns
@@ -85,7 +91,7 @@ impl Device {
         // Work with these bytes is enqueued after this call.
         let is_written = host_visible::write(&self.gpu.device, block.buffer(), offset, bytes);
         if is_written {
-            self.recorder.lock().count_upload_unstaged(bytes.len() as u64);
+            self.recorder.lock().count_unstaged_upload(bytes.len() as u64);
         }
         is_written
     }
@@ -98,32 +104,28 @@ impl Device {
         len: u64,
         sink: Sink,
     ) -> Result<()> {
+        self.submitter.throttle();
         let addresses = block.address + offset..block.address + offset + len;
         let mut recorder = self.recorder.lock_to_read(&addresses)?;
         let serial = recorder.read_unstaged(block, offset..offset + len, sink);
-        self.unstaged_reads.add(addresses, serial);
+        self.unstaged_reads.add(addresses, serial, self.completion.done());
         drop(recorder);
         self.submitter.submit();
         Ok(())
     }
 
-    /// Waits until no read of memory that new work writes to is under way.
-    pub(super) fn await_reads(&self, written: impl Iterator<Item = Range<u64>>) -> Result<()> {
+    /// Waits until no read of memory that new work writes to is under way. An error if this is the
+    /// completion thread, which does the reads.
+    pub(super) fn await_reads<I: Iterator<Item = Range<u64>>>(
+        &self,
+        written: impl FnOnce() -> I,
+    ) -> Result<()> {
         if !self.unstaged_reads.any.load(Ordering::Acquire) {
             return Ok(());
         }
-        let written: SmallVec<[Range<u64>; 8]> = written.collect();
-        match self.unstaged_reads.behind(&written, self.completion.done()) {
-            None => Ok(()),
-            Some(_) if super::completion::on_any_completion_thread() => {
-                Err(Error::FailedPrecondition(
-                    "a host callback writes to memory that is being copied to the host: enqueue \
-                     that work in another thread"
-                        .into(),
-                ))
-            }
-            Some(serial) => self.completion.wait(serial),
-        }
+        let written: SmallVec<[Range<u64>; 8]> = written().collect();
+        let behind = self.unstaged_reads.behind(&written, self.completion.done());
+        behind.map_or(Ok(()), |serial| self.completion.wait(serial))
     }
 }
 
@@ -135,9 +137,9 @@ mod tests {
     fn a_write_waits_for_the_last_read_of_its_addresses_that_is_under_way() {
         let reads = UnstagedReads::default();
         assert!(!reads.any.load(Ordering::Acquire));
-        reads.add(100..200, 3);
-        reads.add(150..160, 4);
-        reads.add(300..400, 5);
+        reads.add(100..200, 3, 0);
+        reads.add(150..160, 4, 0);
+        reads.add(300..400, 5, 0);
         assert_eq!(reads.behind(&[0..100, 200..300], 0), None);
         assert_eq!(reads.behind(&[0..10, 199..201], 0), Some(3));
         let behind = |written: Range<u64>, done| reads.behind(&[written], done);

@@ -14,8 +14,8 @@ pub(crate) fn is_visible(device: &wgpu::Device, buffer: &wgpu::Buffer) -> bool {
 }
 
 /// Calls `f` with the bytes in `range` of a visible buffer, which the GPU must not write meanwhile.
-/// The buffer is locked during the call: `f` must not use wgpu. None if wgpu has destroyed the
-/// buffer, as it does when the device is lost.
+/// wgpu's lock of the device's buffers is held during the call: `f` must not use wgpu. None if wgpu
+/// has destroyed the buffer, as it does when the device is lost.
 pub(crate) fn read<T>(
     device: &wgpu::Device,
     buffer: &wgpu::Buffer,

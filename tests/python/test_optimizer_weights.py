@@ -215,8 +215,8 @@ def test_calibrated_weights(mode, kind):
     compare(make, shape, (mode, config), call, "float32", 1)
 
 
-#: Quantizes a layer where the best free pieces of memory are half as large again as its weights.
-PIECES = """
+#: Quantizes a layer where the best free chunks are half as large again as its weights.
+CHUNKS = """
     import keras, tensorflow as tf
 
     def held():
@@ -226,8 +226,8 @@ PIECES = """
         layer = keras.layers.Dense(2048, use_bias=False)
         layer.build((None, 2048))
         packed = 2048 * 2048 // (1 if MODE == "int8" else 2)
-        pieces = [tf.zeros([packed * 3 // 2], tf.int8) for _ in range(8)]
-        del pieces[::2]
+        chunks = [tf.zeros([packed * 3 // 2], tf.int8) for _ in range(8)]
+        del chunks[::2]
         rest = held() - 4 * 2048 * 2048
         layer.quantize(MODE)
         print(packed, held() - rest)
@@ -236,8 +236,8 @@ PIECES = """
 
 
 @pytest.mark.parametrize("mode", ["int8", "int4"])
-def test_quantized_weights_take_pieces_of_memory_of_their_size(mode):
-    done = python(PIECES.replace("MODE", repr(mode)))
+def test_quantized_weights_take_chunks_of_their_size(mode):
+    done = python(CHUNKS.replace("MODE", repr(mode)))
     assert done.returncode == 0, done.stderr
     packed, taken = map(int, done.stdout.split())
     assert packed <= taken <= 1.1 * packed

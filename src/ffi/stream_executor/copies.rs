@@ -1,6 +1,6 @@
 //! Copies and fills of any offset and length.
 //!
-//! The bytes of a copy from the host are staged before the call returns. The completion thread
+//! The bytes of a copy from the host are read before the call returns. The completion thread
 //! writes the bytes of a copy to the host; TensorFlow keeps the destination alive until an event
 //! behind the copy is done. Copies between two of our devices, which their addresses tell apart, go
 //! through host memory.

@@ -77,7 +77,8 @@ impl Scene<'_> {
     ///
     /// Returns the regions in the order in which they must take in the nodes behind them. The last
     /// comes first: nodes after it may read values that the epilogue of an earlier region takes in.
-    /// Among regions that could take in the same nodes, the one with the fewest comes first.
+    /// Regions that compete for nodes, directly or through others, stand together at the place of
+    /// the last of them, and the one with the fewest nodes behind it comes first.
     pub fn merged(&self, regions: Vec<Region>) -> Vec<Region> {
         let planned = regions.into_iter().filter_map(|region| {
             let plan = region.plan(self.graph).ok()?;

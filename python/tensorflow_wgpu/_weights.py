@@ -117,6 +117,9 @@ def _quantizing_on_the_host(original: Any) -> Any:
         if mode not in _MODES or hasattr(_outer, "device") or not _is_eager_on_wgpu():
             return original(self, mode, *args, **kwargs)
         _outer.device = sys.modules["tensorflow.python.eager.context"].context().device_name
+        # The float weights that are freed, in weights of this mode.
+        width = sys.modules["tensorflow"].as_dtype(self.variable_dtype).size
+        _outer.freed = width * (2 if mode == "int4" else 1)
         try:
             with _device("CPU:0"):
                 return original(self, mode, *args, **kwargs)
@@ -141,10 +144,9 @@ def _building_outside(original: Any) -> Any:
     return quantized_build
 
 
-#: Less than this part of a tight chunk is unused, as a divisor of the tensor's size.
+#: A chunk is tight if at most the tensor's size divided by this is unused.
 _TIGHT = 32
-#: How many chunks are tried for a variable. The float weights, which are at least twice as large,
-#: have just been freed.
+#: The most chunks that are tried for a variable, as far as the float weights made room for them.
 _TRIES = 3
 
 
@@ -176,7 +178,7 @@ def _tighten(variables: list[Any], before: int) -> None:
             continue
         # Tensors that lie badly are kept meanwhile, so that the next one lies elsewhere.
         tried = []
-        for _ in range(_TRIES):
+        for _ in range(min(_TRIES, _outer.freed - 1)):
             start = _held()
             try:
                 tried.append(tf.zeros(value.shape, value.dtype))

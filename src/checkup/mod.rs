@@ -308,14 +308,16 @@ fn findings(
             });
         }
     });
-    let counted = device.statistics();
-    debug_assert!(
-        !device.profile().unstaged || counted.unstaged > counted.downloads,
-        "unstaged copies to the device are checked, too: {counted:?}"
-    );
     log::info!("numbers of the profile {profile} checked in {:.0?}", start.elapsed());
     let mut found = found.into_inner();
     found.wrong.sort_unstable();
+    let counted = device.statistics();
+    debug_assert!(
+        !device.profile().unstaged
+            || found.failed.is_some()
+            || counted.unstaged > counted.downloads,
+        "unstaged copies to the device are checked, too: {counted:?}"
+    );
     Ok(found)
 }
 

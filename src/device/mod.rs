@@ -185,7 +185,7 @@ impl Device {
             allocated => allocated,
         };
         let address = self.settled(address)?;
-        self.settled(self.prepare_unstaged(address))?;
+        self.prepare_unstaged(address);
         self.trace_memory();
         self.refresh(address, bytes);
         Ok(address)

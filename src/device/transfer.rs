@@ -74,9 +74,13 @@ impl Device {
         // wgpu copies whole words only: go through scratch memory and the copy kernel.
         let padded = [bytes, &[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()]].concat();
         let scratch = self.allocate(padded.len() as u64)?;
-        let copied = self
-            .upload(scratch, &padded)
-            .and_then(|()| self.copy(address, scratch, bytes.len() as u64));
+        // A new block may have waited until nothing uses the destination any more.
+        let copied = if self.upload_unstaged(&block, offset, bytes) {
+            Ok(())
+        } else {
+            self.upload(scratch, &padded)
+                .and_then(|()| self.copy(address, scratch, bytes.len() as u64))
+        };
         self.deallocate(scratch)?;
         copied
     }

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::Device;
 use super::completion::{Serial, on_any_completion_thread};
 use super::gpu::Sink;
 use super::memory::Block;
 use super::trace::HostWork;
+use super::{Device, process};
 use crate::error::Result;
 use crate::sys::host_visible;
 
@@ -64,20 +64,22 @@ impl UnstagedReads {
 impl Device {
     /// Makes a new block ready for unstaged copies: wgpu clears memory at its first use, and would
     /// clear what the host has written. Waits for the device, so that the host can write at once.
-    pub(super) fn prepare_unstaged(&self, address: u64) -> Result<()> {
+    /// TensorFlow's allocator is locked meanwhile; a host callback that frees a tensor would wait
+    /// for it, and this for the callback. TensorFlow has no such callback.
+    pub(super) fn prepare_unstaged(&self, address: u64) {
         if !self.profile.unstaged {
-            return Ok(());
+            return;
         }
-        let block = self.memory.resolve(address, 1)?;
+        let Ok(block) = self.memory.resolve(address, 1) else { return };
         if block.is_host_visible() {
             let serial = self.recorder.lock().clear(&block);
             self.submitter.submit();
-            if !on_any_completion_thread() {
+            // A forked child has no thread that would end the wait.
+            if !on_any_completion_thread() && !process::is_forked() {
                 // If the device fails, the next call that returns a status reports it.
                 let _ = self.completion.wait(serial);
             }
         }
-        Ok(())
     }
 
     /// Copies bytes of the host to a block if nothing uses that part of it at the moment. Returns
@@ -114,8 +116,8 @@ impl Device {
         Ok(())
     }
 
-    /// Waits until no read of memory that new work writes to is under way. An error if this is the
-    /// completion thread, which does the reads.
+    /// Waits until no read of memory that new work writes to is under way. An error on this device's
+    /// own completion thread, which does the reads.
     pub(super) fn await_reads<I: Iterator<Item = Range<u64>>>(
         &self,
         written: impl FnOnce() -> I,

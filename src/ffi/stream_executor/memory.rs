@@ -11,7 +11,7 @@ use crate::ffi::abi::stream_executor::{
 use crate::ffi::guard::guard_or;
 
 /// The alignment of host memory. TensorFlow's CPU kernels need a cache line. TensorFlow's allocator
-/// cuts blocks into pieces of this size, and since 2.22 it ends the process if a block is aligned
+/// cuts blocks into chunks of this size, and since 2.22 it ends the process if a block is aligned
 /// to less.
 const HOST_ALIGNMENT: usize = 256;
 

@@ -116,8 +116,8 @@ impl Device {
         Ok(())
     }
 
-    /// Waits until no read of memory that new work writes to is under way. An error on this device's
-    /// own completion thread, which does the reads.
+    /// Waits until no read of memory that new work writes to is under way. An error on this
+    /// device's own completion thread, which does the reads.
     pub(super) fn await_reads<I: Iterator<Item = Range<u64>>>(
         &self,
         written: impl FnOnce() -> I,

@@ -108,7 +108,7 @@ WITHOUT_REGIONS = $(addprefix tests/python/test_,$(addsuffix .py,\
 	graph_optimizer optimizer_update recurrent_cells))
 NIGHTLY_WITHOUT_REGIONS = $(addprefix tests/python/test_,$(addsuffix .py,\
 	beam_search errors generation keras loops lora models random rounding variables workflows))
-# Those that run once more without staging buffers.
+# The tests that run once more without staging buffers, at night.
 NIGHTLY_WITHOUT_STAGING = $(addprefix tests/python/test_,$(addsuffix .py,\
 	distribute errors generation keras prefetch process regions variables))
 

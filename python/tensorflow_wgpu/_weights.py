@@ -117,14 +117,14 @@ def _quantizing_on_the_host(original: Any) -> Any:
         if mode not in _MODES or hasattr(_outer, "device") or not _is_eager_on_wgpu():
             return original(self, mode, *args, **kwargs)
         _outer.device = sys.modules["tensorflow.python.eager.context"].context().device_name
-        # The float weights that are freed, in weights of this mode.
+        # How many packed weights fit into the place of a float weight, which is freed.
         width = sys.modules["tensorflow"].as_dtype(self.variable_dtype).size
         _outer.freed = width * (2 if mode == "int4" else 1)
         try:
             with _device("CPU:0"):
                 return original(self, mode, *args, **kwargs)
         finally:
-            del _outer.device
+            del _outer.device, _outer.freed
 
     return quantize
 
@@ -176,7 +176,8 @@ def _tighten(variables: list[Any], before: int) -> None:
         is_packed = value.dtype in (tf.int8, tf.uint8) and size >= _LARGE
         if not is_packed or type_of(value.device) != device_type():
             continue
-        # Tensors that lie badly are kept meanwhile, so that the next one lies elsewhere.
+        # Tensors in chunks that are too large are kept meanwhile, so that the next one gets
+        # another chunk.
         tried = []
         for _ in range(min(_TRIES, _outer.freed - 1)):
             start = _held()

@@ -129,8 +129,8 @@ fn with_right_kernels(
     }
 }
 
-/// Returns `plain`, whose numbers are right, or `asked`, which is the same with `option`, if the
-/// numbers stay right with that.
+/// Returns `asked` if the adapter computes right numbers with it, else `plain`, whose numbers are
+/// right. The two differ by `option` alone.
 fn with_option(
     adapter: &wgpu::Adapter,
     plain: Profile,

@@ -454,13 +454,14 @@ mod tests {
         }
     }
 
+    /// An environment that holds one variable at most.
+    fn lookup(name: &'static str, value: Option<&'static str>) -> impl Fn(&str) -> Option<String> {
+        move |asked| value.filter(|_| asked == name).map(ToOwned::to_owned)
+    }
+
     #[test]
     fn a_variable_asks_for_fewer_barriers() {
-        let with = |value: Option<&'static str>| {
-            own_barriers(&move |name| {
-                value.filter(|_| name == "TF_WGPU_BARRIERS").map(ToOwned::to_owned)
-            })
-        };
+        let with = |value| own_barriers(&lookup("TF_WGPU_BARRIERS", value));
         assert!(with(Some(" Data ")) && !with(Some("wgpu")) && !with(Some("")) && !with(None));
         let asked = Profile { own_barriers: true, ..Profile::LLVMPIPE };
         assert!(Profile::NVIDIA.on(asked).own_barriers && !Profile::NVIDIA.own_barriers);
@@ -468,11 +469,7 @@ mod tests {
 
     #[test]
     fn a_variable_leaves_staging_buffers_out() {
-        let with = |value: Option<&'static str>| {
-            unstaged(&move |name| {
-                value.filter(|_| name == "TF_WGPU_STAGING").map(ToOwned::to_owned)
-            })
-        };
+        let with = |value| unstaged(&lookup("TF_WGPU_STAGING", value));
         assert!(with(Some(" Off ")) && !with(Some("on")) && !with(Some("")) && !with(None));
         let asked = Profile { unstaged: true, ..Profile::LLVMPIPE };
         assert!(Profile::INTEL.on(asked).unstaged && !Profile::INTEL.unstaged);
@@ -480,11 +477,7 @@ mod tests {
 
     #[test]
     fn a_variable_turns_the_table_off() {
-        let with = |value: Option<&'static str>| {
-            follows_table(&move |name| {
-                value.filter(|_| name == "TF_WGPU_TUNED").map(ToOwned::to_owned)
-            })
-        };
+        let with = |value| follows_table(&lookup("TF_WGPU_TUNED", value));
         assert!(with(None) && with(Some("on")) && with(Some("")) && !with(Some(" Off ")));
         assert_eq!(Profile::NVIDIA.portable().family, None, "the table is for a GPU's own forms");
     }

@@ -64,8 +64,8 @@ impl UnstagedReads {
 impl Device {
     /// Makes a new block ready for unstaged copies: wgpu clears memory at its first use, and would
     /// clear what the host has written. Waits for the device, so that the host can write at once.
-    /// TensorFlow's allocator is locked meanwhile; a host callback that frees a tensor would wait
-    /// for it, and this for the callback. TensorFlow has no such callback.
+    /// TensorFlow's allocator is locked meanwhile. A host callback that frees a tensor would wait
+    /// for the allocator, and this call for the callback. We know of none in TensorFlow.
     pub(super) fn prepare_unstaged(&self, address: u64) {
         if !self.profile.unstaged {
             return;

@@ -1,6 +1,6 @@
 //! Buffers that the host reads and writes where they are: memory that the processor and the GPU
-//! share. wgpu hands out a buffer to one of the two at a time; its drivers map such memory for as
-//! long as it lives.
+//! share. wgpu lets one of the two use a buffer at a time. On Vulkan and Metal, wgpu-hal keeps the
+//! memory of a mappable buffer mapped all its life.
 
 use std::ops::Range;
 use std::ptr::NonNull;

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_wgpu
 from tensorflow_wgpu import _fallbacks, _regions
 from tensorflow_wgpu._library import first_device
 
@@ -129,6 +130,13 @@ def program(name: str) -> str:
             pytest.fail(why)
         pytest.skip(why)
     return found
+
+
+def shares_memory() -> bool:
+    """Whether WGPU:0 is in the computer's memory: an integrated GPU or a software adapter."""
+    adapters = tensorflow_wgpu.report()["adapters"]
+    adapter = next(a for a in adapters if str(a["device"]).endswith(":0"))
+    return adapter["type"] in ("IntegratedGpu", "Cpu")
 
 
 def python(

@@ -11,8 +11,8 @@ use crate::ffi::abi::stream_executor::{
 use crate::ffi::guard::guard_or;
 
 /// The alignment of host memory. TensorFlow's CPU kernels need a cache line. TensorFlow's allocator
-/// cuts blocks into chunks of this size, and since 2.22 it ends the process if a block is aligned
-/// to less.
+/// cuts blocks into chunks whose sizes are multiples of this, and since 2.22 it ends the process if
+/// a block is aligned to less.
 const HOST_ALIGNMENT: usize = 256;
 
 /// A null `opaque` tells TensorFlow that memory is exhausted; its allocator then tries less or

@@ -5,6 +5,8 @@
 //! as mixed precision has them: without it, the logits, the gradient and the scaled gradient exist
 //! in float32, too. A language model's logits are its largest tensors.
 
+pub mod linear;
+
 use crate::device::Device;
 use crate::dtype::DType::{self, *};
 use crate::dtype::types;
@@ -30,7 +32,7 @@ pub const CROSS_ENTROPY: &str = "_WgpuFusedCrossEntropy";
 
 /// The fused op. Its loss is in float32. The gradient is multiplied by `scale`, if it is given: an
 /// element for each row, of shape `[rows, 1]`, or a single one.
-pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
+const FUSED: OpDefinition = OpDefinition {
     name: CROSS_ENTROPY,
     inputs: &["logits: T", "labels: Tlabels", "scale: Tscale"],
     outputs: &["loss: float", "backprop: Tbackprop"],
@@ -42,7 +44,10 @@ pub const DEFINITIONS: &[OpDefinition] = &[OpDefinition {
     ],
     stateful: false,
     shape: shapes_of_fused,
-}];
+};
+
+/// The ops that the optimizer creates.
+pub const DEFINITIONS: &[OpDefinition] = &[FUSED, linear::DEFINITION];
 
 fn shapes_of_fused(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let logits = inputs.shapes.first().cloned().flatten();
@@ -65,6 +70,7 @@ static EXPONENTIAL: Row = unary(
 
 /// Registers the family.
 pub fn register(r: &mut Registry) {
+    linear::register(r);
     for op in [SoftmaxOp::Softmax, SoftmaxOp::LogSoftmax] {
         r.op(op.name()).types("T", TYPES).kernel(move |attrs| {
             let kernel = softmax(op, attrs.dtype("T")?)?;
@@ -204,7 +210,8 @@ pub fn shaders() -> Vec<Shader> {
     });
     let sparse = sparse.chain(fused).map(sparse_cross_entropy);
     let kernels = softmaxes.chain(dense).chain(sparse);
-    kernels.flat_map(|k| k.expect("the programs of this file are valid").shaders()).collect()
+    let kernels = kernels.flat_map(|k| k.expect("the programs of this file are valid").shaders());
+    kernels.chain(linear::shaders()).collect()
 }
 
 /// The ops of one input.
@@ -469,6 +476,11 @@ impl Values {
 
     fn exponential(&mut self, largest: Value) -> Result<Value> {
         let difference = self.difference(largest)?;
+        self.exponential_of(difference)
+    }
+
+    /// The exponential of a difference, which is not positive.
+    fn exponential_of(&mut self, difference: Value) -> Result<Value> {
         let dtype = self.dtype.accumulator();
         self.expression.step(Call::Row(&EXPONENTIAL, dtype), &[difference])
     }

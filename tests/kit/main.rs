@@ -39,6 +39,8 @@ mod fused_attention_grad;
 mod fused_concat;
 #[path = "../fused_contraction.rs"]
 mod fused_contraction;
+#[path = "../fused_cross_entropy.rs"]
+mod fused_cross_entropy;
 #[path = "../fused_elementwise.rs"]
 mod fused_elementwise;
 #[path = "../fused_joined.rs"]

@@ -16,6 +16,7 @@ pub const fn tolerance(dtype: DType) -> f64 {
 
 /// Fails unless each element differs from its reference `w` by at most `bound(w)`. NaN equals NaN,
 /// and an infinity itself.
+#[allow(dead_code, reason = "suites of sums have bounds of their own")]
 #[track_caller]
 pub fn assert_within(got: &HostTensor, want: &[f64], bound: impl Fn(f64) -> f64, what: &str) {
     let dtype = got.dtype;

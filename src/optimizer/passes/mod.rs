@@ -18,6 +18,7 @@ mod elementwise;
 mod folding;
 mod invariants;
 mod late;
+mod linear_cross_entropy;
 mod lists;
 mod predicates;
 mod products;
@@ -62,6 +63,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "concat", run: concat::run },
     Pass { name: "elementwise", run: elementwise::run },
     Pass { name: "args", run: args::run },
+    Pass { name: "linear_cross_entropy", run: linear_cross_entropy::run },
     Pass { name: "joined", run: products::joined::run },
     Pass { name: "added", run: products::added::run },
     Pass { name: "biases", run: products::column_sums::run },

@@ -18,6 +18,7 @@ pub const SUITES: &[&str] = &[
     "fused_joined",
     "fused_products",
     "fused_quantized",
+    "fused_cross_entropy",
     "fused_elementwise",
     "fused_rowwise",
     "fused_reduce",

@@ -197,7 +197,7 @@ impl RowKernel {
     /// beyond the adapter's largest binding; the errors of allocations.
     pub fn run(&self, ctx: &mut dyn OpContext, inputs: &[Tensor]) -> Result<()> {
         let walked = self.walk(inputs)?;
-        let (shapes, walk) = (&walked.shapes, &walked.walk);
+        let shapes = &walked.shapes;
         let types = self.program.output_types();
         let mut outputs: Vec<Tensor> = Vec::with_capacity(types.len());
         for ((o, output), dtype) in self.program.outputs().iter().enumerate().zip(types) {
@@ -210,23 +210,49 @@ impl RowKernel {
                 (0..inputs.len()).filter(|i| fits(&inputs[*i]) && is_free(&inputs[*i])).collect();
             outputs.push(ctx.forward_or_output(&candidates, o, dtype, dims)?);
         }
+        self.enqueue_in(ctx, inputs, &outputs, &self.constants)
+    }
+
+    /// Enqueues the program with `constants` as its parameters. `outputs` may be inputs whose
+    /// elements each belong to one element of the output.
+    ///
+    /// # Errors
+    /// Those of [`RowKernel::run`].
+    pub fn enqueue_in(
+        &self,
+        ctx: &mut dyn OpContext,
+        inputs: &[Tensor],
+        outputs: &[Tensor],
+        constants: &[f32],
+    ) -> Result<()> {
         if outputs.iter().all(Tensor::is_empty) {
             return Ok(());
         }
-        let launch = Launch { kernel: self, walk, inputs, profile: ctx.device().profile() };
-        let variant = launch.variant(&outputs)?;
+        let walked = self.walk(inputs)?;
+        let launch = self.launch(&walked, inputs, constants, ctx.device());
+        let variant = launch.variant(outputs)?;
         let mut targets = Vec::new();
         for (output, (_, dtype)) in outputs.iter().zip(&variant.outputs) {
             let direct = *dtype == output.dtype;
             targets.push(if direct { output.clone() } else { ctx.temp(*dtype, &output.dims)? });
         }
         launch.enqueue(ctx.device(), &variant, &targets)?;
-        for (target, output) in targets.iter().zip(&outputs).filter(|(t, o)| t.dtype != o.dtype) {
+        for (target, output) in targets.iter().zip(outputs).filter(|(t, o)| t.dtype != o.dtype) {
             cast::signature(target.dtype, output.dtype, false, |s| {
                 s.run(ctx.device(), std::slice::from_ref(target), std::slice::from_ref(output), &[])
             })?;
         }
         Ok(())
+    }
+
+    fn launch<'a>(
+        &'a self,
+        walked: &'a Walked,
+        inputs: &'a [Tensor],
+        constants: &'a [f32],
+        device: &Device,
+    ) -> Launch<'a> {
+        Launch { kernel: self, walk: &walked.walk, inputs, constants, profile: device.profile() }
     }
 
     /// Enqueues the program for outputs of 32 or 64 bits, which are not empty.
@@ -235,7 +261,7 @@ impl RowKernel {
     /// Those of [`RowKernel::run`].
     pub fn enqueue(&self, device: &Device, inputs: &[Tensor], outputs: &[Tensor]) -> Result<()> {
         let walked = self.walk(inputs)?;
-        let launch = Launch { kernel: self, walk: &walked.walk, inputs, profile: device.profile() };
+        let launch = self.launch(&walked, inputs, &self.constants, device);
         launch.enqueue(device, &launch.variant(outputs)?, outputs)
     }
 
@@ -294,6 +320,7 @@ struct Launch<'a> {
     kernel: &'a RowKernel,
     walk: &'a RowWalk,
     inputs: &'a [Tensor],
+    constants: &'a [f32],
     profile: Profile,
 }
 
@@ -403,7 +430,7 @@ impl Launch<'_> {
                     key: variant.key(),
                     shader: &|| variant.shader(),
                     bindings: tensors.iter().enumerate().map(bind).collect(),
-                    params: variant.params(walk, count, columns, &self.kernel.constants),
+                    params: variant.params(walk, count, columns, self.constants),
                     grid: Grid::linear(count * variant.lanes as usize, variant.workgroup),
                 },
                 DType::F32.flops(self.kernel.operations * count * columns),

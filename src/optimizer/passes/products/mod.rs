@@ -11,6 +11,6 @@ pub mod added;
 pub mod argument;
 pub mod column_sums;
 pub mod joined;
-mod product;
+pub(super) mod product;
 pub mod quantized;
 pub mod summed;

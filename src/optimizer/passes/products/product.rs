@@ -6,7 +6,7 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 
 /// A matrix product of two operands with its epilogue, whose node only its inputs and outputs tie
 /// to its place in the graph.
-pub(super) struct MatrixProduct {
+pub(in crate::optimizer::passes) struct MatrixProduct {
     pub dtype: DType,
     /// Whether the left and the right operand are transposed.
     pub transposed: [bool; 2],
@@ -33,7 +33,7 @@ impl MatrixProduct {
         let [left, right, extras @ ..] = node.inputs() else { return None };
         let (expression, constants) = match node.attr("expression") {
             Some(text) => (text.string()?.to_owned(), node.attr("constants")?.floats()?.to_vec()),
-            None => (format!("x: {dtype}; c: 0; return x0"), Vec::new()),
+            None => (plain(dtype), Vec::new()),
         };
         Some(Self {
             dtype,
@@ -44,6 +44,11 @@ impl MatrixProduct {
             extras: extras.to_vec(),
             output: node.dtype("T_out").unwrap_or(dtype),
         })
+    }
+
+    /// Whether the product has no epilogue.
+    pub fn is_plain(&self) -> bool {
+        self.expression == plain(self.dtype)
     }
 
     /// Whether both products have operands of the same types and shapes.
@@ -63,4 +68,9 @@ impl MatrixProduct {
             ("expression", self.expression.clone().into()),
         ]
     }
+}
+
+/// The epilogue that changes nothing.
+fn plain(dtype: DType) -> String {
+    format!("x: {dtype}; c: 0; return x0")
 }

@@ -1,0 +1,285 @@
+//! Cross entropies of a product's logits, with the product that makes the gradient of its left
+//! operand, as in the last layer of a language model whose embeddings do not learn. One node
+//! computes the logits in parts, so that they are never in memory as a whole
+//! ([`crate::kernels::softmax::linear`]). The accuracy, which is an ArgMax of the logits, is part
+//! of it.
+//!
+//! The pass runs behind those that make the cross entropy, the products and the ArgMax one node
+//! each. It leaves small logits alone, which take one part.
+
+use super::products::product::MatrixProduct;
+use super::reshape::reshape;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernels::fused::{arg, elementwise};
+use crate::kernels::softmax::CROSS_ENTROPY;
+use crate::kernels::softmax::linear::{LINEAR_CROSS_ENTROPY, MOST_CLASSES, has_parts};
+use crate::optimizer::attr::Attr;
+use crate::optimizer::branches::Branches;
+use crate::optimizer::emit::{Draft, fused};
+use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::legality::check;
+use crate::optimizer::refusal::Refusal;
+use crate::optimizer::shape::{Dim, TensorInfo};
+
+/// The fewest classes for which logits of unknown size are worth parts: with 128 rows, logits in
+/// 16 bits then take 8 MiB.
+const FEWEST_CLASSES: usize = 1 << 15;
+
+/// Runs the pass.
+pub fn run(graph: &mut Graph) -> Result<()> {
+    let Some(order) = graph.order() else { return Ok(()) };
+    let is_loss = |id: &NodeId| {
+        matches!(graph.node(*id).op(), CROSS_ENTROPY | "SparseSoftmaxCrossEntropyWithLogits")
+    };
+    let losses: Vec<NodeId> = order.iter().copied().filter(is_loss).collect();
+    if losses.is_empty() {
+        return Ok(());
+    }
+    let branches = Branches::of(graph, &order);
+    for id in losses {
+        match Fusion::of(graph, &branches, id) {
+            Ok(Some(fusion)) => fusion.replace(graph),
+            Ok(None) => {}
+            Err((neighbour, reason)) => {
+                graph.refuse("linear_cross_entropy", [id, neighbour], reason);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A tensor, perhaps behind reshapes, with the nodes that read it.
+struct Reshaped {
+    /// The tensor and its reshapes.
+    views: Vec<Output>,
+    readers: Vec<NodeId>,
+}
+
+impl Reshaped {
+    fn of(graph: &Graph, tensor: Output) -> Self {
+        let mut found = Self { views: vec![tensor], readers: Vec::new() };
+        let mut at = 0;
+        while let Some(view) = found.views.get(at).copied() {
+            for (reader, index) in graph.readers(view) {
+                if graph.node(reader).op() == "Reshape" && index == 0 {
+                    found.views.push(Output { node: reader, port: 0 });
+                } else if !found.readers.contains(&reader) {
+                    found.readers.push(reader);
+                }
+            }
+            at += 1;
+        }
+        found
+    }
+
+    /// The nodes of the reshapes.
+    fn reshapes(&self) -> impl Iterator<Item = NodeId> {
+        self.views[1..].iter().map(|view| view.node)
+    }
+}
+
+/// The tensor behind reshapes.
+fn source(graph: &Graph, mut tensor: Output) -> Output {
+    while let ("Reshape", &[from, _]) =
+        (graph.node(tensor.node).op(), graph.node(tensor.node).inputs())
+    {
+        tensor = from;
+    }
+    tensor
+}
+
+/// The nodes that one node can replace.
+struct Fusion {
+    loss: NodeId,
+    /// The products that make the logits and the gradient.
+    products: [NodeId; 2],
+    logits: MatrixProduct,
+    gradient: MatrixProduct,
+    argument: Option<Argument>,
+    /// Reshapes of the logits and of their gradient.
+    reshapes: Vec<NodeId>,
+}
+
+/// An ArgMax of the logits.
+struct Argument {
+    node: NodeId,
+    values: Draft,
+    dtype: DType,
+    /// The extents of its result.
+    dims: Vec<Option<usize>>,
+}
+
+type Refused = (NodeId, Refusal);
+
+impl Fusion {
+    /// The nodes around a cross entropy; `None` if no product makes large logits and no other takes
+    /// their gradient.
+    ///
+    /// # Errors
+    /// The node that cannot be part of it, and why.
+    fn of(graph: &Graph, branches: &Branches, id: NodeId) -> Result<Option<Self>, Refused> {
+        let node = graph.node(id);
+        let [given, ..] = node.inputs() else { return Ok(None) };
+        let made = source(graph, *given);
+        let Some(logits) = MatrixProduct::of(graph, made.node) else { return Ok(None) };
+        let dlogits = Reshaped::of(graph, Output { node: id, port: 1 });
+        let &[reader] = &dlogits.readers[..] else { return Ok(None) };
+        let Some(gradient) = MatrixProduct::of(graph, reader) else { return Ok(None) };
+        let weights = logits.operands[1];
+        let takes = dlogits.views.contains(&gradient.operands[0]);
+        if !takes || gradient.operands[1] != weights || !is_large(graph, &logits) {
+            return Ok(None);
+        }
+        let members = |reason| (made.node, reason);
+        check(logits.is_plain(), Refusal::NoFunction).map_err(members)?;
+        let types = [node.dtype("T"), node.dtype("Tbackprop").or(node.dtype("T"))];
+        check(types == [Some(logits.dtype); 2], Refusal::Type(logits.dtype)).map_err(members)?;
+        let flags = [logits.transposed, gradient.transposed];
+        let fits = !flags[0][0] && !flags[1][0] && flags[0][1] != flags[1][1];
+        check(fits, Refusal::Operand).map_err(members)?;
+        let all = Reshaped::of(graph, made);
+        let mut argument = None;
+        for other in all.readers.iter().copied().filter(|other| *other != id) {
+            let found = Argument::of(graph, other, &all.views).map_err(|reason| (other, reason))?;
+            check(argument.is_none(), Refusal::ReadElsewhere).map_err(|reason| (other, reason))?;
+            argument = Some(found);
+        }
+        let reshapes = all.reshapes().chain(dlogits.reshapes()).collect();
+        let products = [made.node, reader];
+        let fusion = Self { loss: id, products, logits, gradient, argument, reshapes };
+        fusion.check(graph, branches).map(|()| Some(fusion))
+    }
+
+    fn members(&self) -> Vec<NodeId> {
+        let own = self.products.into_iter().chain(self.argument.as_ref().map(|a| a.node));
+        own.chain(self.reshapes.iter().copied()).chain([self.loss]).collect()
+    }
+
+    /// Checks that one node can take the place of the members.
+    fn check(&self, graph: &Graph, branches: &Branches) -> Result<(), Refused> {
+        let members = self.members();
+        for member in &members {
+            graph
+                .may_join(*member, self.loss)
+                .and(check(graph.is_alone(*member), Refusal::OtherConditions))
+                .and(branches.run_together(*member, self.loss))
+                .map_err(|reason| (*member, reason))?;
+        }
+        graph.is_one_node(&members).map_err(|reason| (self.products[1], reason))
+    }
+
+    fn replace(self, graph: &mut Graph) {
+        let node = graph.node(self.loss);
+        let Some(labels) = node.dtype("Tlabels") else { return };
+        let scales = node.attr("Tscale").and_then(Attr::dtypes).unwrap_or_default();
+        let own = [self.logits.operands[0], self.logits.operands[1], node.inputs()[1]];
+        let inputs = own.into_iter().chain(node.inputs().get(2).copied()).collect();
+        let arguments: Vec<DType> = self.argument.iter().map(|argument| argument.dtype).collect();
+        let mut attrs = vec![
+            ("T", self.logits.dtype.into()),
+            ("Tlabels", labels.into()),
+            ("Tscale", scales[..].into()),
+            ("T_argument", arguments[..].into()),
+            ("adj_y", self.logits.transposed[1].into()),
+        ];
+        let values = self.argument.as_ref().map(|argument| argument.values.attrs());
+        attrs.extend(values.unwrap_or_else(|| {
+            [("constants", Attr::from(&[0.0_f32; 0][..])), ("expression", String::new().into())]
+        }));
+        let loss = Output { node: self.loss, port: 0 };
+        let x = graph.info(self.logits.operands[0]).clone();
+        let rows = graph.info(loss).shape.clone();
+        let mut infos = vec![graph.info(loss).clone(), x.clone()];
+        infos.extend(
+            self.argument
+                .as_ref()
+                .map(|argument| TensorInfo { dtype: Some(argument.dtype), shape: rows }),
+        );
+        let name = "linear_cross_entropy";
+        let new = fused(graph, self.loss, name, LINEAR_CROSS_ENTROPY, inputs, attrs, infos);
+        // What stood behind the second product and the ArgMax stays, as nodes of their own.
+        let new = graph.add(new);
+        graph.stand_for(new, &self.members());
+        let made = |port| Output { node: new, port };
+        let gradient = Output { node: self.products[1], port: 0 };
+        graph.replace_readers(loss, made(0));
+        let behind = if self.gradient.is_plain() { made(1) } else { self.epilogue(graph, made(1)) };
+        graph.replace_readers(gradient, behind);
+        if let Some(argument) = &self.argument {
+            let name = format!("{}/rows", graph.node(argument.node).name());
+            let at = Output { node: argument.node, port: 0 };
+            if let Some(shaped) = reshape(graph, &name, made(2), &argument.dims) {
+                graph.replace_readers(at, shaped);
+            }
+        }
+        graph.remove_all(&self.members());
+    }
+
+    /// The epilogue of the second product as a node of its own.
+    fn epilogue(&self, graph: &mut Graph, gradient: Output) -> Output {
+        let product = self.products[1];
+        let info = graph.info(Output { node: product, port: 0 }).clone();
+        let inputs = std::iter::once(gradient).chain(self.gradient.extras.iter().copied());
+        let inputs: Vec<Output> = inputs.collect();
+        let types: Vec<DType> = inputs.iter().filter_map(|x| graph.info(*x).dtype).collect();
+        let attrs = vec![
+            ("T_in", Attr::from(&types[..])),
+            ("T_out", Attr::from(&[self.gradient.output][..])),
+            ("constants", self.gradient.constants[..].into()),
+            ("expression", self.gradient.expression.clone().into()),
+        ];
+        let new = fused(graph, product, "epilogue", elementwise::OP, inputs, attrs, vec![info]);
+        Output { node: graph.add(new), port: 0 }
+    }
+}
+
+/// Whether the logits take more than one part, as far as their extents are known.
+fn is_large(graph: &Graph, logits: &MatrixProduct) -> bool {
+    let classes = usize::from(!logits.transposed[1]);
+    let extents = |output: Output| graph.info(output).shape.clone().unwrap_or_default();
+    let (x, weights) = (extents(logits.operands[0]), extents(logits.operands[1]));
+    let (Some((Dim::Known(depth), rows)), &[a, b]) = (x.split_last(), &weights[..]) else {
+        return false;
+    };
+    let (Some(a), Some(b)) = (a.known(), b.known()) else { return false };
+    let [classes, k] = if classes == 0 { [a, b] } else { [b, a] };
+    let rows = rows.iter().try_fold(1_usize, |rows, extent| rows.checked_mul(extent.known()?));
+    let is_large = match rows {
+        Some(rows) => has_parts(rows, classes, logits.dtype),
+        None => classes >= FEWEST_CLASSES,
+    };
+    is_large && classes <= MOST_CLASSES && k == *depth && k > 0
+}
+
+impl Argument {
+    /// The ArgMax of the last dimension of one of the `views`.
+    fn of(graph: &Graph, id: NodeId, views: &[Output]) -> Result<Self, Refusal> {
+        let node = graph.node(id);
+        let &[x, dimension] = node.inputs() else { return Err(Refusal::ReadElsewhere) };
+        let values = match node.op() {
+            "ArgMax" => {
+                let mut values = Draft::default();
+                let dtype = node.dtype("T").ok_or(Refusal::NoType)?;
+                let value = values.input(dtype);
+                values.output(value);
+                values
+            }
+            arg::OP if node.attr("reduction").and_then(Attr::string) == Some("ArgMax") => {
+                Draft::of(node).ok_or(Refusal::Operand)?
+            }
+            _ => return Err(Refusal::ReadElsewhere),
+        };
+        let shape = graph.info(x).shape.clone().ok_or(Refusal::UnknownAxes)?;
+        let axis = graph.constant(dimension).and_then(|axis| axis.to_i64().ok());
+        let last = shape.len() as i64 - 1;
+        check(views.contains(&x), Refusal::ReadElsewhere)?;
+        check(axis.is_some_and(|axis| axis == [-1] || axis == [last]), Refusal::UnknownAxes)?;
+        let dtype = node.dtype("output_type").ok_or(Refusal::NoType)?;
+        let dims: Vec<Option<usize>> =
+            shape[..last as usize].iter().map(|extent| extent.known()).collect();
+        let known = dims.iter().filter(|extent| extent.is_some()).count();
+        check(known + 1 >= dims.len() && !dims.contains(&Some(0)), Refusal::ShapesMayDiffer)?;
+        Ok(Self { node: id, values, dtype, dims })
+    }
+}

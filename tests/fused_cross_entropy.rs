@@ -1,0 +1,211 @@
+//! The cross entropy of a product's logits, in parts of the classes and in one, against plain f64.
+
+#[path = "numeric/close.rs"]
+mod close;
+
+use close::tolerance;
+use tensorflow_wgpu::HostTensor;
+use tensorflow_wgpu::device::Profile;
+use tensorflow_wgpu::dtype::DType::{self, *};
+use tensorflow_wgpu::kernels::softmax::linear::has_parts;
+use tensorflow_wgpu::local::{Node, Session};
+
+/// Sessions on the adapter as it is, and under a GPU's profile.
+fn sessions() -> [Session; 2] {
+    let shared = Session::shared().expect("a Vulkan driver; on Debian install mesa-vulkan-drivers");
+    [shared, Session::under(Profile::NVIDIA).unwrap()]
+}
+
+/// Numbers in [-1, 1) as the type holds them.
+fn numbers(dtype: DType, dims: &[usize], seed: usize) -> HostTensor {
+    let n: usize = dims.iter().product();
+    let values: Vec<f64> = (0..n)
+        .map(|i| ((i * 7919 + seed * 104_729 + i / 13) % 2003) as f64 / 1001.5 - 1.0)
+        .collect();
+    HostTensor::floats(dtype, dims, &values)
+}
+
+/// A case: the operands of one node.
+struct Case {
+    dtype: DType,
+    x: HostTensor,
+    /// A row for each class, or a column.
+    weights: HostTensor,
+    by_rows: bool,
+    labels: Vec<i64>,
+    scale: Option<HostTensor>,
+}
+
+impl Case {
+    /// A case of random numbers. The label of the last row of several is no class.
+    fn new(dtype: DType, [rows, classes, depth]: [usize; 3], by_rows: bool) -> Self {
+        let weights = if by_rows { [classes, depth] } else { [depth, classes] };
+        let label = |r: usize| match r {
+            0 => classes as i64 - 1,
+            r if r + 1 == rows => classes as i64,
+            r => (r * 7919 % classes) as i64,
+        };
+        Self {
+            dtype,
+            x: numbers(dtype, &[rows, depth], 1),
+            weights: numbers(dtype, &weights, 2),
+            by_rows,
+            labels: (0..rows).map(label).collect(),
+            scale: None,
+        }
+    }
+
+    fn run(&self, session: &mut Session, argument: Option<DType>) -> Vec<HostTensor> {
+        let labels = HostTensor::i64(&[self.labels.len()], &self.labels);
+        let scale: &[DType] = if self.scale.is_some() { &[F32] } else { &[] };
+        let values = match argument {
+            Some(_) => format!("x: {}; c: 1; s0 = Mul<{0}>(x0, c0); return s0", self.dtype),
+            None => String::new(),
+        };
+        let node = Node::new("_WgpuFusedLinearCrossEntropy")
+            .attr("T", self.dtype)
+            .attr("Tlabels", I64)
+            .attr("Tscale", scale)
+            .attr("T_argument", argument.as_slice())
+            .attr("adj_y", self.by_rows)
+            .attr("expression", values.as_str())
+            .attr("constants", &[2.0_f32][..argument.iter().len()]);
+        let inputs = [self.x.clone(), self.weights.clone(), labels].into_iter();
+        let inputs: Vec<_> = inputs.chain(self.scale.clone()).map(Into::into).collect();
+        session.run(&node, &inputs).unwrap()
+    }
+
+    /// Compares all outputs with plain f64.
+    fn check(&self, session: &mut Session) {
+        let out = self.run(session, Some(I32));
+        let (depth, rows) = (self.x.dims[1], self.x.dims[0]);
+        let classes = self.weights.dims[usize::from(!self.by_rows)];
+        let what = format!("{} {rows} x {classes} x {depth}, {}", self.dtype, self.by_rows);
+        assert_eq!((&out[0].dims[..], &out[1].dims), (&[rows][..], &self.x.dims), "{what}");
+        let (x, weights) = (self.x.to_f64(), self.weights.to_f64());
+        let weight = |class: usize, k: usize| match self.by_rows {
+            true => weights[class * depth + k],
+            false => weights[k * classes + class],
+        };
+        let scale = self.scale.as_ref().map(|scale| scale.to_f64());
+        let (losses, gradients) = (out[0].to_f64(), out[1].to_f64());
+        let unit = tolerance(self.dtype);
+        for (r, x) in x.chunks(depth).enumerate() {
+            let logits: Vec<f64> =
+                (0..classes).map(|c| (0..depth).map(|k| x[k] * weight(c, k)).sum()).collect();
+            let logits = HostTensor::floats(self.dtype, &[classes], &logits).to_f64();
+            let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let at = out[2].values::<i32>()[r] as usize;
+            // Products round sums in another order.
+            assert!(largest - logits[at] <= 2.0 * unit * largest.abs(), "{what}: row {r}, {at}");
+            let shares: Vec<f64> = logits.iter().map(|l| (l - largest).exp()).collect();
+            let sum: f64 = shares.iter().sum();
+            let Some(label) = usize::try_from(self.labels[r]).ok().filter(|l| *l < classes) else {
+                assert!(losses[r].is_nan(), "{what}: row {r}");
+                assert!(gradients[r * depth..][..depth].iter().all(|g| g.is_nan()), "{what}");
+                continue;
+            };
+            let loss = sum.ln() + largest - logits[label];
+            let off = (losses[r] - loss).abs();
+            assert!(off <= 4.0 * unit * (loss.abs() + 1.0), "{what}: loss {loss}, {}", losses[r]);
+            let factor = scale.as_ref().map_or(1.0, |s| s[r % s.len()]);
+            let rest = 1.0 - shares[label] / sum;
+            for k in 0..depth {
+                let term = |c: usize| match c == label {
+                    true => -rest * weight(c, k),
+                    false => shares[c] / sum * weight(c, k),
+                };
+                let wanted: f64 = factor * (0..classes).map(term).sum::<f64>();
+                let size = factor.abs() * (0..classes).map(|c| term(c).abs()).sum::<f64>();
+                let got = gradients[r * depth + k];
+                let off = (got - wanted).abs();
+                let least = if self.dtype == F16 { 1e-7 } else { 1e-30 };
+                assert!(off <= 2.0 * unit * size + least, "{what}: row {r}, {got}, not {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn losses_and_gradients_of_a_product() {
+    for mut session in sessions() {
+        for dtype in session.supported([F32, F16, BF16]) {
+            for (k, extents) in
+                [[1, 1, 1], [2, 3, 1], [5, 10, 6], [3, 1000, 33], [9, 257, 8], [0, 5, 3]]
+                    .into_iter()
+                    .enumerate()
+            {
+                for by_rows in [true, false] {
+                    session.misalign = k % 2;
+                    let mut case = Case::new(dtype, extents, by_rows);
+                    let rows = extents[0];
+                    let of_rows: Vec<f64> = (0..rows).map(|r| 0.3 - 0.1 * r as f64).collect();
+                    case.scale = match k % 3 {
+                        0 => None,
+                        1 => Some(HostTensor::floats(F32, &[rows, 1], &of_rows)),
+                        _ => Some(HostTensor::f32(&[], &[0.3])),
+                    };
+                    case.check(&mut session);
+                }
+            }
+        }
+    }
+}
+
+/// The rows are few, so that the classes take several parts, the last one of an odd width.
+#[test]
+fn classes_in_several_parts() {
+    for mut session in sessions() {
+        for (dtype, extents) in
+            [(F32, [70, 40_001, 3]), (BF16, [130, 50_002, 2]), (F16, [600, 9_999, 2])]
+        {
+            assert!(has_parts(extents[0], extents[1], dtype), "{extents:?}");
+            for by_rows in [true, false] {
+                Case::new(dtype, extents, by_rows).check(&mut session);
+            }
+        }
+    }
+}
+
+/// A part of the weights and their result exceed the largest binding.
+#[test]
+fn weights_beyond_one_binding() {
+    let mut session = Session::binding(1 << 20).unwrap();
+    for by_rows in [true, false] {
+        Case::new(F32, [40, 70_000, 8], by_rows).check(&mut session);
+    }
+}
+
+/// Where the model is sure of the label, the gradient consists of small shares. Their sum is as
+/// exact as they are.
+#[test]
+fn gradients_of_sure_rows_keep_their_precision() {
+    for mut session in sessions() {
+        for dtype in session.supported([F32, F16, BF16]) {
+            let mut case = Case::new(dtype, [4, 3000, 4], true);
+            case.labels = vec![7, 2999, 0, 1500];
+            let mut weights = case.weights.to_f64();
+            let mut x = case.x.to_f64();
+            for (r, label) in case.labels.iter().enumerate() {
+                x[r * 4..][..4].fill(0.0);
+                x[r * 4 + r] = 4.0;
+                // Logits are 24 for the label, and up to 4 for others: shares of 1e-9.
+                weights[*label as usize * 4 + r] = 6.0;
+            }
+            for (class, weight) in weights.chunks_mut(4).enumerate() {
+                if let Some(r) = case.labels.iter().position(|l| *l as usize == class) {
+                    weight
+                        .iter_mut()
+                        .enumerate()
+                        .filter(|(k, _)| *k != r)
+                        .for_each(|(_, w)| *w = 0.0);
+                }
+            }
+            case.x = HostTensor::floats(dtype, &[4, 4], &x);
+            case.weights = HostTensor::floats(dtype, &[3000, 4], &weights);
+            // As loss scaling does, so that float16 holds the gradient.
+            case.scale = Some(HostTensor::f32(&[], &[65536.0]));
+            case.check(&mut session);
+        }
+    }
+}

@@ -9,6 +9,8 @@ use crate::kernels::expression::{Call, Value};
 use crate::kernels::fused::elementwise::OP;
 use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::optimizer::meaning::is_view;
+use crate::optimizer::shape::Dim;
 
 /// A group of nodes that one node can replace.
 #[derive(Debug, Clone)]
@@ -32,7 +34,8 @@ pub struct Region {
 impl Region {
     /// Replaces the members by the fused node.
     pub fn emit(&self, graph: &mut Graph) -> Result<NodeId> {
-        let draft = self.draft(graph).ok_or_else(|| {
+        let (inputs, views) = self.without_views(graph);
+        let draft = self.draft(graph, &inputs, &views).ok_or_else(|| {
             Error::Internal(format!("no expression for the group of {:?}", self.outputs))
         })?;
         let root = self.outputs[self.outputs.len() - 1].node;
@@ -42,7 +45,7 @@ impl Region {
         ];
         attrs.extend(draft.attrs());
         let infos = self.outputs.iter().map(|o| graph.info(*o).clone()).collect();
-        let mut new = fused(graph, root, "wgpu_fused", OP, self.inputs.clone(), attrs, infos);
+        let mut new = fused(graph, root, "wgpu_fused", OP, inputs, attrs, infos);
         new.controls = (self.constants.iter())
             .flat_map(|(c, _)| graph.node(c.node).controls().to_vec())
             .collect();
@@ -68,12 +71,39 @@ impl Region {
         replaced
     }
 
-    /// The members' computation.
-    fn draft(&self, graph: &Graph) -> Option<Draft> {
+    /// The inputs, of which none has the elements of another one in the same places; and those that
+    /// were left out, each with the input that has its elements.
+    fn without_views(&self, graph: &Graph) -> (Vec<Output>, Vec<(Output, Output)>) {
+        let mut views = Vec::new();
+        for view in &self.inputs {
+            let mut tensor = *view;
+            while let Some(from) = in_same_places(graph, tensor) {
+                tensor = from;
+                if self.inputs.contains(&from) && views.iter().all(|(other, _)| *other != from) {
+                    views.push((from, *view));
+                }
+            }
+        }
+        let is_left = |input: &&Output| views.iter().all(|(other, _)| other != *input);
+        let inputs = self.inputs.iter().filter(is_left).copied().collect();
+        // A view of a view has the elements of both.
+        let last = |view: &Output| views.iter().find(|(other, _)| other == view).map(|(_, v)| *v);
+        let ends = views.iter().map(|(tensor, view)| {
+            (*tensor, std::iter::successors(Some(*view), last).last().unwrap_or(*view))
+        });
+        (inputs, ends.collect())
+    }
+
+    /// The members' computation of `inputs`. The first tensor of each pair of `views` has the
+    /// elements of the second one.
+    fn draft(&self, graph: &Graph, inputs: &[Output], views: &[(Output, Output)]) -> Option<Draft> {
         let mut draft = Draft::default();
         let mut values: FxHashMap<Output, Value> = FxHashMap::default();
-        for (input, dtype) in self.inputs.iter().zip(self.input_types(graph)) {
+        for (input, dtype) in inputs.iter().zip(self.input_types(graph, inputs)) {
             values.insert(*input, draft.input(dtype));
+        }
+        for (tensor, view) in views {
+            values.insert(*tensor, values[view]);
         }
         for (constant, value) in &self.constants {
             let number = draft.constant(*value);
@@ -97,7 +127,7 @@ impl Region {
     }
 
     /// The types of the inputs, as the members read them.
-    fn input_types(&self, graph: &Graph) -> Vec<DType> {
+    fn input_types(&self, graph: &Graph, inputs: &[Output]) -> Vec<DType> {
         let of = |input: &Output| {
             self.steps.iter().find_map(|(id, member)| {
                 let at =
@@ -105,6 +135,19 @@ impl Region {
                 Some(member.input_type(at))
             })
         };
-        self.inputs.iter().map(|i| of(i).expect("a step reads it")).collect()
+        inputs.iter().map(|i| of(i).expect("a step reads it")).collect()
     }
+}
+
+/// The tensor that `view` reshapes, if `view` only has more extents of 1 in front: then both
+/// broadcast to it alike.
+fn in_same_places(graph: &Graph, view: Output) -> Option<Output> {
+    let node = graph.node(view.node);
+    let from = *node.inputs().first().filter(|_| is_view(node))?;
+    let [of_view, of_tensor] = [view, from].map(|output| graph.info(output).shape.as_ref());
+    let (of_view, of_tensor) = (of_view?, of_tensor?);
+    let more = of_view.len().checked_sub(of_tensor.len())?;
+    let (ones, rest) = of_view.split_at(more);
+    let is_same = rest.iter().zip(of_tensor).all(|(a, b)| a.same(*b));
+    (ones.iter().all(|extent| *extent == Dim::Known(1)) && is_same).then_some(from)
 }

@@ -34,6 +34,25 @@ struct Case {
     by_rows: bool,
     labels: Vec<i64>,
     scale: Option<HostTensor>,
+    codes: Option<Codes>,
+}
+
+/// Quantized weights, with a row of codes for each class.
+struct Codes {
+    decoder: &'static str,
+    packing: &'static str,
+    extent: usize,
+    codes: HostTensor,
+    parameters: Vec<HostTensor>,
+}
+
+/// How weights are quantized.
+#[derive(Debug, Clone, Copy)]
+enum Quantization {
+    /// Bytes with a scale for each class.
+    Int8,
+    /// Two codes in a byte, with a zero point and a scale for each group of four in a row.
+    Int4,
 }
 
 impl Case {
@@ -52,7 +71,71 @@ impl Case {
             by_rows,
             labels: (0..rows).map(label).collect(),
             scale: None,
+            codes: None,
         }
+    }
+
+    /// The same with quantized weights.
+    fn quantized(dtype: DType, extents: [usize; 3], how: Quantization) -> Self {
+        let [_, classes, depth] = extents;
+        let mut case = Self::new(dtype, extents, true);
+        let code = |c: usize, k: usize| match how {
+            Quantization::Int8 => ((c * 7919 + k * 31) % 255) as i32 - 127,
+            Quantization::Int4 => ((c * 7919 + k * 31) % 16) as i32 - 8,
+        };
+        let groups = depth.div_ceil(4);
+        let group = |c: usize, k: usize| c * groups + k / 4;
+        let points: Vec<i32> = (0..classes * groups).map(|i| i as i32 % 3 - 1).collect();
+        let step = |i: usize| (1 + i % 3) as f64 / 64.0;
+        let scale = |c: usize| (1 + c % 5) as f64 / 1024.0;
+        let values = (0..classes * depth).map(|i| {
+            let (c, k) = (i / depth, i % depth);
+            match how {
+                Quantization::Int8 => f64::from(code(c, k)) * scale(c),
+                Quantization::Int4 => {
+                    f64::from(code(c, k) - points[group(c, k)]) * step(group(c, k))
+                }
+            }
+        });
+        case.weights = HostTensor::floats(F32, &[classes, depth], &values.collect::<Vec<_>>());
+        case.codes = Some(match how {
+            Quantization::Int8 => {
+                let codes: Vec<i8> =
+                    (0..classes * depth).map(|i| code(i / depth, i % depth) as i8).collect();
+                let scales: Vec<f64> = (0..classes).map(scale).collect();
+                Codes {
+                    decoder: "* r",
+                    packing: "bytes",
+                    extent: 0,
+                    codes: HostTensor::of(I8, &[classes, depth], &codes),
+                    parameters: vec![HostTensor::floats(dtype, &[classes], &scales)],
+                }
+            }
+            Quantization::Int4 => {
+                let bytes = depth.div_ceil(2);
+                let byte = |i: usize| {
+                    let (c, k) = (i / bytes, i % bytes * 2);
+                    let high = if k + 1 < depth { code(c, k + 1) } else { 0 };
+                    ((code(c, k) & 15) | (high & 15) << 4) as u8 as i8
+                };
+                let codes: Vec<i8> = (0..classes * bytes).map(byte).collect();
+                let points: Vec<i8> = points.iter().map(|p| *p as i8).collect();
+                let steps: Vec<f64> = (0..classes * groups).map(step).collect();
+                let of_column: Vec<f32> = (0..depth).map(|k| (k / 4) as f32).collect();
+                Codes {
+                    decoder: "- rg, * rg",
+                    packing: "columns",
+                    extent: depth,
+                    codes: HostTensor::of(I8, &[classes, bytes], &codes),
+                    parameters: vec![
+                        HostTensor::of(I8, &[classes, groups], &points),
+                        HostTensor::floats(dtype, &[classes, groups], &steps),
+                        HostTensor::f32(&[depth], &of_column),
+                    ],
+                }
+            }
+        });
+        case
     }
 
     fn run(&self, session: &mut Session, argument: Option<DType>) -> Vec<HostTensor> {
@@ -62,15 +145,25 @@ impl Case {
             Some(_) => format!("x: {}; c: 1; s0 = Mul<{0}>(x0, c0); return s0", self.dtype),
             None => String::new(),
         };
+        let codes = self.codes.as_ref();
+        let parameters: Vec<DType> =
+            codes.iter().flat_map(|codes| codes.parameters.iter().map(|p| p.dtype)).collect();
         let node = Node::new("_WgpuFusedLinearCrossEntropy")
             .attr("T", self.dtype)
+            .attr("T_weights", self.codes.as_ref().map_or(self.dtype, |codes| codes.codes.dtype))
+            .attr("T_parameters", parameters.as_slice())
+            .attr("decoder", self.codes.as_ref().map_or("", |codes| codes.decoder))
+            .attr("packing", self.codes.as_ref().map_or("bytes", |codes| codes.packing))
+            .attr("extent", self.codes.as_ref().map_or(0, |codes| codes.extent as i64))
             .attr("Tlabels", I64)
             .attr("Tscale", scale)
             .attr("T_argument", argument.as_slice())
             .attr("adj_y", self.by_rows)
             .attr("expression", values.as_str())
             .attr("constants", &[2.0_f32][..argument.iter().len()]);
-        let inputs = [self.x.clone(), self.weights.clone(), labels].into_iter();
+        let weights = codes.map_or(&self.weights, |codes| &codes.codes).clone();
+        let more = codes.map_or(&[][..], |codes| &codes.parameters).iter().cloned();
+        let inputs = [self.x.clone(), weights, labels].into_iter().chain(more);
         let inputs: Vec<_> = inputs.chain(self.scale.clone()).map(Into::into).collect();
         session.run(&node, &inputs).unwrap()
     }
@@ -90,7 +183,9 @@ impl Case {
         let scale = self.scale.as_ref().map(|scale| scale.to_f64());
         let (losses, gradients) = (out[0].to_f64(), out[1].to_f64());
         let unit = tolerance(self.dtype);
-        for (r, x) in x.chunks(depth).enumerate() {
+        // Of many rows, the first and the last ones, and every 31st of the others.
+        let is_checked = |r: &usize| *r < 4 || r + 4 > rows || r % 31 == 0;
+        for (r, x) in x.chunks(depth).enumerate().filter(|(r, _)| is_checked(r)) {
             let logits: Vec<f64> =
                 (0..classes).map(|c| (0..depth).map(|k| x[k] * weight(c, k)).sum()).collect();
             let logits = HostTensor::floats(self.dtype, &[classes], &logits).to_f64();
@@ -162,6 +257,23 @@ fn classes_in_several_parts() {
             assert!(has_parts(extents[0], extents[1], dtype), "{extents:?}");
             for by_rows in [true, false] {
                 Case::new(dtype, extents, by_rows).check(&mut session);
+            }
+        }
+    }
+}
+
+#[test]
+fn quantized_weights() {
+    for mut session in sessions() {
+        for (k, dtype) in [F32, F16, BF16].into_iter().enumerate() {
+            for how in [Quantization::Int8, Quantization::Int4] {
+                for extents in [[1, 1, 4], [5, 10, 6], [70, 300, 33], [129, 257, 8]] {
+                    session.misalign = k % 2;
+                    Case::quantized(dtype, extents, how).check(&mut session);
+                }
+                let many = [700, 9_000, 2];
+                assert!(has_parts(many[0], many[1], dtype));
+                Case::quantized(dtype, many, how).check(&mut session);
             }
         }
     }

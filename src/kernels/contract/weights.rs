@@ -156,6 +156,13 @@ impl Decoder {
         self.steps.iter().find_map(|(_, extents)| extents.grouped())
     }
 
+    /// Whether rows of codes and of parameters can be taken out of codes that are packed like this:
+    /// see [`QuantizedWeights::gathered`].
+    pub fn has_rows(&self, packing: CodePacking) -> bool {
+        let is_apart = |(_, extents): &(char, Extents)| *extents != Extents::GroupRow;
+        packing != CodePacking::Rows && self.grouped() != Some(0) && self.steps.iter().all(is_apart)
+    }
+
     /// The number of parameters, with the index of the groups.
     pub fn parameters(&self) -> usize {
         self.steps.len() + usize::from(self.grouped().is_some())
@@ -307,7 +314,7 @@ impl QuantizedWeights {
     }
 
     /// The codes of a part that begins at a step and a column of the contraction, and its weights.
-    pub(super) fn part(
+    pub fn part(
         &self,
         codes: &Tensor,
         [step, column]: [usize; 2],
@@ -327,6 +334,36 @@ impl QuantizedWeights {
         let (at, end) = (skipped - self.skipped, of(first[0] + rows) - self.skipped);
         let bytes = part(codes, at * self.row(), (end - at) * self.row());
         (bytes, Self { first, skipped, ..self.clone() })
+    }
+
+    /// The same for a matrix of some of the rows: `gather` makes a tensor of those rows of a matrix
+    /// with as many rows as the codes. Gives the codes, and the weights with rows as the contracted
+    /// index.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for two rows in one byte, for groups of rows and for heads; those of
+    /// `gather`.
+    pub fn gathered(
+        &self,
+        codes: &Tensor,
+        mut gather: impl FnMut(&Tensor) -> Result<Tensor>,
+    ) -> Result<(Tensor, Self)> {
+        let fits = self.decoder.has_rows(self.packing) && self.head.is_none();
+        require!(fits, "rows of weights of {:?}", self.decoder.text);
+        let rows = self.extents[0];
+        let own = gather(&codes.reshaped(&[rows, self.row()]))?;
+        let steps = self.decoder.steps.iter().map(|(_, extents)| Some(*extents));
+        let mut parameters = Vec::new();
+        for (parameter, extents) in self.parameters.iter().zip(steps.chain([None])) {
+            parameters.push(match extents {
+                Some(Extents::Row) => gather(&parameter.reshaped(&[rows, 1]))?,
+                Some(Extents::RowGroup) => gather(&parameter.reshaped(&[rows, self.groups]))?,
+                _ => parameter.clone(),
+            });
+        }
+        let properties = (self.packing, &self.decoder, self.extents[1]);
+        let weights = Self::new(properties, &own.dims, &parameters, (self.dtype, false))?;
+        Ok((own, weights))
     }
 
     /// Whether four codes of a row are loaded at once, from `columns` columns of them.

@@ -25,11 +25,12 @@
 //! The method with the logits in parts is that of Wijmans and others, "Cut Your Losses in
 //! Large-Vocabulary Language Models" (2024), which computes all logits twice.
 
+mod classes;
+
 use super::{RowProgramBuilder, Values, check_sparse};
 use crate::dtype::DType::{self, *};
 use crate::dtype::types;
 use crate::error::Result;
-use crate::kernels::contract::Contraction;
 use crate::kernels::contract::epilogue::Epilogue;
 use crate::kernels::definition::{OpDefinition, PartialShape, ShapeInputs};
 use crate::kernels::expression::{Call, Expression, Value};
@@ -37,36 +38,44 @@ use crate::kernels::fused::cost;
 use crate::kernels::fused::elementwise::ElementwiseProgram;
 use crate::kernels::fused::rowwise::RowKernel;
 use crate::kernels::fused::rowwise::program::Output;
-use crate::kernels::gather::index::Indices;
-use crate::kernels::gather::rows::Gather;
-use crate::kernels::movement::rearrange::permuted;
-use crate::kernels::movement::walk::copy_strided;
 use crate::kernels::op::{Attrs, Kernel, OpContext};
 use crate::kernels::registry::Registry;
-use crate::kernels::windows::{Scratch, part, ranges};
-use crate::layout::dense_strides;
+use crate::kernels::windows::{Scratch, ranges};
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Tensor, shape_text};
+use classes::Layout;
 
 /// The name of the op.
 pub const LINEAR_CROSS_ENTROPY: &str = "_WgpuFusedLinearCrossEntropy";
 
 /// The op. The last dimension of `x` is contracted, all others are rows. The weights have a row for
-/// each class if `adj_y` is true, else a column. `argument` is the column of each row's largest
-/// value of `expression`, which has a logit as its only input.
+/// each class if `adj_y` is true, else a column. They may be quantized, with a row for each class
+/// ([`crate::kernels::contract::weights`]). `argument` is the column of each row's largest value of
+/// `expression`, which has a logit as its only input.
 pub const DEFINITION: OpDefinition = OpDefinition {
     name: LINEAR_CROSS_ENTROPY,
-    inputs: &["x: T", "weights: T", "labels: Tlabels", "scale: Tscale"],
+    inputs: &[
+        "x: T",
+        "weights: T_weights",
+        "labels: Tlabels",
+        "parameter: T_parameters",
+        "scale: Tscale",
+    ],
     outputs: &["loss: float", "backprop: T", "argument: T_argument"],
     attrs: &[
         "T: {float, half, bfloat16}",
+        "T_weights: {float, half, bfloat16, int8, uint8}",
         "Tlabels: {int32, int64}",
+        "T_parameters: list(type) >= 0",
         "Tscale: list(type) >= 0",
         "T_argument: list(type) >= 0",
         "adj_y: bool = false",
         "expression: string",
         "constants: list(float)",
+        "decoder: string = ''",
+        "packing: {'bytes', 'rows', 'columns'} = 'bytes'",
+        "extent: int = 0",
     ],
     stateful: false,
     shape,
@@ -103,7 +112,7 @@ const fn width(rows: usize, classes: usize, dtype: DType) -> usize {
 }
 
 /// The factor of stored shares: shares of float16 below 6e-8 would be zero.
-const fn range(dtype: DType) -> f32 {
+const fn stored_factor(dtype: DType) -> f32 {
     if matches!(dtype, F16) { 8192.0 } else { 1.0 }
 }
 
@@ -117,10 +126,15 @@ pub(super) fn register(r: &mut Registry) {
 
 /// Shaders of the op's own programs.
 pub(super) fn shaders() -> Vec<Shader> {
-    let kernels = types::FLOATS_BUT_F64.iter().map(|dtype| {
+    let kernel = |dtype: DType, layout: Result<Layout>| {
         let values = format!("x: {dtype}; c: 0; return x0").parse()?;
-        let argument = Argument::new(*dtype, values, Vec::new(), I64)?;
-        LinearCrossEntropy::new(*dtype, I64, [true; 2], Some(argument))
+        let argument = Argument::new(dtype, values, Vec::new(), I64)?;
+        LinearCrossEntropy::new(dtype, I64, layout?, true, Some(argument))
+    };
+    let types = types::FLOATS_BUT_F64.iter();
+    let kernels = types.flat_map(|dtype| {
+        let layouts = [Ok(Layout::dense(*dtype, true)), Layout::sample(*dtype)];
+        layouts.map(|layout| kernel(*dtype, layout))
     });
     let kernels = kernels.map(|kernel| kernel.expect("the programs of this file are valid"));
     kernels.flat_map(|kernel| kernel.shaders()).collect()
@@ -129,9 +143,8 @@ pub(super) fn shaders() -> Vec<Shader> {
 /// The kernel.
 struct LinearCrossEntropy {
     dtype: DType,
+    layout: Layout,
     is_scaled: bool,
-    /// Whether the weights have a row for each class.
-    by_rows: bool,
     /// M, S, and the two values of the argument before the first part.
     start: ElementwiseProgram,
     /// The shares of a part, with M and S behind it.
@@ -169,13 +182,14 @@ impl LinearCrossEntropy {
             }
             None => None,
         };
-        Self::new(dtype, labels, [!scales.is_empty(), attrs.bool("adj_y")?], argument)
+        Self::new(dtype, labels, Layout::read(attrs)?, !scales.is_empty(), argument)
     }
 
     fn new(
         dtype: DType,
         labels: DType,
-        [is_scaled, by_rows]: [bool; 2],
+        layout: Layout,
+        is_scaled: bool,
         argument: Option<Argument>,
     ) -> Result<Self> {
         let added = "x: float32, float32, float32, float32; c: 0; s0 = Sub<float32>(x2, x3); s1 = \
@@ -184,12 +198,12 @@ impl LinearCrossEntropy {
         Ok(Self {
             dtype,
             is_scaled,
-            by_rows,
             start: start(labels)?,
             shares: shares(dtype, labels)?,
             added: Epilogue::new(added.parse()?, Vec::new())?,
-            loss: loss(dtype, is_scaled)?,
-            gradient: gradient(dtype)?,
+            loss: loss(dtype, layout.own(), is_scaled)?,
+            gradient: gradient(dtype, layout.own())?,
+            layout,
             argument,
         })
     }
@@ -197,6 +211,7 @@ impl LinearCrossEntropy {
     fn shaders(&self) -> Vec<Shader> {
         let mut all = self.start.shaders();
         all.extend(self.gradient.shaders());
+        all.extend(self.layout.shaders());
         all.extend([&self.shares, &self.loss].into_iter().flat_map(RowKernel::shaders));
         if let Some(argument) = &self.argument {
             all.extend(argument.largest.shaders());
@@ -205,74 +220,27 @@ impl LinearCrossEntropy {
         all
     }
 
-    /// Rows and columns of the logits, and the extent that is contracted.
-    fn check(&self, x: &Tensor, weights: &Tensor, labels: &Tensor) -> Result<[usize; 3]> {
-        let shapes = || format!("{} and {}", shape_text(&x.dims), shape_text(&weights.dims));
-        let (Some((depth, rows)), &[a, b]) = (x.dims.split_last(), &weights.dims[..]) else {
-            crate::invalid!("{LINEAR_CROSS_ENTROPY}: a product of {}", shapes());
-        };
-        let [k, classes] = if self.by_rows { [b, a] } else { [a, b] };
-        require!(*depth == k && k > 0, "Matrix size-incompatible: {}", shapes());
-        let rows = rows.iter().product();
+    /// The number of rows.
+    fn check(x: &Tensor, [classes, depth]: [usize; 2], labels: &Tensor) -> Result<usize> {
+        let fits = depth > 0 && x.rank() > 1 && x.dims.last() == Some(&depth);
+        let shape = shape_text(&x.dims);
+        require!(fits, "{LINEAR_CROSS_ENTROPY}: {shape} by {classes} classes of {depth} weights");
+        let rows = x.dims[..x.rank() - 1].iter().product();
         check_sparse(&Tensor::new(x.dtype, &[rows, classes], 0), labels)?;
         require!(classes <= MOST_CLASSES, "{LINEAR_CROSS_ENTROPY}: {classes} classes");
-        Ok([rows, classes, k])
-    }
-
-    /// The product of rows and the columns `first` to `first + count` of the weights, or the
-    /// product of their shares and the transpose of these columns.
-    fn product(
-        &self,
-        weights: &Tensor,
-        [first, count]: [usize; 2],
-        [a, c]: [&Tensor; 2],
-        is_gradient: bool,
-    ) -> Contraction {
-        let [rows, k] = [a.dims[0], a.dims[1]];
-        let n = c.dims[1];
-        if self.by_rows {
-            let depth = weights.dims[1];
-            let b = part(weights, first * depth, count * depth);
-            Contraction::product([rows, k, n], [a, &b, c]).transposed([false, !is_gradient])
-        } else {
-            let [depth, classes] = [weights.dims[0], weights.dims[1]];
-            let b = part(weights, first, (depth - 1) * classes + count);
-            Contraction::product([rows, k, n], [a, &b, c])
-                .strided([k, classes, n], [false, is_gradient])
-        }
-    }
-
-    /// The columns of the weights that are the rows' labels, as rows; zeros for labels that are no
-    /// columns.
-    fn own(
-        &self,
-        ctx: &mut dyn OpContext,
-        weights: &Tensor,
-        labels: &Tensor,
-        [rows, classes, depth]: [usize; 3],
-    ) -> Result<Tensor> {
-        let own = ctx.temp(self.dtype, &[rows, depth])?;
-        let indices = Indices::new(labels, &[classes])?;
-        if self.by_rows {
-            let gather = Gather { batch: 1, outer: 1, count: rows, inner: depth };
-            gather.enqueue(ctx.device(), weights, &indices, &own)?;
-            return Ok(own);
-        }
-        let columns = ctx.temp(self.dtype, &[depth, rows])?;
-        let gather = Gather { batch: 1, outer: depth, count: rows, inner: 1 };
-        gather.enqueue(ctx.device(), weights, &indices, &columns)?;
-        let walk = permuted(&columns.dims, &[1, 0]).operand(&dense_strides(&own.dims), 0);
-        copy_strided(ctx.device(), &walk, &columns, &own)?;
-        Ok(own)
+        Ok(rows)
     }
 }
 
 impl Kernel for LinearCrossEntropy {
     fn compute(&self, ctx: &mut dyn OpContext) -> Result<()> {
         let (x, weights, labels) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
-        let extents = self.check(&x, &weights, &labels)?;
-        let [rows, classes, depth] = extents;
-        let scale = if self.is_scaled { Some(ctx.input(3)?) } else { None };
+        let behind = 3 + self.layout.parameters();
+        let parameters = (3..behind).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
+        let scale = if self.is_scaled { Some(ctx.input(behind)?) } else { None };
+        let weights = self.layout.classes(weights, &parameters)?;
+        let [classes, depth] = weights.extents;
+        let rows = Self::check(&x, weights.extents, &labels)?;
         if let Some(scale) = &scale {
             let fits = scale.len() == 1 || scale.dims[..] == [rows, 1];
             let shape = shape_text(&scale.dims);
@@ -304,9 +272,8 @@ impl Kernel for LinearCrossEntropy {
         for (first, count) in ranges(classes, width) {
             let logits = Tensor::new(self.dtype, &[rows, count], logits.address);
             let profile = scratch.device().profile();
-            self.product(&weights, [first, count], [&x, &logits], false)
-                .plan(&profile, None)?
-                .enqueue(scratch.window())?;
+            let range = [first, count];
+            weights.logits(range, &x, &logits).enqueue(scratch.window())?;
             let [largest, sum, value, column] = &states;
             if let Some(argument) = &self.argument {
                 let inputs = [&logits, &value[0], &column[0]].map(Tensor::clone);
@@ -315,23 +282,23 @@ impl Kernel for LinearCrossEntropy {
             }
             let inputs = [&logits, &label, &largest[0], &sum[0]].map(Tensor::clone);
             let outputs = [&logits, &largest[1], &sum[1]].map(Tensor::clone);
-            let constants = [first as f32, range(self.dtype), 0.0, f32::MIN];
+            let constants = [first as f32, stored_factor(self.dtype), 0.0, f32::MIN];
             self.shares.enqueue_in(scratch.window(), &inputs, &outputs, &constants)?;
-            let product = self.product(&weights, [first, count], [&logits, &sums[1]], true);
             let more = [&sums[0], &largest[0], &largest[1]].map(Tensor::clone);
             let added = self.added.bind(&[rows, depth], 1, &more).filter(|_| first > 0);
+            let product = weights.sums(range, &logits, &sums[1]);
             product.plan(&profile, added)?.enqueue(scratch.window())?;
             states.iter_mut().for_each(|state| state.swap(0, 1));
             sums.swap(0, 1);
         }
         let ctx = scratch.window();
-        let own = self.own(ctx, &weights, &labels, extents)?;
+        let own = weights.own(ctx, &labels)?;
         let [[largest, factor], [sum, _], _, [at, _]] = &states;
         let mut inputs = [&x, &own, largest, sum].map(Tensor::clone).to_vec();
         inputs.extend(scale.map(|scale| scale.reshaped(&[scale.len(), 1])));
         self.loss.enqueue_in(ctx, &inputs, &[loss, factor.clone()], &[])?;
         let inputs = [&sums[0], &own, sum, factor].map(Tensor::clone);
-        let unit = 1.0 / range(self.dtype);
+        let unit = 1.0 / stored_factor(self.dtype);
         self.gradient.run(ctx.device(), &inputs, &[gradient], &[unit])?;
         match (&self.argument, column) {
             (Some(argument), Some(column)) => {
@@ -410,8 +377,8 @@ fn shares(dtype: DType, labels: DType) -> Result<RowKernel> {
 
 /// The loss of each row and the factor of its gradient, from its operand, its label's column of the
 /// weights, M and S.
-fn loss(dtype: DType, is_scaled: bool) -> Result<RowKernel> {
-    let mut inputs = vec![dtype, dtype, F32, F32];
+fn loss(dtype: DType, weights: DType, is_scaled: bool) -> Result<RowKernel> {
+    let mut inputs = vec![dtype, weights, F32, F32];
     inputs.extend(is_scaled.then_some(F32));
     let mut rows = RowProgramBuilder::new(&inputs, 0);
     let [weights, largest, sum, scale] = [1, 2, 3, 4].map(Value::Input);
@@ -452,9 +419,9 @@ fn loss(dtype: DType, is_scaled: bool) -> Result<RowKernel> {
 
 /// The gradient, from G, the labels' columns of the weights, S and the rows' factors. Its parameter
 /// is what the shares are to be multiplied by.
-fn gradient(dtype: DType) -> Result<ElementwiseProgram> {
+fn gradient(dtype: DType, weights: DType) -> Result<ElementwiseProgram> {
     let mut e = Expression::new();
-    let [others, weights, sum, factor] = [F32, dtype, F32, F32].map(|dtype| e.input(dtype));
+    let [others, weights, sum, factor] = [F32, weights, F32, F32].map(|dtype| e.input(dtype));
     let unit = e.constant();
     let others = e.call("Mul", F32, &[others, unit])?;
     let weights = e.cast(weights, F32)?;

@@ -11,6 +11,8 @@ use super::products::product::MatrixProduct;
 use super::reshape::reshape;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::kernels::contract::weights::Decoder;
+use crate::kernels::fused::quantized::QUANTIZED;
 use crate::kernels::fused::{arg, elementwise};
 use crate::kernels::softmax::CROSS_ENTROPY;
 use crate::kernels::softmax::linear::{LINEAR_CROSS_ENTROPY, MOST_CLASSES, has_parts};
@@ -89,13 +91,61 @@ fn source(graph: &Graph, mut tensor: Output) -> Output {
     tensor
 }
 
+/// A product with weights, which may be quantized.
+struct Product {
+    /// The product of the operand and the weights, or their codes.
+    matrix: MatrixProduct,
+    /// The tensors that decode the codes.
+    parameters: Vec<Output>,
+    /// The attributes that say how.
+    decoder: Vec<(&'static str, Attr)>,
+}
+
+impl Product {
+    fn of(graph: &Graph, id: NodeId) -> Option<Self> {
+        let node = graph.node(id);
+        if node.op() != QUANTIZED {
+            let matrix = MatrixProduct::of(graph, id)?;
+            return Some(Self { matrix, parameters: Vec::new(), decoder: Vec::new() });
+        }
+        graph.may_move(id).ok()?;
+        let text: Decoder = node.attr("decoder")?.string()?.parse().ok()?;
+        let [x, codes, others @ ..] = node.inputs() else { return None };
+        let (parameters, extras) = others.split_at_checked(text.parameters())?;
+        let attr = |name: &'static str| Some((name, node.attr(name)?.clone()));
+        let decoder = ["decoder", "packing", "extent"].map(attr);
+        let matrix = MatrixProduct {
+            dtype: node.dtype("T")?,
+            transposed: [false, node.attr("adj_y")?.bool()?],
+            operands: [*x, *codes],
+            expression: node.attr("expression")?.string()?.to_owned(),
+            constants: node.attr("constants")?.floats()?.to_vec(),
+            extras: extras.to_vec(),
+            output: node.dtype("T_out")?,
+        };
+        let parameters = parameters.to_vec();
+        // The kernel gathers rows of codes.
+        let has_rows = text.has_rows(node.attr("packing")?.string()?.parse().ok()?);
+        let fits = has_rows && node.attr("head").and_then(Attr::int).unwrap_or(0) == 0;
+        let decoder = decoder.into_iter().collect::<Option<_>>()?;
+        fits.then_some(Self { matrix, parameters, decoder })
+    }
+
+    /// Whether both have the same weights.
+    fn shares_weights(&self, other: &Self) -> bool {
+        self.matrix.operands[1] == other.matrix.operands[1]
+            && self.parameters == other.parameters
+            && self.decoder == other.decoder
+    }
+}
+
 /// The nodes that one node can replace.
 struct Fusion {
     loss: NodeId,
     /// The products that make the logits and the gradient.
     products: [NodeId; 2],
-    logits: MatrixProduct,
-    gradient: MatrixProduct,
+    logits: Product,
+    gradient: Product,
     argument: Option<Argument>,
     /// Reshapes of the logits and of their gradient.
     reshapes: Vec<NodeId>,
@@ -122,22 +172,24 @@ impl Fusion {
         let node = graph.node(id);
         let [given, ..] = node.inputs() else { return Ok(None) };
         let made = source(graph, *given);
-        let Some(logits) = MatrixProduct::of(graph, made.node) else { return Ok(None) };
+        let Some(logits) = Product::of(graph, made.node) else { return Ok(None) };
         let dlogits = Reshaped::of(graph, Output { node: id, port: 1 });
         let &[reader] = &dlogits.readers[..] else { return Ok(None) };
-        let Some(gradient) = MatrixProduct::of(graph, reader) else { return Ok(None) };
-        let weights = logits.operands[1];
-        let takes = dlogits.views.contains(&gradient.operands[0]);
-        if !takes || gradient.operands[1] != weights || !is_large(graph, &logits) {
+        let Some(gradient) = Product::of(graph, reader) else { return Ok(None) };
+        let [first, second] = [&logits.matrix, &gradient.matrix];
+        let takes = dlogits.views.contains(&second.operands[0]);
+        if !takes || !logits.shares_weights(&gradient) || !is_large(graph, &logits) {
             return Ok(None);
         }
-        let members = |reason| (made.node, reason);
-        check(logits.is_plain(), Refusal::NoFunction).map_err(members)?;
         let types = [node.dtype("T"), node.dtype("Tbackprop").or(node.dtype("T"))];
-        check(types == [Some(logits.dtype); 2], Refusal::Type(logits.dtype)).map_err(members)?;
-        let flags = [logits.transposed, gradient.transposed];
-        let fits = !flags[0][0] && !flags[1][0] && flags[0][1] != flags[1][1];
-        check(fits, Refusal::Operand).map_err(members)?;
+        let fits = !first.transposed[0]
+            && !second.transposed[0]
+            && first.transposed[1] != second.transposed[1]
+            && (first.transposed[1] || logits.decoder.is_empty());
+        check(first.is_plain(), Refusal::NoFunction)
+            .and(check(types == [Some(first.dtype); 2], Refusal::Type(first.dtype)))
+            .and(check(fits, Refusal::Operand))
+            .map_err(|reason| (made.node, reason))?;
         let all = Reshaped::of(graph, made);
         let mut argument = None;
         for other in all.readers.iter().copied().filter(|other| *other != id) {
@@ -173,22 +225,30 @@ impl Fusion {
         let node = graph.node(self.loss);
         let Some(labels) = node.dtype("Tlabels") else { return };
         let scales = node.attr("Tscale").and_then(Attr::dtypes).unwrap_or_default();
-        let own = [self.logits.operands[0], self.logits.operands[1], node.inputs()[1]];
-        let inputs = own.into_iter().chain(node.inputs().get(2).copied()).collect();
+        let Product { matrix, parameters, decoder } = &self.logits;
+        let Some(weights) = graph.info(matrix.operands[1]).dtype else { return };
+        let Some(types) = parameters.iter().map(|p| graph.info(*p).dtype).collect() else { return };
+        let types: Vec<DType> = types;
+        let own = [matrix.operands[0], matrix.operands[1], node.inputs()[1]].into_iter();
+        let more = parameters.iter().chain(node.inputs().get(2)).copied();
+        let inputs = own.chain(more).collect();
         let arguments: Vec<DType> = self.argument.iter().map(|argument| argument.dtype).collect();
         let mut attrs = vec![
-            ("T", self.logits.dtype.into()),
+            ("T", matrix.dtype.into()),
+            ("T_weights", weights.into()),
             ("Tlabels", labels.into()),
+            ("T_parameters", types[..].into()),
             ("Tscale", scales[..].into()),
             ("T_argument", arguments[..].into()),
-            ("adj_y", self.logits.transposed[1].into()),
+            ("adj_y", matrix.transposed[1].into()),
         ];
+        attrs.extend(decoder.iter().cloned());
         let values = self.argument.as_ref().map(|argument| argument.values.attrs());
         attrs.extend(values.unwrap_or_else(|| {
             [("constants", Attr::from(&[0.0_f32; 0][..])), ("expression", String::new().into())]
         }));
         let loss = Output { node: self.loss, port: 0 };
-        let x = graph.info(self.logits.operands[0]).clone();
+        let x = graph.info(matrix.operands[0]).clone();
         let rows = graph.info(loss).shape.clone();
         let mut infos = vec![graph.info(loss).clone(), x.clone()];
         infos.extend(
@@ -204,7 +264,8 @@ impl Fusion {
         let made = |port| Output { node: new, port };
         let gradient = Output { node: self.products[1], port: 0 };
         graph.replace_readers(loss, made(0));
-        let behind = if self.gradient.is_plain() { made(1) } else { self.epilogue(graph, made(1)) };
+        let behind =
+            if self.gradient.matrix.is_plain() { made(1) } else { self.epilogue(graph, made(1)) };
         graph.replace_readers(gradient, behind);
         if let Some(argument) = &self.argument {
             let name = format!("{}/rows", graph.node(argument.node).name());
@@ -220,14 +281,14 @@ impl Fusion {
     fn epilogue(&self, graph: &mut Graph, gradient: Output) -> Output {
         let product = self.products[1];
         let info = graph.info(Output { node: product, port: 0 }).clone();
-        let inputs = std::iter::once(gradient).chain(self.gradient.extras.iter().copied());
+        let inputs = std::iter::once(gradient).chain(self.gradient.matrix.extras.iter().copied());
         let inputs: Vec<Output> = inputs.collect();
         let types: Vec<DType> = inputs.iter().filter_map(|x| graph.info(*x).dtype).collect();
         let attrs = vec![
             ("T_in", Attr::from(&types[..])),
-            ("T_out", Attr::from(&[self.gradient.output][..])),
-            ("constants", self.gradient.constants[..].into()),
-            ("expression", self.gradient.expression.clone().into()),
+            ("T_out", Attr::from(&[self.gradient.matrix.output][..])),
+            ("constants", self.gradient.matrix.constants[..].into()),
+            ("expression", self.gradient.matrix.expression.clone().into()),
         ];
         let new = fused(graph, product, "epilogue", elementwise::OP, inputs, attrs, vec![info]);
         Output { node: graph.add(new), port: 0 }
@@ -235,21 +296,23 @@ impl Fusion {
 }
 
 /// Whether the logits take more than one part, as far as their extents are known.
-fn is_large(graph: &Graph, logits: &MatrixProduct) -> bool {
-    let classes = usize::from(!logits.transposed[1]);
+fn is_large(graph: &Graph, product: &Product) -> bool {
+    let logits = &product.matrix;
     let extents = |output: Output| graph.info(output).shape.clone().unwrap_or_default();
     let (x, weights) = (extents(logits.operands[0]), extents(logits.operands[1]));
     let (Some((Dim::Known(depth), rows)), &[a, b]) = (x.split_last(), &weights[..]) else {
         return false;
     };
     let (Some(a), Some(b)) = (a.known(), b.known()) else { return false };
-    let [classes, k] = if classes == 0 { [a, b] } else { [b, a] };
+    let [classes, k] = if logits.transposed[1] { [a, b] } else { [b, a] };
     let rows = rows.iter().try_fold(1_usize, |rows, extent| rows.checked_mul(extent.known()?));
     let is_large = match rows {
         Some(rows) => has_parts(rows, classes, logits.dtype),
         None => classes >= FEWEST_CLASSES,
     };
-    is_large && classes <= MOST_CLASSES && k == *depth && k > 0
+    // Codes may share bytes.
+    let fits = k == *depth || !product.decoder.is_empty();
+    is_large && classes <= MOST_CLASSES && fits && k > 0
 }
 
 impl Argument {

@@ -306,6 +306,20 @@ impl Expression {
         (selected, inputs.into_iter().map(|i| i as usize).collect())
     }
 
+    /// The values that `values` are computed from, and these, each behind its arguments. Those of
+    /// which `is_known` holds are there without what they are computed from.
+    pub fn behind(&self, values: &[Value], is_known: impl Fn(Value) -> bool) -> Vec<Value> {
+        let mut found = BTreeSet::new();
+        let mut left = values.to_vec();
+        while let Some(value) = left.pop() {
+            if let (true, Value::Step(at), false) = (found.insert(value), value, is_known(value)) {
+                left.extend(&self.steps[at as usize].args);
+            }
+        }
+        // Steps come behind inputs and parameters, in their order.
+        found.into_iter().collect()
+    }
+
     /// Types of the outputs; a parameter counts as float32.
     pub fn output_types(&self) -> Vec<DType> {
         self.each_output_type().collect()

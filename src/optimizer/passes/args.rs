@@ -3,8 +3,14 @@
 //! Keras's `argmax` converts its input to float32 and gives negative zeros a value of their own. So
 //! the accuracy of a language model would store the logits again, in twice their bytes. A fused
 //! reduction computes these values as it compares them.
+//!
+//! The node that makes the values may make others, too, such as the logits of quantized weights.
+//! Then it makes only those, and the reduction computes its values from them.
+
+use rustc_hash::FxHashMap;
 
 use crate::error::Result;
+use crate::kernels::expression::Value;
 use crate::kernels::fused::arg::{self, OP};
 use crate::kernels::fused::elementwise;
 use crate::optimizer::attr::Attr;
@@ -51,6 +57,8 @@ struct Fusion {
     /// The values, and the tensors that they are computed from.
     draft: Draft,
     tensors: Vec<Output>,
+    /// The port of the values, if the maker stays for its other outputs.
+    port: Option<u32>,
 }
 
 impl Fusion {
@@ -69,17 +77,70 @@ impl Fusion {
         graph.may_join(maker, reduction)?;
         graph.stays_inside(value, |reader| reader == reduction)?;
         branches.run_together(maker, reduction)?;
-        graph.is_one_node(&[maker, reduction])?;
-        let (draft, tensors) = Self::values(graph, maker)?;
+        let node = graph.node(maker);
+        let is_shared = node.op() == elementwise::OP && node.infos().len() > 1;
+        let (draft, tensors) = if is_shared {
+            Self::rest(graph, value)?
+        } else {
+            graph.is_one_node(&[maker, reduction])?;
+            Self::values(graph, maker)?
+        };
         let expression = &draft.expression;
         check(arg::fits(tensors.len(), expression.constants()), Refusal::TooManyTensors)?;
         check(!draft.gives_parameters(), Refusal::Operand)?;
         check(arg::compares(expression.output_type(0)), Refusal::Type(expression.output_type(0)))?;
         // Several tensors may broadcast.
         let shape = graph.info(value);
-        let are_whole = tensors.iter().all(|tensor| graph.info(*tensor).same_shape(shape));
-        check(tensors.len() == 1 || are_whole, Refusal::OtherShape)?;
-        Ok(Self { reduction, maker, draft, tensors })
+        let is_whole =
+            |tensor: &Output| tensor.node == maker || graph.info(*tensor).same_shape(shape);
+        let is_only = tensors.len() == 1 && !is_shared;
+        check(is_only || tensors.iter().all(is_whole), Refusal::OtherShape)?;
+        let port = is_shared.then_some(value.port);
+        Ok(Self { reduction, maker, draft, tensors, port })
+    }
+
+    /// The values of one output of a fused node, and the tensors that they are computed from: the
+    /// node's other outputs, and its inputs.
+    fn rest(graph: &Graph, value: Output) -> Result<(Draft, Vec<Output>), Refusal> {
+        let node = graph.node(value.node);
+        let all = Draft::of(node).ok_or(Refusal::Operand)?;
+        let Some(made) = all.expression.outputs().get(value.port as usize).copied() else {
+            return Err(Refusal::Operand);
+        };
+        let stored = |of: Value| {
+            let others = all.expression.outputs().iter().zip(0..);
+            let mut others = others.filter(|(_, port)| *port != value.port);
+            others.find(|(other, _)| **other == of).map(|(_, port)| port)
+        };
+        check(stored(made).is_none(), Refusal::ReadElsewhere)?;
+        let (mut draft, mut tensors) = (Draft::default(), Vec::new());
+        let mut known: FxHashMap<Value, Value> = FxHashMap::default();
+        for of in all.expression.behind(&[made], |of| stored(of).is_some()) {
+            let tensor = match (stored(of), of) {
+                (Some(port), _) => Some(Output { node: value.node, port }),
+                (None, Value::Input(at)) => node.inputs().get(at as usize).copied(),
+                _ => None,
+            };
+            let new = match (tensor, of) {
+                (Some(tensor), _) => {
+                    let dtype = all.expression.dtype(of).ok().flatten().ok_or(Refusal::NoType)?;
+                    tensors.push(tensor);
+                    Some(draft.input(dtype))
+                }
+                (None, Value::Constant(at)) => {
+                    all.constants.get(at as usize).map(|number| draft.constant(*number))
+                }
+                (None, Value::Step(at)) => {
+                    let step = &all.expression.steps()[at as usize];
+                    let args: Vec<Value> = step.args.iter().map(|arg| known[arg]).collect();
+                    draft.call(step.call, &args)
+                }
+                (None, Value::Input(_)) => None,
+            };
+            known.insert(of, new.ok_or(Refusal::Operand)?);
+        }
+        draft.output(known[&made]);
+        Ok((draft, tensors))
     }
 
     /// The value that a node computes, and the tensors that it reads.
@@ -117,6 +178,42 @@ impl Fusion {
         let infos = vec![graph.info(index).clone()];
         let inputs = [&self.tensors[..], &[dimension]].concat();
         let new = fused(graph, self.reduction, "fused_arg", OP, inputs, attrs, infos);
-        graph.replace_region(&[self.maker, self.reduction], new, &[(index, 0)]);
+        let Some(port) = self.port else {
+            graph.replace_region(&[self.maker, self.reduction], new, &[(index, 0)]);
+            return;
+        };
+        graph.replace_region(&[self.reduction], new, &[(index, 0)]);
+        drop_output(graph, self.maker, port);
     }
+}
+
+/// Makes a fused elementwise node without an output that nothing reads any more.
+fn drop_output(graph: &mut Graph, id: NodeId, port: u32) {
+    let node = graph.node(id);
+    let Some(Draft { expression, constants }) = Draft::of(node) else { return };
+    let left: Vec<u32> = (0..node.infos().len() as u32).filter(|other| *other != port).collect();
+    let values: Vec<Value> =
+        left.iter().filter_map(|at| expression.outputs().get(*at as usize).copied()).collect();
+    let (expression, inputs) = expression.select(&values);
+    let draft = Draft { expression, constants };
+    let inputs: Option<Vec<Output>> =
+        inputs.into_iter().map(|at| node.inputs().get(at).copied()).collect();
+    let Some(inputs) = inputs.filter(|_| values.len() == left.len()) else { return };
+    // An input may be there for its shape alone.
+    let whole = graph.info(Output { node: id, port });
+    let keeps_shape = inputs.iter().any(|input| graph.info(*input).same_shape(whole));
+    if !keeps_shape && inputs.len() < node.inputs().len() {
+        return;
+    }
+    let infos = left.iter().map(|at| node.infos()[*at as usize].clone()).collect();
+    let mut attrs = vec![
+        ("T_in", Attr::from(draft.expression.inputs())),
+        ("T_out", draft.expression.output_types()[..].into()),
+    ];
+    attrs.extend(draft.attrs());
+    let new = fused(graph, id, "rest", elementwise::OP, inputs, attrs, infos);
+    let of = |port| Output { node: id, port };
+    let outputs: Vec<(Output, u32)> =
+        left.iter().zip(0..).map(|(at, new)| (of(*at), new)).collect();
+    graph.replace_region(&[id], new, &outputs);
 }

@@ -7,17 +7,26 @@
 //!
 //! A value is recomputed if it has only elementwise readers, of which some run with it and others
 //! later, after a product or a reduction; and if it follows by a few functions from one stored
-//! tensor that is not the result of a reduction: row-wise fusion keeps the values it needs.
+//! tensor that is not the result of a reduction: row-wise fusion keeps the values it needs. A value
+//! that follows from two vectors, such as the products of the scales of rows and of columns, is
+//! recomputed from them: they have fewer elements than the value.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
 use crate::optimizer::graph::{Graph, NewNode, NodeId, Output};
 use crate::optimizer::meaning::{Engine, KnownShapes, Meaning, SameShapes, Scalar, scalar};
+use crate::optimizer::shape::Dim;
 
 /// The largest number of recomputed nodes for one value, and their weight ([`Scalar::again`]).
 const MAX_NODES: usize = 24;
 const MAX_WEIGHT: u32 = 256;
+/// The largest number of tensors whose product, or the like, is recomputed, and its weight.
+const MAX_FACTORS: usize = 2;
+const MAX_OUTER_WEIGHT: u32 = 32;
+/// The fewest elements of a value for each one of a tensor that is broadcast to it. An unknown
+/// extent, such as a batch, counts as many: it costs little if it is not.
+const MANY: usize = 16;
 /// The largest number of a value's readers that are considered.
 const MAX_USERS: usize = 32;
 
@@ -164,10 +173,14 @@ impl<'g> Values<'g> {
         if readers.later.is_empty() || !readers.are_elementwise {
             return None;
         }
-        let mut found =
-            Search { nodes: Vec::new(), seen: FxHashSet::default(), weight: 0, leaf: None };
+        let mut found = Search::default();
         self.collect(id, Output { node: id, port: 0 }, &mut found)?;
-        found.leaf?;
+        let is_light = found.weight <= MAX_OUTER_WEIGHT;
+        match (found.leaf, found.factors.len()) {
+            (Some(_), 0) => {}
+            (None, 1..=MAX_FACTORS) if is_light => {}
+            _ => return None,
+        }
         Some(Wanted { nodes: found.nodes, readers: readers.later })
     }
 
@@ -185,6 +198,10 @@ impl<'g> Values<'g> {
         for input in node.inputs() {
             if input.port == 0 && !self.is_stored(input.node) {
                 self.collect(input.node, of, found)?;
+            } else if self.is_factor(*input, of) {
+                if !found.factors.contains(input) {
+                    found.factors.push(*input);
+                }
             } else if self.graph.info(*input).len() != Some(1) && found.leaf != Some(*input) {
                 // A second tensor would have to be read as well.
                 let made = Meaning::of(self.graph.node(input.node));
@@ -197,6 +214,17 @@ impl<'g> Values<'g> {
         }
         found.nodes.push(id);
         Some(())
+    }
+
+    /// Whether a tensor is broadcast along a dimension in which `of` has many elements.
+    fn is_factor(&self, input: Output, of: Output) -> bool {
+        let (input, of) = (self.graph.info(input), self.graph.info(of));
+        let (Some(dims), Some(all)) = (&input.shape, &of.shape) else { return false };
+        let more = all.len().saturating_sub(dims.len());
+        let own = std::iter::repeat_n(&Dim::Known(1), more).chain(dims);
+        let is_many = |extent: &Dim| extent.known().is_none_or(|extent| extent >= MANY);
+        let is_wide = own.zip(all).any(|(own, all)| *own == Dim::Known(1) && is_many(all));
+        !input.is_single() && input.broadcasts_to(of) && is_wide
     }
 
     /// Whether a node's value is stored anyway.
@@ -235,10 +263,13 @@ struct Readers {
 }
 
 /// The nodes of a value that were found so far.
+#[derive(Default)]
 struct Search {
     nodes: Vec<NodeId>,
     seen: FxHashSet<NodeId>,
     weight: u32,
     /// The stored tensor from which the value follows.
     leaf: Option<Output>,
+    /// Smaller stored tensors from which it follows by broadcasting.
+    factors: Vec<Output>,
 }

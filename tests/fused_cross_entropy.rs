@@ -158,6 +158,7 @@ impl Case {
             .attr("Tlabels", I64)
             .attr("Tscale", scale)
             .attr("T_argument", argument.as_slice())
+            .attr("dims", &[1_i64, -1][..])
             .attr("adj_y", self.by_rows)
             .attr("expression", values.as_str())
             .attr("constants", &[2.0_f32][..argument.iter().len()]);

@@ -144,6 +144,59 @@ fn an_index_is_found_among_values_that_are_not_stored() {
     );
 }
 
+/// The values of an index are one output of several. The node keeps the others, and the index is
+/// found among values that are computed from them.
+#[test]
+fn an_index_reads_the_other_outputs_of_the_node_that_makes_its_values() {
+    let text = "preserve y, z
+         x = Placeholder -> bfloat16[?0, 100]
+         s = Placeholder -> bfloat16[100]
+         one = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
+         g = _WgpuFusedElementwise(x, s) {T_in: [bfloat16, bfloat16], T_out: [bfloat16, float32], \
+         constants: [2.0, 3.0], expression: \"x: bfloat16, bfloat16; c: 2; s0 = \
+         Mul<bfloat16>(x0, x1); s1 = Cast<bfloat16, float32>(s0); s2 = Mul<float32>(s1, c1); \
+         return s0, s2\"} -> bfloat16[?0, 100], float32[?0, 100]
+         i = ArgMax(g:1, one) {T: float32, output_type: int32} -> int32[?0]
+         y = Identity(i) {T: int32} -> int32[?0]
+         z = Identity(g) {T: bfloat16} -> bfloat16[?0, 100]";
+    check(
+        "args",
+        text,
+        &expect![[r#"
+        preserve y, z
+        x = Placeholder -> bfloat16[?0, 100]
+        s = Placeholder -> bfloat16[100]
+        one = Const {dtype: int32, value: tensor int32[] [1]} -> int32[]
+        y = Identity(i/fused_arg) {T: int32} -> int32[?0]
+        z = Identity(g/rest) {T: bfloat16} -> bfloat16[?0, 100]
+        i/fused_arg = _WgpuFusedArg(g/rest, one) {
+            T_in: [bfloat16],
+            constants: [3.0],
+            expression:
+                "x: bfloat16; "
+                "c: 1; "
+                "s0 = Cast<bfloat16, float32>(x0); "
+                "s1 = Mul<float32>(s0, c0); "
+                "return s1",
+            output_type: int32,
+            reduction: "ArgMax",
+        } -> int32[?0]
+        g/rest = _WgpuFusedElementwise(x, s) {
+            T_in: [bfloat16, bfloat16],
+            T_out: [bfloat16],
+            constants: [2.0, 3.0],
+            expression:
+                "x: bfloat16, bfloat16; "
+                "c: 2; "
+                "s0 = Mul<bfloat16>(x0, x1); "
+                "return s0",
+        } -> bfloat16[?0, 100]
+    "#]],
+    );
+    // The other output does not tell the shape.
+    refuse("args", &text.replace("return s0, s2", "return x1, s2").replace("(s1, c1)", "(s1, c1)"));
+}
+
 /// Another node reads the values, or they broadcast: an output of the fused node would be stored
 /// anyway, and a small tensor is read once.
 #[test]

@@ -16,6 +16,7 @@ mod folding;
 mod indices;
 mod invariants;
 mod late;
+mod linear_cross_entropy;
 mod lists;
 mod predicates;
 mod products;

@@ -127,3 +127,37 @@ fn a_gradient_that_waits_reads_what_is_computed_again() {
     );
     assert!(after.contains("s = Square(arg)"), "{after}");
 }
+
+/// The products of two vectors are recomputed from them, also where one is the result of a
+/// reduction; a product of a whole tensor and such a vector is stored.
+#[test]
+fn products_of_vectors_are_computed_again() {
+    let text = "preserve y, dx
+        x = Placeholder -> float32[?0, 512]
+        scale = Placeholder -> float32[512]
+        axis = Const {dtype: int32, value: tensor int32[1] [1]} @CPU:0 -> int32[1]
+        row = Max(x, axis) {T: float32, Tidx: int32, keep_dims: true} -> float32[?0, 1]
+        both = Mul(row, scale) {T: float32} -> float32[?0, 512]
+        z = RealDiv(x, both) {T: float32} -> float32[?0, 512]
+        y = Cumsum(z) -> float32[?0, 512]
+        g = Softmax(y) {T: float32} -> float32[?0, 512]
+        dx = RealDiv(g, both) {T: float32} -> float32[?0, 512]";
+    check(
+        "recompute",
+        text,
+        &expect![[r#"
+        preserve dx, y
+        x = Placeholder -> float32[?0, 512]
+        scale = Placeholder -> float32[512]
+        axis = Const {dtype: int32, value: tensor int32[1] [1]} @CPU:0 -> int32[1]
+        row = Max(x, axis) {T: float32, Tidx: int32, keep_dims: true} -> float32[?0, 1]
+        both = Mul(row, scale) {T: float32} -> float32[?0, 512]
+        z = RealDiv(x, both) {T: float32} -> float32[?0, 512]
+        y = Cumsum(z) -> float32[?0, 512]
+        g = Softmax(y) {T: float32} -> float32[?0, 512]
+        dx = RealDiv(g, both/again) {T: float32} -> float32[?0, 512]
+        both/again = Mul(row, scale) {T: float32} -> float32[?0, 512]
+    "#]],
+    );
+    refuse("recompute", &text.replace("Mul(row, scale)", "Mul(row, x)"));
+}

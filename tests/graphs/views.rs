@@ -147,15 +147,15 @@ fn a_view_of_both_kinds() {
             d = Const {dtype: int32, value: tensor int32[2] [1, 8]} -> int32[2]
             b = Reshape(v, d) {T: float32, Tshape: int32} -> float32[1, 8]
             out = Custom(e/wgpu_fused)
-            e/wgpu_fused = _WgpuFusedElementwise(b, v) {
-                T_in: [float32, float32],
+            e/wgpu_fused = _WgpuFusedElementwise(b) {
+                T_in: [float32],
                 T_out: [float32],
                 constants: [],
                 expression:
-                    "x: float32, float32; "
+                    "x: float32; "
                     "c: 0; "
-                    "s0 = Tanh<float32>(x1); "
-                    "s1 = Mul<float32>(x1, s0); "
+                    "s0 = Tanh<float32>(x0); "
+                    "s1 = Mul<float32>(x0, s0); "
                     "return s1",
             } -> float32[1, 8]
         "#]],

@@ -43,7 +43,7 @@ use crate::kernels::registry::Registry;
 use crate::kernels::windows::{Scratch, ranges};
 use crate::require;
 use crate::shader::Shader;
-use crate::tensor::{Tensor, shape_text};
+use crate::tensor::{Dims, Tensor, shape_text};
 use classes::Layout;
 
 /// The name of the op.
@@ -52,7 +52,8 @@ pub const LINEAR_CROSS_ENTROPY: &str = "_WgpuFusedLinearCrossEntropy";
 /// The op. The last dimension of `x` is contracted, all others are rows. The weights have a row for
 /// each class if `adj_y` is true, else a column. They may be quantized, with a row for each class
 /// ([`crate::kernels::contract::weights`]). `argument` is the column of each row's largest value of
-/// `expression`, which has a logit as its only input.
+/// `expression`, which has a logit as its only input. Its extents are `dims`, of which one may be -1
+/// for what is left.
 pub const DEFINITION: OpDefinition = OpDefinition {
     name: LINEAR_CROSS_ENTROPY,
     inputs: &[
@@ -70,6 +71,7 @@ pub const DEFINITION: OpDefinition = OpDefinition {
         "T_parameters: list(type) >= 0",
         "Tscale: list(type) >= 0",
         "T_argument: list(type) >= 0",
+        "dims: list(int) = []",
         "adj_y: bool = false",
         "expression: string",
         "constants: list(float)",
@@ -85,7 +87,7 @@ pub const DEFINITION: OpDefinition = OpDefinition {
 fn shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     let x = inputs.shapes.first().cloned().flatten();
     let labels = inputs.shapes.get(2).cloned().flatten();
-    Ok(vec![labels.clone(), x, labels])
+    Ok(vec![labels, x, None])
 }
 
 /// The most classes. Columns are counted in float32, which holds integers up to this number.
@@ -128,7 +130,7 @@ pub(super) fn register(r: &mut Registry) {
 pub(super) fn shaders() -> Vec<Shader> {
     let kernel = |dtype: DType, layout: Result<Layout>| {
         let values = format!("x: {dtype}; c: 0; return x0").parse()?;
-        let argument = Argument::new(dtype, values, Vec::new(), I64)?;
+        let argument = Argument::new(dtype, values, Vec::new(), I64, vec![-1])?;
         LinearCrossEntropy::new(dtype, I64, layout?, true, Some(argument))
     };
     let types = types::FLOATS_BUT_F64.iter();
@@ -160,6 +162,7 @@ struct LinearCrossEntropy {
 /// The column of the largest value of each row.
 struct Argument {
     dtype: DType,
+    dims: Vec<i64>,
     /// The largest value and its column behind a part.
     largest: RowKernel,
     /// The parameters of the values' expression.
@@ -178,7 +181,8 @@ impl LinearCrossEntropy {
         let argument = match arguments.first() {
             Some(to) => {
                 let values = attrs.string("expression")?.parse()?;
-                Some(Argument::new(dtype, values, attrs.floats("constants")?, *to)?)
+                let constants = attrs.floats("constants")?;
+                Some(Argument::new(dtype, values, constants, *to, attrs.ints("dims")?)?)
             }
             None => None,
         };
@@ -249,7 +253,7 @@ impl Kernel for LinearCrossEntropy {
         let loss = ctx.output(0, F32, &[rows])?;
         let gradient = ctx.output(1, self.dtype, &x.dims)?.reshaped(&[rows, depth]);
         let column = match &self.argument {
-            Some(argument) => Some(ctx.output(2, argument.dtype, &[rows])?),
+            Some(argument) => Some(ctx.output(2, argument.dtype, &argument.dims(rows)?)?),
             None => None,
         };
         if rows == 0 {
@@ -302,7 +306,7 @@ impl Kernel for LinearCrossEntropy {
         self.gradient.run(ctx.device(), &inputs, &[gradient], &[unit])?;
         match (&self.argument, column) {
             (Some(argument), Some(column)) => {
-                let at = at.reshaped(&[rows]);
+                let (at, column) = (at.reshaped(&[rows]), column.reshaped(&[rows]));
                 argument.column.run(ctx.device(), &[at], &[column], &[])
             }
             _ => Ok(()),
@@ -435,7 +439,13 @@ fn gradient(dtype: DType, weights: DType) -> Result<ElementwiseProgram> {
 
 impl Argument {
     /// The argument of the largest value of `values`, an expression of a logit of type `dtype`.
-    fn new(dtype: DType, values: Expression, constants: Vec<f32>, to: DType) -> Result<Self> {
+    fn new(
+        dtype: DType,
+        values: Expression,
+        constants: Vec<f32>,
+        to: DType,
+        dims: Vec<i64>,
+    ) -> Result<Self> {
         let op = LINEAR_CROSS_ENTROPY;
         require!(
             values.inputs() == [dtype]
@@ -479,7 +489,18 @@ impl Argument {
         let at = column.input(F32);
         let integer = column.cast(at, to)?;
         column.output(integer);
-        Ok(Self { dtype: to, largest, constants, column: ElementwiseProgram::new(column)? })
+        Ok(Self { dtype: to, dims, largest, constants, column: ElementwiseProgram::new(column)? })
+    }
+
+    /// The extents of the result.
+    fn dims(&self, rows: usize) -> Result<Dims> {
+        let known: i64 = self.dims.iter().filter(|extent| **extent >= 0).product();
+        let left = rows as i64 / known.max(1);
+        let dims = self.dims.iter().map(|extent| if *extent < 0 { left } else { *extent } as usize);
+        let dims: Dims = dims.collect();
+        let fits = dims.iter().product::<usize>() == rows;
+        require!(fits, "{LINEAR_CROSS_ENTROPY}: {rows} rows in {:?}", self.dims);
+        Ok(dims)
     }
 
     /// Enqueues the largest values and their columns behind a part that begins at column `first`.

@@ -57,8 +57,16 @@ struct Fusion {
     /// The values, and the tensors that they are computed from.
     draft: Draft,
     tensors: Vec<Output>,
-    /// The port of the values, if the maker stays for its other outputs.
-    port: Option<u32>,
+    /// The maker of the other outputs, if there are any.
+    rest: Option<Rest>,
+}
+
+/// A fused elementwise node without one of its outputs.
+struct Rest {
+    /// The ports that are left.
+    ports: Vec<u32>,
+    draft: Draft,
+    inputs: Vec<Output>,
 }
 
 impl Fusion {
@@ -80,11 +88,13 @@ impl Fusion {
         let node = graph.node(maker);
         let is_shared = node.op() == elementwise::OP && node.infos().len() > 1;
         let (draft, tensors) = if is_shared {
-            Self::rest(graph, value)?
+            Self::behind_others(graph, value)?
         } else {
             graph.is_one_node(&[maker, reduction])?;
             Self::values(graph, maker)?
         };
+        let rest =
+            if is_shared { Some(Rest::of(graph, value).ok_or(Refusal::OtherShape)?) } else { None };
         let expression = &draft.expression;
         check(arg::fits(tensors.len(), expression.constants()), Refusal::TooManyTensors)?;
         check(!draft.gives_parameters(), Refusal::Operand)?;
@@ -95,13 +105,12 @@ impl Fusion {
             |tensor: &Output| tensor.node == maker || graph.info(*tensor).same_shape(shape);
         let is_only = tensors.len() == 1 && !is_shared;
         check(is_only || tensors.iter().all(is_whole), Refusal::OtherShape)?;
-        let port = is_shared.then_some(value.port);
-        Ok(Self { reduction, maker, draft, tensors, port })
+        Ok(Self { reduction, maker, draft, tensors, rest })
     }
 
     /// The values of one output of a fused node, and the tensors that they are computed from: the
     /// node's other outputs, and its inputs.
-    fn rest(graph: &Graph, value: Output) -> Result<(Draft, Vec<Output>), Refusal> {
+    fn behind_others(graph: &Graph, value: Output) -> Result<(Draft, Vec<Output>), Refusal> {
         let node = graph.node(value.node);
         let all = Draft::of(node).ok_or(Refusal::Operand)?;
         let Some(made) = all.expression.outputs().get(value.port as usize).copied() else {
@@ -178,42 +187,46 @@ impl Fusion {
         let infos = vec![graph.info(index).clone()];
         let inputs = [&self.tensors[..], &[dimension]].concat();
         let new = fused(graph, self.reduction, "fused_arg", OP, inputs, attrs, infos);
-        let Some(port) = self.port else {
+        let Some(rest) = self.rest else {
             graph.replace_region(&[self.maker, self.reduction], new, &[(index, 0)]);
             return;
         };
         graph.replace_region(&[self.reduction], new, &[(index, 0)]);
-        drop_output(graph, self.maker, port);
+        rest.replace(graph, self.maker);
     }
 }
 
-/// Makes a fused elementwise node without an output that nothing reads any more.
-fn drop_output(graph: &mut Graph, id: NodeId, port: u32) {
-    let node = graph.node(id);
-    let Some(Draft { expression, constants }) = Draft::of(node) else { return };
-    let left: Vec<u32> = (0..node.infos().len() as u32).filter(|other| *other != port).collect();
-    let values: Vec<Value> =
-        left.iter().filter_map(|at| expression.outputs().get(*at as usize).copied()).collect();
-    let (expression, inputs) = expression.select(&values);
-    let draft = Draft { expression, constants };
-    let inputs: Option<Vec<Output>> =
-        inputs.into_iter().map(|at| node.inputs().get(at).copied()).collect();
-    let Some(inputs) = inputs.filter(|_| values.len() == left.len()) else { return };
-    // An input may be there for its shape alone.
-    let whole = graph.info(Output { node: id, port });
-    let keeps_shape = inputs.iter().any(|input| graph.info(*input).same_shape(whole));
-    if !keeps_shape && inputs.len() < node.inputs().len() {
-        return;
+impl Rest {
+    /// The node that makes `value`, without it. `None` if its shape would then be unknown.
+    fn of(graph: &Graph, value: Output) -> Option<Self> {
+        let node = graph.node(value.node);
+        let Draft { expression, constants } = Draft::of(node)?;
+        let ports = (0..node.infos().len() as u32).filter(|port| *port != value.port);
+        let ports: Vec<u32> = ports.collect();
+        let values = ports.iter().map(|port| expression.outputs().get(*port as usize).copied());
+        let (expression, inputs) = expression.select(&values.collect::<Option<Vec<_>>>()?);
+        let inputs = inputs.into_iter().map(|at| node.inputs().get(at).copied());
+        let inputs: Vec<Output> = inputs.collect::<Option<_>>()?;
+        // An input may be there for its shape alone.
+        let whole = graph.info(value);
+        let has_shape = inputs.iter().any(|input| graph.info(*input).same_shape(whole));
+        let draft = Draft { expression, constants };
+        (has_shape || inputs.len() == node.inputs().len()).then_some(Self { ports, draft, inputs })
     }
-    let infos = left.iter().map(|at| node.infos()[*at as usize].clone()).collect();
-    let mut attrs = vec![
-        ("T_in", Attr::from(draft.expression.inputs())),
-        ("T_out", draft.expression.output_types()[..].into()),
-    ];
-    attrs.extend(draft.attrs());
-    let new = fused(graph, id, "rest", elementwise::OP, inputs, attrs, infos);
-    let of = |port| Output { node: id, port };
-    let outputs: Vec<(Output, u32)> =
-        left.iter().zip(0..).map(|(at, new)| (of(*at), new)).collect();
-    graph.replace_region(&[id], new, &outputs);
+
+    fn replace(self, graph: &mut Graph, maker: NodeId) {
+        let Self { ports, draft, inputs } = self;
+        let node = graph.node(maker);
+        let infos = ports.iter().map(|port| node.infos()[*port as usize].clone()).collect();
+        let mut attrs = vec![
+            ("T_in", Attr::from(draft.expression.inputs())),
+            ("T_out", draft.expression.output_types()[..].into()),
+        ];
+        attrs.extend(draft.attrs());
+        let new = fused(graph, maker, "rest", elementwise::OP, inputs, attrs, infos);
+        let of = |port: &u32| Output { node: maker, port: *port };
+        let outputs: Vec<(Output, u32)> =
+            ports.iter().zip(0..).map(|(port, new)| (of(port), new)).collect();
+        graph.replace_region(&[maker], new, &outputs);
+    }
 }

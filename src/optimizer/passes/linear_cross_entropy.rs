@@ -8,7 +8,6 @@
 //! each. It leaves small logits alone, which take one part.
 
 use super::products::product::MatrixProduct;
-use super::reshape::reshape;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels::contract::weights::Decoder;
@@ -22,7 +21,7 @@ use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::legality::check;
 use crate::optimizer::refusal::Refusal;
-use crate::optimizer::shape::{Dim, TensorInfo};
+use crate::optimizer::shape::Dim;
 
 /// The fewest classes for which logits of unknown size are worth parts: with 128 rows, logits in
 /// 16 bits then take 8 MiB.
@@ -146,6 +145,8 @@ struct Fusion {
     products: [NodeId; 2],
     logits: Product,
     gradient: Product,
+    /// The epilogue of the second product, if it has one.
+    epilogue: Option<Draft>,
     argument: Option<Argument>,
     /// Reshapes of the logits and of their gradient.
     reshapes: Vec<NodeId>,
@@ -156,8 +157,8 @@ struct Argument {
     node: NodeId,
     values: Draft,
     dtype: DType,
-    /// The extents of its result.
-    dims: Vec<Option<usize>>,
+    /// The extents of its result, with -1 for an unknown one.
+    dims: Vec<i64>,
 }
 
 type Refused = (NodeId, Refusal);
@@ -190,6 +191,10 @@ impl Fusion {
             .and(check(types == [Some(first.dtype); 2], Refusal::Type(first.dtype)))
             .and(check(fits, Refusal::Operand))
             .map_err(|reason| (made.node, reason))?;
+        let epilogue = match second.is_plain() {
+            true => None,
+            false => Some(Draft::of(graph.node(reader)).ok_or((reader, Refusal::Operand))?),
+        };
         let all = Reshaped::of(graph, made);
         let mut argument = None;
         for other in all.readers.iter().copied().filter(|other| *other != id) {
@@ -199,7 +204,7 @@ impl Fusion {
         }
         let reshapes = all.reshapes().chain(dlogits.reshapes()).collect();
         let products = [made.node, reader];
-        let fusion = Self { loss: id, products, logits, gradient, argument, reshapes };
+        let fusion = Self { loss: id, products, logits, gradient, epilogue, argument, reshapes };
         fusion.check(graph, branches).map(|()| Some(fusion))
     }
 
@@ -232,6 +237,7 @@ impl Fusion {
         let own = [matrix.operands[0], matrix.operands[1], node.inputs()[1]].into_iter();
         let more = parameters.iter().chain(node.inputs().get(2)).copied();
         let inputs = own.chain(more).collect();
+        let dims = self.argument.as_ref().map_or(&[][..], |argument| &argument.dims);
         let arguments: Vec<DType> = self.argument.iter().map(|argument| argument.dtype).collect();
         let mut attrs = vec![
             ("T", matrix.dtype.into()),
@@ -240,6 +246,7 @@ impl Fusion {
             ("T_parameters", types[..].into()),
             ("Tscale", scales[..].into()),
             ("T_argument", arguments[..].into()),
+            ("dims", dims[..].into()),
             ("adj_y", matrix.transposed[1].into()),
         ];
         attrs.extend(decoder.iter().cloned());
@@ -248,50 +255,39 @@ impl Fusion {
             [("constants", Attr::from(&[0.0_f32; 0][..])), ("expression", String::new().into())]
         }));
         let loss = Output { node: self.loss, port: 0 };
-        let x = graph.info(matrix.operands[0]).clone();
-        let rows = graph.info(loss).shape.clone();
-        let mut infos = vec![graph.info(loss).clone(), x.clone()];
-        infos.extend(
-            self.argument
-                .as_ref()
-                .map(|argument| TensorInfo { dtype: Some(argument.dtype), shape: rows }),
-        );
+        let x = matrix.operands[0];
+        let at = self.argument.as_ref().map(|argument| Output { node: argument.node, port: 0 });
+        let infos = [loss, x].into_iter().chain(at).map(|output| graph.info(output).clone());
+        let infos = infos.collect();
         let name = "linear_cross_entropy";
         let new = fused(graph, self.loss, name, LINEAR_CROSS_ENTROPY, inputs, attrs, infos);
-        // What stood behind the second product and the ArgMax stays, as nodes of their own.
         let new = graph.add(new);
         graph.stand_for(new, &self.members());
         let made = |port| Output { node: new, port };
         let gradient = Output { node: self.products[1], port: 0 };
         graph.replace_readers(loss, made(0));
-        let behind =
-            if self.gradient.matrix.is_plain() { made(1) } else { self.epilogue(graph, made(1)) };
+        let behind = self.epilogue(graph, made(1));
         graph.replace_readers(gradient, behind);
-        if let Some(argument) = &self.argument {
-            let name = format!("{}/rows", graph.node(argument.node).name());
-            let at = Output { node: argument.node, port: 0 };
-            if let Some(shaped) = reshape(graph, &name, made(2), &argument.dims) {
-                graph.replace_readers(at, shaped);
-            }
-        }
+        at.into_iter().for_each(|at| graph.replace_readers(at, made(2)));
         graph.remove_all(&self.members());
     }
 
-    /// The epilogue of the second product as a node of its own.
+    /// The gradient behind the epilogue of the second product, a node of its own.
     fn epilogue(&self, graph: &mut Graph, gradient: Output) -> Output {
         let product = self.products[1];
+        let Some(draft) = &self.epilogue else { return gradient };
         let info = graph.info(Output { node: product, port: 0 }).clone();
-        let inputs = std::iter::once(gradient).chain(self.gradient.matrix.extras.iter().copied());
-        let inputs: Vec<Output> = inputs.collect();
-        let types: Vec<DType> = inputs.iter().filter_map(|x| graph.info(*x).dtype).collect();
-        let attrs = vec![
-            ("T_in", Attr::from(&types[..])),
+        let extras = self.gradient.matrix.extras.iter().copied();
+        let inputs = std::iter::once(gradient).chain(extras).collect();
+        let mut attrs = vec![
+            ("T_in", Attr::from(draft.expression.inputs())),
             ("T_out", Attr::from(&[self.gradient.matrix.output][..])),
-            ("constants", self.gradient.matrix.constants[..].into()),
-            ("expression", self.gradient.matrix.expression.clone().into()),
         ];
+        attrs.extend(draft.attrs());
         let new = fused(graph, product, "epilogue", elementwise::OP, inputs, attrs, vec![info]);
-        Output { node: graph.add(new), port: 0 }
+        let node = graph.add(new);
+        graph.stand_for(node, &[product]);
+        Output { node, port: 0 }
     }
 }
 
@@ -339,10 +335,11 @@ impl Argument {
         check(views.contains(&x), Refusal::ReadElsewhere)?;
         check(axis.is_some_and(|axis| axis == [-1] || axis == [last]), Refusal::UnknownAxes)?;
         let dtype = node.dtype("output_type").ok_or(Refusal::NoType)?;
-        let dims: Vec<Option<usize>> =
-            shape[..last as usize].iter().map(|extent| extent.known()).collect();
-        let known = dims.iter().filter(|extent| extent.is_some()).count();
-        check(known + 1 >= dims.len() && !dims.contains(&Some(0)), Refusal::ShapesMayDiffer)?;
+        let dims = shape[..last as usize].iter();
+        let dims: Vec<i64> =
+            dims.map(|extent| extent.known().map_or(-1, |extent| extent as i64)).collect();
+        let unknown = dims.iter().filter(|extent| **extent < 0).count();
+        check(unknown < 2 && !dims.contains(&0), Refusal::ShapesMayDiffer)?;
         Ok(Self { node: id, values, dtype, dims })
     }
 }

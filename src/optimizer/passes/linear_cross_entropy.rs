@@ -196,6 +196,13 @@ impl Fusion {
             false => Some(Draft::of(graph.node(reader)).ok_or((reader, Refusal::Operand))?),
         };
         let all = Reshaped::of(graph, made);
+        // A reshape keeps the rows if it keeps their length.
+        let last = |view: &Output| graph.info(*view).shape.as_ref()?.last()?.known();
+        let classes = last(&made);
+        for view in all.views.iter().chain(&dlogits.views) {
+            let keeps_rows = classes.is_some() && last(view) == classes;
+            check(keeps_rows, Refusal::ShapesMayDiffer).map_err(|reason| (view.node, reason))?;
+        }
         let mut argument = None;
         for other in all.readers.iter().copied().filter(|other| *other != id) {
             let found = Argument::of(graph, other, &all.views).map_err(|reason| (other, reason))?;

@@ -6,7 +6,7 @@
 //! are redundant on these devices (an Identity is only a name there), and those that our other
 //! passes leave.
 
-mod asked;
+pub mod asked;
 mod biases;
 mod constants;
 mod reshapes;
@@ -32,7 +32,9 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         }
     }
     for id in order.iter().copied().rev() {
-        if graph.contains(id) && is_dead(graph, id) {
+        // A shape that waits for a check, but that nothing reads, would keep its tensor.
+        let is_unread = |id| graph.node(id).op() == "Shape" && graph.users(id).is_empty();
+        if graph.contains(id) && (is_dead(graph, id) || is_unread(id) && graph.may_go(id).is_ok()) {
             graph.remove(id);
         }
     }

@@ -19,6 +19,21 @@ pub fn of(shapes: &Shapes<'_>, output: Output) -> Option<Shape> {
     search(shapes, output, MAX_DEPTH, &Cell::new(MAX_NODES))
 }
 
+/// The extents of which a vector consists that is the target of a `Reshape`; `None` for an extent
+/// that follows from the others.
+pub fn of_target(shapes: &Shapes<'_>, output: Output) -> Option<Vec<Option<Dim>>> {
+    if let Some(target) = constant(shapes, output) {
+        let extent = |n: i64| usize::try_from(n).ok().map(Dim::Known);
+        return Some(target.into_iter().map(extent).collect());
+    }
+    let node = shapes.graph.node(output.node);
+    let scalar = |input: &Output| match constant(shapes, *input) {
+        Some(number) if number == [-1] => Some(None),
+        _ => Some(Some(single(of(shapes, *input)?)?)),
+    };
+    (node.op() == "Pack").then(|| node.inputs().iter().map(scalar).collect())?
+}
+
 /// `left` is the number of nodes that may still be visited.
 fn search(shapes: &Shapes<'_>, output: Output, depth: u32, left: &Cell<u32>) -> Option<Shape> {
     let depth = depth.checked_sub(1)?;

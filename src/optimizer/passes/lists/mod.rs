@@ -37,6 +37,7 @@ use std::cell::RefCell;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::cleanup::asked::take_targets;
 use crate::error::Result;
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
@@ -60,6 +61,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
         return Ok(());
     }
     settled::release(graph, &order);
+    take_targets(graph, &order);
+    let Some(order) = graph.order() else { return Ok(()) };
     let lists = Lists::of(graph, &order);
     let places = Places::of(graph, &order);
     let mut refuted: FxHashSet<NodeId> = FxHashSet::default();
@@ -98,6 +101,8 @@ struct Shapes<'g> {
     equal: FxHashMap<u32, Dim>,
     /// For an extent that is a multiple of another, the factor and the other extent.
     multiples: FxHashMap<u32, (usize, u32)>,
+    /// For a factor and an extent, the multiple.
+    products: FxHashMap<(usize, u32), u32>,
     /// The shapes of list elements by kind, as far as they were requested in this sweep.
     elements: RefCell<FxHashMap<usize, Asked>>,
 }
@@ -127,6 +132,7 @@ impl<'g> Shapes<'g> {
             found: FxHashMap::default(),
             equal: FxHashMap::default(),
             multiples: FxHashMap::default(),
+            products: FxHashMap::default(),
             elements: RefCell::default(),
         }
     }
@@ -186,8 +192,9 @@ impl<'g> Shapes<'g> {
     }
 
     /// Counts of the known facts.
-    fn known(&self) -> [usize; 3] {
-        [self.found.len(), self.equal.len(), self.multiples.len()]
+    fn known(&self) -> [usize; 4] {
+        let Self { found, equal, multiples, products, .. } = self;
+        [found.len(), equal.len(), multiples.len(), products.len()]
     }
 
     /// The shape of the elements of lists of a kind, which `find` finds. Once it is known, it is

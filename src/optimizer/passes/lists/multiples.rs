@@ -2,7 +2,7 @@
 //! rows gives the product of batch and length a number of its own, and then restores the shape of
 //! its input. The element counts of the tensors relate these numbers to each other.
 
-use super::Shapes;
+use super::{Shapes, extents};
 use crate::optimizer::graph::{NodeId, Output};
 use crate::optimizer::shape::{Dim, Shape};
 
@@ -44,15 +44,12 @@ impl Shapes<'_> {
         let [input, target] = self.graph.node(id).inputs() else { return None };
         let input = self.of(*input)?;
         let known = self.graph.info(output).shape.clone();
-        let mut shape = match self.graph.constant(*target) {
+        let mut shape = match extents::of_target(self, *target) {
             Some(target) => {
-                let target = target.to_i64().ok()?;
                 let known = known.filter(|s| s.len() == target.len());
-                let of = |(d, n): (usize, i64)| match usize::try_from(n) {
-                    Ok(n) => Dim::Known(n),
-                    Err(_) => known.as_ref().map_or(Dim::Unknown, |s| s[d]),
-                };
-                target.into_iter().enumerate().map(of).collect()
+                let own = |d: usize| known.as_ref().map_or(Dim::Unknown, |s| s[d]);
+                let given = target.into_iter().enumerate();
+                given.map(|(d, extent)| extent.unwrap_or_else(|| own(d))).collect()
             }
             None => known?,
         };
@@ -63,7 +60,7 @@ impl Shapes<'_> {
         let others: usize =
             others.map(|(_, d)| self.representative(*d).known()).product::<Option<usize>>()?;
         let Count { factor, extent } = self.count(&input)?;
-        if others == 0 || !factor.is_multiple_of(others) {
+        if factor == 0 || others == 0 || !factor.is_multiple_of(others) {
             return None;
         }
         let factor = factor / others;
@@ -71,16 +68,27 @@ impl Shapes<'_> {
             (None, n) => Dim::Known(n),
             (Some(s), 1) => Dim::Symbol(s),
             (Some(s), _) => {
-                if let Dim::Symbol(own) = self.representative(shape[open])
-                    && self.places.is_fixed(own)
-                    && own != s
-                    && self.places.always_runs(id)
-                {
-                    self.multiples.entry(own).or_insert((factor, s));
+                let Dim::Symbol(own) = self.representative(shape[open]) else { return None };
+                if !self.places.is_fixed(own) || own == s || !self.places.always_runs(id) {
+                    return None;
                 }
-                return None;
+                self.relate(own, factor, s);
+                self.representative(Dim::Symbol(own))
             }
         };
         Some(shape)
+    }
+
+    /// Writes down that an extent is a multiple of another one. Equal multiples of one extent are
+    /// equal, and so are extents that have an equal multiple.
+    fn relate(&mut self, own: u32, factor: usize, of: u32) {
+        let (other, before) = *self.multiples.entry(own).or_insert((factor, of));
+        if other == factor {
+            self.equate(Dim::Symbol(before), Dim::Symbol(of));
+        }
+        if let Dim::Symbol(of) = self.representative(Dim::Symbol(of)) {
+            let first = *self.products.entry((factor, of)).or_insert(own);
+            self.equate(Dim::Symbol(first), Dim::Symbol(own));
+        }
     }
 }

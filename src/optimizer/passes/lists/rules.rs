@@ -1,5 +1,5 @@
-//! Shapes of outputs from shapes of inputs, for the ops in the loops of recurrent layers and in
-//! their gradients.
+//! Shapes of outputs from shapes of inputs, for the ops in the loops of recurrent layers, in losses
+//! and in their gradients.
 
 use super::{Shapes, extents, sums};
 use crate::kernels::scalar;
@@ -30,6 +30,9 @@ pub fn results(shapes: &Shapes<'_>, id: NodeId) -> Vec<Option<Shape>> {
         "Transpose" => vec![transpose(shapes, inputs)],
         "AddN" => vec![shapes.common(inputs)],
         "ConcatV2" => vec![concatenation(shapes, inputs)],
+        "SparseSoftmaxCrossEntropyWithLogits" => {
+            vec![inputs.get(1).and_then(|labels| shapes.of(*labels)), first()]
+        }
         "MatMul" => {
             let flag = |name| node.attr(name).and_then(|a| a.bool()) == Some(true);
             vec![product(shapes, inputs, [flag("transpose_a"), flag("transpose_b")])]

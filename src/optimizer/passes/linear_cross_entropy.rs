@@ -183,7 +183,9 @@ impl Fusion {
             return Ok(None);
         }
         let types = [node.dtype("T"), node.dtype("Tbackprop").or(node.dtype("T"))];
-        let fits = !first.transposed[0]
+        let is_single = node.op() == CROSS_ENTROPY || node.dtype("T") == Some(DType::F32);
+        let fits = is_single
+            && !first.transposed[0]
             && !second.transposed[0]
             && first.transposed[1] != second.transposed[1]
             && (first.transposed[1] || logits.decoder.is_empty());

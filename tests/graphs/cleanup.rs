@@ -327,3 +327,16 @@ fn nodes_that_wait_for_a_conversion_of_a_branch_stay_in_the_branch() {
     let after = after("cleanup", text);
     assert!(after.contains("a = Const(^s/branch_0)"), "{after}");
 }
+
+/// A check comes before the shape in the program. Nothing reads the shape any more.
+#[test]
+fn unread_shapes_do_not_wait_for_checks() {
+    let text = "preserve y
+        x = Placeholder -> float32[?1, 8]
+        ok = Placeholder -> bool[]
+        check = Assert(ok, x) {T: [float32], summarize: 3}
+        s = Shape(x, ^check) {T: float32, out_type: int32} -> int32[2]
+        y = Neg(x) {T: float32} -> float32[?1, 8]";
+    assert!(!super::after("cleanup", text).contains("Shape"));
+    refuse("cleanup", &text.replace("preserve y", "preserve y, s"));
+}

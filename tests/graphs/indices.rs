@@ -194,7 +194,7 @@ fn an_index_reads_the_other_outputs_of_the_node_that_makes_its_values() {
     "#]],
     );
     // The other output does not tell the shape.
-    refuse("args", &text.replace("return s0, s2", "return x1, s2").replace("(s1, c1)", "(s1, c1)"));
+    refuse("args", &text.replace("return s0, s2", "return x1, s2"));
 }
 
 /// Another node reads the values, or they broadcast: an output of the fused node would be stored

@@ -197,8 +197,8 @@ fn logits_that_others_need_are_stored() {
     assert_eq!(reason(PASS, &text, "xent"), Some(Refusal::ReadElsewhere));
     // The weights learn.
     let other = format!(
-        "\n     dw = MatMul(xent:1, flat) {{T: bfloat16, transpose_a: true, transpose_b: false}} -> \
-         bfloat16[262144, 64]{reader}"
+        "\n     dw = MatMul(xent:1, flat) {{T: bfloat16, transpose_a: true, transpose_b: false}} \
+         -> bfloat16[262144, 64]{reader}"
     );
     refuse(PASS, &changed(&[("preserve loss", "preserve dw, loss"), (reader, &other)]));
     // The logits are fetched.

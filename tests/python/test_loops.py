@@ -20,7 +20,8 @@ PASSES = [
     *("lists", "cleanup", "predicates", "stacks", "carried", "reads", "caches", "folding"),
     *("invariants", "sums", "attention", "cross_entropy", "recompute"),
     *("contraction", "quantized", "rowwise", "reduce", "update"),
-    *("concat", "elementwise", "args", "joined", "added", "biases", "arguments", "ends", "late"),
+    *("concat", "elementwise", "args", "linear_cross_entropy", "joined", "added"),
+    *("biases", "arguments", "ends", "late"),
 ]
 PAIRS = list(itertools.combinations(PASSES, 2))
 WHOLE = os.environ.get("TF_WGPU_LOOPS") == "all"

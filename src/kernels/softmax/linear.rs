@@ -52,8 +52,8 @@ pub const LINEAR_CROSS_ENTROPY: &str = "_WgpuFusedLinearCrossEntropy";
 /// The op. The last dimension of `x` is contracted, all others are rows. The weights have a row for
 /// each class if `adj_y` is true, else a column. They may be quantized, with a row for each class
 /// ([`crate::kernels::contract::weights`]). `argument` is the column of each row's largest value of
-/// `expression`, which has a logit as its only input. Its extents are `dims`, of which one may be -1
-/// for what is left.
+/// `expression`, which has a logit as its only input. Its extents are `dims`, of which one may be
+/// -1 for what is left.
 pub const DEFINITION: OpDefinition = OpDefinition {
     name: LINEAR_CROSS_ENTROPY,
     inputs: &[
@@ -271,7 +271,7 @@ impl Kernel for LinearCrossEntropy {
         let logits = ctx.temp(self.dtype, &[rows, width.min(classes)])?;
         let before: Vec<Tensor> = states.iter().map(|state| state[0].clone()).collect();
         let constants = start_constants(classes);
-        self.start.run(ctx.device(), &[label.clone()], &before, &constants)?;
+        self.start.run(ctx.device(), std::slice::from_ref(&label), &before, &constants)?;
         let mut scratch = Scratch::new(ctx);
         for (first, count) in ranges(classes, width) {
             let logits = Tensor::new(self.dtype, &[rows, count], logits.address);

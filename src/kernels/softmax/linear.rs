@@ -44,7 +44,7 @@ use crate::kernels::windows::{Scratch, ranges};
 use crate::require;
 use crate::shader::Shader;
 use crate::tensor::{Dims, Tensor, shape_text};
-use classes::Layout;
+use classes::{Classes, Layout};
 
 /// The name of the op.
 pub const LINEAR_CROSS_ENTROPY: &str = "_WgpuFusedLinearCrossEntropy";
@@ -261,6 +261,45 @@ impl Kernel for LinearCrossEntropy {
         }
         let x = x.reshaped(&[rows, depth]);
         let label = labels.reshaped(&[rows, 1]);
+        let Parts { largest, sum, sums, at } = self.parts(ctx, &weights, &x, &label)?;
+        let own = weights.own(ctx, &labels)?;
+        let factor = ctx.temp(F32, &[rows, 1])?;
+        let mut inputs = vec![x, own.clone(), largest, sum.clone()];
+        inputs.extend(scale.map(|scale| scale.reshaped(&[scale.len(), 1])));
+        self.loss.enqueue_in(ctx, &inputs, &[loss, factor.clone()], &[])?;
+        let unit = 1.0 / stored_factor(self.dtype);
+        self.gradient.run(ctx.device(), &[sums, own, sum, factor], &[gradient], &[unit])?;
+        match (&self.argument, column) {
+            (Some(argument), Some(column)) => {
+                let (at, column) = (at.reshaped(&[rows]), column.reshaped(&[rows]));
+                argument.column.run(ctx.device(), &[at], &[column], &[])
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What all parts of the classes leave for each row.
+struct Parts {
+    /// M and S, of shape `[rows, 1]`.
+    largest: Tensor,
+    sum: Tensor,
+    /// G, of the shape of the rows.
+    sums: Tensor,
+    /// The column of the argument, of shape `[rows, 1]`.
+    at: Tensor,
+}
+
+impl LinearCrossEntropy {
+    /// Enqueues the parts, for rows of `x` with their labels.
+    fn parts(
+        &self,
+        ctx: &mut dyn OpContext,
+        weights: &Classes<'_>,
+        x: &Tensor,
+        label: &Tensor,
+    ) -> Result<Parts> {
+        let ([classes, depth], rows) = (weights.extents, x.dims[0]);
         // What each part reads, and what it writes.
         let mut values = |n: usize| -> Result<[Tensor; 2]> {
             Ok([ctx.temp(F32, &[rows, n])?, ctx.temp(F32, &[rows, n])?])
@@ -271,46 +310,32 @@ impl Kernel for LinearCrossEntropy {
         let logits = ctx.temp(self.dtype, &[rows, width.min(classes)])?;
         let before: Vec<Tensor> = states.iter().map(|state| state[0].clone()).collect();
         let constants = start_constants(classes);
-        self.start.run(ctx.device(), std::slice::from_ref(&label), &before, &constants)?;
+        self.start.run(ctx.device(), std::slice::from_ref(label), &before, &constants)?;
+        let profile = ctx.device().profile();
         let mut scratch = Scratch::new(ctx);
         for (first, count) in ranges(classes, width) {
+            let part = [first, count];
             let logits = Tensor::new(self.dtype, &[rows, count], logits.address);
-            let profile = scratch.device().profile();
-            let range = [first, count];
-            weights.logits(range, &x, &logits).enqueue(scratch.window())?;
+            weights.logits(part, x, &logits).enqueue(scratch.window())?;
             let [largest, sum, value, column] = &states;
             if let Some(argument) = &self.argument {
                 let inputs = [&logits, &value[0], &column[0]].map(Tensor::clone);
                 let outputs = [&value[1], &column[1]].map(Tensor::clone);
                 argument.enqueue(scratch.window(), &inputs, &outputs, first)?;
             }
-            let inputs = [&logits, &label, &largest[0], &sum[0]].map(Tensor::clone);
+            let inputs = [&logits, label, &largest[0], &sum[0]].map(Tensor::clone);
             let outputs = [&logits, &largest[1], &sum[1]].map(Tensor::clone);
             let constants = [first as f32, stored_factor(self.dtype), 0.0, f32::MIN];
             self.shares.enqueue_in(scratch.window(), &inputs, &outputs, &constants)?;
             let more = [&sums[0], &largest[0], &largest[1]].map(Tensor::clone);
             let added = self.added.bind(&[rows, depth], 1, &more).filter(|_| first > 0);
-            let product = weights.sums(range, &logits, &sums[1]);
+            let product = weights.sums(part, &logits, &sums[1]);
             product.plan(&profile, added)?.enqueue(scratch.window())?;
             states.iter_mut().for_each(|state| state.swap(0, 1));
             sums.swap(0, 1);
         }
-        let ctx = scratch.window();
-        let own = weights.own(ctx, &labels)?;
-        let [[largest, factor], [sum, _], _, [at, _]] = &states;
-        let mut inputs = [&x, &own, largest, sum].map(Tensor::clone).to_vec();
-        inputs.extend(scale.map(|scale| scale.reshaped(&[scale.len(), 1])));
-        self.loss.enqueue_in(ctx, &inputs, &[loss, factor.clone()], &[])?;
-        let inputs = [&sums[0], &own, sum, factor].map(Tensor::clone);
-        let unit = 1.0 / stored_factor(self.dtype);
-        self.gradient.run(ctx.device(), &inputs, &[gradient], &[unit])?;
-        match (&self.argument, column) {
-            (Some(argument), Some(column)) => {
-                let (at, column) = (at.reshaped(&[rows]), column.reshaped(&[rows]));
-                argument.column.run(ctx.device(), &[at], &[column], &[])
-            }
-            _ => Ok(()),
-        }
+        let ([[largest, _], [sum, _], _, [at, _]], [sums, _]) = (states, sums);
+        Ok(Parts { largest, sum, sums, at })
     }
 }
 

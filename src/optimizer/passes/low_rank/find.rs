@@ -354,8 +354,7 @@ impl Gradient {
             let is_scaled = scaled(graph, graph.node(*id)).is_some();
             if is_scaled { Some(axes) } else { axes.behind(graph, *id) }
         });
-        let undone =
-            behind.is_some_and(|axes| axes.is_original([matrix.rows(), matrix.width]));
+        let undone = behind.is_some_and(|axes| axes.is_original([matrix.rows(), matrix.width]));
         let is_alike = graph.info(tensor).has_dims(&[matrix.depth, matrix.columns()]);
         check(undone && is_alike && scale == delta.scale, Refusal::OtherShape)
             .map_err(|reason| (of_sum, reason))?;

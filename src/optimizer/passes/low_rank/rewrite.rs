@@ -8,7 +8,6 @@ use super::find::{LowRank, Product};
 use crate::dtype::DType;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NewNode, Node, NodeId, Output};
-use crate::optimizer::passes::reshape::reshape;
 use crate::optimizer::shape::{Dim, Shape, TensorInfo};
 use crate::tensor::HostTensor;
 
@@ -34,6 +33,9 @@ impl Rows {
     }
 }
 
+/// The attributes of conversions, transposes and reshapes.
+const TYPES: [&str; 6] = ["DstT", "SrcT", "T", "Tperm", "Tshape", "Truncate"];
+
 /// The largest number of reshapes in a row that are searched.
 const MAX_ROW: usize = 8;
 
@@ -46,6 +48,7 @@ pub fn replace(graph: &mut Graph, found: &LowRank, rows: &mut Rows) {
     }
     build.rewrite_gradients();
     read_weights(graph, found);
+    copy_again(graph, found);
     let gradient = &found.gradient;
     let backward = gradient.of_factors.iter().flatten().chain(&gradient.between);
     let forward = [&found.sum, &found.weights.node].into_iter().chain(&found.delta.nodes);
@@ -71,6 +74,44 @@ fn read_weights(graph: &mut Graph, found: &LowRank) {
     }
 }
 
+/// Gives the products that transpose the weights a copy of their own, if others read a copy, too:
+/// one of both kinds runs in the forward pass, the other one in the backward pass. A shared copy
+/// would be kept from the one to the other.
+fn copy_again(graph: &mut Graph, found: &LowRank) {
+    let (backward, forward): (Vec<_>, Vec<_>) =
+        found.products.iter().partition(|product| product.is_transposed);
+    let Some(first) = backward.first().filter(|_| !forward.is_empty()) else { return };
+    let shared = graph.node(first.id).inputs()[1];
+    let mut views = Vec::new();
+    let mut tensor = shared;
+    while matches!(graph.node(tensor.node).op(), "Cast" | "Transpose" | "Reshape") {
+        views.push(tensor.node);
+        tensor = graph.node(tensor.node).inputs()[0];
+    }
+    if !views.iter().any(|id| graph.node(*id).op() == "Transpose") {
+        return;
+    }
+    for view in views.into_iter().rev() {
+        let node = graph.node(view);
+        let others = node.inputs()[1..].iter().copied();
+        let new = NewNode {
+            name: format!("{}/backward", node.name()),
+            op: node.op().to_owned(),
+            device: node.device().to_owned(),
+            inputs: std::iter::once(tensor).chain(others).collect(),
+            controls: node.controls().to_vec(),
+            attrs: TYPES.iter().filter_map(|t| Some((*t, node.attr(t)?.clone()))).collect(),
+            infos: node.infos().to_vec(),
+        };
+        tensor = Output { node: graph.add(new), port: 0 };
+    }
+    for product in backward {
+        if graph.node(product.id).inputs()[1] == shared {
+            graph.set_input(product.id, 1, tensor);
+        }
+    }
+}
+
 /// The tensor that one conversion widens and the next one narrows to its own type.
 fn unwidened(widening: &Node, narrowing: &Node) -> Option<Output> {
     let is_pair = widening.op() == "Cast" && narrowing.op() == "Cast";
@@ -84,7 +125,7 @@ fn base(graph: &Graph, mut tensor: Output) -> Output {
     for _ in 0..MAX_ROW {
         let node = graph.node(tensor.node);
         let [before, shape] = node.inputs() else { break };
-        let is_free = node.op() == "Reshape" && node.on_wgpu() && node.controls().is_empty();
+        let is_free = node.op() == "Reshape" && node.controls().is_empty();
         if !is_free || graph.node(shape.node).op() != "Const" {
             break;
         }
@@ -158,12 +199,19 @@ impl<'g> Build<'g> {
     fn converted(&mut self, part: &str, tensor: Output, dtype: DType) -> Output {
         let info = self.graph.info(tensor).clone();
         let Some(from) = info.dtype.filter(|from| *from != dtype) else { return tensor };
-        let attrs =
-            vec![("SrcT", from.into()), ("DstT", dtype.into()), ("Truncate", false.into())];
+        let attrs = vec![("SrcT", from.into()), ("DstT", dtype.into()), ("Truncate", false.into())];
         self.add(part, "Cast", vec![tensor], attrs, TensorInfo { dtype: Some(dtype), ..info })
     }
 
-    /// A tensor with a new shape. At most one extent in `dims` may be unknown.
+    /// A constant that is read beside a tensor.
+    fn constant(&mut self, part: &str, value: &HostTensor, beside: Output) -> Output {
+        let sum = self.graph.node(self.found.sum);
+        let (name, device) = (format!("{}/low_rank/{part}", sum.name()), sum.device().to_owned());
+        self.graph.add_constant(name, &device, value, beside)
+    }
+
+    /// A tensor with a new shape, of which `dims` may leave one extent out. `None` for extents
+    /// beyond int32.
     fn reshaped(
         &mut self,
         part: &str,
@@ -171,11 +219,25 @@ impl<'g> Build<'g> {
         dims: &[Option<usize>],
         shape: Shape,
     ) -> Option<Output> {
-        let name = format!("{}/low_rank/{part}", self.graph.node(self.found.sum).name());
-        let made = reshape(self.graph, &name, tensor, dims)?;
-        let dtype = self.graph.info(tensor).dtype;
-        self.graph.set_infos(made.node, vec![TensorInfo { dtype, shape: Some(shape) }]);
-        Some(made)
+        let extents = dims.iter().map(|dim| dim.map_or(Some(-1), |n| i32::try_from(n).ok()));
+        let extents = extents.collect::<Option<Vec<i32>>>()?;
+        let value = HostTensor::i32(&[extents.len()], &extents);
+        let extents = self.constant("extents", &value, tensor);
+        Some(self.with_extents(part, tensor, extents, shape))
+    }
+
+    /// A tensor with the extents that another one lists.
+    fn with_extents(
+        &mut self,
+        part: &str,
+        tensor: Output,
+        extents: Output,
+        shape: Shape,
+    ) -> Output {
+        let dtype = self.graph.info(tensor).dtype.unwrap_or(self.found.dtype);
+        let attrs = vec![("T", dtype.into()), ("Tshape", DType::I32.into())];
+        let info = TensorInfo { dtype: Some(dtype), shape: Some(shape) };
+        self.add(part, "Reshape", vec![tensor, extents], attrs, info)
     }
 
     /// A tensor as a matrix with these columns, and this number of rows.
@@ -186,7 +248,7 @@ impl<'g> Build<'g> {
         }
         let shape = Shape::from_slice(&[rows, Dim::Known(columns)]);
         let made = self.reshaped("rows", tensor, &[None, Some(columns)], shape);
-        made.expect("the columns and the type were checked")
+        made.expect("the columns were checked")
     }
 
     /// An operand of a product as a matrix with these columns.
@@ -215,11 +277,7 @@ impl<'g> Build<'g> {
         let TensorInfo { dtype, shape } = self.graph.info(tensor).clone();
         let shape = shape.map(|shape| order.iter().map(|at| shape[*at]).collect());
         let values: Vec<i32> = order.iter().map(|at| *at as i32).collect();
-        let node = self.graph.node(self.found.sum);
-        let (name, device) = (node.name().to_owned(), node.device().to_owned());
-        let value = HostTensor::i32(&[values.len()], &values);
-        let name = format!("{name}/low_rank/order");
-        let order = self.graph.add_constant(name, &device, &value, tensor);
+        let order = self.constant("order", &HostTensor::i32(&[values.len()], &values), tensor);
         let types = dtype.map(|dtype| ("T", dtype.into()));
         let attrs = types.into_iter().chain([("Tperm", DType::I32.into())]).collect();
         self.add("moved", "Transpose", vec![tensor, order], attrs, TensorInfo { dtype, shape })
@@ -235,7 +293,7 @@ impl<'g> Build<'g> {
         let shape = extents.into_iter().map(Dim::Known).collect();
         let cut = self.reshaped("axes", tensor, &dims, shape);
         let order: Vec<usize> = order.iter().copied().chain([order.len()]).collect();
-        self.transposed(cut.expect("the extents and the type were checked"), &order)
+        self.transposed(cut.expect("the extents were checked"), &order)
     }
 
     /// The view of the first factor that corresponds to the view of the sum.
@@ -289,10 +347,7 @@ impl<'g> Build<'g> {
             return tensor;
         }
         let dtype = self.found.dtype;
-        let node = self.graph.node(self.found.sum);
-        let (name, device) = (format!("{}/low_rank/scale", node.name()), node.device().to_owned());
-        let value = HostTensor::floats(dtype, &[], &[scale]);
-        let by = self.graph.add_constant(name, &device, &value, tensor);
+        let by = self.constant("scale", &HostTensor::floats(dtype, &[], &[scale]), tensor);
         let info = self.graph.info(tensor).clone();
         self.add("scaled", "Mul", vec![tensor, by], vec![("T", dtype.into())], info)
     }
@@ -383,8 +438,7 @@ impl<'g> Build<'g> {
         let attrs = vec![("T", dtype.into()), ("out_type", DType::I32.into())];
         let extents = TensorInfo::known(DType::I32, &[shape.len()]);
         let extents = self.add("shape", "Shape", vec![other], attrs, extents);
-        let attrs = vec![("T", dtype.into()), ("Tshape", DType::I32.into())];
-        self.add("result", "Reshape", vec![tensor, extents], attrs, info)
+        self.with_extents("result", tensor, extents, shape)
     }
 
     /// Computes the gradients of the factors from the operands of the gradient of the sum.

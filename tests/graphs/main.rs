@@ -17,6 +17,7 @@ mod indices;
 mod invariants;
 mod late;
 mod lists;
+mod low_rank;
 mod predicates;
 mod products;
 mod quantized;

@@ -329,13 +329,14 @@ impl Gradient {
         let (mut between, mut scale) = (Vec::new(), 1.0);
         while flags(graph.node(tensor.node)).is_none() {
             let (id, node) = (tensor.node, graph.node(tensor.node));
-            let before = match (scaled(graph, node), node.inputs()) {
-                (Some((before, by)), _) => {
+            let is_passed = is_view(node) || matches!(node.op(), "Cast" | "Transpose");
+            let before = match scaled(graph, node) {
+                Some((before, by)) => {
                     scale *= by;
                     before
                 }
-                (None, [before, ..]) if between.len() < MAX_ROW => *before,
-                _ => return Err((id, Refusal::NoFunction)),
+                None if is_passed && between.len() < MAX_ROW => node.inputs()[0],
+                None => return Err((id, Refusal::Operand)),
             };
             rules.goes(id).map_err(|reason| (id, reason))?;
             graph

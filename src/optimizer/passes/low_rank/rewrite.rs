@@ -81,15 +81,15 @@ fn copy_again(graph: &mut Graph, found: &LowRank) {
     let (backward, forward): (Vec<_>, Vec<_>) =
         found.products.iter().partition(|product| product.is_transposed);
     let Some(first) = backward.first().filter(|_| !forward.is_empty()) else { return };
+    if found.matrix.keeps_order() {
+        return;
+    }
     let shared = graph.node(first.id).inputs()[1];
     let mut views = Vec::new();
     let mut tensor = shared;
     while matches!(graph.node(tensor.node).op(), "Cast" | "Transpose" | "Reshape") {
         views.push(tensor.node);
         tensor = graph.node(tensor.node).inputs()[0];
-    }
-    if !views.iter().any(|id| graph.node(*id).op() == "Transpose") {
-        return;
     }
     for view in views.into_iter().rev() {
         let node = graph.node(view);

@@ -404,8 +404,8 @@ fn heads_that_are_transposed_multiply_with_the_factors() {
 }
 
 /// Without a transpose: KerasHub's Llama has weights `[depth, heads, width]`, and the output of an
-/// attention `[heads, depth, width]`, of which the first two are rows. Gradients come in parts: this
-/// graph needs neither the gradient of `x` nor that of the second factor.
+/// attention `[heads, depth, width]`, of which the first two are rows. This graph needs neither the
+/// gradient of `x` nor that of the second factor.
 fn untransposed(weights: &str, view: &str, rows: &str) -> String {
     let (depth, columns) = view.split_once(", ").unwrap();
     format!(
@@ -724,8 +724,8 @@ fn other_uses_of_the_sum_keep_it() {
         // Another device, and an operand whose columns are not known.
         (
             vec![(
-                "da0 = MatMul(dab, b) {T: float32, transpose_a: false, transpose_b: true} ->",
-                "da0 = MatMul(dab, b) {T: float32, transpose_a: false, transpose_b: true} @CPU:0 ->",
+                "da0 = MatMul(dab, b) {T: float32, transpose_a: false, transpose_b: true}",
+                "da0 = MatMul(dab, b) {T: float32, transpose_a: false, transpose_b: true} @CPU:0",
             )],
             "da0",
             Refusal::OtherDevice,

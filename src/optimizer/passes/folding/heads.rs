@@ -6,8 +6,8 @@
 //! the elements in the same order. With more rows the heads would stand before the rows. Weights
 //! that are decoded from codes stay for the pass `quantized`, which reads the codes where they lie.
 //!
-//! The weights of one head, `reshape(transpose(w, [1, 0, 2]), [d, h])`, are a reshape of `w` for any
-//! number of rows.
+//! The weights of one head, `reshape(transpose(w, [1, 0, 2]), [d, h])`, are a reshape of `w` for
+//! any number of rows.
 
 use super::{drop_unused, moves};
 use crate::dtype::DType;

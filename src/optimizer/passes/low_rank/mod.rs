@@ -13,10 +13,10 @@
 //! ```
 //!
 //! The products read the weights by views that transpose and reshape all dimensions but the last.
-//! Such a view of the sum is a matrix `[depth, heads * width]`, where `width` is the last dimension.
-//! The same view of `A` is a matrix `[depth, heads * r]`, and the products with `B` run for each
-//! head: on `x @ A` with the shape `[rows * heads, r]`, and on `dy` with the shape
-//! `[rows * heads, width]`.
+//! Such a view of the sum is a matrix `[depth, heads * width]`, where `width` is the last
+//! dimension. The same view of `A` is a matrix `[depth, heads * r]`, and the products with `B` run
+//! for each head: on `x @ A` with the shape `[rows * heads, r]`, and on `dy` with the shape `[rows *
+//! heads, width]`.
 //!
 //! A product over `n` rows takes `n * depth * heads * width` multiplications. The pass saves one,
 //! the gradient of the sum, and adds `3 * n * heads * r * (depth + width)`: both factors of `y`, of
@@ -37,7 +37,7 @@ use crate::error::Result;
 use crate::optimizer::branches::Branches;
 use crate::optimizer::graph::{Graph, NodeId};
 use find::LowRank;
-use rewrite::{Rows, replace};
+use rewrite::{KnownMatrices, replace};
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -46,10 +46,10 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     let sums: Vec<NodeId> = order.iter().copied().filter(is_sum).collect();
     let branches = Branches::of(graph, &order);
     // A tensor that several products read is reshaped once.
-    let mut rows = Rows::default();
+    let mut matrices = KnownMatrices::default();
     for id in sums {
         match LowRank::of(graph, &branches, id) {
-            Ok(Some(found)) => replace(graph, &found, &mut rows),
+            Ok(Some(found)) => replace(graph, &found, &mut matrices),
             Ok(None) => {}
             Err((neighbour, reason)) => graph.refuse("low_rank", [id, neighbour], reason),
         }

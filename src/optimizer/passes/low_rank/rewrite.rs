@@ -13,9 +13,9 @@ use crate::tensor::HostTensor;
 
 /// For each tensor the matrices to which it was reshaped, by their numbers of columns.
 #[derive(Default)]
-pub struct Rows(FxHashMap<Output, SmallVec<[(usize, Output); 2]>>);
+pub struct KnownMatrices(FxHashMap<Output, SmallVec<[(usize, Output); 2]>>);
 
-impl Rows {
+impl KnownMatrices {
     fn get(&self, tensor: Output, columns: usize) -> Option<Output> {
         let found = self.0.get(&tensor)?.iter().find(|(known, _)| *known == columns);
         found.map(|(_, matrix)| *matrix)
@@ -41,8 +41,8 @@ const MAX_ROW: usize = 8;
 
 /// Rewrites the products with the sum, and the gradients of the factors, and removes the sum and
 /// its gradient.
-pub fn replace(graph: &mut Graph, found: &LowRank, rows: &mut Rows) {
-    let mut build = Build::new(graph, found, rows);
+pub fn replace(graph: &mut Graph, found: &LowRank, matrices: &mut KnownMatrices) {
+    let mut build = Build::new(graph, found, matrices);
     for product in &found.products {
         build.rewrite_product(product);
     }
@@ -147,7 +147,7 @@ fn times(extent: Dim, by: usize) -> Dim {
 struct Build<'g> {
     graph: &'g mut Graph,
     found: &'g LowRank,
-    rows: &'g mut Rows,
+    matrices: &'g mut KnownMatrices,
     /// The factors as the products read them: `[depth, heads * rank]` and `[rank, width]`.
     factors: [Output; 2],
     /// The products of matrices with the first factor, and with the second one transposed.
@@ -155,10 +155,10 @@ struct Build<'g> {
 }
 
 impl<'g> Build<'g> {
-    fn new(graph: &'g mut Graph, found: &'g LowRank, rows: &'g mut Rows) -> Self {
+    fn new(graph: &'g mut Graph, found: &'g LowRank, matrices: &'g mut KnownMatrices) -> Self {
         let factors = found.delta.factors;
         let multiplied = [FxHashMap::default(), FxHashMap::default()];
-        let mut build = Self { graph, found, rows, factors, multiplied };
+        let mut build = Self { graph, found, matrices, factors, multiplied };
         let [a, b] = factors.map(|factor| build.converted("factor", factor, found.dtype));
         build.factors = [build.viewed(a), b];
         build
@@ -255,7 +255,7 @@ impl<'g> Build<'g> {
     fn matrix(&mut self, operand: Output, columns: usize) -> Output {
         let source = base(self.graph, operand);
         let count = self.graph.info(source).len().map_or(Dim::Unknown, |n| Dim::Known(n / columns));
-        if let Some(known) = self.rows.get(source, columns) {
+        if let Some(known) = self.matrices.get(source, columns) {
             return known;
         }
         let is_matrix = match self.graph.info(operand).shape.as_deref() {
@@ -263,7 +263,7 @@ impl<'g> Build<'g> {
             _ => false,
         };
         let matrix = if is_matrix { operand } else { self.flat(source, count, columns) };
-        self.rows.insert(source, columns, matrix);
+        self.matrices.insert(source, columns, matrix);
         matrix
     }
 
@@ -415,7 +415,7 @@ impl<'g> Build<'g> {
         for (reader, index) in readers {
             self.graph.set_input(reader, index, shaped);
         }
-        self.rows.rename(result, sum);
+        self.matrices.rename(result, sum);
     }
 
     /// A tensor with the shape of another one that has the same number of elements.

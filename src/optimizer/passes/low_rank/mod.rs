@@ -14,9 +14,8 @@
 //!
 //! The products read the weights by views that transpose and reshape all dimensions but the last.
 //! Such a view of the sum is a matrix `[depth, heads * width]`, where `width` is the last
-//! dimension. The same view of `A` is a matrix `[depth, heads * r]`, and the products with `B` run
-//! for each head: on `x @ A` with the shape `[rows * heads, r]`, and on `dy` with the shape `[rows *
-//! heads, width]`.
+//! dimension. The same view of `A` is a matrix `[depth, heads * r]`. The products with `B` run for
+//! each head: on `x @ A` as a matrix with `r` columns, and on `dy` as one with `width` columns.
 //!
 //! A product over `n` rows takes `n * depth * heads * width` multiplications. The pass saves one,
 //! the gradient of the sum, and adds `3 * n * heads * r * (depth + width)`: both factors of `y`, of

@@ -181,18 +181,25 @@ pub fn adapters(g: &mut Generator) -> Option<Value> {
     let view = changed(g, "Reshape", &moved, &[depth as i64, -1], &[depth, columns]);
     let within = |size: f64, error: f64| Range { low: -size, high: size, error };
     let range = within(depth as f64, view.range.error * depth as f64);
-    matmul(g, [&x, &view], [false, false], [n, columns], range)?;
+    let result = matmul(g, [&x, &view], [false, false], [n, columns], range)?;
     let range = within(columns as f64, view.range.error * columns as f64);
-    matmul(g, [&y, &view], [false, true], [n, depth], range)?;
+    let of_x = matmul(g, [&y, &view], [false, true], [n, depth], range)?;
     let of_sum = matmul(g, [&x, &y], [true, false], [depth, columns], within(n as f64, 0.0))?;
     let cut = changed(g, "Reshape", &of_sum, &viewed.map(|n| n as i64), &viewed);
     let back = if is_moved { changed(g, "Transpose", &cut, &[1, 0, 2], &stored) } else { cut };
     let flat = changed(g, "Reshape", &back, &[-1, width as i64], &[rows, width]);
     let flat = scaled(g, flat)?;
-    let range = within((n * width) as f64, flat.range.error * width as f64);
-    matmul(g, [&flat, &b], [false, true], [rows, 1], range)?;
-    let range = within((n * rows) as f64, flat.range.error * rows as f64);
-    matmul(g, [&a, &flat], [true, false], [1, width], range)
+    let range = within(0.5 * (n * width) as f64, flat.range.error * width as f64);
+    let of_a = matmul(g, [&flat, &b], [false, true], [rows, 1], range)?;
+    let range = within(0.5 * (n * rows) as f64, flat.range.error * rows as f64);
+    let of_b = matmul(g, [&a, &flat], [true, false], [1, width], range)?;
+    // One value needs all results.
+    let mut total = g.reduce("Mean", &of_b, &[0], true)?;
+    for result in [result, of_x, of_a] {
+        let mean = g.reduce("Mean", &result, &[0, 1], false)?;
+        total = g.combine("AddV2", &total, &mean)?;
+    }
+    Some(total)
 }
 
 /// A product of two matrices, which are transposed if `flags` say so.

@@ -655,6 +655,24 @@ fn one_head_needs_no_transpose() {
     assert!(!text.contains("\nsum = ") && !text.contains("low_rank/moved"), "{text}");
 }
 
+/// In loops, TensorFlow lets gradients wait for constants.
+#[test]
+fn the_gradients_wait_for_what_the_gradient_of_the_sum_waits_for() {
+    let waits = changed(
+        DENSE,
+        &[("\n     x = ", "\n     n = NoOp\n     x = "), ("MatMul(x, dy)", "MatMul(x, dy, ^n)")],
+    );
+    let text = after("low_rank", &waits);
+    assert!(text.contains("gradient_a = MatMul(x, sum/low_rank/scaled_1, ^n)"), "{text}");
+    assert!(text.contains("gradient_b = MatMul(sum/low_rank/scaled, dy, ^n)"), "{text}");
+    // One gradient waits for the other.
+    let turns = after("low_rank", &changed(DENSE, &[("MatMul(a, dab)", "MatMul(a, dab, ^da)")]));
+    assert!(turns.contains("gradient_b = MatMul(sum/low_rank/scaled, dy, ^da)"), "{turns}");
+    assert!(turns.contains("gradient_a = MatMul(x, sum/low_rank/scaled_1)"), "{turns}");
+    // Another node waits for the gradient of the sum.
+    refuse("low_rank", &changed(&waits, &[("MatMul(a, b)", "MatMul(a, b, ^dw)")]));
+}
+
 #[test]
 fn graphs_without_gradients_stay() {
     let forward = changed(DENSE, &[("preserve y, dx, da, db", "preserve y, dx")]);

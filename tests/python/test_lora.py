@@ -143,8 +143,10 @@ def enable_lora(layer: keras.Layer) -> None:
     layer.enable_lora(RANK, **({"lora_alpha": 2 * RANK} if has_scale and "d" in layer.name else {}))
 
 
-def wide(device: str, policy: str) -> keras.Model:
-    """Layers of each kind, each with adapters, with the same weights on each device."""
+def wide(device: str, policy: str, steps: int = 1) -> keras.Model:
+    """Layers of each kind, each with adapters, with the same weights on each device. A call of the
+    function that trains takes a number of steps, in a loop.
+    """
     with tf.device(device):
         x = inputs = keras.Input((None, WIDE), dtype="float32")
         for name, (equation, shape) in EQUATIONS.items():
@@ -165,6 +167,7 @@ def wide(device: str, policy: str) -> keras.Model:
         model.compile(
             optimizer=keras.optimizers.SGD(0.1),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            steps_per_execution=steps,
         )
     return model
 
@@ -175,11 +178,13 @@ def examples(count: int) -> tuple[np.ndarray, np.ndarray]:
     return x, rng.integers(0, CLASSES, (count, LENGTH))
 
 
-def compare(policy: str, train: Callable[[keras.Model], list[float]], scope=tf.device) -> None:
+def compare(
+    policy: str, train: Callable[[keras.Model], list[float]], scope=tf.device, steps: int = 1
+) -> None:
     """Trains on each device and compares losses and the changes of adapters."""
     results = []
     for device in (WGPU, CPU):
-        model = wide(device, policy)
+        model = wide(device, policy, steps)
         before = [v.numpy() for v in model.variables if is_adapter(v)]
         with scope(device):
             losses = train(model)
@@ -214,8 +219,8 @@ def test_the_optimizer_without_the_pass_trains_the_same(monkeypatch):
     test_layers_of_each_kind_are_trained("float32")
 
 
-@pytest.mark.parametrize("size", [3, 8])
-def test_fit_trains_with_batches_of_any_size(size):
+@pytest.mark.parametrize(("size", "steps"), [(3, 1), (8, 1), (5, 2)])
+def test_fit_trains_with_batches_of_any_size(size, steps):
     """Keras's batches have an unknown size, and the last one is smaller."""
     x, y = examples(10)
 
@@ -224,7 +229,7 @@ def test_fit_trains_with_batches_of_any_size(size):
         return history.history["loss"]
 
     # Datasets have no kernels on WGPU, which gets the other ops without a scope, too.
-    compare("float32", train, lambda device: tf.device(CPU if device == CPU else None))
+    compare("float32", train, lambda device: tf.device(CPU if device == CPU else None), steps)
 
 
 @pytest.mark.parametrize("shape", [(4, LENGTH), (None, LENGTH)])

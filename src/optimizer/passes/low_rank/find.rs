@@ -139,9 +139,9 @@ impl Rules<'_> {
         self.branches.run_together(id, self.sum)
     }
 
-    /// Checks that a node may go with the sum.
+    /// Checks that a node may go with the sum, and that no node waits for it.
     fn goes(&self, id: NodeId) -> Legal {
-        self.graph.may_move_freely(id)?;
+        check(self.graph.waiters(id).next().is_none(), Refusal::OtherConditions)?;
         self.joins(id)
     }
 }
@@ -197,7 +197,7 @@ impl LowRank {
         };
         let heads = Gradient::heads(graph, &delta);
         let Some(gradient) = heads.iter().flatten().next().copied() else { return Ok(None) };
-        rules.goes(sum).map_err(|reason| (*first, reason))?;
+        rules.goes(sum).and_then(|()| graph.may_move(sum)).map_err(|reason| (*first, reason))?;
         if let Some(stranger) = readers.stranger {
             return Err(stranger);
         }

@@ -448,6 +448,7 @@ impl<'g> Build<'g> {
         if let Some(old) = gradient.of_factors[0] {
             let operands = [self.matrix(x, self.shape().depth), self.right(y)];
             let product = self.product("gradient_a", operands, [true, false]);
+            self.wait(product.node, old);
             let product = self.converted("gradient_a", product, self.found.stored);
             let new = self.unviewed(product);
             self.stand_for(old, new);
@@ -455,9 +456,20 @@ impl<'g> Build<'g> {
         if let Some(old) = gradient.of_factors[1] {
             let operands = [self.left_heads(x), self.heads(y)];
             let product = self.product("gradient_b", operands, [true, false]);
+            self.wait(product.node, old);
             let new = self.converted("gradient_b", product, self.found.stored);
             self.stand_for(old, new);
         }
+    }
+
+    /// Makes a product wait for what the gradient of a factor waits for, and the nodes between it
+    /// and the gradient of the sum.
+    fn wait(&mut self, product: NodeId, old: NodeId) {
+        let gradient = &self.found.gradient;
+        let all = [&old].into_iter().chain(&gradient.between).chain([&gradient.of_sum]);
+        let controls: Vec<NodeId> =
+            all.flat_map(|id| self.graph.node(*id).controls()).copied().collect();
+        controls.into_iter().for_each(|control| self.graph.add_control(product, control));
     }
 
     fn stand_for(&mut self, old: NodeId, new: Output) {

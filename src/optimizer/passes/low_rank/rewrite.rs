@@ -36,7 +36,7 @@ impl KnownMatrices {
 /// The attributes of conversions, transposes and reshapes.
 const TYPES: [&str; 6] = ["DstT", "SrcT", "T", "Tperm", "Tshape", "Truncate"];
 
-/// The largest number of reshapes in a row that are searched.
+/// The largest number of nodes in a row that are searched.
 const MAX_ROW: usize = 8;
 
 /// Rewrites the products with the sum, and the gradients of the factors, and removes the sum and
@@ -87,7 +87,8 @@ fn copy_again(graph: &mut Graph, found: &LowRank) {
     let shared = graph.node(first.id).inputs()[1];
     let mut views = Vec::new();
     let mut tensor = shared;
-    while matches!(graph.node(tensor.node).op(), "Cast" | "Transpose" | "Reshape") {
+    let is_view = |id| matches!(graph.node(id).op(), "Cast" | "Transpose" | "Reshape");
+    while views.len() < MAX_ROW && is_view(tensor.node) {
         views.push(tensor.node);
         tensor = graph.node(tensor.node).inputs()[0];
     }

@@ -33,8 +33,8 @@ impl KnownMatrices {
     }
 }
 
-/// The attributes of conversions, transposes and reshapes.
-const TYPES: [&str; 6] = ["DstT", "SrcT", "T", "Tperm", "Tshape", "Truncate"];
+/// The attributes of transposes and reshapes.
+const TYPES: [&str; 3] = ["T", "Tperm", "Tshape"];
 
 /// The largest number of nodes in a row that are searched.
 const MAX_ROW: usize = 8;
@@ -87,10 +87,14 @@ fn copy_again(graph: &mut Graph, found: &LowRank) {
     let shared = graph.node(first.id).inputs()[1];
     let mut views = Vec::new();
     let mut tensor = shared;
-    let is_view = |id| matches!(graph.node(id).op(), "Cast" | "Transpose" | "Reshape");
-    while views.len() < MAX_ROW && is_view(tensor.node) {
+    let op = |id| graph.node(id).op();
+    while views.len() < MAX_ROW && matches!(op(tensor.node), "Transpose" | "Reshape") {
         views.push(tensor.node);
         tensor = graph.node(tensor.node).inputs()[0];
+    }
+    // Two equal conversions would become one.
+    if op(tensor.node) == "Cast" {
+        return;
     }
     for view in views.into_iter().rev() {
         let node = graph.node(view);

@@ -655,6 +655,38 @@ fn one_head_needs_no_transpose() {
     assert!(!text.contains("\nsum = ") && !text.contains("low_rank/moved"), "{text}");
 }
 
+/// In mixed precision, the copy for the backward pass is converted after its transpose: equal
+/// conversions would become one, whose result would be kept.
+#[test]
+fn weights_of_mixed_precision_are_converted_twice() {
+    let lines = GEMMA.lines().filter(|line| !line.contains("sum16 =") && !line.contains("dab ="));
+    let text = lines.collect::<Vec<_>>().join("\n").replace("float32", "bfloat16");
+    let mixed = changed(
+        &text,
+        &[
+            ("w16 = Placeholder -> bfloat16", "w32 = Placeholder -> float32"),
+            (
+                "Cast(w16) {DstT: bfloat16, SrcT: bfloat16",
+                "Cast(w32) {DstT: bfloat16, SrcT: float32",
+            ),
+            ("Transpose(sum16, p)", "Transpose(sum, p)"),
+            ("MatMul(dab, b)", "MatMul(dflat, b)"),
+            ("MatMul(a, dab)", "MatMul(a, dflat)"),
+        ],
+    );
+    let text = after("low_rank", &mixed);
+    for line in [
+        "moved = Transpose(w, p) {T: bfloat16, Tperm: int32} -> bfloat16[64, 4, 96]",
+        "moved/backward = Transpose(w32, p) {T: float32, Tperm: int32} -> float32[64, 4, 96]",
+        "v/backward = Reshape(moved/backward, view) {T: float32, Tshape: int32} -> float32[64, 384]",
+        "w/backward = Cast(v/backward) {DstT: bfloat16, SrcT: float32, Truncate: false} -> \
+         bfloat16[64, 384]",
+        "dx0 = BatchMatMulV2(dy, w/backward)",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
 /// In loops, TensorFlow lets gradients wait for constants.
 #[test]
 fn the_gradients_wait_for_what_the_gradient_of_the_sum_waits_for() {

@@ -33,8 +33,8 @@ impl KnownMatrices {
     }
 }
 
-/// The attributes of transposes and reshapes.
-const TYPES: [&str; 3] = ["T", "Tperm", "Tshape"];
+/// The attributes of conversions, transposes and reshapes.
+const TYPES: [&str; 6] = ["DstT", "SrcT", "T", "Tperm", "Tshape", "Truncate"];
 
 /// The largest number of nodes in a row that are searched.
 const MAX_ROW: usize = 8;
@@ -92,12 +92,23 @@ fn copy_again(graph: &mut Graph, found: &LowRank) {
         views.push(tensor.node);
         tensor = graph.node(tensor.node).inputs()[0];
     }
-    // Two equal conversions would become one.
-    if op(tensor.node) == "Cast" {
-        return;
+    // A second conversion of the same tensor would become one with the first. So it comes last.
+    let conversion = (op(tensor.node) == "Cast").then_some(tensor.node);
+    if let Some(id) = conversion {
+        tensor = graph.node(id).inputs()[0];
     }
-    for view in views.into_iter().rev() {
+    let dtype = graph.info(tensor).dtype;
+    for view in views.into_iter().rev().chain(conversion) {
         let node = graph.node(view);
+        let mut attrs: Vec<_> =
+            TYPES.iter().filter_map(|t| Some((*t, node.attr(t)?.clone()))).collect();
+        let mut info = graph.info(shared).clone();
+        if Some(view) != conversion {
+            info.shape.clone_from(&graph.info(Output { node: view, port: 0 }).shape);
+            info.dtype = dtype;
+            attrs.retain(|(name, _)| *name != "T");
+            attrs.extend(dtype.map(|dtype| ("T", dtype.into())));
+        }
         let others = node.inputs()[1..].iter().copied();
         let new = NewNode {
             name: format!("{}/backward", node.name()),
@@ -105,8 +116,8 @@ fn copy_again(graph: &mut Graph, found: &LowRank) {
             device: node.device().to_owned(),
             inputs: std::iter::once(tensor).chain(others).collect(),
             controls: node.controls().to_vec(),
-            attrs: TYPES.iter().filter_map(|t| Some((*t, node.attr(t)?.clone()))).collect(),
-            infos: node.infos().to_vec(),
+            attrs,
+            infos: vec![info],
         };
         tensor = Output { node: graph.add(new), port: 0 };
     }

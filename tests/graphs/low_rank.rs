@@ -678,7 +678,8 @@ fn weights_of_mixed_precision_are_converted_twice() {
     for line in [
         "moved = Transpose(w, p) {T: bfloat16, Tperm: int32} -> bfloat16[64, 4, 96]",
         "moved/backward = Transpose(w32, p) {T: float32, Tperm: int32} -> float32[64, 4, 96]",
-        "v/backward = Reshape(moved/backward, view) {T: float32, Tshape: int32} -> float32[64, 384]",
+        "v/backward = Reshape(moved/backward, view) {T: float32, Tshape: int32} -> float32[64, \
+         384]",
         "w/backward = Cast(v/backward) {DstT: bfloat16, SrcT: float32, Truncate: false} -> \
          bfloat16[64, 384]",
         "dx0 = BatchMatMulV2(dy, w/backward)",

@@ -27,9 +27,9 @@
 //! pass leaves such products alone.
 //!
 //! The results are not the same bits. In 16 bits, the sum `W + s * A @ B` is rounded to the type of
-//! the weights, which loses adapters that are small beside the weights. Now `A`, `B`, `x @ A` and
-//! `G` are rounded, and the sum is taken of the products. So the error of the adapter's part is in
-//! proportion to that part.
+//! the weights, and its gradient, too. Now `A`, `B`, `x @ A` and `G` are rounded, and the two parts
+//! of `y` and `dx` before they are added. So the error of the adapter's part is in proportion to
+//! that part, however small it is beside the weights.
 
 mod axes;
 mod find;

@@ -34,6 +34,7 @@
 mod axes;
 mod find;
 mod rewrite;
+mod weights;
 
 use crate::error::Result;
 use crate::optimizer::branches::Branches;

@@ -198,7 +198,7 @@ fn branches_and_effects_stay_what_they_are() {
 
 #[test]
 fn graphs_give_the_same_numbers_on_the_device() {
-    let (mut made, mut regions, mut replayed) = (0, 0, 0);
+    let (mut made, mut regions, mut replayed, mut adapted) = (0, 0, 0, 0);
     let mut ops: BTreeSet<String> = BTreeSet::new();
     let (first, count) = (number("TF_WGPU_GRAPHS_FROM", 0), number("TF_WGPU_DEVICE_GRAPHS", 150));
     let everything = (first..first + count).map(|seed| (seed, EVERYTHING));
@@ -208,6 +208,7 @@ fn graphs_give_the_same_numbers_on_the_device() {
         let (before, after) = (parsed(&case), optimized(&case));
         made += fused(&after);
         ops.extend(after.ids().map(|id| after.node(id).op().to_owned()));
+        adapted += u32::from(after.ids().any(|id| after.node(id).name().contains("/low_rank/")));
         let mut variants = vec![after];
         // Some graphs run as regions, too, of the program's nodes or of the optimizer's.
         if seed % 3 == 0 {
@@ -229,6 +230,7 @@ fn graphs_give_the_same_numbers_on_the_device() {
     }
     assert!(made > 400 && regions > 20, "only {made} fused nodes, {regions} regions");
     assert!(replayed > 20, "only {replayed} of {regions} regions were replayed");
+    assert!(adapted > 1, "only {adapted} graphs with rewritten low-rank adapters");
     let missing: Vec<_> = WANTED.iter().filter(|op| !ops.contains(**op)).collect();
     assert!(missing.is_empty(), "no graph has {missing:?}");
 }

@@ -36,6 +36,9 @@ pub enum Refusal {
     OtherShape,
     /// The smaller value costs too much to be computed again for each element, or others need it.
     SmallValue,
+    /// The rank of a product that is added to weights is too high: two products in its place would
+    /// save no work.
+    HighRank,
     /// The two do not run under the same conditions.
     OtherConditions,
     /// One node would depend on itself.
@@ -82,6 +85,7 @@ impl fmt::Display for Refusal {
             Self::SmallValue => {
                 "the smaller value is expensive to compute again, or others read it"
             }
+            Self::HighRank => "the rank is too high for products with each factor to save work",
             Self::OtherConditions => {
                 "the two run under different conditions, or control inputs order them"
             }

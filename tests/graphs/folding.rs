@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, refuse};
+use super::{after, check, refuse};
 
 #[test]
 fn transposes_become_attributes() {
@@ -93,6 +93,25 @@ fn dimensions_of_one_element_do_not_hide_a_transpose() {
              y = Identity(c) {T: float32}";
         refuse("folding", &text.replace(from, to));
     }
+}
+
+/// The weights of one head, as Gemma's keys and values have them, lie as a product reads them.
+#[test]
+fn weights_of_one_head_are_reshaped_without_a_transpose() {
+    let text = "preserve y
+         p = Const {dtype: int32, value: tensor int32[3] [1, 0, 2]} -> int32[3]
+         s = Const {dtype: int32, value: tensor int32[2] [64, -1]} -> int32[2]
+         x = Placeholder -> float32[?2, 9, 64]
+         w = Placeholder -> float32[1, 64, 32]
+         t = Transpose(w, p) {T: float32, Tperm: int32} -> float32[64, 1, 32]
+         v = Reshape(t, s) {T: float32, Tshape: int32} -> float32[64, 32]
+         c = BatchMatMulV2(x, v) {T: float32, adj_x: false, adj_y: false} -> float32[?2, 9, 32]
+         y = Identity(c) {T: float32} -> float32[?2, 9, 32]";
+    let after = after("folding", text);
+    assert!(after.contains("v = Reshape(w, s)") && !after.contains("Transpose"), "{after}");
+    refuse("folding", &text.replace("preserve y", "preserve t, y"));
+    let two = text.replace("[1, 64, 32]", "[2, 64, 16]").replace("[64, 1, 32]", "[64, 2, 16]");
+    refuse("folding", &two);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod invariants;
 mod late;
 mod linear_cross_entropy;
 mod lists;
+mod low_rank;
 mod predicates;
 mod products;
 mod quantized;

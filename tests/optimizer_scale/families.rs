@@ -25,6 +25,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("changes of shape", views),
     ("squeezes and casts", copies),
     ("matrix products", products),
+    ("low-rank adapters", adapters),
     ("normalizations", normalizations),
     ("attention", attention),
     ("list elements", list),
@@ -303,6 +304,34 @@ fn products(n: usize) -> String {
         add!(text, "e{i} = Relu(c{i}) {T}");
         add!(text, "y{i} = AddV2(e{i}, y{y}) {T}");
     }
+    text
+}
+
+/// Layers with low-rank adapters, and the gradients of their first factors.
+fn adapters(n: usize) -> String {
+    let layers = n / 10;
+    let mut text = String::from("preserve out");
+    (0..layers).for_each(|i| text.push_str(&format!(", da{i}")));
+    text.push_str("\nx0 = Placeholder -> float32[?2, 64]\n");
+    let flags = |a, b| format!("{{T: float32, transpose_a: {a}, transpose_b: {b}}}");
+    let (plain, left, right) = (flags(false, false), flags(true, false), flags(false, true));
+    for i in 0..layers {
+        add!(text, "w{i} = Placeholder -> float32[64, 64]");
+        add!(text, "a{i} = Placeholder -> float32[64, 4]");
+        add!(text, "b{i} = Placeholder -> float32[4, 64]");
+        add!(text, "ab{i} = MatMul(a{i}, b{i}) {plain} -> float32[64, 64]");
+        add!(text, "sum{i} = AddV2(w{i}, ab{i}) {{T: float32}} -> float32[64, 64]");
+        add!(text, "x{} = MatMul(x{i}, sum{i}) {plain} -> float32[?2, 64]", i + 1);
+    }
+    add!(text, "dx{layers} = Neg(x{layers}) {{T: float32}} -> float32[?2, 64]");
+    for i in (0..layers).rev() {
+        let behind = i + 1;
+        add!(text, "dx{i} = MatMul(dx{behind}, sum{i}) {right} -> float32[?2, 64]");
+        add!(text, "dw{i} = MatMul(x{i}, dx{behind}) {left} -> float32[64, 64]");
+        add!(text, "dab{i} = MatMul(dw{i}, b{i}) {right} -> float32[64, 4]");
+        add!(text, "da{i} = Identity(dab{i}) {{T: float32}} -> float32[64, 4]");
+    }
+    add!(text, "out = Identity(dx0) {{T: float32}} -> float32[?2, 64]");
     text
 }
 

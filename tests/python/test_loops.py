@@ -18,7 +18,7 @@ from tensorflow_wgpu._library import first_device
 
 PASSES = [
     *("lists", "cleanup", "predicates", "stacks", "carried", "reads", "caches", "folding"),
-    *("invariants", "sums", "attention", "cross_entropy", "recompute"),
+    *("invariants", "sums", "low_rank", "attention", "cross_entropy", "recompute"),
     *("contraction", "quantized", "rowwise", "reduce", "update"),
     *("concat", "elementwise", "args", "linear_cross_entropy", "joined", "added"),
     *("biases", "arguments", "ends", "late"),

@@ -1,9 +1,12 @@
 """Training of low-rank adapters: on float, int8 and int4 layers the losses are the CPU's, only
-adapters have optimizer state, only adapters change, and no gradient of a quantized kernel is
-computed.
+adapters have optimizer state, only adapters change, and no gradient of a kernel is computed. For
+float layers the optimizer's pass `low_rank` sees to that.
 """
 
 from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 import tensorflow as tf
 from graphs import ops, optimized
 from support import CPU, WGPU
+from test_loops import PASSES
 
 RANK, LENGTH, WIDTH, CLASSES = 2, 6, 16, 8
 PRECISIONS = ["float32", "mixed_bfloat16", "int8", "int4"]
@@ -109,3 +113,145 @@ def test_a_quantized_kernel_has_no_gradient(precision):
     # last two frozen layers; of the second adapter both factors, what lies between and its inputs;
     # of the first one the same without its inputs.
     assert sum(found.values()) == 3 + 4 + 2 + 4 + 3, found
+
+
+#: The width of the layers that the pass rewrites: at least 16 times the rank.
+WIDE, HEADS = 32, 3
+#: Gemma's and Llama's projections to heads, each with the output of its attention, and a dense
+#: layer.
+EQUATIONS = {
+    "gemma": ("btd,ndh->btnh", (None, HEADS, WIDE)),
+    "gemma_output": ("btnh,nhd->btd", (None, WIDE)),
+    "gemma_one_head": ("btd,ndh->btnh", (None, 1, WIDE)),
+    "gemma_one_head_output": ("btnh,nhd->btd", (None, WIDE)),
+    "llama": ("bqm,muh->bquh", (None, HEADS, WIDE)),
+    "llama_output": ("bquh,uhm->bqm", (None, WIDE)),
+}
+#: The largest relative difference of a loss, and of the change of an adapter. Keras rounds the sum
+#: of weights and adapters to 16 bits, and the pass rounds other values.
+ROUNDING = {
+    "float32": (1e-5, 1e-4),
+    "mixed_bfloat16": (1e-2, 0.15),
+    "bfloat16": (1e-2, 0.15),
+    "mixed_float16": (1e-3, 1e-2),
+}
+
+
+def enable_lora(layer: keras.Layer) -> None:
+    """Adds adapters, with a scale if Keras has one."""
+    has_scale = "lora_alpha" in inspect.signature(layer.enable_lora).parameters
+    layer.enable_lora(RANK, **({"lora_alpha": 2 * RANK} if has_scale and "d" in layer.name else {}))
+
+
+def wide(device: str, policy: str, steps: int = 1) -> keras.Model:
+    """Layers of each kind, each with adapters, with the same weights on each device. A call of the
+    function that trains takes a number of steps, in a loop.
+    """
+    with tf.device(device):
+        x = inputs = keras.Input((None, WIDE), dtype="float32")
+        for name, (equation, shape) in EQUATIONS.items():
+            layer = keras.layers.EinsumDense(equation, shape, name=name, dtype=policy)
+            x = layer(x)
+        dense = keras.layers.Dense(
+            2 * WIDE, activation="relu", use_bias=False, name="dense", dtype=policy
+        )
+        x = dense(x)
+        outputs = keras.layers.Dense(CLASSES, name="head", trainable=False, dtype="float32")(x)
+        model = keras.Model(inputs, outputs)
+        rng = np.random.default_rng(3)
+        model.set_weights([rng.normal(size=w.shape) / 8 for w in model.get_weights()])
+        for layer in model.layers[1:-1]:
+            enable_lora(layer)
+            for v in (layer.lora_kernel_a, layer.lora_kernel_b):
+                v.assign(rng.normal(size=v.shape) / 5)
+        model.compile(
+            optimizer=keras.optimizers.SGD(0.1),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            steps_per_execution=steps,
+        )
+    return model
+
+
+def examples(count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(count, LENGTH, WIDE)).astype("float32")
+    return x, rng.integers(0, CLASSES, (count, LENGTH))
+
+
+def compare(
+    policy: str, train: Callable[[keras.Model], list[float]], scope=tf.device, steps: int = 1
+) -> None:
+    """Trains on each device and compares losses and the changes of adapters."""
+    results = []
+    for device in (WGPU, CPU):
+        model = wide(device, policy, steps)
+        before = [v.numpy() for v in model.variables if is_adapter(v)]
+        with scope(device):
+            losses = train(model)
+        after = [v.numpy() for v in model.variables if is_adapter(v)]
+        results.append((losses, [b - a for a, b in zip(before, after, strict=True)]))
+    (losses, changes), (expected, others) = results
+    of_loss, of_change = ROUNDING[policy]
+    np.testing.assert_allclose(losses, expected, rtol=of_loss)
+    for change, other in zip(changes, others, strict=True):
+        assert_near(change, other, of_change)
+
+
+def assert_near(value: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+    largest = np.abs(expected).max()
+    assert largest > 0
+    np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance * largest)
+
+
+def step(model: keras.Model, x: np.ndarray, y: np.ndarray) -> float:
+    return float(model.train_on_batch(x, y, return_dict=True)["loss"])
+
+
+@pytest.mark.parametrize("policy", ROUNDING)
+def test_layers_of_each_kind_are_trained(policy):
+    x, y = examples(4)
+    compare(policy, lambda model: [step(model, x, y) for _ in range(3)])
+
+
+def test_the_optimizer_without_the_pass_trains_the_same(monkeypatch):
+    others = ",".join(name for name in PASSES if name != "low_rank")
+    monkeypatch.setenv("TF_WGPU_OPTIMIZER", others)
+    test_layers_of_each_kind_are_trained("float32")
+
+
+@pytest.mark.parametrize(("size", "steps"), [(3, 1), (8, 1), (5, 2)])
+def test_fit_trains_with_batches_of_any_size(size, steps):
+    """Keras's batches have an unknown size, and the last one is smaller."""
+    x, y = examples(10)
+
+    def train(model: keras.Model) -> list[float]:
+        history = model.fit(x, y, batch_size=size, epochs=2, shuffle=False, verbose=0)
+        return history.history["loss"]
+
+    # Datasets have no kernels on WGPU, which gets the other ops without a scope, too.
+    compare("float32", train, lambda device: tf.device(CPU if device == CPU else None), steps)
+
+
+@pytest.mark.parametrize("shape", [(4, LENGTH), (None, LENGTH)])
+@pytest.mark.parametrize("policy", ["float32", "bfloat16"])
+def test_no_product_has_the_size_of_a_kernel(policy, shape):
+    """The gradients are those of the products of low rank, which the pass names."""
+    model = wide(WGPU, policy)
+    x, y = examples(4)
+    adapters = [v.value for v in model.trainable_variables if is_adapter(v)]
+    signature = [tf.TensorSpec([*shape, WIDE], tf.float32), tf.TensorSpec(shape, tf.int64)]
+
+    @tf.function(input_signature=signature)
+    def gradients(x, y):
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(x, y, model(x, training=True))
+        return tape.gradient(loss, adapters)
+
+    with tf.device(WGPU):
+        found, nodes = optimized(gradients, tf.constant(x), tf.constant(y))
+    rewritten = {node.name.split("/low_rank/")[0] for node in nodes if "/low_rank/" in node.name}
+    assert len(rewritten) == len(EQUATIONS) + 1, rewritten
+    with tf.device(CPU):
+        expected = gradients.python_function(tf.constant(x), tf.constant(y))
+    for gradient, other in zip(found, expected, strict=True):
+        assert_near(gradient.numpy(), other.numpy(), ROUNDING[policy][1])

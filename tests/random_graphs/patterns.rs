@@ -155,6 +155,74 @@ pub fn layers(g: &mut Generator) -> Option<()> {
     Some(())
 }
 
+/// Low-rank adapters, added to weights of heads that a product reads by a view, with the gradients
+/// of the product's left operand and of the adapters.
+pub fn adapters(g: &mut Generator) -> Option<Value> {
+    let (n, depth) = (g.random.between(1, 5), g.random.pick(&[16, 32]));
+    let (heads, width) = (g.random.pick(&[1, 2]), g.random.pick(&[16, 20]));
+    let (rows, columns) = (heads * depth, heads * width);
+    let is_moved = g.random.below(2) == 0;
+    let stored = if is_moved { [heads, depth, width] } else { [depth, heads, width] };
+    let viewed = [depth, heads, width];
+    let x = g.feed(F32, &[n, depth], 1.0);
+    let y = g.feed(F32, &[n, columns], 1.0);
+    let weights = g.feed(F32, &stored, 0.5);
+    let (a, b) = (g.feed(F32, &[rows, 1], 0.5), g.feed(F32, &[1, width], 0.5));
+    let scale = g.constant(F32, &[], 0.5);
+    let is_scaled = g.random.below(2) == 0;
+    let scaled = |g: &mut Generator, x: Value| {
+        if is_scaled { g.combine("Mul", &scale, &x) } else { Some(x) }
+    };
+    let ab = matmul(g, [&a, &b], [false, false], [rows, width], Range::exact(-0.25, 0.25))?;
+    let ab = scaled(g, ab)?;
+    let ab = changed(g, "Reshape", &ab, &stored.map(|n| n as i64), &stored);
+    let sum = g.combine("AddV2", &weights, &ab)?;
+    let moved = if is_moved { changed(g, "Transpose", &sum, &[1, 0, 2], &viewed) } else { sum };
+    let view = changed(g, "Reshape", &moved, &[depth as i64, -1], &[depth, columns]);
+    let within = |size: f64, error: f64| Range { low: -size, high: size, error };
+    let range = within(depth as f64, view.range.error * depth as f64);
+    let result = matmul(g, [&x, &view], [false, false], [n, columns], range)?;
+    let range = within(columns as f64, view.range.error * columns as f64);
+    let of_x = matmul(g, [&y, &view], [false, true], [n, depth], range)?;
+    let of_sum = matmul(g, [&x, &y], [true, false], [depth, columns], within(n as f64, 0.0))?;
+    let cut = changed(g, "Reshape", &of_sum, &viewed.map(|n| n as i64), &viewed);
+    let back = if is_moved { changed(g, "Transpose", &cut, &[1, 0, 2], &stored) } else { cut };
+    let flat = changed(g, "Reshape", &back, &[-1, width as i64], &[rows, width]);
+    let flat = scaled(g, flat)?;
+    let range = within(0.5 * (n * width) as f64, flat.range.error * width as f64);
+    let of_a = matmul(g, [&flat, &b], [false, true], [rows, 1], range)?;
+    let range = within(0.5 * (n * rows) as f64, flat.range.error * rows as f64);
+    let of_b = matmul(g, [&a, &flat], [true, false], [1, width], range)?;
+    // One value needs all results.
+    let mut total = g.reduce("Mean", &of_b, &[0], true)?;
+    for result in [result, of_x, of_a] {
+        let mean = g.reduce("Mean", &result, &[0, 1], false)?;
+        total = g.combine("AddV2", &total, &mean)?;
+    }
+    Some(total)
+}
+
+/// A product of two matrices, which are transposed if `flags` say so.
+fn matmul(
+    g: &mut Generator,
+    operands: [&Value; 2],
+    flags: [bool; 2],
+    dims: [usize; 2],
+    range: Range,
+) -> Option<Value> {
+    let attrs = format!("T: float32, transpose_a: {}, transpose_b: {}", flags[0], flags[1]);
+    g.node("MatMul", &operands, &attrs, F32, &dims, range)
+}
+
+/// A tensor with the same elements in other places.
+fn changed(g: &mut Generator, op: &str, x: &Value, how: &[i64], dims: &[usize]) -> Value {
+    let how = g.indices(how);
+    let types = if op == "Reshape" { "Tshape" } else { "Tperm" };
+    let attrs = format!("T: float32, {types}: int32");
+    let name = g.emit(op, &[&x.name, &how], &attrs, F32, dims);
+    g.value(name, F32, dims, x.range)
+}
+
 /// The index of the number of each row that is farthest from zero, found in the numbers' bits.
 pub fn farthest(g: &mut Generator) -> Option<Value> {
     let dims = [g.random.between(1, 5), g.random.pick(&[3, 16, 64])];

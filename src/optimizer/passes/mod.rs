@@ -20,6 +20,7 @@ mod invariants;
 mod late;
 mod linear_cross_entropy;
 mod lists;
+mod low_rank;
 mod predicates;
 mod products;
 mod reads;
@@ -52,6 +53,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "folding", run: folding::run },
     Pass { name: "invariants", run: invariants::run },
     Pass { name: "sums", run: products::summed::run },
+    Pass { name: "low_rank", run: low_rank::run },
     Pass { name: "attention", run: attention::run },
     Pass { name: "cross_entropy", run: cross_entropy::run },
     Pass { name: "recompute", run: recompute::run },

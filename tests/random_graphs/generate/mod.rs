@@ -154,10 +154,11 @@ impl Generator {
             return;
         }
         if profile.layers && self.random.below(4) == 0 {
-            match self.random.below(7) {
+            match self.random.below(9) {
                 0..=1 => drop(patterns::dense(self)),
                 2..=3 => drop(patterns::rotary(self)),
                 4..=5 => drop(patterns::layers(self)),
+                6..=7 => drop(patterns::adapters(self)),
                 _ => drop(patterns::farthest(self)),
             }
             return;

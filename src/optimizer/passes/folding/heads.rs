@@ -5,8 +5,11 @@
 //! one row, `reshape(x, [1, 1, d]) @ w` is a product for each head, and its result `[n, 1, h]` has
 //! the elements in the same order. With more rows the heads would stand before the rows. Weights
 //! that are decoded from codes stay for the pass `quantized`, which reads the codes where they lie.
+//!
+//! The weights of one head, `reshape(transpose(w, [1, 0, 2]), [d, h])`, are a reshape of `w` for
+//! any number of rows.
 
-use super::drop_unused;
+use super::{drop_unused, moves};
 use crate::dtype::DType;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::graph::{Graph, NodeId, Output};
@@ -19,6 +22,33 @@ pub(super) fn separate(graph: &mut Graph, id: NodeId) {
     if let Some(weights) = weights(graph, id) {
         rewrite(graph, id, &weights);
     }
+}
+
+/// Reshapes the weights of one head without their transpose, which moves no elements.
+pub(super) fn drop_single(graph: &mut Graph, id: NodeId) {
+    let Some((reshape, transpose)) = single(graph, id) else { return };
+    let source = graph.node(transpose).inputs()[0];
+    graph.set_input(reshape, 0, source);
+    drop_unused(graph, transpose);
+}
+
+/// The reshape and the transpose between weights of one head and the product `id`.
+fn single(graph: &Graph, id: NodeId) -> Option<(NodeId, NodeId)> {
+    let weights = *graph.node(id).inputs().get(1)?;
+    let reshape = graph.node(weights.node);
+    let is_matrix = graph.info(weights).rank() == Some(2) && reshape.op() == "Reshape";
+    let moved = *reshape.inputs().first().filter(|_| is_matrix)?;
+    let transpose = graph.node(moved.node);
+    let may_move = |id: NodeId| graph.may_move(id).is_ok();
+    if transpose.op() != "Transpose" || !may_move(weights.node) || !may_move(moved.node) {
+        return None;
+    }
+    let shape = graph.info(transpose.inputs()[0]).shape.as_deref()?;
+    let perm = graph.constant(transpose.inputs()[1])?.to_i64().ok()?;
+    let perm = perm.iter().map(|p| i32::try_from(*p).ok().filter(|p| *p >= 0));
+    let perm = perm.collect::<Option<Vec<i32>>>()?;
+    let stays = perm.len() == shape.len() && !moves(shape, &perm);
+    stays.then_some((weights.node, moved.node))
 }
 
 /// Weights of heads, and the nodes that copy them.

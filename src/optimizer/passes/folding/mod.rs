@@ -1,7 +1,7 @@
 //! Folds nodes in front of a contraction into its attributes: a transpose of the last two
 //! dimensions of a matrix product's operand, and zero padding of a convolution's input. Dimensions
-//! of extent 1 count as nothing: a transpose that moves no others is no copy. A product of one row
-//! reads the weights of heads as they are.
+//! of extent 1 count as nothing: a transpose that moves no others is no copy. Weights of one head
+//! are reshaped without one. A product of one row reads the weights of heads as they are.
 
 mod heads;
 
@@ -26,6 +26,7 @@ pub fn run(graph: &mut Graph) -> Result<()> {
             Some("_WgpuFusedMatMul") => transposes(graph, id, ["transpose_a", "transpose_b"]),
             Some("_WgpuFusedBatchMatMulV2" | INT8) => {
                 transposes(graph, id, ["adj_x", "adj_y"]);
+                heads::drop_single(graph, id);
                 heads::separate(graph, id);
             }
             Some(fused) => pad(graph, id, fused),
@@ -74,15 +75,17 @@ fn nearly_transposed(graph: &Graph, operand: Output) -> Option<(NodeId, Vec<i32>
     let rank = perm.len();
     let perm = perm.iter().map(|p| i32::try_from(p.rem_euclid(rank as i64)).ok());
     let mut perm = perm.collect::<Option<Vec<i32>>>()?;
-    let moves = |perm: &[i32]| {
-        let long = perm.iter().filter(|p| shape.get(**p as usize) != Some(&Dim::Known(1)));
-        !long.is_sorted()
-    };
-    if rank < 2 || shape.len() != rank || !moves(&perm) {
+    if rank < 2 || shape.len() != rank || !moves(shape, &perm) {
         return None;
     }
     perm.swap(rank - 2, rank - 1);
-    (!moves(&perm)).then_some((operand.node, perm))
+    (!moves(shape, &perm)).then_some((operand.node, perm))
+}
+
+/// Whether a transpose of a tensor with these extents moves any but those of extent 1.
+fn moves(shape: &[Dim], perm: &[i32]) -> bool {
+    let long = perm.iter().filter(|p| shape.get(**p as usize) != Some(&Dim::Known(1)));
+    !long.is_sorted()
 }
 
 /// The result of a transpose like `transpose` with another order of dimensions.

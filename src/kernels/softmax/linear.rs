@@ -243,7 +243,7 @@ impl Kernel for LinearCrossEntropy {
         let parameters = (3..behind).map(|i| ctx.input(i)).collect::<Result<Vec<_>>>()?;
         let scale = if self.is_scaled { Some(ctx.input(behind)?) } else { None };
         let weights = self.layout.classes(weights, &parameters)?;
-        let [classes, depth] = weights.extents;
+        let [_, depth] = weights.extents;
         let rows = Self::check(&x, weights.extents, &labels)?;
         if let Some(scale) = &scale {
             let fits = scale.len() == 1 || scale.dims[..] == [rows, 1];

@@ -340,3 +340,58 @@ fn unread_shapes_do_not_wait_for_checks() {
     assert!(!super::after("cleanup", text).contains("Shape"));
     refuse("cleanup", &text.replace("preserve y", "preserve y, s"));
 }
+
+#[test]
+fn cubes_are_products() {
+    let text = "preserve y
+        x = Placeholder -> bfloat16[?0, 8]
+        three = Const {dtype: bfloat16, value: tensor bfloat16[] [3.0]} -> bfloat16[]
+        y = Neg(p) {T: bfloat16} -> bfloat16[?0, 8]
+        p = Pow(x, three) {T: bfloat16} -> bfloat16[?0, 8]";
+    check(
+        "cleanup",
+        text,
+        &expect![[r#"
+        preserve y
+        x = Placeholder -> bfloat16[?0, 8]
+        y = Neg(p/cube) {T: bfloat16} -> bfloat16[?0, 8]
+        p/square = Square(x) {T: bfloat16} -> bfloat16[?0, 8]
+        p/cube = Mul(x, p/square) {T: bfloat16} -> bfloat16[?0, 8]
+    "#]],
+    );
+    for (from, to) in [
+        ("[3.0]", "[2.5]"),
+        ("preserve y", "preserve y, p"),
+        // The exponent gives the power a dimension more.
+        (
+            "tensor bfloat16[] [3.0]} -> bfloat16[]",
+            "tensor bfloat16[1, 1, 1] [3.0]} -> bfloat16[1, 1, 1]",
+        ),
+        ("bfloat16", "int64"),
+    ] {
+        let text = text.replace(from, to).replace("tensor int64[] [3.0]", "tensor int64[] [3]");
+        refuse("cleanup", &text);
+    }
+}
+
+#[test]
+fn reductions_of_single_elements_are_views() {
+    let text = "preserve y
+        x = Placeholder -> float32[1, ?0, 8]
+        axis = Const {dtype: int32, value: tensor int32[1] [0]} -> int32[1]
+        s = Sum(x, axis) {T: float32, Tidx: int32, keep_dims: false} -> float32[?0, 8]
+        y = Neg(s) {T: float32} -> float32[?0, 8]";
+    check("cleanup", text, &expect![[r#"
+        preserve y
+        x = Placeholder -> float32[1, ?0, 8]
+        y = Neg(s/single) {T: float32} -> float32[?0, 8]
+        s/single/shape = Const {dtype: int32, value: tensor int32[2] [-1, 8]} -> int32[2]
+        s/single = Reshape(x, s/single/shape) {T: float32, Tshape: int32} -> float32[?0, 8]
+    "#]]);
+    let kept = text.replace("false} -> float32[?0", "true} -> float32[1, ?0");
+    assert!(super::after("cleanup", &kept).contains("y = Neg(x)"));
+    let of_all = text.replace("float32[1, ?0, 8]", "float32[?1, ?0, 8]");
+    for text in [of_all, text.replace("preserve y", "preserve y, s"), text.replace("[0]", "[1]")] {
+        refuse("cleanup", &text);
+    }
+}

@@ -1,6 +1,7 @@
 //! Removes nodes that hinder fusion or cost dispatches without effect: copies, conversions back and
 //! forth, transposes and reshapes that cancel, control inputs of constants, sums written as bias
-//! additions, values of which only the shape is read, and unused nodes.
+//! additions, cubes written as powers, reductions of
+//! single elements, values of which only the shape is read, and unused nodes.
 //!
 //! TensorFlow's own passes remove nodes that are redundant everywhere. This pass removes nodes that
 //! are redundant on these devices (an Identity is only a name there), and those that our other
@@ -9,7 +10,9 @@
 pub mod asked;
 mod biases;
 mod constants;
+mod powers;
 mod reshapes;
+mod singles;
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -24,7 +27,8 @@ pub fn run(graph: &mut Graph) -> Result<()> {
     constants::release(graph);
     for id in order.iter() {
         reshapes::shorten(graph, *id);
-        if biases::add(graph, *id) {
+        let rules = [biases::add, powers::cube, singles::reduction];
+        if rules.iter().any(|replaces| replaces(graph, *id)) {
             continue;
         }
         if let Some(source) = source(graph, *id) {

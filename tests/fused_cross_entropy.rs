@@ -35,6 +35,8 @@ struct Case {
     labels: Vec<i64>,
     scale: Option<HostTensor>,
     codes: Option<Codes>,
+    /// The type of the labels.
+    index: DType,
 }
 
 /// Quantized weights, with a row of codes for each class.
@@ -47,10 +49,12 @@ struct Codes {
 }
 
 /// How weights are quantized.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quantization {
     /// Bytes with a scale for each class.
     Int8,
+    /// The same with a divisor.
+    Divided,
     /// Two codes in a byte, with a zero point and a scale for each group of four in a row.
     Int4,
 }
@@ -72,6 +76,7 @@ impl Case {
             labels: (0..rows).map(label).collect(),
             scale: None,
             codes: None,
+            index: I64,
         }
     }
 
@@ -80,18 +85,22 @@ impl Case {
         let [_, classes, depth] = extents;
         let mut case = Self::new(dtype, extents, true);
         let code = |c: usize, k: usize| match how {
-            Quantization::Int8 => ((c * 7919 + k * 31) % 255) as i32 - 127,
+            Quantization::Int8 | Quantization::Divided => ((c * 7919 + k * 31) % 255) as i32 - 127,
             Quantization::Int4 => ((c * 7919 + k * 31) % 16) as i32 - 8,
         };
         let groups = depth.div_ceil(4);
         let group = |c: usize, k: usize| c * groups + k / 4;
         let points: Vec<i32> = (0..classes * groups).map(|i| i as i32 % 3 - 1).collect();
         let step = |i: usize| (1 + i % 3) as f64 / 64.0;
-        let scale = |c: usize| (1 + c % 5) as f64 / 1024.0;
+        let scale = |c: usize| match how {
+            Quantization::Divided => f64::from(1 << (c % 3 + 7)),
+            _ => (1 + c % 5) as f64 / 1024.0,
+        };
         let values = (0..classes * depth).map(|i| {
             let (c, k) = (i / depth, i % depth);
             match how {
                 Quantization::Int8 => f64::from(code(c, k)) * scale(c),
+                Quantization::Divided => f64::from(code(c, k)) / scale(c),
                 Quantization::Int4 => {
                     f64::from(code(c, k) - points[group(c, k)]) * step(group(c, k))
                 }
@@ -99,12 +108,12 @@ impl Case {
         });
         case.weights = HostTensor::floats(F32, &[classes, depth], &values.collect::<Vec<_>>());
         case.codes = Some(match how {
-            Quantization::Int8 => {
+            Quantization::Int8 | Quantization::Divided => {
                 let codes: Vec<i8> =
                     (0..classes * depth).map(|i| code(i / depth, i % depth) as i8).collect();
                 let scales: Vec<f64> = (0..classes).map(scale).collect();
                 Codes {
-                    decoder: "* r",
+                    decoder: if how == Quantization::Int8 { "* r" } else { "/ r" },
                     packing: "bytes",
                     extent: 0,
                     codes: HostTensor::of(I8, &[classes, depth], &codes),
@@ -139,7 +148,11 @@ impl Case {
     }
 
     fn run(&self, session: &mut Session, argument: Option<DType>) -> Vec<HostTensor> {
-        let labels = HostTensor::i64(&[self.labels.len()], &self.labels);
+        let narrow: Vec<i32> = self.labels.iter().map(|label| *label as i32).collect();
+        let labels = match self.index {
+            I32 => HostTensor::i32(&[narrow.len()], &narrow),
+            _ => HostTensor::i64(&[self.labels.len()], &self.labels),
+        };
         let scale: &[DType] = if self.scale.is_some() { &[F32] } else { &[] };
         let values = match argument {
             Some(_) => format!("x: {}; c: 1; s0 = Mul<{0}>(x0, c0); return s0", self.dtype),
@@ -155,7 +168,7 @@ impl Case {
             .attr("decoder", self.codes.as_ref().map_or("", |codes| codes.decoder))
             .attr("packing", self.codes.as_ref().map_or("bytes", |codes| codes.packing))
             .attr("extent", self.codes.as_ref().map_or(0, |codes| codes.extent as i64))
-            .attr("Tlabels", I64)
+            .attr("Tlabels", self.index)
             .attr("Tscale", scale)
             .attr("T_argument", argument.as_slice())
             .attr("dims", &[1_i64, -1][..])
@@ -267,8 +280,8 @@ fn classes_in_several_parts() {
 fn quantized_weights() {
     for mut session in sessions() {
         for (k, dtype) in [F32, F16, BF16].into_iter().enumerate() {
-            for how in [Quantization::Int8, Quantization::Int4] {
-                for extents in [[1, 1, 4], [5, 10, 6], [70, 300, 33], [129, 257, 8]] {
+            for how in [Quantization::Int8, Quantization::Divided, Quantization::Int4] {
+                for extents in [[0, 3, 4], [1, 1, 4], [5, 10, 6], [70, 300, 33], [129, 257, 8]] {
                     session.misalign = k % 2;
                     Case::quantized(dtype, extents, how).check(&mut session);
                 }
@@ -280,12 +293,46 @@ fn quantized_weights() {
     }
 }
 
+/// A product with codes, a zero point, a scale and groups binds as much as some adapters can.
+#[test]
+fn few_bindings() {
+    let mut profile = Profile::NVIDIA;
+    profile.capabilities.max_bindings = 8;
+    let mut session = Session::under(profile).unwrap();
+    let case = Case::quantized(BF16, [700, 9_000, 6], Quantization::Int4);
+    assert!(has_parts(700, 9_000, BF16));
+    case.check(&mut session);
+}
+
 /// A part of the weights and their result exceed the largest binding.
 #[test]
 fn weights_beyond_one_binding() {
     let mut session = Session::binding(1 << 20).unwrap();
     for by_rows in [true, false] {
         Case::new(F32, [40, 70_000, 8], by_rows).check(&mut session);
+        Case::new(BF16, [39, 70_001, 8], by_rows).check(&mut session);
+    }
+}
+
+#[test]
+fn nothing_has_parts_without_classes() {
+    assert!(!has_parts(5, 0, F32) && !has_parts(usize::MAX, 1, F32));
+}
+
+/// The first of equal logits counts, also if they are in two parts.
+#[test]
+fn the_first_of_equal_logits_is_the_argument() {
+    let mut case = Case::new(F32, [70, 40_001, 1], true);
+    assert!(has_parts(70, 40_001, F32));
+    case.x = HostTensor::f32(&[70, 1], &[1.0; 70]);
+    let mut weights = vec![0.0_f32; 40_001];
+    (weights[123], weights[40_000]) = (3.0, 3.0);
+    case.weights = HostTensor::f32(&[40_001, 1], &weights);
+    for mut session in sessions() {
+        let out = case.run(&mut session, Some(I64));
+        assert_eq!(out[2].values::<i64>(), [123; 70]);
+        case.index = I32;
+        assert_eq!(case.run(&mut session, Some(I64))[0].to_f64()[1..60], out[0].to_f64()[1..60]);
     }
 }
 

@@ -381,13 +381,17 @@ fn reductions_of_single_elements_are_views() {
         axis = Const {dtype: int32, value: tensor int32[1] [0]} -> int32[1]
         s = Sum(x, axis) {T: float32, Tidx: int32, keep_dims: false} -> float32[?0, 8]
         y = Neg(s) {T: float32} -> float32[?0, 8]";
-    check("cleanup", text, &expect![[r#"
+    check(
+        "cleanup",
+        text,
+        &expect![[r#"
         preserve y
         x = Placeholder -> float32[1, ?0, 8]
         y = Neg(s/single) {T: float32} -> float32[?0, 8]
         s/single/shape = Const {dtype: int32, value: tensor int32[2] [-1, 8]} -> int32[2]
         s/single = Reshape(x, s/single/shape) {T: float32, Tshape: int32} -> float32[?0, 8]
-    "#]]);
+    "#]],
+    );
     let kept = text.replace("false} -> float32[?0", "true} -> float32[1, ?0");
     assert!(super::after("cleanup", &kept).contains("y = Neg(x)"));
     let of_all = text.replace("float32[1, ?0, 8]", "float32[?1, ?0, 8]");

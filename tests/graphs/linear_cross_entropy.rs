@@ -28,8 +28,8 @@ const HEAD: &str = "preserve loss, gradient, hit
                     Mul<float32>(s0, s1); return s2\", transpose_a: false, transpose_b: false} -> \
                     float32[80, 64]
      view = Reshape(logits, shape) {T: bfloat16, Tshape: int32} -> bfloat16[1, 80, 262144]
-     at = _WgpuFusedArg(view, last) {T_in: [bfloat16], constants: [2.0], expression: \"x: \
-                    bfloat16; c: 1; s0 = Cast<bfloat16, float32>(x0); s1 = Mul<float32>(s0, c0); \
+     at = _WgpuFusedArg(view, last) {T_in: [bfloat16], constants: [], expression: \"x: \
+                    bfloat16; c: 0; s0 = Cast<bfloat16, float32>(x0); s1 = Neg<float32>(s0); \
                     return s1\", output_type: int32, reduction: \"ArgMax\"} -> int32[1, 80]
      loss = Identity(xent) {T: float32} -> float32[80]
      gradient = Identity(d) {T: float32} -> float32[80, 64]
@@ -63,13 +63,13 @@ fn a_head_with_its_loss_gradient_and_accuracy_is_one_node() {
                 Tlabels: int64,
                 Tscale: [float32],
                 adj_y: true,
-                constants: [2.0],
+                constants: [],
                 dims: [1, 80],
                 expression:
                     "x: bfloat16; "
-                    "c: 1; "
+                    "c: 0; "
                     "s0 = Cast<bfloat16, float32>(x0); "
-                    "s1 = Mul<float32>(s0, c0); "
+                    "s1 = Neg<float32>(s0); "
                     "return s1",
             } -> float32[80], bfloat16[80, 64], int32[1, 80]
             d/epilogue = _WgpuFusedElementwise(xent/linear_cross_entropy:1, more) {
@@ -226,6 +226,50 @@ fn other_products_stay() {
                 ("\n     labels", "\n     v = Placeholder -> bfloat16[262144, 64]\n     labels"),
             ],
             None,
+        ),
+        // The rows of the gradient lie in other places.
+        (
+            &[
+                ("(xent:1, w, more)", "(cut, w, more)"),
+                (
+                    "\n     d = ",
+                    "\n     two = Const {dtype: int32, value: tensor int32[3] [2, 40, 262144]} -> \
+                     int32[3]\n     cut = Reshape(xent:1, two) {T: bfloat16, Tshape: int32} -> \
+                     bfloat16[2, 40, 262144]\n     d = ",
+                ),
+                ("_WgpuFusedMatMul(", "_WgpuFusedBatchMatMulV2("),
+                (
+                    "transpose_a: false, transpose_b: false} -> \
+                    float32[80, 64]",
+                    "adj_x: false, adj_y: false} -> float32[2, 40, 64]",
+                ),
+                ("float32[80, 64]", "float32[2, 40, 64]"),
+            ],
+            Some(Refusal::OtherShape),
+        ),
+        // The value of the index rounds, so that it may differ where it is computed again.
+        (&[("s1 = Neg<float32>(s0)", "s1 = Mul<float32>(s0, s0)")], None),
+        // The index is the label.
+        (
+            &[
+                (
+                    "xent = _WgpuFusedCrossEntropy(logits, labels, share)",
+                    "xent = \
+                 _WgpuFusedCrossEntropy(logits, own, share)",
+                ),
+                (", output_type: int32,", ", output_type: int64,"),
+                (
+                    "-> int32[1, 80]\n     loss",
+                    "-> int64[80]\n     own = Identity(at) {T: int64} -> \
+                 int64[80]\n     loss",
+                ),
+                ("_WgpuFusedArg(view, last)", "_WgpuFusedArg(logits, last)"),
+                (
+                    "hit = Identity(at) {T: int32} -> int32[1, 80]",
+                    "hit = Identity(at) {T: int64} -> int64[80]",
+                ),
+            ],
+            Some(Refusal::Cycle),
         ),
         // The index is not of a class.
         (&[("[-1]} -> int32[]", "[1]} -> int32[]")], Some(Refusal::UnknownAxes)),

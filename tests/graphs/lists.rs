@@ -634,6 +634,8 @@ fn shapes_of_reshapes_are_their_targets() {
             "t = Shape(w) {T: float32, out_type: int64}",
         ),
         ("t = Shape(w)", "t = Shape(w, ^x)"),
+        // A scalar is a target, too.
+        ("-> int32[3]\n        v =", "-> int32[]\n        v ="),
     ] {
         let after = super::after("lists", &text.replace(from, to));
         assert!(after.contains("y = Fill(t, zero)"), "{after}");

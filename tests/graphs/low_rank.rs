@@ -442,115 +442,40 @@ fn heads_that_are_columns_multiply_with_the_factors() {
         "low_rank",
         &untransposed("64, 2, 96", "64, 192", "128"),
         &expect![[r#"
-        preserve da, y
-        s2 = Const {dtype: int32, value: tensor int32[2] [128, 4]} -> int32[2]
-        s3 = Const {dtype: int32, value: tensor int32[3] [64, 2, 96]} -> int32[3]
-        view = Const {dtype: int32, value: tensor int32[2] [64, 192]} -> int32[2]
-        flat = Const {dtype: int32, value: tensor int32[2] [128, 96]} -> int32[2]
-        x = Placeholder -> float16[?2, ?3, 64]
-        xr = Placeholder -> float16[?, 64]
-        dyr = Placeholder -> float16[?, 192]
-        w = Placeholder -> float16[64, 2, 96]
-        a = Placeholder -> float16[128, 4]
-        b = Placeholder -> float16[4, 96]
-        v = Reshape(w, view) {T: float16, Tshape: int32} -> float16[64, 192]
-        y0 = BatchMatMulV2(x, v) {
-            T: float16,
-            adj_x: false,
-            adj_y: false,
-        } -> float16[?2, ?3, 192]
-        y = Identity(sum/low_rank/result) {T: float16} -> float16[?2, ?3, 192]
-        da = Identity(sum/low_rank/rows_6) {T: float16} -> float16[128, 4]
-        sum/low_rank/extents = Const {dtype: int32, value: tensor int32[2] [-1, 8]} -> int32[2]
-        sum/low_rank/rows = Reshape(a, sum/low_rank/extents) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[64, 8]
-        sum/low_rank/extents_1 = Const {
-            dtype: int32,
-            value: tensor int32[2] [-1, 64],
-        } -> int32[2]
-        sum/low_rank/rows_1 = Reshape(x, sum/low_rank/extents_1) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[?, 64]
-        sum/low_rank/x_a = MatMul(sum/low_rank/rows_1, sum/low_rank/rows) {
-            T: float16,
-            grad_a: false,
-            grad_b: false,
-            transpose_a: false,
-            transpose_b: false,
-        } -> float16[?, 8]
-        sum/low_rank/extents_2 = Const {
-            dtype: int32,
-            value: tensor int32[2] [-1, 4],
-        } -> int32[2]
-        sum/low_rank/rows_2 = Reshape(sum/low_rank/x_a, sum/low_rank/extents_2) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[?, 4]
-        sum/low_rank/x_a_b = MatMul(sum/low_rank/rows_2, b) {
-            T: float16,
-            grad_a: false,
-            grad_b: false,
-            transpose_a: false,
-            transpose_b: false,
-        } -> float16[?, 96]
-        sum/low_rank/extents_3 = Const {
-            dtype: int32,
-            value: tensor int32[2] [-1, 96],
-        } -> int32[2]
-        sum/low_rank/rows_3 = Reshape(y0, sum/low_rank/extents_3) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[?, 96]
-        sum/low_rank/sum = AddV2(sum/low_rank/rows_3, sum/low_rank/x_a_b) {
-            T: float16,
-        } -> float16[?, 96]
-        sum/low_rank/shape = Shape(y0) {T: float16, out_type: int32} -> int32[3]
-        sum/low_rank/result = Reshape(sum/low_rank/sum, sum/low_rank/shape) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[?2, ?3, 192]
-        sum/low_rank/extents_4 = Const {
-            dtype: int32,
-            value: tensor int32[2] [-1, 96],
-        } -> int32[2]
-        sum/low_rank/rows_4 = Reshape(dyr, sum/low_rank/extents_4) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[?, 96]
-        sum/low_rank/y_b = MatMul(sum/low_rank/rows_4, b) {
-            T: float16,
-            grad_a: false,
-            grad_b: false,
-            transpose_a: false,
-            transpose_b: true,
-        } -> float16[?, 4]
-        sum/low_rank/extents_5 = Const {
-            dtype: int32,
-            value: tensor int32[2] [-1, 8],
-        } -> int32[2]
-        sum/low_rank/rows_5 = Reshape(sum/low_rank/y_b, sum/low_rank/extents_5) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[?, 8]
-        sum/low_rank/gradient_a = MatMul(xr, sum/low_rank/rows_5) {
-            T: float16,
-            grad_a: false,
-            grad_b: false,
-            transpose_a: true,
-            transpose_b: false,
-        } -> float16[64, 8]
-        sum/low_rank/extents_6 = Const {
-            dtype: int32,
-            value: tensor int32[2] [-1, 4],
-        } -> int32[2]
-        sum/low_rank/rows_6 = Reshape(sum/low_rank/gradient_a, sum/low_rank/extents_6) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[128, 4]
-    "#]],
+            preserve da, y
+            s2 = Const {dtype: int32, value: tensor int32[2] [128, 4]} -> int32[2]
+            s3 = Const {dtype: int32, value: tensor int32[3] [64, 2, 96]} -> int32[3]
+            view = Const {dtype: int32, value: tensor int32[2] [64, 192]} -> int32[2]
+            flat = Const {dtype: int32, value: tensor int32[2] [128, 96]} -> int32[2]
+            x = Placeholder -> float16[?2, ?3, 64]
+            xr = Placeholder -> float16[?, 64]
+            dyr = Placeholder -> float16[?, 192]
+            w = Placeholder -> float16[64, 2, 96]
+            a = Placeholder -> float16[128, 4]
+            b = Placeholder -> float16[4, 96]
+            ab = MatMul(a, b) {
+                T: float16,
+                transpose_a: false,
+                transpose_b: false,
+            } -> float16[128, 96]
+            ab3 = Reshape(ab, s3) {T: float16, Tshape: int32} -> float16[64, 2, 96]
+            sum = AddV2(ab3, w) {T: float16} -> float16[64, 2, 96]
+            v = Reshape(sum, view) {T: float16, Tshape: int32} -> float16[64, 192]
+            y0 = BatchMatMulV2(x, v) {
+                T: float16,
+                adj_x: false,
+                adj_y: false,
+            } -> float16[?2, ?3, 192]
+            dv = BatchMatMulV2(xr, dyr) {T: float16, adj_x: true, adj_y: false} -> float16[64, 192]
+            dab = Reshape(dv, flat) {T: float16, Tshape: int32} -> float16[128, 96]
+            da0 = MatMul(dab, b) {
+                T: float16,
+                transpose_a: false,
+                transpose_b: true,
+            } -> float16[128, 4]
+            y = Identity(y0) {T: float16} -> float16[?2, ?3, 192]
+            da = Identity(da0) {T: float16} -> float16[128, 4]
+        "#]],
     );
 }
 
@@ -560,74 +485,36 @@ fn heads_that_are_rows_multiply_with_the_factors() {
         "low_rank",
         &untransposed("2, 64, 96", "128, 96", "128"),
         &expect![[r#"
-        preserve da, y
-        s2 = Const {dtype: int32, value: tensor int32[2] [128, 4]} -> int32[2]
-        s3 = Const {dtype: int32, value: tensor int32[3] [2, 64, 96]} -> int32[3]
-        view = Const {dtype: int32, value: tensor int32[2] [128, 96]} -> int32[2]
-        flat = Const {dtype: int32, value: tensor int32[2] [128, 96]} -> int32[2]
-        x = Placeholder -> float16[?2, ?3, 128]
-        xr = Placeholder -> float16[?, 128]
-        dyr = Placeholder -> float16[?, 96]
-        w = Placeholder -> float16[2, 64, 96]
-        a = Placeholder -> float16[128, 4]
-        b = Placeholder -> float16[4, 96]
-        v = Reshape(w, view) {T: float16, Tshape: int32} -> float16[128, 96]
-        y0 = BatchMatMulV2(x, v) {T: float16, adj_x: false, adj_y: false} -> float16[?2, ?3, 96]
-        y = Identity(sum/low_rank/result) {T: float16} -> float16[?2, ?3, 96]
-        da = Identity(sum/low_rank/gradient_a) {T: float16} -> float16[128, 4]
-        sum/low_rank/extents = Const {
-            dtype: int32,
-            value: tensor int32[2] [-1, 128],
-        } -> int32[2]
-        sum/low_rank/rows = Reshape(x, sum/low_rank/extents) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[?, 128]
-        sum/low_rank/x_a = MatMul(sum/low_rank/rows, a) {
-            T: float16,
-            grad_a: false,
-            grad_b: false,
-            transpose_a: false,
-            transpose_b: false,
-        } -> float16[?, 4]
-        sum/low_rank/x_a_b = MatMul(sum/low_rank/x_a, b) {
-            T: float16,
-            grad_a: false,
-            grad_b: false,
-            transpose_a: false,
-            transpose_b: false,
-        } -> float16[?, 96]
-        sum/low_rank/extents_1 = Const {
-            dtype: int32,
-            value: tensor int32[2] [-1, 96],
-        } -> int32[2]
-        sum/low_rank/rows_1 = Reshape(y0, sum/low_rank/extents_1) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[?, 96]
-        sum/low_rank/sum = AddV2(sum/low_rank/rows_1, sum/low_rank/x_a_b) {
-            T: float16,
-        } -> float16[?, 96]
-        sum/low_rank/shape = Shape(y0) {T: float16, out_type: int32} -> int32[3]
-        sum/low_rank/result = Reshape(sum/low_rank/sum, sum/low_rank/shape) {
-            T: float16,
-            Tshape: int32,
-        } -> float16[?2, ?3, 96]
-        sum/low_rank/y_b = MatMul(dyr, b) {
-            T: float16,
-            grad_a: false,
-            grad_b: false,
-            transpose_a: false,
-            transpose_b: true,
-        } -> float16[?, 4]
-        sum/low_rank/gradient_a = MatMul(xr, sum/low_rank/y_b) {
-            T: float16,
-            grad_a: false,
-            grad_b: false,
-            transpose_a: true,
-            transpose_b: false,
-        } -> float16[128, 4]
-    "#]],
+            preserve da, y
+            s2 = Const {dtype: int32, value: tensor int32[2] [128, 4]} -> int32[2]
+            s3 = Const {dtype: int32, value: tensor int32[3] [2, 64, 96]} -> int32[3]
+            view = Const {dtype: int32, value: tensor int32[2] [128, 96]} -> int32[2]
+            flat = Const {dtype: int32, value: tensor int32[2] [128, 96]} -> int32[2]
+            x = Placeholder -> float16[?2, ?3, 128]
+            xr = Placeholder -> float16[?, 128]
+            dyr = Placeholder -> float16[?, 96]
+            w = Placeholder -> float16[2, 64, 96]
+            a = Placeholder -> float16[128, 4]
+            b = Placeholder -> float16[4, 96]
+            ab = MatMul(a, b) {
+                T: float16,
+                transpose_a: false,
+                transpose_b: false,
+            } -> float16[128, 96]
+            ab3 = Reshape(ab, s3) {T: float16, Tshape: int32} -> float16[2, 64, 96]
+            sum = AddV2(ab3, w) {T: float16} -> float16[2, 64, 96]
+            v = Reshape(sum, view) {T: float16, Tshape: int32} -> float16[128, 96]
+            y0 = BatchMatMulV2(x, v) {T: float16, adj_x: false, adj_y: false} -> float16[?2, ?3, 96]
+            dv = BatchMatMulV2(xr, dyr) {T: float16, adj_x: true, adj_y: false} -> float16[128, 96]
+            dab = Reshape(dv, flat) {T: float16, Tshape: int32} -> float16[128, 96]
+            da0 = MatMul(dab, b) {
+                T: float16,
+                transpose_a: false,
+                transpose_b: true,
+            } -> float16[128, 4]
+            y = Identity(y0) {T: float16} -> float16[?2, ?3, 96]
+            da = Identity(da0) {T: float16} -> float16[128, 4]
+        "#]],
     );
 }
 

@@ -90,6 +90,9 @@ fn shape(inputs: &ShapeInputs<'_>) -> Result<Vec<PartialShape>> {
     Ok(vec![labels, x, None])
 }
 
+/// The tensors to which a part's gradient is added: G, and M before and behind the part.
+const MORE: usize = 3;
+
 /// The most classes. Columns are counted in float32, which holds integers up to this number.
 pub const MOST_CLASSES: usize = 1 << 24;
 
@@ -103,12 +106,13 @@ const FEWEST: usize = 2048;
 
 /// Whether the logits are so large that the op takes more than one part.
 pub const fn has_parts(rows: usize, classes: usize, dtype: DType) -> bool {
-    width(rows, classes, dtype) < classes
+    classes > 0 && width(rows, classes, dtype) < classes
 }
 
-/// The number of columns of a part.
+/// The number of columns of a part. There is at least one class.
 const fn width(rows: usize, classes: usize, dtype: DType) -> usize {
-    let fits = PART / (if rows == 0 { 1 } else { rows } * dtype.size());
+    let row = if rows == 0 { 1 } else { rows };
+    let fits = PART / row.saturating_mul(dtype.size());
     let most = if fits > FEWEST { fits } else { FEWEST };
     classes.div_ceil(classes.div_ceil(most)).next_multiple_of(64)
 }
@@ -261,8 +265,10 @@ impl Kernel for LinearCrossEntropy {
         }
         let x = x.reshaped(&[rows, depth]);
         let label = labels.reshaped(&[rows, 1]);
-        let Parts { largest, sum, sums, at } = self.parts(ctx, &weights, &x, &label)?;
-        let own = weights.own(ctx, &labels)?;
+        // Labels that are classes, in the place of others.
+        let safe = ctx.temp(labels.dtype, &[rows, 1])?;
+        let Parts { largest, sum, sums, at } = self.parts(ctx, &weights, &x, [&label, &safe])?;
+        let own = weights.own(ctx, &safe)?;
         let factor = ctx.temp(F32, &[rows, 1])?;
         let mut inputs = vec![x, own.clone(), largest, sum.clone()];
         inputs.extend(scale.map(|scale| scale.reshaped(&[scale.len(), 1])));
@@ -291,13 +297,14 @@ struct Parts {
 }
 
 impl LinearCrossEntropy {
-    /// Enqueues the parts, for rows of `x` with their labels.
+    /// Enqueues the parts, for rows of `x` with their labels. Writes the labels that are classes, or
+    /// class 0, to `safe`.
     fn parts(
         &self,
         ctx: &mut dyn OpContext,
         weights: &Classes<'_>,
         x: &Tensor,
-        label: &Tensor,
+        [label, safe]: [&Tensor; 2],
     ) -> Result<Parts> {
         let ([classes, depth], rows) = (weights.extents, x.dims[0]);
         // What each part reads, and what it writes.
@@ -308,10 +315,17 @@ impl LinearCrossEntropy {
         let mut sums = values(depth)?;
         let width = width(rows, classes, self.dtype);
         let logits = ctx.temp(self.dtype, &[rows, width.min(classes)])?;
-        let before: Vec<Tensor> = states.iter().map(|state| state[0].clone()).collect();
+        let before = states.iter().map(|state| &state[0]).chain([safe]);
+        let before: Vec<Tensor> = before.cloned().collect();
         let constants = start_constants(classes);
         self.start.run(ctx.device(), std::slice::from_ref(label), &before, &constants)?;
         let profile = ctx.device().profile();
+        // With many tensors that decode the weights, a product cannot bind what it is added to.
+        let more = MORE + self.layout.parameters();
+        let apart = match Epilogue::fits(more, profile.capabilities.max_bindings) {
+            true => None,
+            false => Some(ctx.temp(F32, &[rows, depth])?),
+        };
         let mut scratch = Scratch::new(ctx);
         for (first, count) in ranges(classes, width) {
             let part = [first, count];
@@ -329,8 +343,17 @@ impl LinearCrossEntropy {
             self.shares.enqueue_in(scratch.window(), &inputs, &outputs, &constants)?;
             let more = [&sums[0], &largest[0], &largest[1]].map(Tensor::clone);
             let added = self.added.bind(&[rows, depth], 1, &more).filter(|_| first > 0);
-            let product = weights.sums(part, &logits, &sums[1]);
-            product.plan(&profile, added)?.enqueue(scratch.window())?;
+            match (&apart, added) {
+                (Some(apart), Some(_)) => {
+                    weights.sums(part, &logits, apart).enqueue(scratch.window())?;
+                    let outputs = std::slice::from_ref(&sums[1]);
+                    self.added.after(scratch.device(), apart, &more, outputs)?;
+                }
+                (_, added) => {
+                    let product = weights.sums(part, &logits, &sums[1]);
+                    product.plan(&profile, added)?.enqueue(scratch.window())?;
+                }
+            }
             states.iter_mut().for_each(|state| state.swap(0, 1));
             sums.swap(0, 1);
         }
@@ -339,8 +362,9 @@ impl LinearCrossEntropy {
     }
 }
 
-/// M, S and the argument's value and column before the first part, from the labels and, as the
-/// parameter, the number of classes. A label that is no class gives NaN, which stays.
+/// M, S and the argument's value and column before the first part, and labels that are classes,
+/// from the labels and, as the parameter, the number of classes. A label that is no class gives NaN
+/// for S, which stays, and class 0.
 fn start(labels: DType) -> Result<ElementwiseProgram> {
     let mut e = Expression::new();
     let (label, classes) = (e.input(labels), e.constant());
@@ -354,6 +378,8 @@ fn start(labels: DType) -> Result<ElementwiseProgram> {
         let value = e.call("SelectV2", F32, &[is_class, valid, other])?;
         e.output(value);
     }
+    let safe = e.call("SelectV2", labels, &[is_class, label, least])?;
+    e.output(safe);
     ElementwiseProgram::new(e)
 }
 

@@ -21,11 +21,18 @@ use crate::optimizer::emit::{Draft, fused};
 use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::legality::check;
 use crate::optimizer::refusal::Refusal;
-use crate::optimizer::shape::Dim;
+use crate::optimizer::shape::{Dim, TensorInfo};
 
 /// The fewest classes for which logits of unknown size are worth parts: with 128 rows, logits in
 /// 16 bits then take 8 MiB.
 const FEWEST_CLASSES: usize = 1 << 15;
+
+/// The most readers of logits that are looked at. More than two are too many anyway.
+const MAX_READERS: usize = 8;
+
+/// Ops that do not round, so that a value that is computed twice is the same for any driver.
+const EXACT: &[&str] =
+    &["Abs", "Bitcast", "BitwiseAnd", "Cast", "Equal", "Less", "LogicalAnd", "Neg", "SelectV2"];
 
 /// Runs the pass.
 pub fn run(graph: &mut Graph) -> Result<()> {
@@ -65,7 +72,7 @@ impl Reshaped {
             for (reader, index) in graph.readers(view) {
                 if graph.node(reader).op() == "Reshape" && index == 0 {
                     found.views.push(Output { node: reader, port: 0 });
-                } else if !found.readers.contains(&reader) {
+                } else if found.readers.len() <= MAX_READERS && !found.readers.contains(&reader) {
                     found.readers.push(reader);
                 }
             }
@@ -189,7 +196,12 @@ impl Fusion {
             && !second.transposed[0]
             && first.transposed[1] != second.transposed[1]
             && (first.transposed[1] || logits.decoder.is_empty());
+        let given = [&first.operands[..], &logits.parameters, &node.inputs()[1..]].concat();
+        let are_typed = given.iter().all(|input| graph.info(*input).dtype.is_some());
+        let result = graph.info(Output { node: reader, port: 0 });
         check(first.is_plain(), Refusal::NoFunction)
+            .and(check(are_typed, Refusal::NoType))
+            .and(check(is_alike(graph.info(first.operands[0]), result), Refusal::OtherShape))
             .and(check(types == [Some(first.dtype); 2], Refusal::Type(first.dtype)))
             .and(check(fits, Refusal::Operand))
             .map_err(|reason| (made.node, reason))?;
@@ -232,7 +244,12 @@ impl Fusion {
                 .and(branches.run_together(*member, self.loss))
                 .map_err(|reason| (*member, reason))?;
         }
-        graph.is_one_node(&members).map_err(|reason| (self.products[1], reason))
+        let loss = graph.node(self.loss);
+        let given = loss.inputs()[1..].iter().chain(&self.gradient.matrix.extras);
+        let mut given = given.chain(&self.logits.matrix.operands).chain(&self.logits.parameters);
+        check(given.all(|input| !members.contains(&input.node)), Refusal::Cycle)
+            .and(graph.is_one_node(&members))
+            .map_err(|reason| (self.products[1], reason))
     }
 
     fn replace(self, graph: &mut Graph) {
@@ -241,8 +258,7 @@ impl Fusion {
         let scales = node.attr("Tscale").and_then(Attr::dtypes).unwrap_or_default();
         let Product { matrix, parameters, decoder } = &self.logits;
         let Some(weights) = graph.info(matrix.operands[1]).dtype else { return };
-        let Some(types) = parameters.iter().map(|p| graph.info(*p).dtype).collect() else { return };
-        let types: Vec<DType> = types;
+        let types: Vec<DType> = parameters.iter().filter_map(|p| graph.info(*p).dtype).collect();
         let own = [matrix.operands[0], matrix.operands[1], node.inputs()[1]].into_iter();
         let more = parameters.iter().chain(node.inputs().get(2)).copied();
         let inputs = own.chain(more).collect();
@@ -300,6 +316,22 @@ impl Fusion {
     }
 }
 
+/// Whether two tensors of the same number of rows of any length have their rows in the same places.
+fn is_alike(x: &TensorInfo, result: &TensorInfo) -> bool {
+    let (Some(x), Some(result)) = (&x.shape, &result.shape) else { return false };
+    let (Some((_, x)), Some((_, result))) = (x.split_last(), result.split_last()) else {
+        return false;
+    };
+    let differ = |(a, b): &(&Dim, &Dim)| !a.same(**b);
+    let pairs = || x.iter().zip(result);
+    // One extent that is unknown follows from the others.
+    let others = || pairs().filter(|pair| !differ(pair));
+    let is_open = pairs().filter(differ).all(|(a, b)| a.known().is_none() || b.known().is_none());
+    let known = others().all(|(a, _)| a.known().is_some_and(|extent| extent > 0));
+    let count = pairs().filter(differ).count();
+    x.len() == result.len() && (count == 0 || count == 1 && is_open && known)
+}
+
 /// Whether the logits take more than one part, as far as their extents are known.
 fn is_large(graph: &Graph, product: &Product) -> bool {
     let logits = &product.matrix;
@@ -317,7 +349,7 @@ fn is_large(graph: &Graph, product: &Product) -> bool {
     };
     // Codes may share bytes.
     let fits = k == *depth || !product.decoder.is_empty();
-    is_large && classes <= MOST_CLASSES && fits && k > 0
+    is_large && classes > 0 && classes <= MOST_CLASSES && fits && k > 0
 }
 
 impl Argument {
@@ -338,6 +370,11 @@ impl Argument {
             }
             _ => return Err(Refusal::ReadElsewhere),
         };
+        let value = values.expression.output_type(0);
+        let steps = values.expression.steps().iter();
+        let is_exact = steps.clone().all(|step| EXACT.contains(&step.call.op()));
+        let is_short = matches!(value, DType::F32 | DType::F16 | DType::BF16);
+        check(is_exact && is_short, Refusal::NoFunction)?;
         let shape = graph.info(x).shape.clone().ok_or(Refusal::UnknownAxes)?;
         let axis = graph.constant(dimension).and_then(|axis| axis.to_i64().ok());
         let last = shape.len() as i64 - 1;

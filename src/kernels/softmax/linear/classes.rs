@@ -15,7 +15,7 @@ use crate::kernels::gather::rows::Gather;
 use crate::kernels::movement::rearrange::permuted;
 use crate::kernels::movement::walk::copy_strided;
 use crate::kernels::op::{Attrs, OpContext};
-use crate::kernels::windows::{Scratch, part, ranges};
+use crate::kernels::windows::{Scratch, limit, part, ranges};
 use crate::layout::dense_strides;
 use crate::require;
 use crate::shader::Shader;
@@ -195,7 +195,7 @@ impl Classes<'_> {
         }
     }
 
-    /// A row for each label: the weights of its class, or zeros if it is no class.
+    /// A row for each label: the weights of its class. All labels are classes.
     pub fn own(&self, ctx: &mut dyn OpContext, labels: &Tensor) -> Result<Tensor> {
         let ([classes, depth], count) = (self.extents, labels.len());
         let indices = Indices::new(labels, &[classes])?;
@@ -213,8 +213,16 @@ impl Classes<'_> {
             return rows(ctx, &self.tensor);
         }
         let columns = ctx.temp(self.tensor.dtype, &[depth, count])?;
-        let gather = Gather { batch: 1, outer: depth, count, inner: 1 };
-        gather.enqueue(ctx.device(), &self.tensor, &indices, &columns)?;
+        // As many rows of the weights as fit a binding; an even number begins at a whole word.
+        let size = self.tensor.dtype.size() * classes.max(count);
+        let fits = limit(ctx.device().capabilities()) as usize / size;
+        let most = if fits < depth { (fits & !1).max(1) } else { depth };
+        for (first, outer) in ranges(depth, most) {
+            let from = part(&self.tensor, first * classes, outer * classes);
+            let to = part(&columns, first * count, outer * count);
+            let gather = Gather { batch: 1, outer, count, inner: 1 };
+            gather.enqueue(ctx.device(), &from, &indices, &to)?;
+        }
         let own = ctx.temp(self.tensor.dtype, &[count, depth])?;
         let walk = permuted(&columns.dims, &[1, 0]).operand(&dense_strides(&own.dims), 0);
         copy_strided(ctx.device(), &walk, &columns, &own)?;

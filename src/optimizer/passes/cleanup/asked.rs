@@ -34,8 +34,8 @@ pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     None
 }
 
-/// Takes shapes from the targets of reshapes. They must still be vectors that the graph computes,
-/// before a target of which one extent is unknown becomes a constant.
+/// Takes shapes from the targets of reshapes. To be called before `lists` turns targets of which one
+/// extent is unknown into constants with -1.
 pub fn take_targets(graph: &mut Graph, order: &[NodeId]) {
     for id in order.iter().copied() {
         if graph.node(id).op() == "Shape"
@@ -54,7 +54,10 @@ fn target(graph: &Graph, tensor: Output, id: NodeId) -> Option<Output> {
     let &[_, target] = maker.inputs() else { return None };
     let kind = graph.node(id).attr("out_type").and_then(Attr::dtype);
     let from = graph.node(target.node);
+    // In a branch, the target may exist where the tensor does not.
     let is_alike = maker.op() == "Reshape"
+        && !graph.has_control_flow()
+        && graph.info(target).rank() == Some(1)
         && maker.attr("Tshape").and_then(Attr::dtype) == kind
         && [maker, from].iter().all(|other| other.device() == node.device());
     (is_alike && are_extents(graph, target, MAX_DEPTH)).then_some(target)

@@ -36,7 +36,9 @@ fn kept(graph: &Graph, id: NodeId) -> Option<Vec<Option<usize>>> {
     let &[input, axes] = node.inputs() else { return None };
     graph.may_move(id).ok().filter(|()| REDUCTIONS.contains(&node.op()))?;
     node.dtype("T").filter(|dtype| dtype.is_float())?;
-    let shape = graph.info(input).shape.as_ref()?;
+    // The pass `sums` makes one product of the gradient of weights and its sum over a batch.
+    let of_weights = graph.node(input.node).attr("adj_x").and_then(Attr::bool) == Some(true);
+    let shape = graph.info(input).shape.as_ref().filter(|_| !of_weights)?;
     let rank = i64::try_from(shape.len()).ok()?;
     let axes = graph.constant(axes)?.to_i64().ok()?;
     let is_single = |axis: &i64| {

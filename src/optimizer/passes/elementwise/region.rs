@@ -12,6 +12,9 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::meaning::is_view;
 use crate::optimizer::shape::Dim;
 
+/// The largest number of views in a row that are searched.
+const MAX_ROW: usize = 8;
+
 /// A group of nodes that one node can replace.
 #[derive(Debug, Clone)]
 pub struct Region {
@@ -77,7 +80,8 @@ impl Region {
         let mut views = Vec::new();
         for view in &self.inputs {
             let mut tensor = *view;
-            while let Some(from) = in_same_places(graph, tensor) {
+            for _ in 0..MAX_ROW {
+                let Some(from) = in_same_places(graph, tensor) else { break };
                 tensor = from;
                 if self.inputs.contains(&from) && views.iter().all(|(other, _)| *other != from) {
                     views.push((from, *view));

@@ -1,6 +1,7 @@
 //! The order in which a view of weights holds their elements.
 
-use crate::optimizer::graph::{Graph, NodeId, Output};
+use crate::dtype::DType;
+use crate::optimizer::graph::{Graph, Node, NodeId, Output};
 use crate::optimizer::meaning::is_view;
 use crate::optimizer::passes::cleanup::permutation;
 
@@ -53,6 +54,12 @@ impl Matrix {
     }
 }
 
+/// Whether a `Cast` converts a float to a float.
+pub fn is_of_floats(node: &Node) -> bool {
+    let is_float = |name| node.dtype(name).is_some_and(DType::is_float);
+    node.op() == "Cast" && is_float("SrcT") && is_float("DstT")
+}
+
 impl Axes {
     /// The axes of weights with these extents.
     pub fn of(extents: &[usize]) -> Self {
@@ -71,7 +78,7 @@ impl Axes {
     pub fn behind(&self, graph: &Graph, view: NodeId) -> Option<Self> {
         let node = graph.node(view);
         match node.op() {
-            "Cast" => Some(self.clone()),
+            "Cast" => is_of_floats(node).then(|| self.clone()),
             "Transpose" => self.moved(&permutation(graph, *node.inputs().get(1)?)?),
             _ if is_view(node) => {
                 let extents = graph.info(Output { node: view, port: 0 }).dims()?;

@@ -1,7 +1,7 @@
 //! Finds weights with a product of low rank, the products that read them, and the gradients of the
 //! factors.
 
-use super::axes::{Axes, Matrix};
+use super::axes::{Axes, Matrix, is_of_floats};
 use crate::dtype::DType;
 use crate::optimizer::attr::Attr;
 use crate::optimizer::branches::Branches;
@@ -15,6 +15,10 @@ const MAX_ROW: usize = 16;
 
 /// The largest number of users of a factor that are searched.
 const MAX_USERS: usize = 64;
+
+/// The most products with a sum: each adds two products of low rank, and one product is saved. Two
+/// forward ones, and their gradients, are those of a layer whose activations are computed again.
+const MAX_PRODUCTS: usize = 4;
 
 /// The extents of a matrix are at least this many times the rank.
 const MIN_RATIO: usize = 16;
@@ -201,6 +205,8 @@ impl LowRank {
         if let Some(stranger) = readers.stranger {
             return Err(stranger);
         }
+        check(readers.products.len() <= MAX_PRODUCTS, Refusal::ReadElsewhere)
+            .map_err(|reason| (*first, reason))?;
         let matrix = axes.matrix(extents.len()).ok_or((*first, Refusal::OtherShape))?;
         let rank = delta.rank.saturating_mul(MIN_RATIO);
         check(rank <= matrix.depth && rank <= matrix.width, Refusal::HighRank)
@@ -227,12 +233,14 @@ impl LowRank {
         Ok(Some(Self { products, ..found }))
     }
 
-    /// Whether the products have the type of the sum, or one of 16 bits if the sum is in float32,
-    /// and all extents fit into int32.
+    /// Whether the products have the type of the sum, or bfloat16 if the sum is in float32, and all
+    /// extents fit into int32. In float16, the product of a gradient and the second factor, which
+    /// begins with zeros, would often be too small for the type.
     fn fits(&self) -> bool {
-        let narrows = self.stored == DType::F32 && matches!(self.dtype, DType::F16 | DType::BF16);
+        let narrows = self.stored == DType::F32 && self.dtype == DType::BF16;
         let extents = [self.matrix.rows(), self.matrix.columns()];
         self.stored.is_float()
+            && self.dtype != DType::F16
             && (narrows || self.stored == self.dtype)
             && extents.iter().all(|extent| i32::try_from(*extent).is_ok())
     }
@@ -329,7 +337,7 @@ impl Gradient {
         let (mut between, mut scale) = (Vec::new(), 1.0);
         while flags(graph.node(tensor.node)).is_none() {
             let (id, node) = (tensor.node, graph.node(tensor.node));
-            let is_passed = is_view(node) || matches!(node.op(), "Cast" | "Transpose");
+            let is_passed = is_view(node) || is_of_floats(node) || node.op() == "Transpose";
             let before = match scaled(graph, node) {
                 Some((before, by)) => {
                     scale *= by;

@@ -26,9 +26,11 @@ impl KnownMatrices {
         self.0.entry(tensor).or_default().push((columns, matrix));
     }
 
-    /// Takes note that the readers of a tensor, which include its matrices, read another one.
+    /// Takes note that the readers of a tensor, which include its reshapes, read another one. The
+    /// tensor itself is no matrix of that one.
     fn rename(&mut self, old: Output, new: Output) {
-        if let Some(matrices) = self.0.remove(&old) {
+        if let Some(mut matrices) = self.0.remove(&old) {
+            matrices.retain(|(_, matrix)| *matrix != old);
             self.0.entry(new).or_default().extend(matrices);
         }
     }

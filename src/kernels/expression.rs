@@ -306,9 +306,9 @@ impl Expression {
         (selected, inputs.into_iter().map(|i| i as usize).collect())
     }
 
-    /// The values that `values` are computed from, and these, each behind its arguments. Those of
-    /// which `is_known` holds are there without what they are computed from.
-    pub fn behind(&self, values: &[Value], is_known: impl Fn(Value) -> bool) -> Vec<Value> {
+    /// `values` and the values that they are computed from, each after its arguments. Nothing that
+    /// only a value is computed from for which `is_known` holds.
+    pub fn sources(&self, values: &[Value], is_known: impl Fn(Value) -> bool) -> Vec<Value> {
         let mut found = BTreeSet::new();
         let mut left = values.to_vec();
         while let Some(value) = left.pop() {

@@ -699,3 +699,56 @@ fn other_uses_of_the_sum_keep_it() {
     // A residual of activations is no sum of weights.
     refuse("low_rank", &changed(DENSE, &[("MatMul(x, sum)", "MatMul(sum, x)")]));
 }
+
+/// Layers without biases that follow another one read its sum, whichever of them the pass finds
+/// first.
+#[test]
+fn layers_read_the_whole_result_of_the_layer_before() {
+    let (inputs, rest) = DENSE.split_once("     w = ").unwrap();
+    let (body, _) = rest.split_once("     y = ").unwrap();
+    let of = |layer: &str, x: &str, extents: [&str; 2]| {
+        let names =
+            ["w", "a", "b", "s", "ab", "scaled", "sum", "y0", "dx0", "dw", "dab", "da0", "db0"];
+        let words = format!("     w = {body}");
+        let mut text = String::new();
+        for word in words.split_inclusive([' ', '(', ')', ',', '\n']) {
+            let name = word.trim_end_matches([' ', '(', ')', ',', '\n']);
+            let new = match name {
+                "x" => x.to_owned(),
+                "dy" => format!("dy{layer}"),
+                _ if names.contains(&name) => format!("{name}{layer}"),
+                _ => name.to_owned(),
+            };
+            text += &word.replacen(name, &new, usize::from(!name.is_empty()));
+        }
+        text.replace("64", "in").replace("128", extents[1]).replace("in", extents[0])
+    };
+    let first = of("1", "x", ["64", "128"]);
+    let behind = ["2", "3"].map(|layer| of(layer, "y01", ["128", "128"]));
+    let head = inputs
+        .replace("y, dx, da, db", "y02, dx02, da02, db02, y03, dx03, da03, db03, dx01, da01, db01")
+        .replace("dy = ", "dy1 = ");
+    let more =
+        "     dy2 = Placeholder -> float32[?2, 128]\n     dy3 = Placeholder -> float32[?2, 128]\n";
+    let parts = [&first, &behind[0], &behind[1]];
+    for order in [[0, 1, 2], [1, 0, 2], [1, 2, 0], [2, 1, 0]] {
+        let layers: String = order.iter().map(|at| parts[*at].as_str()).collect();
+        // The text names what comes later, too.
+        let ends =
+            ["y02", "dx02", "da02", "db02", "y03", "dx03", "da03", "db03", "dx01", "da01", "db01"];
+        let ends = ends.map(|end| format!("     {end}_end = Identity({end}) {{T: float32}}\n"));
+        let head = ends.iter().fold(head.clone(), |head, end| {
+            let name = end.trim().split(' ').next().unwrap();
+            let own = name.trim_end_matches("_end");
+            head.replacen(&format!("{own},"), &format!("{name},"), 1).replacen(
+                &format!("{own}\n"),
+                &format!("{name}\n"),
+                1,
+            )
+        });
+        let text = after("low_rank", &format!("{head}{more}{layers}{}", ends.concat()));
+        let readers = text.matches("y01,").count() + text.matches("y01)").count();
+        assert_eq!(readers, 1, "{order:?}: {text}");
+        assert!(text.contains("= AddV2(y01, "), "{order:?}: {text}");
+    }
+}

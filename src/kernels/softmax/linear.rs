@@ -51,9 +51,10 @@ pub const LINEAR_CROSS_ENTROPY: &str = "_WgpuFusedLinearCrossEntropy";
 
 /// The op. The last dimension of `x` is contracted, all others are rows. The weights have a row for
 /// each class if `adj_y` is true, else a column. They may be quantized, with a row for each class
-/// ([`crate::kernels::contract::weights`]). `argument` is the column of each row's largest value of
-/// `expression`, which has a logit as its only input. Its extents are `dims`, of which one may be
-/// -1 for what is left.
+/// ([`crate::kernels::contract::weights`]): `decoder` and `packing` say how, and `extent` is the
+/// number of codes in the packed dimension. `argument` is the column of each row's largest value of
+/// `expression`, which has a logit as its only input, and `constants` for its parameters. `dims`
+/// are the extents of `argument`; one may be -1, and follows from the number of rows.
 pub const DEFINITION: OpDefinition = OpDefinition {
     name: LINEAR_CROSS_ENTROPY,
     inputs: &[
@@ -96,8 +97,9 @@ const MORE: usize = 3;
 /// The most classes. Columns are counted in float32, which holds integers up to this number.
 pub const MOST_CLASSES: usize = 1 << 24;
 
-/// About the bytes of the logits that exist at a time. A product of this size fills any GPU, and
-/// they fit into the caches of large ones.
+/// About the bytes of the logits that exist at a time, unless [`FEWEST`] columns have more. A
+/// product of this size fills any GPU, and they fit into the caches of large ones. Beside them
+/// there are two sums of the size of `x` in float32.
 const PART: usize = 8 << 20;
 
 /// The fewest columns of a part, unless there are fewer in all: the gradient of all rows is read
@@ -297,8 +299,8 @@ struct Parts {
 }
 
 impl LinearCrossEntropy {
-    /// Enqueues the parts, for rows of `x` with their labels. Writes the labels that are classes, or
-    /// class 0, to `safe`.
+    /// Enqueues the parts, for rows of `x` with their labels. Writes the labels that are classes,
+    /// or class 0, to `safe`.
     fn parts(
         &self,
         ctx: &mut dyn OpContext,

@@ -124,7 +124,7 @@ impl Fusion {
         check(stored(made).is_none(), Refusal::ReadElsewhere)?;
         let (mut draft, mut tensors) = (Draft::default(), Vec::new());
         let mut known: FxHashMap<Value, Value> = FxHashMap::default();
-        for of in all.expression.behind(&[made], |of| stored(of).is_some()) {
+        for of in all.expression.sources(&[made], |of| stored(of).is_some()) {
             let tensor = match (stored(of), of) {
                 (Some(port), _) => Some(Output { node: value.node, port }),
                 (None, Value::Input(at)) => node.inputs().get(at as usize).copied(),

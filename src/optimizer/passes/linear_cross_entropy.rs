@@ -5,7 +5,8 @@
 //! of it.
 //!
 //! The pass runs behind those that make the cross entropy, the products and the ArgMax one node
-//! each. It leaves small logits alone, which take one part.
+//! each. It leaves small logits alone, which take one part. Logits of an unknown number of rows
+//! count as large if they have many classes; a few rows then cost some small dispatches.
 
 use super::products::product::MatrixProduct;
 use crate::dtype::DType;

@@ -213,8 +213,8 @@ impl RowKernel {
         self.enqueue_in(ctx, inputs, &outputs, &self.constants)
     }
 
-    /// Enqueues the program with `constants` as its parameters. `outputs` may be inputs whose
-    /// elements each belong to one element of the output.
+    /// Enqueues the program with `constants` as its parameters. An output may be one of the inputs
+    /// if it has that input's shape: then each invocation overwrites only what it has read.
     ///
     /// # Errors
     /// Those of [`RowKernel::run`].

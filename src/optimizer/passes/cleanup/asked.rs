@@ -34,8 +34,8 @@ pub fn source(graph: &Graph, id: NodeId) -> Option<Output> {
     None
 }
 
-/// Takes shapes from the targets of reshapes. To be called before `lists` turns targets of which one
-/// extent is unknown into constants with -1.
+/// Takes shapes from the targets of reshapes. To be called before `lists` turns targets of which
+/// one extent is unknown into constants with -1.
 pub fn take_targets(graph: &mut Graph, order: &[NodeId]) {
     for id in order.iter().copied() {
         if graph.node(id).op() == "Shape"

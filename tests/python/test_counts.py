@@ -1,7 +1,7 @@
 """The work of a training step of each of the ten networks of `benches/peers`, with the kernels of a
 GPU: dispatches and bytes may not exceed the counts in `counts.json` by more than 2 %. If a step
-takes less, `python tests/python/test_counts.py` writes the file again. The machine should be idle: the
-recurrent networks take more dispatches on an adapter that seems slow.
+takes less, `python tests/python/test_counts.py` writes the file again. The machine should be idle:
+the recurrent networks take more dispatches on an adapter that seems slow.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ mod close;
 
 use close::tolerance;
 use tensorflow_wgpu::HostTensor;
-use tensorflow_wgpu::device::Profile;
+use tensorflow_wgpu::device::{Capabilities, Profile};
 use tensorflow_wgpu::dtype::DType::{self, *};
 use tensorflow_wgpu::kernels::softmax::linear::has_parts;
 use tensorflow_wgpu::local::{Node, Session};
@@ -293,15 +293,24 @@ fn quantized_weights() {
     }
 }
 
-/// A product with codes, a zero point, a scale and groups binds as much as some adapters can.
+/// A product with codes, a zero point, a scale and groups binds as many tensors as some adapters
+/// can. Then the sum before the second part is added by a dispatch of its own.
 #[test]
 fn few_bindings() {
-    let mut profile = Profile::NVIDIA;
-    profile.capabilities.max_bindings = 8;
-    let mut session = Session::under(profile).unwrap();
     let case = Case::quantized(BF16, [700, 9_000, 6], Quantization::Int4);
     assert!(has_parts(700, 9_000, BF16));
-    case.check(&mut session);
+    let dispatches = |max_bindings| {
+        let capabilities = Capabilities { max_bindings, ..Profile::NVIDIA.capabilities };
+        let mut session = Session::under(Profile { capabilities, ..Profile::NVIDIA }).unwrap();
+        case.check(&mut session);
+        let before = session.device.statistics().dispatches;
+        case.run(&mut session, None);
+        session.device.statistics().dispatches - before
+    };
+    let few = dispatches(8);
+    if sessions()[0].device.capabilities().max_bindings >= 10 {
+        assert_eq!(few, dispatches(10) + 1);
+    }
 }
 
 /// A part of the weights and their result exceed the largest binding.

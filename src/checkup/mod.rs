@@ -129,8 +129,8 @@ fn with_right_kernels(
     }
 }
 
-/// Returns `asked` if the adapter computes right numbers with it, else `plain`, whose numbers are
-/// right. The two differ by `option` alone.
+/// Returns `asked` if the adapter computes right numbers with it, else `plain`, with which it does.
+/// The two differ by `option` alone.
 fn with_option(
     adapter: &wgpu::Adapter,
     plain: Profile,

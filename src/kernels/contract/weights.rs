@@ -341,8 +341,8 @@ impl QuantizedWeights {
     /// index.
     ///
     /// # Errors
-    /// `InvalidArgument` for two rows in one byte, for groups of rows and for heads; those of
-    /// `gather`.
+    /// `InvalidArgument` if two rows share a byte, if rows are grouped, or if the codes are a tensor
+    /// of heads; the errors of `gather`.
     pub fn gathered(
         &self,
         codes: &Tensor,

@@ -309,7 +309,7 @@ impl LinearCrossEntropy {
         [label, safe]: [&Tensor; 2],
     ) -> Result<Parts> {
         let ([classes, depth], rows) = (weights.extents, x.dims[0]);
-        // What each part reads, and what it writes.
+        // Of each pair, a part reads the first tensor and writes the second.
         let mut values = |n: usize| -> Result<[Tensor; 2]> {
             Ok([ctx.temp(F32, &[rows, n])?, ctx.temp(F32, &[rows, n])?])
         };
@@ -547,11 +547,12 @@ impl Argument {
 
     /// The extents of the result.
     fn dims(&self, rows: usize) -> Result<Dims> {
-        let known: i64 = self.dims.iter().filter(|extent| **extent >= 0).product();
-        let left = rows as i64 / known.max(1);
-        let dims = self.dims.iter().map(|extent| if *extent < 0 { left } else { *extent } as usize);
-        let dims: Dims = dims.collect();
-        let fits = dims.iter().product::<usize>() == rows;
+        let known = |extent: &i64| usize::try_from(*extent).ok();
+        let product = |dims: &[usize]| dims.iter().try_fold(1, |n: usize, d| n.checked_mul(*d));
+        let all: Dims = self.dims.iter().filter_map(known).collect();
+        let left = rows / product(&all).unwrap_or(1).max(1);
+        let dims: Dims = self.dims.iter().map(|extent| known(extent).unwrap_or(left)).collect();
+        let fits = product(&dims) == Some(rows);
         require!(fits, "{LINEAR_CROSS_ENTROPY}: {rows} rows in {:?}", self.dims);
         Ok(dims)
     }

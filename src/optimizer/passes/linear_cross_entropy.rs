@@ -4,9 +4,10 @@
 //! ([`crate::kernels::softmax::linear`]). The accuracy, which is an ArgMax of the logits, is part
 //! of it.
 //!
-//! The pass runs behind those that make the cross entropy, the products and the ArgMax one node
-//! each. It leaves small logits alone, which take one part. Logits of an unknown number of rows
-//! count as large if they have many classes; a few rows then cost some small dispatches.
+//! The pass runs after `cross_entropy`, `contraction`, `quantized` and `args`, each of which makes
+//! one node of several. It leaves small logits alone, which take one part. Logits of an unknown
+//! number of rows count as large if they have many classes; a few rows then cost some small
+//! dispatches.
 
 use super::products::product::MatrixProduct;
 use crate::dtype::DType;

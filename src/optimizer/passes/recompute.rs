@@ -21,7 +21,8 @@ use crate::optimizer::shape::Dim;
 /// The largest number of recomputed nodes for one value, and their weight ([`Scalar::again`]).
 const MAX_NODES: usize = 24;
 const MAX_WEIGHT: u32 = 256;
-/// The largest number of tensors whose product, or the like, is recomputed, and its weight.
+/// The largest number of vectors of which a product or another value is recomputed, and the largest
+/// weight of that value.
 const MAX_FACTORS: usize = 2;
 const MAX_OUTER_WEIGHT: u32 = 32;
 /// The fewest elements of a value for each one of a tensor that is broadcast to it. An unknown

@@ -6,7 +6,7 @@ use crate::optimizer::graph::{Graph, NodeId, Output};
 use crate::optimizer::passes::reshape::reshape;
 use crate::optimizer::shape::Dim;
 
-/// Reductions whose result for one float is that float.
+/// Reductions that return a single float unchanged.
 const REDUCTIONS: &[&str] = &["Max", "Mean", "Min", "Prod", "Sum"];
 
 /// Replaces a reduction over axes of one element by its input, or by a reshape of it. Returns

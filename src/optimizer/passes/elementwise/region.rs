@@ -74,8 +74,8 @@ impl Region {
         replaced
     }
 
-    /// The inputs, of which none has the elements of another one in the same places; and those that
-    /// were left out, each with the input that has its elements.
+    /// The inputs without each one whose elements another input has in the same places; and the
+    /// inputs that were left out, each with the input that has its elements.
     fn without_views(&self, graph: &Graph) -> (Vec<Output>, Vec<(Output, Output)>) {
         let mut views = Vec::new();
         for view in &self.inputs {

@@ -82,7 +82,7 @@ fn nearly_transposed(graph: &Graph, operand: Output) -> Option<(NodeId, Vec<i32>
     (!moves(shape, &perm)).then_some((operand.node, perm))
 }
 
-/// Whether a transpose of a tensor with these extents moves any but those of extent 1.
+/// Whether a transpose of a tensor with these extents moves a dimension of more than one element.
 fn moves(shape: &[Dim], perm: &[i32]) -> bool {
     let long = perm.iter().filter(|p| shape.get(**p as usize) != Some(&Dim::Known(1)));
     !long.is_sorted()

@@ -21,7 +21,7 @@ pub struct Axes {
     extents: Vec<usize>,
 }
 
-/// A view of weights as a matrix `[depth, heads * width]`, whose width is the last axis of the
+/// A view of weights as a matrix `[depth, heads * width]`, where `width` is the last extent of the
 /// weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matrix {
@@ -116,8 +116,8 @@ impl Axes {
         rest.is_empty().then_some(groups)
     }
 
-    /// The axes as a matrix whose last columns are the last axis of the weights, whose rank is
-    /// `rank`.
+    /// The axes as a matrix, if the last axis of the weights is innermost in its columns. The
+    /// weights have `rank` dimensions.
     pub fn matrix(&self, rank: usize) -> Option<Matrix> {
         let groups = self.groups()?;
         let ([rows, columns], [depth, _]) = (&groups[..], &self.extents[..]) else { return None };

@@ -16,8 +16,8 @@ const MAX_ROW: usize = 16;
 /// The largest number of users of a factor that are searched.
 const MAX_USERS: usize = 64;
 
-/// The most products with a sum: each adds two products of low rank, and one product is saved. Two
-/// forward ones, and their gradients, are those of a layer whose activations are computed again.
+/// The most products with a sum: each adds two products of low rank, and one product is saved. A
+/// layer whose activations are computed again has two forward products, and two gradients.
 const MAX_PRODUCTS: usize = 4;
 
 /// The extents of a matrix are at least this many times the rank.
@@ -357,7 +357,7 @@ impl Gradient {
         rules.goes(of_sum).map_err(|reason| (of_sum, reason))?;
         let transposes = flags(graph.node(of_sum)) == Some([true, false]);
         check(transposes, Refusal::Operand).map_err(|reason| (of_sum, reason))?;
-        // The way from the gradient of the sum to those of the factors must undo the view.
+        // The nodes from the gradient of the sum to the factors' gradients must undo the view.
         let start = axes.with_extents(vec![matrix.depth, matrix.columns()]);
         let behind = between.iter().rev().try_fold(start, |axes, id| {
             let is_scaled = scaled(graph, graph.node(*id)).is_some();

@@ -341,7 +341,7 @@ impl QuantizedWeights {
     /// index.
     ///
     /// # Errors
-    /// `InvalidArgument` if two rows share a byte, if rows are grouped, or if the codes are a tensor
+    /// `InvalidArgument` if two rows share a byte, if rows are grouped, or if codes are a tensor
     /// of heads; the errors of `gather`.
     pub fn gathered(
         &self,
